@@ -13,7 +13,7 @@ import pytest
 
 from support.albums import SEA, Album
 from support.chunks import delta, sse
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import BadRequest, Engine, OpenAI, ToolOrchestratingLLM, ValidationError
 from toolcast.call_report import Account
 from toolcast.errors import Attempt
@@ -36,9 +36,9 @@ def written(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-def test_an_account_of_a_call(face: Face, streamed: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_account_of_a_call(api: API, streamed: bool, capsys: pytest.CaptureFixture[str]) -> None:
     make = maker(SEA)
-    face.stream(make, x="rain") if streamed else face.call(make, x="rain")
+    api.stream(make, x="rain") if streamed else api.call(make, x="rain")
     assert written(capsys) == [
         "toolcast call-N Album with scripted scripted",
         r"  user: An album\x1b[2J about rain",
@@ -49,22 +49,22 @@ def test_an_account_of_a_call(face: Face, streamed: bool, capsys: pytest.Capture
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 def test_an_account_of_a_failure_has_every_attempt(
-    face: Face, streamed: bool, capsys: pytest.CaptureFixture[str]
+    api: API, streamed: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make = maker("no", {"title": 1}, max_attempts=2)
     if streamed:
-        assert isinstance(face.stream(make, x="y").error, ValidationError)
+        assert isinstance(api.stream(make, x="y").error, ValidationError)
     else:
         with pytest.raises(ValidationError):
-            face.call(make, x="y")
+            api.call(make, x="y")
     _, _, first, last, cost = written(capsys)
     assert first.startswith("  attempt 1: NoToolCallError: scripted scripted: Expected at least one tool call")
     assert last.startswith("  ValidationError: scripted scripted: the arguments")
     assert cost.endswith(" out, 2 requests")
 
 
-def test_a_stream_that_is_closed_early(capsys: pytest.CaptureFixture[str], face: Face) -> None:
-    face.stream(maker(SEA), take=1, x="y")
+def test_a_stream_that_is_closed_early(capsys: pytest.CaptureFixture[str], api: API) -> None:
+    api.stream(maker(SEA), take=1, x="y")
     assert written(capsys)[2] == "  closed before its end"
 
 
@@ -83,12 +83,12 @@ def lines(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[s
     return [COST.sub("", record.getMessage()) for record in caplog.records if record.levelno == level]
 
 
-def test_each_call_of_an_llm_is_a_line(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_call_of_an_llm_is_a_line(api: API, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "toolcast")
     llm = ScriptedLLM("Hi", "Hi", BadRequest("no"), BadRequest("no"))
-    face.chat(llm, "x")
-    face.events(llm, "x")
-    for ask in (face.chat, face.events):
+    api.chat(llm, "x")
+    api.events(llm, "x")
+    for ask in (api.chat, api.events):
         with pytest.raises(BadRequest):
             ask(llm, "x")
     done, failed = "done (10 tokens in, 5 out)", "BadRequest (0 tokens in, 0 out)"
@@ -105,11 +105,11 @@ def test_a_stream_of_events_that_is_closed_early(caplog: pytest.LogCaptureFixtur
     assert lines(caplog) == ["chat with scripted scripted: closed before its end (0 tokens in, 0 out)"]
 
 
-def test_each_round_of_an_engine_is_a_line(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+def test_each_round_of_an_engine_is_a_line(api: API, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "toolcast")
-    face.method(Engine(ScriptedLLM("Hi")), "submit", "x")
+    api.method(Engine(ScriptedLLM("Hi")), "submit", "x")
     with pytest.raises(BadRequest):
-        face.method(Engine(ScriptedLLM(BadRequest("no"))), "submit", "x")
+        api.method(Engine(ScriptedLLM(BadRequest("no"))), "submit", "x")
     assert lines(caplog) == [
         "round with scripted scripted: done (10 tokens in, 5 out)",
         "round with scripted scripted: BadRequest (0 tokens in, 0 out)",
@@ -167,7 +167,7 @@ KEY = "sk-canary-0123456789"
 
 
 @pytest.mark.parametrize("status", [200, 400])
-def test_bodies_are_logged_without_keys_and_cut(face: Face, caplog: pytest.LogCaptureFixture, status: int) -> None:
+def test_bodies_are_logged_without_keys_and_cut(api: API, caplog: pytest.LogCaptureFixture, status: int) -> None:
     caplog.set_level(logging.DEBUG, "toolcast")
     text = "é" * 2000 + KEY * 300
     answer = {"choices": [{"message": {"content": text}}]} if status == 200 else {"error": {"message": text}}
@@ -177,10 +177,10 @@ def test_bodies_are_logged_without_keys_and_cut(face: Face, caplog: pytest.LogCa
         "m", api_key=KEY, network=ReplayNetwork(Recorded(pieces, status, {"content-type": "application/json"}))
     )
     if status == 200:
-        face.chat(llm, text)
+        api.chat(llm, text)
     else:
         with pytest.raises(BadRequest):
-            face.chat(llm, text)
+            api.chat(llm, text)
     request, response = lines(caplog, logging.DEBUG)
     assert request.startswith('request body, POST https://api.openai.com/v1/chat/completions: {"')
     assert response.startswith("response body, POST https://api.openai.com/v1/chat/completions: {")
@@ -190,9 +190,9 @@ def test_bodies_are_logged_without_keys_and_cut(face: Face, caplog: pytest.LogCa
         assert len(line) < 4300
 
 
-def test_a_short_body_is_logged_whole(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_short_body_is_logged_whole(api: API, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "toolcast")
     pieces = sse(delta(content="Hi"), delta("stop"))
-    face.events(OpenAI("m", api_key=KEY, network=ReplayNetwork(Recorded(pieces))), "x")
+    api.events(OpenAI("m", api_key=KEY, network=ReplayNetwork(Recorded(pieces))), "x")
     _, response = lines(caplog, logging.DEBUG)
     assert response.endswith(b"".join(pieces).decode())

@@ -14,7 +14,7 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from support.chunks import delta, sse
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import (
     CallError,
     Engine,
@@ -111,14 +111,14 @@ def everything(error: BaseException) -> str:
 @pytest.mark.fault(75)
 @pytest.mark.parametrize(("output", "wrong"), OUTPUTS)
 @pytest.mark.parametrize("streamed", [False, True])
-def test_in_errors(output: Any, wrong: Any, streamed: bool, face: Face, caplog: pytest.LogCaptureFixture) -> None:
+def test_in_errors(output: Any, wrong: Any, streamed: bool, api: API, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     make = ToolOrchestratingLLM(output, "x", ScriptedLLM(wrong))
     if streamed:
-        error = face.stream(make).error
+        error = api.stream(make).error
     else:
         with pytest.raises(ValidationError) as caught:
-            face.call(make)
+            api.call(make)
         error = caught.value
     assert isinstance(error, ValidationError)
     assert error.error_count() == 1
@@ -126,39 +126,39 @@ def test_in_errors(output: Any, wrong: Any, streamed: bool, face: Face, caplog: 
 
 
 @pytest.mark.fault(75)
-def test_the_input_shows_where_no_type_hides_it(face: Face) -> None:
+def test_the_input_shows_where_no_type_hides_it(api: API) -> None:
     class Open(BaseModel):
         password: str = Field(min_length=40)
 
     with pytest.raises(ValidationError) as caught:
-        face.call(ToolOrchestratingLLM(Open, "x", ScriptedLLM({"password": WORD})))
+        api.call(ToolOrchestratingLLM(Open, "x", ScriptedLLM({"password": WORD})))
     assert f"got {WORD!r}" in str(caught.value)
     assert not hides_input(output_schema(Open).adapter.core_schema)
 
 
 @pytest.mark.fault(75)
 @pytest.mark.parametrize("answer", ["words with {word}", '{{"password": "{word}"}}', '[{{"password": "{word}"'])
-def test_in_an_answer_without_a_call(answer: str, face: Face) -> None:
+def test_in_an_answer_without_a_call(answer: str, api: API) -> None:
     llm = ScriptedLLM(*[answer.format(word=WORD)] * 2)
     with pytest.raises(NoToolCallError, match="The model wrote: \\(hidden") as caught:
-        face.call(ToolOrchestratingLLM(Login, "x", llm, max_attempts=2))
+        api.call(ToolOrchestratingLLM(Login, "x", llm, max_attempts=2))
     assert WORD not in everything(caught.value)
     assert WORD not in str(llm.requests[1].messages)
 
 
 @pytest.mark.fault(75)
 @pytest.mark.parametrize(("output", "wrong"), OUTPUTS)
-def test_when_asking_again(output: Any, wrong: Any, face: Face) -> None:
+def test_when_asking_again(output: Any, wrong: Any, api: API) -> None:
     llm = ScriptedLLM(wrong, wrong)
     with pytest.raises(ValidationError):
-        face.call(ToolOrchestratingLLM(output, "x", llm, max_attempts=2))
+        api.call(ToolOrchestratingLLM(output, "x", llm, max_attempts=2))
     again = llm.requests[1].messages
     assert WORD not in str(again)
     assert [len(message.tool_calls) for message in again] == [0, 1, 0]
     assert "The arguments were not valid" in str(again[-1])
 
 
-def test_when_asking_again_after_a_validator_that_wants_another_try(face: Face) -> None:
+def test_when_asking_again_after_a_validator_that_wants_another_try(api: API) -> None:
     class Picky(BaseModel):
         key: SecretStr
 
@@ -169,11 +169,11 @@ def test_when_asking_again_after_a_validator_that_wants_another_try(face: Face) 
 
     llm = ScriptedLLM({"key": WORD}, {"key": WORD})
     with pytest.raises(CallError):
-        face.call(ToolOrchestratingLLM(Picky, "x", llm, max_attempts=2))
+        api.call(ToolOrchestratingLLM(Picky, "x", llm, max_attempts=2))
     assert WORD not in str(llm.requests[1].messages)
 
 
-def test_thoughts_that_a_service_wants_back_stay_when_asking_again(face: Face) -> None:
+def test_thoughts_that_a_service_wants_back_stay_when_asking_again(api: API) -> None:
     answer = [
         ThinkingDelta(f"It is {WORD}.", signature="signed"),
         ToolCallStart("c1", "Login"),
@@ -181,16 +181,16 @@ def test_thoughts_that_a_service_wants_back_stay_when_asking_again(face: Face) -
         Finish("tool_use"),
     ]
     llm = ScriptedLLM([ThinkingDelta("no signature"), *answer[1:]], answer, {"password": "x" * 40})
-    assert face.call(ToolOrchestratingLLM(Login, "x", llm, max_attempts=3)) == Login(password="x" * 40)
+    assert api.call(ToolOrchestratingLLM(Login, "x", llm, max_attempts=3)) == Login(password="x" * 40)
     kinds = [[part.type for part in message.parts] for message in llm.requests[2].messages]
     assert kinds == [["text"], ["tool_call"], ["tool_result"], ["thinking", "tool_call"], ["tool_result"]]
     assert llm.requests[2].messages[3].tool_calls[0].arguments == "{}"
 
 
-def test_in_an_answer_that_a_filter_stopped(face: Face) -> None:
+def test_in_an_answer_that_a_filter_stopped(api: API) -> None:
     answer = [TextDelta(f"The password is {WORD}"), Finish("content_filter")]
     with pytest.raises(CallError, match=r"its text was: \(hidden") as caught:
-        face.call(ToolOrchestratingLLM(Login, "x", ScriptedLLM(answer)))
+        api.call(ToolOrchestratingLLM(Login, "x", ScriptedLLM(answer)))
     assert WORD not in everything(caught.value)
 
 
@@ -238,11 +238,11 @@ def test_in_the_typed_result_of_an_agent(wrong: Any) -> None:
     assert WORD not in str(llm.requests[1].messages)
 
 
-def test_in_a_damaged_event(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+def test_in_a_damaged_event(api: API, caplog: pytest.LogCaptureFixture) -> None:
     damaged = f'data: {{"choices": [{{"delta": {{"content": "{WORD}\n\n'.encode()
     network = ReplayNetwork(Recorded([damaged, sse(delta(content="x"), delta("stop"))]))
     llm = OpenAI("m", api_key="k", network=network)
-    seen = face.stream(ToolOrchestratingLLM(Login, "x", llm))
+    seen = api.stream(ToolOrchestratingLLM(Login, "x", llm))
     assert seen.error is not None
     assert WORD not in everything(seen.error) + caplog.text
     assert "skipped (hidden)" in caplog.text

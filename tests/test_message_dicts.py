@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.albums import SEA, Album
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import (
     AudioPart,
     DocumentPart,
@@ -140,20 +140,20 @@ def test_what_is_no_message_is_an_error_that_says_where(data: dict[str, Any], wh
             PromptTemplate("{x}").format_messages(x=data)
 
 
-def test_llms_take_dicts_alone_and_among_others(face: Face) -> None:
+def test_llms_take_dicts_alone_and_among_others(api: API) -> None:
     llm = ScriptedLLM("a", "b")
-    face.chat(llm, {"role": "user", "content": "Hi"})
-    face.chat(llm, [system("s"), "u", {"role": "assistant", "content": None, "tool_calls": [CALL]}])
+    api.chat(llm, {"role": "user", "content": "Hi"})
+    api.chat(llm, [system("s"), "u", {"role": "assistant", "content": None, "tool_calls": [CALL]}])
     assert llm.requests[0].messages == (user("Hi"),)
     assert llm.requests[1].messages[2] == assistant(ToolCallPart("c1", "find", '{"a": "{x}"}'))
 
 
-def test_prompts_take_dicts_as_data(face: Face) -> None:
+def test_prompts_take_dicts_as_data(api: API) -> None:
     llm = ScriptedLLM(SEA)
     prompt = [{"role": "system", "content": "Answer {like} this"}, "{history}", ("user", "About {topic}")]
     make = ToolOrchestratingLLM(Album, prompt, llm)
     history = [{"role": "user", "content": "{a}"}, assistant("b")]
-    assert face.call(make, topic="the sea", history=history) == SEA
+    assert api.call(make, topic="the sea", history=history) == SEA
     assert llm.requests[0].messages == (
         system("Answer {like} this"),
         user("{a}"),

@@ -27,7 +27,7 @@ import pytest
 from support.albums import Album
 from support.chunks import album_body, album_stream, text_body
 from support.loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
-from support.sync_and_async import FACES, Face
+from support.sync_and_async import API, APIS
 from toolcast import (
     Anthropic,
     AuthFailed,
@@ -393,12 +393,12 @@ def all_warnings() -> Iterator[list[warnings.WarningMessage]]:
 
 
 CASES = [
-    (way, face, failure)
+    (way, api, failure)
     for failure in FAILURES
-    for way, face in [
-        *((by_argument, face) for face in FACES),
-        *((way, FACES[0]) for way in WAYS_IN[1:]),
-        *((by_the_url_over_aiohttp, face) for face in FACES if face.name == "asyncio"),
+    for way, api in [
+        *((by_argument, api) for api in APIS),
+        *((way, APIS[0]) for way in WAYS_IN[1:]),
+        *((by_the_url_over_aiohttp, api) for api in APIS if api.name == "asyncio"),
     ]
 ]
 
@@ -406,11 +406,11 @@ CASES = [
 @pytest.mark.fault(134)
 @pytest.mark.gate("G11")
 @pytest.mark.parametrize(
-    ("way", "face", "failure"),
+    ("way", "api", "failure"),
     [pytest.param(*case, id=f"{case[2]}-{case[0].__name__}-{case[1].name}") for case in CASES],
     indirect=["way"],
 )
-def test_in_every_failure(failure: str, way: Way, face: Face, listener: Listener) -> None:
+def test_in_every_failure(failure: str, way: Way, api: API, listener: Listener) -> None:
     pieces, kinds = FAILURES[failure]
     with Loopback() as server, all_warnings() as warned:
         server.answer(*pieces)
@@ -419,7 +419,7 @@ def test_in_every_failure(failure: str, way: Way, face: Face, listener: Listener
         llm = way(url, max_retries=0, settings=Settings(timeout=limits))
         make = ToolOrchestratingLLM(Album, "about {topic}", llm)
         with pytest.raises(CallError) as caught:
-            face.call(make, topic="x")
+            api.call(make, topic="x")
         server.wait_requests(1)
         sent = server.requests[0]
         assert MARK in decoded(sent.headers) + sent.line  # it went where it belongs
@@ -438,13 +438,13 @@ def test_in_every_failure(failure: str, way: Way, face: Face, listener: Listener
 
 @pytest.mark.fault(134)
 @pytest.mark.gate("G11")
-def test_a_login_that_comes_back(face: Face, listener: Listener) -> None:
+def test_a_login_that_comes_back(api: API, listener: Listener) -> None:
     login = b64encode(f"{canary()}:{canary()}".encode()).decode()
     with Loopback() as server:
         server.answer(whole(json.dumps({"error": f"Basic {login}"}).encode(), 401, JSON))
         make = ToolOrchestratingLLM(Album, "x", by_the_url(f"http://127.0.0.1:{server.port}/v1"))
         with pytest.raises(AuthFailed, match=r"Basic \[key\]") as caught:
-            face.call(make)
+            api.call(make)
     for where, text in texts_of(caught.value):
         shown(where, text)
     shown("the logs", "\n".join(listener.said))
@@ -489,9 +489,9 @@ BAD_URLS = ["ftp://h/v1", "http://[h/v1", "http://", "nothing"]
 @pytest.mark.gate("G11")
 @pytest.mark.parametrize("url", BAD_URLS)
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
-def test_in_an_address_that_is_none(make: Callable[..., FunctionCallingLLM], url: str, face: Face) -> None:
+def test_in_an_address_that_is_none(make: Callable[..., FunctionCallingLLM], url: str, api: API) -> None:
     made = make("m-1", base_url=with_login(url), api_key="sk-other")
-    for use in (lambda: face.chat(made, "x"), lambda: ToolOrchestratingLLM(Album, "x", made).preview()):
+    for use in (lambda: api.chat(made, "x"), lambda: ToolOrchestratingLLM(Album, "x", made).preview()):
         with pytest.raises((LLMError, UnsupportedLLMError, ValueError)) as caught:
             use()
         for where, text in texts_of(caught.value):
@@ -500,7 +500,7 @@ def test_in_an_address_that_is_none(make: Callable[..., FunctionCallingLLM], url
 
 @pytest.mark.fault(134)
 @pytest.mark.gate("G11")
-def test_in_a_key_with_a_line_break(face: Face) -> None:
+def test_in_a_key_with_a_line_break(api: API) -> None:
     key = f"{canary()}\n"
     as_text, as_bytes = {"Authorization": key}, {"Authorization": key.encode()}
     ways: list[dict[str, Any]] = [{"api_key": key}, {"headers": {"X-Token": key}}, {"headers": as_bytes}]
@@ -508,7 +508,7 @@ def test_in_a_key_with_a_line_break(face: Face) -> None:
     for way in ways:
         made = OpenAICompatible("m-1", base_url="http://127.0.0.1:9/v1", **way)
         with pytest.raises((BadRequest, TypeError)) as caught:
-            face.chat(made, "x")
+            api.chat(made, "x")
         for where, text in texts_of(caught.value):
             shown(where, text)
 
@@ -532,26 +532,26 @@ def test_in_a_proxy(proxy: str, network: Any, monkeypatch: pytest.MonkeyPatch, l
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy], ids=["copy", "deepcopy"])
-def test_a_copy_is_as_good_as_the_original(copied: Callable[[Any], Any], face: Face) -> None:
+def test_a_copy_is_as_good_as_the_original(copied: Callable[[Any], Any], api: API) -> None:
     with Loopback() as server:
         server.answer(whole(text_body("yes"), 200, JSON))
         given = with_login(f"http://127.0.0.1:{server.port}/v1")
         made = OpenAICompatible("m-1", base_url=given, headers={"X-Token": canary()}, network=HttpxNetwork())
         again = copied(made)
-        assert face.chat(again, "x").text == "yes"
+        assert api.chat(again, "x").text == "yes"
         assert again._network is made._network
         made.close()
     assert server.requests[0].headers["x-token"] == canary()
     assert canary() in server.requests[0].line
 
 
-def test_what_a_pickle_has_left_out_is_missed(face: Face) -> None:
+def test_what_a_pickle_has_left_out_is_missed(api: API) -> None:
     url = with_login("http://127.0.0.1:9/v1")
     made = pickle.loads(pickle.dumps(OpenAICompatible("m-1", base_url=url, headers={"X-Token": canary()})))
     again = pickle.loads(pickle.dumps(made))
     words = r"left out: the header 'X-Token', the credentials in base_url\. Create the LLM in the process that uses it"
     with pytest.raises(AuthFailed, match=words):
-        face.chat(again, "x")
+        api.chat(again, "x")
 
 
 # -- what is no LLM and has a key all the same

@@ -19,7 +19,7 @@ from support.albums import Album
 from support.chunks import album_body, text_body
 from support.loopback import CLOSE, RESET, Loopback, Piece, whole
 from support.ollama_server import OllamaServer, line, said
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from test_secrets import JSON, MARK, canary, dumped, echo, shown
 from toolcast import BadRequest, CallError, Engine, OpenAI, Session, ToolOrchestratingLLM
 from toolcast.stores.jsonl import JSONLStore
@@ -37,14 +37,14 @@ def everything_in(folder: Path) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.fault(134)
 @pytest.mark.gate("G11")
-def test_in_a_recorded_exchange(face: Face) -> None:
+def test_in_a_recorded_exchange(api: API) -> None:
     """A `ReplayNetwork` keeps the requests, and a test may print, store or compare them."""
     network = ReplayNetwork(Recorded([album_body()]), *[Recorded([b'{"error": {"message": "no"}}'], 400)])
     llm = OpenAI("m-1", api_key=canary(), headers={"x-token": canary()}, network=network)
     make = ToolOrchestratingLLM(Album, "x", llm)
-    face.call(make)
+    api.call(make)
     with pytest.raises(BadRequest):
-        face.call(make)
+        api.call(make)
     assert len(network.requests) == 2
     for request in network.requests:
         assert request.headers["authorization"].reveal() == f"Bearer {canary()}"  # type: ignore[union-attr]  # a Secret

@@ -1,4 +1,4 @@
-"""Each way to run a turn of an engine, the fixture `turning`, to use elves, `ways`, and sessions, `talk`."""
+"""The fixtures `engine_api`, `subagent_api` and `session_api`: each API in turn."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.engines import TURNINGS, Turning
-from support.sessions import NAMES, TALKS, Door, Talk
-from support.subagents import PATIENCE, Gate, Ways
+from support.engines import ENGINE_APIS, EngineAPI
+from support.sessions import NAMES, SESSION_APIS, BlockingTool, SessionAPI
+from support.subagents import PATIENCE, Gate, SubagentAPI
 
 
-@pytest.fixture(params=TURNINGS, ids=lambda turning: turning.name)
-def turning(request: pytest.FixtureRequest) -> Turning:
-    """Each way to run a turn in turn."""
-    chosen: Turning = request.param
+@pytest.fixture(params=ENGINE_APIS, ids=lambda engine_api: engine_api.name)
+def engine_api(request: pytest.FixtureRequest) -> EngineAPI:
+    """Return each API of the engine in turn."""
+    chosen: EngineAPI = request.param
     return chosen
 
 
 @pytest.fixture(params=["sync", "asyncio", "trio"])
-def ways(request: pytest.FixtureRequest) -> Iterator[Ways]:
-    """Each face in turn. Afterwards no elf, no tool and no alarm is left."""
-    yield Ways(request.param)
+def subagent_api(request: pytest.FixtureRequest) -> Iterator[SubagentAPI]:
+    """Yield each API of elves in turn; then check that no thread of an elf, a tool or a timer is left."""
+    yield SubagentAPI(request.param)
     for thread in threading.enumerate():
         if thread.name.startswith(("elf-", "tool ")) or isinstance(thread, threading.Timer):
             thread.join(PATIENCE)
@@ -31,17 +31,17 @@ def ways(request: pytest.FixtureRequest) -> Iterator[Ways]:
 
 @pytest.fixture
 def gate() -> Iterator[Gate]:
-    """A gate that is open in the end."""
+    """Yield a gate, which is opened at the end."""
     made = Gate()
     yield made
     made.opened.set()
 
 
-@pytest.fixture(params=TALKS, ids=NAMES)
-def talk(request: pytest.FixtureRequest) -> Iterator[Talk]:
-    """Each way to use a session in turn. Afterwards no turn goes on."""
-    with request.param().running() as face:
-        yield face
+@pytest.fixture(params=SESSION_APIS, ids=NAMES)
+def session_api(request: pytest.FixtureRequest) -> Iterator[SessionAPI]:
+    """Yield each API of sessions in turn; then check that no turn goes on."""
+    with request.param().running() as api:
+        yield api
     for thread in threading.enumerate():
         if thread.name.startswith(("session ", "tool ")):
             thread.join(PATIENCE)
@@ -49,8 +49,8 @@ def talk(request: pytest.FixtureRequest) -> Iterator[Talk]:
 
 
 @pytest.fixture
-def door() -> Iterator[Door]:
-    """A tool that waits; it is let in at the end."""
-    made = Door()
+def blocking_tool() -> Iterator[BlockingTool]:
+    """Yield a tool that blocks until the end of the test."""
+    made = BlockingTool()
     yield made
-    made.opened.set()
+    made.release()

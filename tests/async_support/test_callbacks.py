@@ -1,4 +1,4 @@
-"""callbacks.py: a user's function called from either face."""
+"""callbacks.py: a user's function called from either API."""
 
 from __future__ import annotations
 

@@ -398,7 +398,7 @@ def test_without_a_loop_it_is_merely_a_call() -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_the_sync_face_inside_a_loop_leaves_the_callers_task_alone(backend: str) -> None:
+def test_the_sync_api_inside_a_loop_leaves_the_callers_task_alone(backend: str) -> None:
     interruptible = Interruptible()
 
     async def call() -> str:

@@ -174,7 +174,7 @@ def test_other_faults_of_an_event_loop_pass() -> None:
 
 
 @pytest.mark.fault(115)
-def test_what_asks_for_a_running_loop_is_reported_the_async_face() -> None:
+def test_what_asks_for_a_running_loop_is_reported_the_async_api() -> None:
     async def asks() -> None:
         await asyncio.sleep(1)
 

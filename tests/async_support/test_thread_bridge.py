@@ -1,4 +1,4 @@
-"""Functions called from the face that is not their own."""
+"""Functions called from the API that is not their own."""
 
 from __future__ import annotations
 

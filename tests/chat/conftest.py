@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.chat_drivers import CHAT_FACES, CHAT_NAMES, ChatFace
+from support.chat_drivers import CHAT_APIS, CHAT_NAMES, ChatAPI
 from support.subagents import PATIENCE
 
 
-@pytest.fixture(params=CHAT_FACES, ids=CHAT_NAMES)
-def chats(request: pytest.FixtureRequest) -> Iterator[ChatFace]:
-    """Each way to use a chat machine in turn. Afterwards no work goes on."""
-    with request.param().running() as face:
-        yield face
+@pytest.fixture(params=CHAT_APIS, ids=CHAT_NAMES)
+def chats(request: pytest.FixtureRequest) -> Iterator[ChatAPI]:
+    """Yield each API of chats in turn; then check that no task goes on."""
+    with request.param().running() as api:
+        yield api
     for thread in threading.enumerate():
         if thread.name.startswith(("chat ", "tool ")):
             thread.join(PATIENCE)

@@ -12,7 +12,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from support.chat_drivers import PATIENCE, Chat, ChatFace
+from support.chat_drivers import PATIENCE, Chat, ChatAPI
 from support.chunks import delta, sse
 from support.engines import call, results
 from support.local_server import Local
@@ -143,7 +143,7 @@ def asked_of(chat: Chat) -> list[Any]:
     return requests
 
 
-def begin(chats: ChatFace, engine: Engine, said: str = "Go.", **options: Any) -> tuple[Chat, list[ChatChange]]:
+def begin(chats: ChatAPI, engine: Engine, said: str = "Go.", **options: Any) -> tuple[Chat, list[ChatChange]]:
     """A chat in which this was said, and all that is heard of it."""
     chat = chats.open(engine=engine, **options)
     received: list[ChatChange] = []
@@ -163,7 +163,7 @@ def contents(chat: Chat) -> dict[str, str]:
 # The whole way.
 
 
-def test_a_turn_with_a_tool_that_someone_allows(chats: ChatFace, tools: Tools) -> None:
+def test_a_turn_with_a_tool_that_someone_allows(chats: ChatAPI, tools: Tools) -> None:
     engine = engine_of(call("a", "write", '{"value": 1}'), "Done.", tools=tools, permissions=Permissions())
     chat, received = begin(chats, engine)
     assert chats.until(chat, "waiting_for_tool_approval", "ready", "load_failed") == "waiting_for_tool_approval"
@@ -188,7 +188,7 @@ def test_a_turn_with_a_tool_that_someone_allows(chats: ChatFace, tools: Tools) -
     assert [asked.messages for asked in asked_of(chat)] == [chat.context.messages[:1], chat.context.messages[:3]]
 
 
-def test_the_answer_is_received_piece_by_piece(chats: ChatFace) -> None:
+def test_the_answer_is_received_piece_by_piece(chats: ChatAPI) -> None:
     chat, received = begin(
         chats, engine_of([ThinkingDelta("Hm."), TextDelta("Once "), TextDelta("upon"), Finish("end_turn")])
     )
@@ -200,14 +200,14 @@ def test_the_answer_is_received_piece_by_piece(chats: ChatFace) -> None:
     assert (chat.context.messages[-1].text, chat.context.stop_reason) == ("Once upon", "end_turn")
 
 
-def test_an_answer_of_nothing_ends_the_turn(chats: ChatFace) -> None:
+def test_an_answer_of_nothing_ends_the_turn(chats: ChatAPI) -> None:
     chat, received = begin(chats, engine_of([Finish("end_turn")]))
     chats.until(chat, "ready")
     assert ([message.role for message in chat.context.messages], chat.context.last_error) == (["user"], None)
     assert types(received)[-2:] == ["GENERATION_SUCCESS", "STREAM_COMPLETE"]
 
 
-def test_the_next_turn_sees_the_one_before(chats: ChatFace) -> None:
+def test_the_next_turn_sees_the_one_before(chats: ChatAPI) -> None:
     chat, _ = begin(chats, engine_of("One.", "Two.", instructions="Be brief."))
     chats.until(chat, "ready")
     chats.dispatch(chat, QueueMessage("More."))
@@ -215,7 +215,7 @@ def test_the_next_turn_sees_the_one_before(chats: ChatFace) -> None:
     assert [message.text for message in asked_of(chat)[1].messages] == ["Be brief.", "Go.", "One.", "More."]
 
 
-def test_an_answer_that_was_cut_off_is_kept_and_its_calls_do_not_run(chats: ChatFace, tools: Tools) -> None:
+def test_an_answer_that_was_cut_off_is_kept_and_its_calls_do_not_run(chats: ChatAPI, tools: Tools) -> None:
     cut = call("a", "write", '{"value": 1', truncated=True)
     chat, _ = begin(chats, engine_of(cut, tools=tools))
     chats.until(chat, "ready")
@@ -227,7 +227,7 @@ def test_an_answer_that_was_cut_off_is_kept_and_its_calls_do_not_run(chats: Chat
 # Tools.
 
 
-def test_what_need_not_be_asked_about_runs_at_once(chats: ChatFace, tools: Tools) -> None:
+def test_what_need_not_be_asked_about_runs_at_once(chats: ChatAPI, tools: Tools) -> None:
     calls = [call("a", "look", '{"value": 1}'), call("b", "look", '{"value": 2}')]
     chat, received = begin(chats, engine_of(calls, "Done.", tools=tools, permissions=Permissions("auto")))
     chats.until(chat, "ready")
@@ -248,7 +248,7 @@ def test_what_need_not_be_asked_about_runs_at_once(chats: ChatFace, tools: Tools
     ],
 )
 def test_permissions_say_who_is_asked(
-    chats: ChatFace, tools: Tools, permissions: Permissions, states: dict[str, str]
+    chats: ChatAPI, tools: Tools, permissions: Permissions, states: dict[str, str]
 ) -> None:
     calls = [call("a", "look", '{"value": 1}'), call("b", "write", '{"value": 2}')]
     chat, _ = begin(chats, engine_of(calls, "Done.", tools=tools, permissions=permissions))
@@ -262,7 +262,7 @@ def test_permissions_say_who_is_asked(
     assert len(tools.done) == 2 - len(denied)
 
 
-def test_calls_are_decided_one_by_one(chats: ChatFace, tools: Tools) -> None:
+def test_calls_are_decided_one_by_one(chats: ChatAPI, tools: Tools) -> None:
     calls = [call(id, "write", f'{{"value": {number}}}') for number, id in enumerate("abc")]
     chat, _ = begin(chats, engine_of(calls, "Done.", tools=tools, permissions=Permissions()))
     chats.until(chat, "waiting_for_tool_approval")
@@ -281,7 +281,7 @@ def test_calls_are_decided_one_by_one(chats: ChatFace, tools: Tools) -> None:
     assert find_problems(asked_of(chat)[1].messages) == []
 
 
-def test_a_call_is_allowed_after_a_restart(chats: ChatFace, tools: Tools) -> None:
+def test_a_call_is_allowed_after_a_restart(chats: ChatAPI, tools: Tools) -> None:
     first = engine_of(call("a", "write", '{"value": 1}'), tools=tools, permissions=Permissions())
     chat, _ = begin(chats, first)
     chats.until(chat, "waiting_for_tool_approval")
@@ -296,7 +296,7 @@ def test_a_call_is_allowed_after_a_restart(chats: ChatFace, tools: Tools) -> Non
     assert (contents(other), other.context.messages[-1].text) == ({"a": "written 1"}, "Done.")
 
 
-def test_arguments_that_do_not_fit_are_reported_to_the_model(chats: ChatFace, tools: Tools) -> None:
+def test_arguments_that_do_not_fit_are_reported_to_the_model(chats: ChatAPI, tools: Tools) -> None:
     chat, _ = begin(
         chats, engine_of(call("a", "write", '{"value": 1}'), "Done.", tools=tools, permissions=Permissions())
     )
@@ -306,7 +306,7 @@ def test_arguments_that_do_not_fit_are_reported_to_the_model(chats: ChatFace, to
     assert tools.done == [] and results(chat.context.messages)[0].is_error
 
 
-def test_what_is_always_allowed_is_asked_about_no_more(chats: ChatFace, tools: Tools) -> None:
+def test_what_is_always_allowed_is_asked_about_no_more(chats: ChatAPI, tools: Tools) -> None:
     calls = [call("a", "count", '{"value": 1}'), call("b", "count", '{"value": 1}'), call("c", "write", '{"value": 1}')]
     again = [call("d", "count", '{"value": 1}')]
     chat, _ = begin(chats, engine_of(calls, again, "Done.", tools=tools, permissions=Permissions()))
@@ -328,7 +328,7 @@ def test_what_is_always_allowed_is_asked_about_no_more(chats: ChatFace, tools: T
     assert contents(other)["e"] == "1"
 
 
-def test_a_tool_says_how_far_it_is(chats: ChatFace, tools: Tools) -> None:
+def test_a_tool_says_how_far_it_is(chats: ChatAPI, tools: Tools) -> None:
     chat, received = begin(chats, engine_of(call("a", "count", '{"value": 3}'), "Done.", tools=tools))
     chats.until(chat, "ready")
     text = [change.event for change in received if isinstance(change.event, ToolCallProgress)]
@@ -336,7 +336,7 @@ def test_a_tool_says_how_far_it_is(chats: ChatFace, tools: Tools) -> None:
     assert all(change.state == "calling_tool" for change in received if isinstance(change.event, ToolCallProgress))
 
 
-def test_a_tool_shows_a_picture(chats: ChatFace, tools: Tools) -> None:
+def test_a_tool_shows_a_picture(chats: ChatAPI, tools: Tools) -> None:
     chat, _ = begin(chats, engine_of(call("a", "show"), "Nice.", tools=tools))
     chats.until(chat, "ready")
     assert results(chat.context.messages)[0].images == (PICTURE,)
@@ -352,7 +352,7 @@ def test_a_tool_shows_a_picture(chats: ChatFace, tools: Tools) -> None:
     ],
 )
 def test_what_the_model_can_do_better_is_reported_to_it(
-    chats: ChatFace, tools: Tools, made: ToolCallPart, words: str
+    chats: ChatAPI, tools: Tools, made: ToolCallPart, words: str
 ) -> None:
     chat, _ = begin(chats, engine_of(made, "Sorry.", tools=tools))
     chats.until(chat, "ready")
@@ -361,7 +361,7 @@ def test_what_the_model_can_do_better_is_reported_to_it(
     assert (chat.context.messages[-1].text, chat.context.last_error) == ("Sorry.", None)
 
 
-def test_a_tool_that_raises_can_be_called_again(chats: ChatFace, tools: Tools) -> None:
+def test_a_tool_that_raises_can_be_called_again(chats: ChatAPI, tools: Tools) -> None:
     calls = [call("a", "look", '{"value": 1}'), call("b", "fail"), call("c", "look", '{"value": 3}')]
     chat, _ = begin(chats, engine_of(calls, "Done.", tools=tools))
     assert chats.until(chat, "ready") == "ready"
@@ -376,7 +376,7 @@ def test_a_tool_that_raises_can_be_called_again(chats: ChatFace, tools: Tools) -
     assert chat.context.messages[-1].text == "Done."
 
 
-def test_a_tool_that_takes_too_long_has_failed(chats: ChatFace, tools: Tools) -> None:
+def test_a_tool_that_takes_too_long_has_failed(chats: ChatAPI, tools: Tools) -> None:
     slow = CallableTool.from_function(tools.wait).with_(timeout=0.001)
     engine = Engine(ScriptedLLM(call("a", "wait")), [slow], permissions=ALLOWED)
     chat, _ = begin(chats, engine)
@@ -385,7 +385,7 @@ def test_a_tool_that_takes_too_long_has_failed(chats: ChatFace, tools: Tools) ->
     assert chat.context.running == ("a",)
 
 
-def test_a_limit_on_tool_calls_holds(chats: ChatFace, tools: Tools) -> None:
+def test_a_limit_on_tool_calls_holds(chats: ChatAPI, tools: Tools) -> None:
     calls = [call("a", "look", '{"value": 1}'), call("b", "look", '{"value": 2}')]
     chat, _ = begin(chats, engine_of(calls, tools=tools, budget=Budget(tool_calls=1)))
     chats.until(chat, "ready")
@@ -394,7 +394,7 @@ def test_a_limit_on_tool_calls_holds(chats: ChatFace, tools: Tools) -> None:
     assert "budget" in error.message and not error.retryable
 
 
-def test_a_limit_on_tokens_holds(chats: ChatFace) -> None:
+def test_a_limit_on_tokens_holds(chats: ChatAPI) -> None:
     chat, _ = begin(chats, engine_of("One.", budget=Budget(tokens=10)))
     chats.until(chat, "ready")
     chats.dispatch(chat, QueueMessage("More."))
@@ -404,7 +404,7 @@ def test_a_limit_on_tokens_holds(chats: ChatFace) -> None:
     assert len(asked_of(chat)) == 1
 
 
-def test_calls_that_no_one_was_asked_about_do_not_run(chats: ChatFace, tools: Tools) -> None:
+def test_calls_that_no_one_was_asked_about_do_not_run(chats: ChatAPI, tools: Tools) -> None:
     """A snapshot may come from anywhere: that a call runs is no sign that anybody has allowed it."""
     calls = [call("a", "write", '{"value": 1}')]
     chat, _ = begin(chats, engine_of(calls, "Done.", tools=tools, permissions=Permissions()))
@@ -420,7 +420,7 @@ def test_calls_that_no_one_was_asked_about_do_not_run(chats: ChatFace, tools: To
     assert tools.done == []
 
 
-def test_an_answer_to_other_arguments_allows_nothing(chats: ChatFace, tools: Tools) -> None:
+def test_an_answer_to_other_arguments_allows_nothing(chats: ChatAPI, tools: Tools) -> None:
     calls = [call("a", "write", '{"value": 1}')]
     chat, _ = begin(chats, engine_of(calls, "Done.", tools=tools, permissions=Permissions()))
     chats.until(chat, "waiting_for_tool_approval")
@@ -450,7 +450,7 @@ def many(number: int) -> list[CallableTool]:
     return [make(at) for at in range(number)]
 
 
-def test_of_two_hundred_tools_the_few_that_fit_are_offered(chats: ChatFace) -> None:
+def test_of_two_hundred_tools_the_few_that_fit_are_offered(chats: ChatAPI) -> None:
     llm = ScriptedLLM(call("a", "read_thermometer_77", '{"value": 1}'), "Warm.")
     chat, received = begin(chats, Engine(llm, many(200), permissions=ALLOWED), "What does the thermometer say?")
     chats.until(chat, "ready")
@@ -460,7 +460,7 @@ def test_of_two_hundred_tools_the_few_that_fit_are_offered(chats: ChatFace) -> N
     assert contents(chat) == {"a": "number 77"}
 
 
-def test_a_model_chooses_the_tools(chats: ChatFace) -> None:
+def test_a_model_chooses_the_tools(chats: ChatAPI) -> None:
     scores = {"tools": [{"tool_name": "paint_3", "relevance_score": 0.9, "reasoning": "it paints"}]}
     chooses, answers = ScriptedLLM(scores), ScriptedLLM("Done.")
     engine = Engine(answers, many(20), permissions=ALLOWED)
@@ -470,7 +470,7 @@ def test_a_model_chooses_the_tools(chats: ChatFace) -> None:
     assert engine.conversation.spending.usage == Usage(20, 10)
 
 
-def test_a_search_that_fails_can_be_made_again(chats: ChatFace) -> None:
+def test_a_search_that_fails_can_be_made_again(chats: ChatAPI) -> None:
     scores = {"tools": []}
     search = LLMSearch(ScriptedLLM(RateLimited("slow down"), scores), fallback=False)
     chat, _ = begin(chats, Engine(ScriptedLLM("Done."), many(20)), search=search)
@@ -482,7 +482,7 @@ def test_a_search_that_fails_can_be_made_again(chats: ChatFace) -> None:
     assert chat.context.messages[-1].text == "Done."
 
 
-def test_a_tool_that_is_gone_is_not_offered(chats: ChatFace, tools: Tools) -> None:
+def test_a_tool_that_is_gone_is_not_offered(chats: ChatAPI, tools: Tools) -> None:
     chat, _ = begin(chats, engine_of("One.", "Two.", tools=tools))
     chats.until(chat, "ready")
     data = chat.snapshot()
@@ -524,7 +524,7 @@ class Loaded(ScriptedLLM):
             self.left.set()
 
 
-def test_a_model_is_loaded_with_progress(chats: ChatFace) -> None:
+def test_a_model_is_loaded_with_progress(chats: ChatAPI) -> None:
     model = Loaded("Hi.")
     model.door.set()
     chat, received = begin(chats, Engine(model))
@@ -535,7 +535,7 @@ def test_a_model_is_loaded_with_progress(chats: ChatFace) -> None:
 
 
 def test_a_model_that_is_on_the_disk_is_loaded_with_progress(
-    chats: ChatFace, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    chats: ChatAPI, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     local = Local.used_by(monkeypatch)
     received: list[ChatChange] = []
@@ -547,7 +547,7 @@ def test_a_model_that_is_on_the_disk_is_loaded_with_progress(
     assert local.pulled == [] and local.server.running
 
 
-def test_of_nothing_to_load_nothing_is_reported(chats: ChatFace) -> None:
+def test_of_nothing_to_load_nothing_is_reported(chats: ChatAPI) -> None:
     model = Loaded("Hi.", steps=())
     model.door.set()
     chat, received = begin(chats, Engine(model))
@@ -555,7 +555,7 @@ def test_of_nothing_to_load_nothing_is_reported(chats: ChatFace) -> None:
     assert "MODEL_LOAD_PROGRESS" not in types(received)
 
 
-def test_a_model_that_is_not_there_can_be_tried_again(chats: ChatFace) -> None:
+def test_a_model_that_is_not_there_can_be_tried_again(chats: ChatAPI) -> None:
     models = {"one": Loaded(error=OSError("no space left")), "two": Loaded("Hi.")}
     for model in models.values():
         model.door.set()
@@ -571,7 +571,7 @@ def test_a_model_that_is_not_there_can_be_tried_again(chats: ChatFace) -> None:
 @pytest.mark.parametrize("llms", [llm, choose_llm])
 @pytest.mark.parametrize("name", ["no-such-service:m", "gibberish:"])
 def test_a_name_that_names_no_model_fails_in_words(
-    chats: ChatFace, name: str, llms: Callable[[str], FunctionCallingLLM]
+    chats: ChatAPI, name: str, llms: Callable[[str], FunctionCallingLLM]
 ) -> None:
     chat = chats.open(llms=llms)
     chats.dispatch(chat, LoadModel(name))
@@ -581,7 +581,7 @@ def test_a_name_that_names_no_model_fails_in_words(
 
 
 @pytest.mark.parametrize("event", [Stop(), LoadModel("other")])
-def test_no_one_waits_for_a_model_that_is_not_wanted_any_more(chats: ChatFace, event: Any) -> None:
+def test_no_one_waits_for_a_model_that_is_not_wanted_any_more(chats: ChatAPI, event: Any) -> None:
     slow, other = Loaded(), Loaded("Hi.")
     other.door.set()
     chat = chats.open(engine=Engine(slow), llms={"other": other}.__getitem__)
@@ -599,7 +599,7 @@ def test_no_one_waits_for_a_model_that_is_not_wanted_any_more(chats: ChatFace, e
     assert sum(change.event.type == "MODEL_LOAD_SUCCESS" for change in received) == isinstance(event, LoadModel)
 
 
-def test_another_model_answers_from_then_on(chats: ChatFace, tools: Tools) -> None:
+def test_another_model_answers_from_then_on(chats: ChatAPI, tools: Tools) -> None:
     other = ScriptedLLM("From the other.")
     made: list[str] = []
 
@@ -624,7 +624,7 @@ def test_another_model_answers_from_then_on(chats: ChatFace, tools: Tools) -> No
 # Failures of the model.
 
 
-def test_a_model_that_cannot_be_asked_is_asked_again(chats: ChatFace) -> None:
+def test_a_model_that_cannot_be_asked_is_asked_again(chats: ChatAPI) -> None:
     chat, received = begin(chats, engine_of(RateLimited("slow down"), "Hi."))
     chats.until(chat, "ready")
     error = chat.context.last_error
@@ -635,7 +635,7 @@ def test_a_model_that_cannot_be_asked_is_asked_again(chats: ChatFace) -> None:
     assert types(received).count("TOOL_SEARCH_SUCCESS") == 1
 
 
-def test_a_stream_that_breaks_off_keeps_what_was_sent(chats: ChatFace) -> None:
+def test_a_stream_that_breaks_off_keeps_what_was_sent(chats: ChatAPI) -> None:
     chat, _ = begin(chats, engine_of([TextDelta("Once "), TextDelta("upon")], "Once upon a time."))
     chats.until(chat, "ready")
     error = chat.context.last_error
@@ -649,7 +649,7 @@ def test_a_stream_that_breaks_off_keeps_what_was_sent(chats: ChatFace) -> None:
     assert [message.text for message in chat.context.messages] == ["Go.", "Once upon a time."]
 
 
-def test_a_history_that_is_too_long_is_shortened_for_the_model_alone(chats: ChatFace) -> None:
+def test_a_history_that_is_too_long_is_shortened_for_the_model_alone(chats: ChatAPI) -> None:
     engine = engine_of(ContextTooLong("too long"), "Hi.", compaction=Compaction(keep=20))
     engine.restore(Engine(ScriptedLLM(), history=[user("word " * 400), assistant("Yes.")] * 2).snapshot())
     chat, _ = begin(chats, engine)
@@ -666,7 +666,7 @@ def long_history() -> dict[str, Any]:
     return Engine(ScriptedLLM(), history=history).snapshot()
 
 
-def test_what_was_shortened_once_is_sent_so_from_then_on(chats: ChatFace, tools: Tools) -> None:
+def test_what_was_shortened_once_is_sent_so_from_then_on(chats: ChatAPI, tools: Tools) -> None:
     again = call("a", "look", '{"value": 2}')
     engine = engine_of(ContextTooLong("too long"), again, "Two.", "Three.", tools=tools, compaction=Compaction(keep=20))
     engine.restore(long_history())
@@ -683,7 +683,7 @@ def test_what_was_shortened_once_is_sent_so_from_then_on(chats: ChatFace, tools:
     assert list(contents(chat)) == ["a", "a-2"]
 
 
-def test_a_history_that_is_over_the_limit_is_shortened_before_it_is_sent(chats: ChatFace) -> None:
+def test_a_history_that_is_over_the_limit_is_shortened_before_it_is_sent(chats: ChatAPI) -> None:
     engine = engine_of("Hi.", compaction=Compaction(at=100, keep=20))
     engine.restore(long_history())
     chat, _ = begin(chats, engine)
@@ -693,7 +693,7 @@ def test_a_history_that_is_over_the_limit_is_shortened_before_it_is_sent(chats: 
 
 
 @pytest.mark.parametrize("compaction", [None, Compaction(keep=20)])
-def test_a_history_that_cannot_be_shortened_is_an_error(chats: ChatFace, compaction: Compaction | None) -> None:
+def test_a_history_that_cannot_be_shortened_is_an_error(chats: ChatAPI, compaction: Compaction | None) -> None:
     chat, _ = begin(chats, engine_of(ContextTooLong("too long"), compaction=compaction))
     chats.until(chat, "ready")
     assert chat.context.last_error is not None and "too long" in chat.context.last_error.message
@@ -712,7 +712,7 @@ STOPS: list[Any] = [Interrupt(), Stop(), LoadModel()]
 
 @pytest.mark.parametrize("event", [*STOPS, None], ids=lambda event: event.type if event else "close")
 @pytest.mark.parametrize("where", STALLED)
-def test_the_providers_connection_closes(chats: ChatFace, where: str, event: Any) -> None:
+def test_the_providers_connection_closes(chats: ChatAPI, where: str, event: Any) -> None:
     with Loopback() as server:
         server.answer(*STALLED[where])
         server.answer(*spoken(*sse(delta(content="again"), delta("stop"))))
@@ -740,7 +740,7 @@ def test_the_providers_connection_closes(chats: ChatFace, where: str, event: Any
 
 
 @pytest.mark.parametrize("event", STOPS, ids=lambda event: event.type)
-def test_the_connection_of_a_search_closes(chats: ChatFace, event: Any) -> None:
+def test_the_connection_of_a_search_closes(chats: ChatAPI, event: Any) -> None:
     with Loopback() as server:
         server.answer(HOLD)
         llm = OpenAI("m-1", base_url=address(server), api_key="k", max_retries=0)
@@ -755,7 +755,7 @@ def test_the_connection_of_a_search_closes(chats: ChatFace, event: Any) -> None:
 
 @pytest.mark.parametrize("event", STOPS, ids=lambda event: event.type)
 @pytest.mark.parametrize("name", ["wait", "linger"])
-def test_a_tool_that_runs_is_cancelled(chats: ChatFace, tools: Tools, name: str, event: Any) -> None:
+def test_a_tool_that_runs_is_cancelled(chats: ChatAPI, tools: Tools, name: str, event: Any) -> None:
     calls = [call("a", name), call("b", "look", '{"value": 1}')]
     chat, received = begin(chats, engine_of(calls, "Well.", tools=tools))
     assert tools.begun.wait(PATIENCE)
@@ -768,7 +768,7 @@ def test_a_tool_that_runs_is_cancelled(chats: ChatFace, tools: Tools, name: str,
     assert not any(isinstance(change.event, ToolCallSuccess) for change in received)
 
 
-def test_a_tool_that_does_not_look_is_left_behind(chats: ChatFace, tools: Tools) -> None:
+def test_a_tool_that_does_not_look_is_left_behind(chats: ChatAPI, tools: Tools) -> None:
     def stubborn() -> str:
         """Wait, whatever happens."""
         tools.begun.set()
@@ -790,7 +790,7 @@ def test_a_tool_that_does_not_look_is_left_behind(chats: ChatFace, tools: Tools)
     assert not any(isinstance(change.event, ToolCallSuccess) for change in received)
 
 
-def test_what_is_sent_meanwhile_is_answered_after_the_interruption(chats: ChatFace) -> None:
+def test_what_is_sent_meanwhile_is_answered_after_the_interruption(chats: ChatAPI) -> None:
     with Loopback() as server:
         server.answer(*STALLED["in the answer"])
         server.answer(*spoken(*sse(delta(content="Better."), delta("stop"))))
@@ -809,7 +809,7 @@ def test_what_is_sent_meanwhile_is_answered_after_the_interruption(chats: ChatFa
 # Work that others do.
 
 
-def test_one_work_can_be_done_otherwise(chats: ChatFace) -> None:
+def test_one_work_can_be_done_otherwise(chats: ChatAPI) -> None:
     async def parrot(work: StageTask) -> None:
         from toolcast.chat.events import GenerationSuccess
 
@@ -858,7 +858,7 @@ def test_what_is_no_error_ends_the_work_and_is_reported(caplog: pytest.LogCaptur
         assert chat.context.last_error is not None and chat.context.last_error.message == "Leave: gone"
 
 
-def test_work_that_there_is_not_is_not_done_otherwise(chats: ChatFace) -> None:
+def test_work_that_there_is_not_is_not_done_otherwise(chats: ChatAPI) -> None:
     with pytest.raises(ValueError, match="perform= has 'generating'; the orders are load_model, "):
         chats.open(perform={"generating": print})
 
@@ -925,7 +925,7 @@ def test_a_thousand_pieces_in_an_event_loop() -> None:
     anyio.run(main)
 
 
-def test_nothing_of_a_chat_is_left_over(chats: ChatFace) -> None:
+def test_nothing_of_a_chat_is_left_over(chats: ChatAPI) -> None:
     import gc
     import weakref
 
@@ -949,7 +949,7 @@ class Mute(ScriptedLLM):
         yield
 
 
-def test_a_model_that_says_nothing_at_all_has_failed(chats: ChatFace) -> None:
+def test_a_model_that_says_nothing_at_all_has_failed(chats: ChatAPI) -> None:
     chat, _ = begin(chats, Engine(Mute()))
     chats.until(chat, "ready")
     error = chat.context.last_error

@@ -1,4 +1,4 @@
-"""chat.py: a chat whose work is acted step by step, on every face."""
+"""chat.py: a chat whose work is acted step by step, on every API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.chat_drivers import PATIENCE, Act, Chat, ChatFace, Stage
+from support.chat_drivers import PATIENCE, Chat, ChatAPI, FakeStages, FakeTask
 from support.chats import CALL, ROADS, answer
 from support.engines import call, results
 from toolcast.agents.engine.engine import Engine
@@ -53,15 +53,15 @@ from toolcast.tools.callable_tool import CallableTool
 GIVEN = ToolCallSuccess(ToolResultPart("a", "42", "look"))
 
 
-class Play:
-    """One chat, its face and its stage."""
+class DrivenChat:
+    """A chat whose tasks the test runs."""
 
-    def __init__(self, face: ChatFace, **options: Any) -> None:
-        self.face = face
-        self.stage = Stage()
-        self.heard: list[ChatChange] = []
-        self.chat: Chat = face.open(perform=self.stage.perform, **options)
-        self.chat.subscribe(self.heard.append)
+    def __init__(self, api: ChatAPI, **options: Any) -> None:
+        self.api = api
+        self.stage = FakeStages()
+        self.changes: list[ChatChange] = []
+        self.chat: Chat = api.open(perform=self.stage.perform, **options)
+        self.chat.subscribe(self.changes.append)
 
     @property
     def state(self) -> ChatState:
@@ -80,42 +80,42 @@ class Play:
         return [message.text for message in self.context.messages if message.role != "tool"]
 
     def do(self, *events: ChatEvent) -> ChatChange:
-        """What people do. None of it is ignored."""
-        change = self.face.dispatch(self.chat, *events)
+        """Dispatch events, none of which may be ignored."""
+        change = self.api.dispatch(self.chat, *events)
         assert not change.ignored, events
         return change
 
     def ignores(self, event: ChatEvent) -> bool:
         context = self.context
-        change = self.face.dispatch(self.chat, event)
+        change = self.api.dispatch(self.chat, event)
         assert change.ignored == (self.context is context)
         return change.ignored
 
-    def act(self, order: str, *events: Any) -> Act:
-        """The work that was ordered, having told `events`."""
-        act = self.stage.act(order)
+    def task(self, order: str, *events: Any) -> FakeTask:
+        """Return the task that was started, after it has emitted `events`."""
+        task = self.stage.task(order)
         if events:
-            act.emit(*events)
-        return act
+            task.emit(*events)
+        return task
 
-    def to(self, state: ChatState) -> Act | None:
-        """Go the usual way to `state`; gives the work that goes on there."""
-        acts: dict[type, tuple[str, ChatState]] = {
+    def to(self, state: ChatState) -> FakeTask | None:
+        """Go the usual way to `state`; return the task that runs in it."""
+        tasks: dict[type, tuple[str, ChatState]] = {
             ModelLoadSuccess: ("load_model", "loading_model"),
             ModelLoadFailure: ("load_model", "loading_model"),
             ToolSearchSuccess: ("search_tools", "searching_tools"),
             GenerationSuccess: ("generate", "generating_response"),
         }
-        act: Act | None = None
+        task: FakeTask | None = None
         for event in ROADS[state]:
-            if type(event) in acts:
-                act = act or self.stage.act(acts[type(event)][0])
-                act.emit(event)
-                act = act if isinstance(event, GenerationSuccess) else None
+            if type(event) in tasks:
+                task = task or self.stage.task(tasks[type(event)][0])
+                task.emit(event)
+                task = task if isinstance(event, GenerationSuccess) else None
             elif isinstance(event, StreamComplete):
-                assert act is not None
-                act.end(event)
-                act = None
+                assert task is not None
+                task.end(event)
+                task = None
             else:
                 self.do(event)
         goes_on = {
@@ -125,71 +125,71 @@ class Play:
             "calling_tool": "call_tools",
         }
         assert self.state == state
-        return self.stage.act(goes_on[state]) if state in goes_on else act
+        return self.stage.task(goes_on[state]) if state in goes_on else task
 
 
 @pytest.fixture
-def play(chats: ChatFace) -> Play:
-    return Play(chats)
+def driven(chats: ChatAPI) -> DrivenChat:
+    return DrivenChat(chats)
 
 
 # The eighteen behaviours.
 
 
-def test_c1_a_new_chat_is_idle_and_nothing_waits(play: Play) -> None:
-    assert (play.state, play.context.queue, play.context.messages) == ("idle", (), ())
+def test_c1_a_new_chat_is_idle_and_nothing_waits(driven: DrivenChat) -> None:
+    assert (driven.state, driven.context.queue, driven.context.messages) == ("idle", (), ())
 
 
-def test_c2_a_model_is_loaded_with_progress(play: Play) -> None:
-    play.do(LoadModel("one"))
-    act = play.act("load_model", ModelLoadProgress(50.0))
-    assert (play.state, play.context.model, play.context.load_progress) == ("loading_model", "one", 50)
-    act.end(ModelLoadSuccess())
-    play.do(LoadModel("two"))
-    assert (play.context.model, play.context.load_progress) == ("two", 0)
+def test_c2_a_model_is_loaded_with_progress(driven: DrivenChat) -> None:
+    driven.do(LoadModel("one"))
+    task = driven.task("load_model", ModelLoadProgress(50.0))
+    assert (driven.state, driven.context.model, driven.context.load_progress) == ("loading_model", "one", 50)
+    task.end(ModelLoadSuccess())
+    driven.do(LoadModel("two"))
+    assert (driven.context.model, driven.context.load_progress) == ("two", 0)
 
 
-def test_c3_loading_fails_and_is_tried_again(play: Play) -> None:
-    play.do(LoadModel("one"))
-    play.act("load_model", ModelLoadFailure("gone"))
-    assert (play.state, play.context.last_error) == ("load_failed", ChatError("model_load", "gone"))
-    play.do(LoadModel("one"))
-    play.act("load_model", ModelLoadSuccess())
-    assert (play.state, play.context.last_error) == ("ready", None)
+def test_c3_loading_fails_and_is_tried_again(driven: DrivenChat) -> None:
+    driven.do(LoadModel("one"))
+    driven.task("load_model", ModelLoadFailure("gone"))
+    assert (driven.state, driven.context.last_error) == ("load_failed", ChatError("model_load", "gone"))
+    driven.do(LoadModel("one"))
+    driven.task("load_model", ModelLoadSuccess())
+    assert (driven.state, driven.context.last_error) == ("ready", None)
 
 
-def test_c4_what_was_queued_before_the_model_was_there_begins_a_turn_by_itself(play: Play) -> None:
-    play.do(QueueMessage("One."), LoadModel("model"), QueueMessage("Two."))
-    play.act("load_model", ModelLoadSuccess())
-    act = play.act("search_tools")
-    assert (play.state, play.texts, play.context.queue) == ("searching_tools", ["One.", "Two."], ())
-    assert act.work.context is play.context
+def test_c4_what_was_queued_before_the_model_was_there_begins_a_turn_by_itself(driven: DrivenChat) -> None:
+    driven.do(QueueMessage("One."), LoadModel("model"), QueueMessage("Two."))
+    driven.task("load_model", ModelLoadSuccess())
+    task = driven.task("search_tools")
+    assert (driven.state, driven.texts, driven.context.queue) == ("searching_tools", ["One.", "Two."], ())
+    assert task.work.context is driven.context
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_c5_what_is_queued_anywhere_is_sent_when_it_is_ready(play: Play, state: ChatState) -> None:
-    play.to(state)
-    play.do(QueueMessage("More."))
+def test_c5_what_is_queued_anywhere_is_sent_when_it_is_ready(driven: DrivenChat, state: ChatState) -> None:
+    driven.to(state)
+    driven.do(QueueMessage("More."))
     if state in ("idle", "load_failed", "loading_model"):
-        play.do(LoadModel())
-        play.act("load_model", ModelLoadSuccess())
+        driven.do(LoadModel())
+        driven.task("load_model", ModelLoadSuccess())
     elif state != "ready":
-        play.do(Stop())
-    act = play.act("search_tools")
-    assert (play.state, play.texts[-1], play.context.queue) == ("searching_tools", "More.", ())
-    assert find_problems(act.work.context.messages) == []
+        driven.do(Stop())
+    task = driven.task("search_tools")
+    assert (driven.state, driven.texts[-1], driven.context.queue) == ("searching_tools", "More.", ())
+    assert find_problems(task.work.context.messages) == []
 
 
-def test_c6_a_message_in_ready_begins_a_turn(play: Play) -> None:
-    play.to("ready")
-    assert play.do(QueueMessage("Hello.")).path == ("ready", "searching_tools")
+def test_c6_a_message_in_ready_begins_a_turn(driven: DrivenChat) -> None:
+    driven.to("ready")
+    assert driven.do(QueueMessage("Hello.")).path == ("ready", "searching_tools")
 
 
-def test_c7_an_answer_without_calls_ends_the_turn(play: Play) -> None:
-    act = play.to("streaming_response")
-    assert act is not None
-    act.end(StreamChunk("H"), StreamChunk("i."), StreamComplete())
-    assert (play.state, play.roles, play.texts[-1]) == ("ready", ["user", "assistant"], "Hi.")
+def test_c7_an_answer_without_calls_ends_the_turn(driven: DrivenChat) -> None:
+    task = driven.to("streaming_response")
+    assert task is not None
+    task.end(StreamChunk("H"), StreamChunk("i."), StreamComplete())
+    assert (driven.state, driven.roles, driven.texts[-1]) == ("ready", ["user", "assistant"], "Hi.")
 
 
 FAILED: dict[str, tuple[ChatState, type[Failure], str, ChatEvent, str]] = {
@@ -203,44 +203,44 @@ FAILED: dict[str, tuple[ChatState, type[Failure], str, ChatEvent, str]] = {
 @pytest.mark.parametrize("text", [True, False], ids=["told", "raised"])
 @pytest.mark.parametrize("state, failure, stage, retry, order", FAILED.values(), ids=FAILED)
 def test_c8_c9_a_stage_fails_and_only_that_is_tried_again_once(
-    play: Play, state: ChatState, failure: type[Failure], stage: Any, retry: ChatEvent, order: str, text: bool
+    driven: DrivenChat, state: ChatState, failure: type[Failure], stage: Any, retry: ChatEvent, order: str, text: bool
 ) -> None:
-    act = play.to(state)
-    assert act is not None
-    act.emit(failure("slow down") if text else RateLimited("slow down"))
-    play.face.until(play.chat, "ready")
-    error = play.context.last_error
+    task = driven.to(state)
+    assert task is not None
+    task.emit(failure("slow down") if text else RateLimited("slow down"))
+    driven.api.until(driven.chat, "ready")
+    error = driven.context.last_error
     assert error is not None and (error.stage, error.retryable) == (stage, True)
     assert "slow down" in error.message
     retries = (RetryToolSearch(), RetryGeneration(), RetryToolCall())
-    assert all(play.ignores(other) for other in retries if other != retry)
-    play.do(retry)
-    again = play.stage.act(order)
-    assert again.work.run == act.work.run + 1
-    assert all(play.ignores(other) for other in retries)
-    assert play.stage.is_empty
+    assert all(driven.ignores(other) for other in retries if other != retry)
+    driven.do(retry)
+    again = driven.stage.task(order)
+    assert again.work.run == task.work.run + 1
+    assert all(driven.ignores(other) for other in retries)
+    assert driven.stage.is_empty
 
 
-def test_c10_a_call_waits_is_approved_and_answered(play: Play) -> None:
-    play.to("waiting_for_tool_approval")
-    assert play.stage.is_empty
-    play.do(ApproveToolCall("a"))
-    act = play.act("call_tools", ToolCallProgress("a", "half"), GIVEN)
-    assert act.work.context.running == ("a",)
-    play.act("search_tools")
-    assert (play.roles, results(play.context.messages)) == (
+def test_c10_a_call_waits_is_approved_and_answered(driven: DrivenChat) -> None:
+    driven.to("waiting_for_tool_approval")
+    assert driven.stage.is_empty
+    driven.do(ApproveToolCall("a"))
+    task = driven.task("call_tools", ToolCallProgress("a", "half"), GIVEN)
+    assert task.work.context.running == ("a",)
+    driven.task("search_tools")
+    assert (driven.roles, results(driven.context.messages)) == (
         ["user", "assistant", "tool"],
         [ToolResultPart("a", "42", "look")],
     )
 
 
 @pytest.mark.parametrize("event", [RejectToolCall("a", "too dear"), Interrupt()])
-def test_c11_a_rejected_call_is_reported_to_the_model(play: Play, event: ChatEvent) -> None:
-    play.to("waiting_for_tool_approval")
-    play.do(event)
-    act = play.act("search_tools")
-    assert [message.role for message in act.work.context.messages] == ["user", "assistant", "tool"]
-    assert results(play.context.messages)[0].is_error
+def test_c11_a_rejected_call_is_reported_to_the_model(driven: DrivenChat, event: ChatEvent) -> None:
+    driven.to("waiting_for_tool_approval")
+    driven.do(event)
+    task = driven.task("search_tools")
+    assert [message.role for message in task.work.context.messages] == ["user", "assistant", "tool"]
+    assert results(driven.context.messages)[0].is_error
 
 
 LATE: dict[ChatState, Any] = {
@@ -255,58 +255,58 @@ LATE: dict[ChatState, Any] = {
 @pytest.mark.parametrize("stop", [Interrupt(), Stop(), LoadModel("other")], ids=lambda event: event.type)
 @pytest.mark.parametrize("state", LATE)
 def test_c12_c13_c15_work_is_cancelled_and_what_it_gives_late_changes_nothing(
-    play: Play, state: ChatState, stop: ChatEvent
+    driven: DrivenChat, state: ChatState, stop: ChatEvent
 ) -> None:
-    act = play.to(state)
-    assert act is not None
+    task = driven.to(state)
+    assert task is not None
     if state == "loading_model" and isinstance(stop, Interrupt):
-        assert play.ignores(stop) and not act.work.cancellation.cancelled
+        assert driven.ignores(stop) and not task.work.cancellation.cancelled
         return
-    play.do(stop)
-    assert act.cancelled
-    before, received = play.context, len(play.heard)
-    act.work.emit(LATE[state])
-    assert play.context is before and len(play.heard) == received
+    driven.do(stop)
+    assert task.cancelled
+    before, received = driven.context, len(driven.changes)
+    task.work.emit(LATE[state])
+    assert driven.context is before and len(driven.changes) == received
     if isinstance(stop, LoadModel):
-        assert (play.state, play.context.model) == ("loading_model", "other")
-        play.act("load_model", ModelLoadSuccess())
-    assert find_problems(play.context.messages) == []
+        assert (driven.state, driven.context.model) == ("loading_model", "other")
+        driven.task("load_model", ModelLoadSuccess())
+    assert find_problems(driven.context.messages) == []
 
 
-def test_c13_an_interrupted_tool_may_have_had_its_effect(play: Play) -> None:
-    act = play.to("calling_tool")
-    assert act is not None
-    assert play.do(Interrupt()).state == "searching_tools"
-    assert results(play.context.messages)[0].content == INTERRUPTED
-    assert act.cancelled
-    play.act("search_tools")
+def test_c13_an_interrupted_tool_may_have_had_its_effect(driven: DrivenChat) -> None:
+    task = driven.to("calling_tool")
+    assert task is not None
+    assert driven.do(Interrupt()).state == "searching_tools"
+    assert results(driven.context.messages)[0].content == INTERRUPTED
+    assert task.cancelled
+    driven.task("search_tools")
 
 
-def test_c14_what_was_written_before_it_broke_off_is_kept_and_marked(play: Play) -> None:
-    act = play.to("streaming_response")
-    assert act is not None
-    act.emit(StreamChunk("Half an "), StreamChunk("answer"), StreamError("reset"))
-    assert (play.state, play.texts, play.context.interrupted) == ("ready", ["Hello.", "Half an answer"], (1,))
-    assert play.context.last_error == ChatError("stream", "reset")
+def test_c14_what_was_written_before_it_broke_off_is_kept_and_marked(driven: DrivenChat) -> None:
+    task = driven.to("streaming_response")
+    assert task is not None
+    task.emit(StreamChunk("Half an "), StreamChunk("answer"), StreamError("reset"))
+    assert (driven.state, driven.texts, driven.context.interrupted) == ("ready", ["Hello.", "Half an answer"], (1,))
+    assert driven.context.last_error == ChatError("stream", "reset")
 
 
-def test_c15_another_model_is_asked_from_then_on(play: Play) -> None:
-    play.to("waiting_for_tool_approval")
-    play.do(LoadModel("other"))
-    play.act("load_model", ModelLoadProgress(10.0), ModelLoadSuccess())
-    play.do(RetryToolSearch())
-    act = play.act("search_tools", ToolSearchSuccess())
-    assert (act.work.context.model, play.state) == ("other", "generating_response")
+def test_c15_another_model_is_asked_from_then_on(driven: DrivenChat) -> None:
+    driven.to("waiting_for_tool_approval")
+    driven.do(LoadModel("other"))
+    driven.task("load_model", ModelLoadProgress(10.0), ModelLoadSuccess())
+    driven.do(RetryToolSearch())
+    task = driven.task("search_tools", ToolSearchSuccess())
+    assert (task.work.context.model, driven.state) == ("other", "generating_response")
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_c16_what_cannot_happen_changes_nothing_and_can_be_seen(play: Play, state: ChatState) -> None:
-    play.to(state)
-    before = play.context
+def test_c16_what_cannot_happen_changes_nothing_and_can_be_seen(driven: DrivenChat, state: ChatState) -> None:
+    driven.to(state)
+    before = driven.context
     event: ChatEvent = RetryToolCall() if state != "ready" else ApproveToolCall()
-    change = play.face.dispatch(play.chat, event)
-    assert change.ignored and change is play.heard[-1]
-    assert (play.state, play.context) == (state, before) and play.context is before
+    change = driven.api.dispatch(driven.chat, event)
+    assert change.ignored and change is driven.changes[-1]
+    assert (driven.state, driven.context) == (state, before) and driven.context is before
     assert change.to_dict() == {
         "event": {"type": event.type} if state != "ready" else change.to_dict()["event"],
         "state": state,
@@ -316,35 +316,35 @@ def test_c16_what_cannot_happen_changes_nothing_and_can_be_seen(play: Play, stat
     }
 
 
-def test_c17_the_whole_way_and_the_next_round(play: Play) -> None:
-    play.do(QueueMessage("How warm is it?"), LoadModel("model"))
-    play.act("load_model", ModelLoadProgress(50.0)).end(ModelLoadSuccess())
-    play.act("search_tools").end(ToolSearchSuccess(("look",)))
-    act = play.act("generate", GenerationSuccess(), StreamChunk("Let me look."))
-    assert play.context.streamed.text == "Let me look."
-    act.end(StreamComplete(answer("Let me look.", CALL)))
-    play.do(ApproveToolCall())
-    play.act("call_tools", ToolCallProgress("a", "half")).end(GIVEN)
-    play.act("search_tools").end(ToolSearchSuccess(("look",)))
-    play.act("generate", GenerationSuccess(), StreamChunk("42.")).end(StreamComplete(answer("42.")))
-    assert (play.state, play.roles) == ("ready", ["user", "assistant", "tool", "assistant"])
-    assert not any(change.ignored for change in play.heard)
-    states = [state for change in play.heard for state in change.path]
+def test_c17_the_whole_way_and_the_next_round(driven: DrivenChat) -> None:
+    driven.do(QueueMessage("How warm is it?"), LoadModel("model"))
+    driven.task("load_model", ModelLoadProgress(50.0)).end(ModelLoadSuccess())
+    driven.task("search_tools").end(ToolSearchSuccess(("look",)))
+    task = driven.task("generate", GenerationSuccess(), StreamChunk("Let me look."))
+    assert driven.context.streamed.text == "Let me look."
+    task.end(StreamComplete(answer("Let me look.", CALL)))
+    driven.do(ApproveToolCall())
+    driven.task("call_tools", ToolCallProgress("a", "half")).end(GIVEN)
+    driven.task("search_tools").end(ToolSearchSuccess(("look",)))
+    driven.task("generate", GenerationSuccess(), StreamChunk("42.")).end(StreamComplete(answer("42.")))
+    assert (driven.state, driven.roles) == ("ready", ["user", "assistant", "tool", "assistant"])
+    assert not any(change.ignored for change in driven.changes)
+    states = [state for change in driven.changes for state in change.path]
     assert set(states) == set(STATES) - {"load_failed"}
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_c18_a_chat_is_written_down_in_any_state_and_another_goes_on_with_it(chats: ChatFace, state: ChatState) -> None:
-    first = Play(chats)
-    act = first.to(state)
+def test_c18_a_chat_is_written_down_in_any_state_and_another_goes_on_with_it(chats: ChatAPI, state: ChatState) -> None:
+    first = DrivenChat(chats)
+    task = first.to(state)
     if state == "streaming_response":
-        assert act is not None
-        act.emit(StreamChunk("Half"))
+        assert task is not None
+        task.emit(StreamChunk("Half"))
     data = json.loads(json.dumps(first.chat.snapshot()))
-    play = Play(chats)
-    chats.call(play.chat.restore, data)
-    assert find_problems(play.context.messages) == [] or state == "waiting_for_tool_approval"
-    assert play.stage.is_empty
+    driven = DrivenChat(chats)
+    chats.call(driven.chat.restore, data)
+    assert find_problems(driven.context.messages) == [] or state == "waiting_for_tool_approval"
+    assert driven.stage.is_empty
     goes_on: dict[str, tuple[ChatState, list[ChatEvent], str]] = {
         "idle": ("idle", [LoadModel()], "load_model"),
         "loading_model": ("load_failed", [LoadModel()], "load_model"),
@@ -357,25 +357,25 @@ def test_c18_a_chat_is_written_down_in_any_state_and_another_goes_on_with_it(cha
         "calling_tool": ("ready", [RetryToolSearch()], "search_tools"),
     }
     rests, events, order = goes_on[state]
-    assert play.state == rests
+    assert driven.state == rests
     if state == "streaming_response":
-        assert (play.texts, play.context.interrupted) == (["Hello.", "Half"], (1,))
-    play.do(*events)
-    play.act(order)
-    assert play.context.messages[: len(first.context.messages)][:1] == first.context.messages[:1]
+        assert (driven.texts, driven.context.interrupted) == (["Hello.", "Half"], (1,))
+    driven.do(*events)
+    driven.task(order)
+    assert driven.context.messages[: len(first.context.messages)][:1] == first.context.messages[:1]
 
 
-def test_c18_a_limit_ends_turns_that_only_use_tools(chats: ChatFace) -> None:
-    play = Play(chats, engine=Engine(ScriptedLLM(), max_rounds=1))
-    play.to("calling_tool")
+def test_c18_a_limit_ends_turns_that_only_use_tools(chats: ChatAPI) -> None:
+    driven = DrivenChat(chats, engine=Engine(ScriptedLLM(), max_rounds=1))
+    driven.to("calling_tool")
     # The work that was ordered is on the stage still.
-    play.face.dispatch(play.chat, GIVEN)
-    play.act("search_tools").end(ToolSearchSuccess())
-    play.act("generate", GenerationSuccess()).end(StreamComplete(answer("More.", CALL)))
-    play.do(ApproveToolCall())
-    play.act("call_tools").end(ToolCallSuccess("42"))
-    assert (play.state, play.context.rounds) == ("ready", 1)
-    assert play.context.last_error is not None and play.context.last_error.stage == "tool_search"
+    driven.api.dispatch(driven.chat, GIVEN)
+    driven.task("search_tools").end(ToolSearchSuccess())
+    driven.task("generate", GenerationSuccess()).end(StreamComplete(answer("More.", CALL)))
+    driven.do(ApproveToolCall())
+    driven.task("call_tools").end(ToolCallSuccess("42"))
+    assert (driven.state, driven.context.rounds) == ("ready", 1)
+    assert driven.context.last_error is not None and driven.context.last_error.stage == "tool_search"
 
 
 # Dispatching.
@@ -384,26 +384,26 @@ def test_c18_a_limit_ends_turns_that_only_use_tools(chats: ChatFace) -> None:
 @pytest.mark.parametrize(
     "data", ["LOAD_MODEL", {"type": "LOAD_MODEL", "model_id": "m"}, {"type": "QUEUE_MESSAGE", "message": "Hello."}]
 )
-def test_people_say_events_as_plain_data(play: Play, data: Any) -> None:
-    assert not play.face.dispatch(play.chat, data).ignored
+def test_people_say_events_as_plain_data(driven: DrivenChat, data: Any) -> None:
+    assert not driven.api.dispatch(driven.chat, data).ignored
 
 
 @pytest.mark.parametrize("data", ["MODEL_LOAD_SUCCESS", {"type": "STREAM_CHUNK", "content": "x"}, {}, "no such event"])
-def test_what_people_cannot_say_is_refused(play: Play, data: Any) -> None:
+def test_what_people_cannot_say_is_refused(driven: DrivenChat, data: Any) -> None:
     with pytest.raises(ValueError, match="no event of a user"):
-        play.face.dispatch(play.chat, data)
-    assert play.heard == []
+        driven.api.dispatch(driven.chat, data)
+    assert driven.changes == []
 
 
 @pytest.mark.parametrize("data", [None, 5, ["INTERRUPT"], LoadModel])
-def test_what_is_no_event_at_all_is_refused(play: Play, data: Any) -> None:
+def test_what_is_no_event_at_all_is_refused(driven: DrivenChat, data: Any) -> None:
     with pytest.raises(TypeError, match=r"is no event: use QueueMessage\('Hello.'\)"):
-        play.face.dispatch(play.chat, data)
+        driven.api.dispatch(driven.chat, data)
 
 
-def test_a_change_tells_what_has_changed(play: Play) -> None:
-    play.to("ready")
-    text = json.loads(json.dumps(play.do(QueueMessage("Hello.")).to_dict()))
+def test_a_change_tells_what_has_changed(driven: DrivenChat) -> None:
+    driven.to("ready")
+    text = json.loads(json.dumps(driven.do(QueueMessage("Hello.")).to_dict()))
     assert text == {
         "event": {"type": "QUEUE_MESSAGE", "message": user("Hello.").to_dict()},
         "state": "searching_tools",
@@ -416,55 +416,55 @@ def test_a_change_tells_what_has_changed(play: Play) -> None:
 # Listeners.
 
 
-def test_listeners_hear_of_every_event_in_order(play: Play) -> None:
+def test_listeners_hear_of_every_event_in_order(driven: DrivenChat) -> None:
     second: list[ChatChange] = []
-    end = play.chat.subscribe(second.append)
-    play.to("ready")
-    assert play.ignores(Interrupt())
+    end = driven.chat.subscribe(second.append)
+    driven.to("ready")
+    assert driven.ignores(Interrupt())
     end()
-    play.do(QueueMessage("Hello."))
+    driven.do(QueueMessage("Hello."))
     end()
-    assert [change.event.type for change in play.heard] == [
+    assert [change.event.type for change in driven.changes] == [
         *("LOAD_MODEL", "MODEL_LOAD_SUCCESS", "INTERRUPT", "QUEUE_MESSAGE"),
     ]
-    assert second == play.heard[:3]
-    for before, after in zip(play.heard, play.heard[1:], strict=False):
+    assert second == driven.changes[:3]
+    for before, after in zip(driven.changes, driven.changes[1:], strict=False):
         assert after.before is before.context
 
 
-def test_a_listener_that_raises_is_shown_and_harms_no_one(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_listener_that_raises_is_shown_and_harms_no_one(driven: DrivenChat, caplog: pytest.LogCaptureFixture) -> None:
     def broken(change: ChatChange) -> None:
         raise LookupError("the page is gone")
 
-    play.chat.subscribe(broken)
+    driven.chat.subscribe(broken)
     after: list[ChatChange] = []
-    play.chat.subscribe(after.append)
-    play.to("ready")
-    assert play.heard == after
+    driven.chat.subscribe(after.append)
+    driven.to("ready")
+    assert driven.changes == after
     assert "a listener failed on LOAD_MODEL" in caplog.text and "the page is gone" in caplog.text
 
 
-def test_what_a_listener_dispatches_is_dealt_with_next(play: Play) -> None:
+def test_what_a_listener_dispatches_is_dealt_with_next(driven: DrivenChat) -> None:
     given: list[Any] = []
 
     def on(change: ChatChange) -> None:
         if isinstance(change.event, ModelLoadSuccess):
-            given.append(play.chat.dispatch(QueueMessage("One.")))
-            given.append(play.chat.dispatch("INTERRUPT"))
+            given.append(driven.chat.dispatch(QueueMessage("One.")))
+            given.append(driven.chat.dispatch("INTERRUPT"))
 
-    play.chat.subscribe(on)
+    driven.chat.subscribe(on)
     late: list[ChatChange] = []
-    play.chat.subscribe(late.append)
-    play.to("loading_model")
-    play.face.dispatch(play.chat, ModelLoadSuccess())
+    driven.chat.subscribe(late.append)
+    driven.to("loading_model")
+    driven.api.dispatch(driven.chat, ModelLoadSuccess())
     assert given == [None, None]
     kinds = ["LOAD_MODEL", "MODEL_LOAD_SUCCESS", "QUEUE_MESSAGE", "INTERRUPT"]
     assert [change.event.type for change in late] == kinds
-    assert [change.event.type for change in play.heard] == kinds
-    assert (play.state, play.texts) == ("ready", ["One."])
+    assert [change.event.type for change in driven.changes] == kinds
+    assert (driven.state, driven.texts) == ("ready", ["One."])
 
 
-def test_a_listener_may_leave_while_it_is_called(play: Play) -> None:
+def test_a_listener_may_leave_while_it_is_called(driven: DrivenChat) -> None:
     ends: list[Any] = []
     seen: list[ChatChange] = []
 
@@ -472,8 +472,8 @@ def test_a_listener_may_leave_while_it_is_called(play: Play) -> None:
         seen.append(change)
         ends[0]()
 
-    ends.append(play.chat.subscribe(once))
-    play.to("ready")
+    ends.append(driven.chat.subscribe(once))
+    driven.to("ready")
     assert len(seen) == 1
 
 
@@ -527,72 +527,74 @@ def test_a_listener_cannot_wait_for_what_comes_after_it() -> None:
     "error, words", [(RateLimited("slow down"), "slow down"), (LookupError("gone"), "gone"), (KeyError(), "KeyError")]
 )
 def test_work_that_raises_has_failed(
-    play: Play, caplog: pytest.LogCaptureFixture, error: Exception, words: str
+    driven: DrivenChat, caplog: pytest.LogCaptureFixture, error: Exception, words: str
 ) -> None:
-    play.do(LoadModel("model"))
-    play.act("load_model", error)
-    play.face.until(play.chat, "load_failed")
-    assert play.context.last_error is not None and words in play.context.last_error.message
+    driven.do(LoadModel("model"))
+    driven.task("load_model", error)
+    driven.api.until(driven.chat, "load_failed")
+    assert driven.context.last_error is not None and words in driven.context.last_error.message
     assert ("load_model of a chat failed" in caplog.text) == (not isinstance(error, RateLimited))
 
 
-def test_whether_it_may_succeed_another_time_is_for_the_error_to_say(play: Play) -> None:
+def test_whether_it_may_succeed_another_time_is_for_the_error_to_say(driven: DrivenChat) -> None:
     error = RateLimited("never")
     error.retryable = False
-    play.do(LoadModel("model"))
-    play.act("load_model", error)
-    play.face.until(play.chat, "load_failed")
-    assert play.context.last_error == ChatError("model_load", str(error), retryable=False)
+    driven.do(LoadModel("model"))
+    driven.task("load_model", error)
+    driven.api.until(driven.chat, "load_failed")
+    assert driven.context.last_error == ChatError("model_load", str(error), retryable=False)
 
 
-def test_work_that_is_cancelled_fails_in_silence(play: Play, caplog: pytest.LogCaptureFixture) -> None:
-    act = play.to("searching_tools")
-    assert act is not None
-    gone = act.work.emit
+def test_work_that_is_cancelled_fails_in_silence(driven: DrivenChat, caplog: pytest.LogCaptureFixture) -> None:
+    task = driven.to("searching_tools")
+    assert task is not None
+    gone = task.work.emit
 
     def late(event: Any) -> None:
         gone(event)
         raise LookupError("nobody hears this")
 
-    act.work.emit = late
-    play.do(Interrupt())
-    assert act.cancelled
-    assert (play.state, play.context.last_error, caplog.text) == ("ready", None, "")
+    task.work.emit = late
+    driven.do(Interrupt())
+    assert task.cancelled
+    assert (driven.state, driven.context.last_error, caplog.text) == ("ready", None, "")
 
 
 # Waiting.
 
 
-def test_a_state_that_is_there_is_not_waited_for(play: Play) -> None:
-    assert play.face.until(play.chat, "idle", "ready") == "idle"
-    assert play.face.until(play.chat) == "idle"
+def test_a_state_that_is_there_is_not_waited_for(driven: DrivenChat) -> None:
+    assert driven.api.until(driven.chat, "idle", "ready") == "idle"
+    assert driven.api.until(driven.chat) == "idle"
 
 
-def test_the_first_of_several_states_is_given(play: Play) -> None:
-    act = play.to("searching_tools")
-    assert act is not None
+def test_the_first_of_several_states_is_given(driven: DrivenChat) -> None:
+    task = driven.to("searching_tools")
+    assert task is not None
     reached: list[Any] = []
-    waits = threading.Thread(target=lambda: reached.append(play.face.until(play.chat, "streaming_response", "ready")))
+    waits = threading.Thread(
+        target=lambda: reached.append(driven.api.until(driven.chat, "streaming_response", "ready"))
+    )
     waits.start()
-    act.emit(ToolSearchFailure("no"))
+    task.emit(ToolSearchFailure("no"))
     waits.join(PATIENCE)
     assert reached == ["ready"]
 
 
-def test_nothing_goes_on_but_for_a_person(play: Play) -> None:
-    play.do(LoadModel("model"))
-    act = play.act("load_model")
+def test_nothing_goes_on_but_for_a_person(driven: DrivenChat) -> None:
+    driven.do(LoadModel("model"))
+    task = driven.task("load_model")
     reached: list[Any] = []
-    waits = threading.Thread(target=lambda: reached.append(play.face.until(play.chat)))
+    waits = threading.Thread(target=lambda: reached.append(driven.api.until(driven.chat)))
     waits.start()
-    act.emit(ModelLoadSuccess())
+    task.emit(ModelLoadSuccess())
     waits.join(PATIENCE)
     assert reached == ["ready"]
 
 
-def test_states_that_there_are_not_are_not_waited_for(play: Play) -> None:
+def test_states_that_there_are_not_are_not_waited_for(driven: DrivenChat) -> None:
     with pytest.raises(ValueError, match="never dancing; its states are idle, "):
-        play.face.until(play.chat, "dancing")
+        driven.api.until(driven.chat, "dancing")
 
 
 def test_who_waits_too_long_is_reported_where_it_is() -> None:
@@ -600,28 +602,28 @@ def test_who_waits_too_long_is_reported_where_it_is() -> None:
         chat.run_until("ready", "load_failed", timeout=0)
 
 
-def test_who_waits_is_reported_that_the_chat_was_closed(play: Play) -> None:
+def test_who_waits_is_reported_that_the_chat_was_closed(driven: DrivenChat) -> None:
     errors: list[BaseException] = []
     entered = threading.Event()
-    register = play.chat._wait_for
+    register = driven.chat._wait_for
 
     def registered(states: Any) -> Any:
         made = register(states)
         entered.set()
         return made
 
-    play.chat._wait_for = registered
+    driven.chat._wait_for = registered
 
     def wait() -> None:
         try:
-            play.face.until(play.chat, "ready")
+            driven.api.until(driven.chat, "ready")
         except BaseException as error:
             errors.append(error)
 
     waits = threading.Thread(target=wait)
     waits.start()
     assert entered.wait(PATIENCE)
-    play.face.close(play.chat)
+    driven.api.close(driven.chat)
     waits.join(PATIENCE)
     assert len(errors) == 1 and isinstance(errors[0], IllegalState)
     assert "closed while it was idle" in str(errors[0])
@@ -630,35 +632,35 @@ def test_who_waits_is_reported_that_the_chat_was_closed(play: Play) -> None:
 # Ending.
 
 
-def test_a_chat_that_is_closed_ends_what_goes_on_and_takes_no_more(play: Play) -> None:
-    act = play.to("searching_tools")
-    assert act is not None
-    received = len(play.heard)
-    play.face.close(play.chat)
-    assert act.cancelled
-    act.work.emit(ToolSearchSuccess())
-    assert len(play.heard) == received
+def test_a_chat_that_is_closed_ends_what_goes_on_and_takes_no_more(driven: DrivenChat) -> None:
+    task = driven.to("searching_tools")
+    assert task is not None
+    received = len(driven.changes)
+    driven.api.close(driven.chat)
+    assert task.cancelled
+    task.work.emit(ToolSearchSuccess())
+    assert len(driven.changes) == received
     for use in (
-        lambda: play.face.dispatch(play.chat, Interrupt()),
-        lambda: play.face.until(play.chat, "ready"),
-        lambda: play.face.call(play.chat.restore, play.chat.snapshot()),
+        lambda: driven.api.dispatch(driven.chat, Interrupt()),
+        lambda: driven.api.until(driven.chat, "ready"),
+        lambda: driven.api.call(driven.chat.restore, driven.chat.snapshot()),
     ):
         with pytest.raises(IllegalState, match=r"the chat is closed; restore its snapshot\(\) in another"):
             use()
-    play.face.close(play.chat)
-    other = Play(play.face)
-    play.face.call(other.chat.restore, play.chat.snapshot())
+    driven.api.close(driven.chat)
+    other = DrivenChat(driven.api)
+    driven.api.call(other.chat.restore, driven.chat.snapshot())
     assert (other.state, other.texts) == ("ready", ["Hello."])
 
 
 def test_a_listener_may_close_the_chat_in_the_thread_of_its_work() -> None:
-    stage = Stage()
+    stage = FakeStages()
     chat = ChatMachine(Engine(ScriptedLLM()), perform=stage.perform)
     chat.subscribe(lambda change: chat.close() if isinstance(change.event, ModelLoadSuccess) else None)
     chat.dispatch(LoadModel())
-    act = stage.act("load_model")
-    act.emit(ModelLoadSuccess())
-    assert act.cancelled
+    task = stage.task("load_model")
+    task.emit(ModelLoadSuccess())
+    assert task.cancelled
 
 
 async def test_a_chat_is_used_in_a_block() -> None:
@@ -676,16 +678,16 @@ def test_an_async_chat_needs_an_event_loop() -> None:
     assert chat.state == "idle"
 
 
-def test_what_was_on_its_way_when_the_chat_was_closed_is_not_received(play: Play) -> None:
-    act = play.to("loading_model")
-    assert act is not None
-    play.face.close(play.chat)
-    play.face.call(play.chat._on_work_event, act.work, ModelLoadSuccess())
-    assert play.state == "loading_model"
+def test_what_was_on_its_way_when_the_chat_was_closed_is_not_received(driven: DrivenChat) -> None:
+    task = driven.to("loading_model")
+    assert task is not None
+    driven.api.close(driven.chat)
+    driven.api.call(driven.chat._on_work_event, task.work, ModelLoadSuccess())
+    assert driven.state == "loading_model"
 
 
 def test_nothing_begins_in_a_chat_that_is_closed() -> None:
-    stage = Stage()
+    stage = FakeStages()
     chat = ChatMachine(Engine(ScriptedLLM()), perform=stage.perform)
     chat.subscribe(lambda change: chat.dispatch(LoadModel()) and None)
     chat.subscribe(lambda change: chat.close())
@@ -696,7 +698,7 @@ def test_nothing_begins_in_a_chat_that_is_closed() -> None:
 # Permissions and actions.
 
 
-def test_a_chat_asks_about_all_but_read_only_tools_where_the_engine_has_no_permissions(chats: ChatFace) -> None:
+def test_a_chat_asks_about_all_but_read_only_tools_where_the_engine_has_no_permissions(chats: ChatAPI) -> None:
     sent: list[str] = []
 
     def mail(text: str) -> str:
@@ -719,7 +721,7 @@ def test_a_chat_asks_about_all_but_read_only_tools_where_the_engine_has_no_permi
 
 @pytest.mark.parametrize("permissions", [Permissions("bypass"), Permissions(rules=[Rule("mail", "allow")])])
 def test_a_chat_does_not_ask_where_the_engine_has_permissions_that_allow_it(
-    chats: ChatFace, permissions: Permissions
+    chats: ChatAPI, permissions: Permissions
 ) -> None:
     def mail() -> str:
         """Send a mail."""
@@ -731,7 +733,7 @@ def test_a_chat_does_not_ask_where_the_engine_has_permissions_that_allow_it(
     assert chat.context.messages[-1].text == "Done."
 
 
-def test_actions_can_be_replaced_one_by_one(chats: ChatFace) -> None:
+def test_actions_can_be_replaced_one_by_one(chats: ChatAPI) -> None:
     done: list[str] = []
 
     def append_chunk(draft: ContextBuilder, event: StreamChunk) -> None:
@@ -742,11 +744,11 @@ def test_actions_can_be_replaced_one_by_one(chats: ChatFace) -> None:
         done.append(event.type)
         ACTIONS["deliver_queue"](draft, event)
 
-    play = Play(chats, actions={"append_chunk": append_chunk, "deliver_queue": deliver_queue})
-    play.to("streaming_response")
-    play.face.dispatch(play.chat, StreamChunk("Hi."), StreamComplete())
+    driven = DrivenChat(chats, actions={"append_chunk": append_chunk, "deliver_queue": deliver_queue})
+    driven.to("streaming_response")
+    driven.api.dispatch(driven.chat, StreamChunk("Hi."), StreamComplete())
     assert done == ["QUEUE_MESSAGE", "Hi."]
-    assert (play.state, play.texts[-1]) == ("ready", "Hi.")
+    assert (driven.state, driven.texts[-1]) == ("ready", "Hi.")
 
 
 def test_an_action_that_there_is_not_is_refused() -> None:
@@ -760,43 +762,43 @@ def test_an_action_that_there_is_not_is_refused() -> None:
 @pytest.mark.parametrize(
     "data", [{}, {"version": 2}, {"version": None}, {"version": 1}, {"version": 1, "state": "dancing", "context": {}}]
 )
-def test_what_is_no_snapshot_is_refused(play: Play, data: Any) -> None:
-    play.to("ready")
+def test_what_is_no_snapshot_is_refused(driven: DrivenChat, data: Any) -> None:
+    driven.to("ready")
     with pytest.raises(ValueError, match="no snapshot of a chat"):
-        play.face.call(play.chat.restore, data)
-    assert play.state == "ready"
+        driven.api.call(driven.chat.restore, data)
+    assert driven.state == "ready"
 
 
 @pytest.mark.parametrize("context", [None, [], {"messages": 5}, {"no such field": 1}, {"pending": [{}]}])
-def test_a_damaged_snapshot_is_refused(play: Play, context: Any) -> None:
+def test_a_damaged_snapshot_is_refused(driven: DrivenChat, context: Any) -> None:
     data = {"version": 1, "state": "ready"} | ({} if context is None else {"context": context})
     with pytest.raises(ValueError, match="this snapshot of a chat is damaged"):
-        play.face.call(play.chat.restore, data)
-    assert play.state == "idle"
+        driven.api.call(driven.chat.restore, data)
+    assert driven.state == "idle"
 
 
-def test_what_went_on_is_cancelled_where_another_chat_is_restored(play: Play) -> None:
-    empty = play.chat.snapshot()
-    act = play.to("searching_tools")
-    assert act is not None
-    play.face.call(play.chat.restore, empty)
-    assert act.cancelled
-    assert (play.state, play.context) == ("idle", ChatContext())
-    assert (play.heard[-1].event, play.heard[-1].path) == (Restored(), ("idle",))
-    assert play.heard[-1].to_dict()["changes"]["messages"] == {"from": 0, "messages": []}
+def test_what_went_on_is_cancelled_where_another_chat_is_restored(driven: DrivenChat) -> None:
+    empty = driven.chat.snapshot()
+    task = driven.to("searching_tools")
+    assert task is not None
+    driven.api.call(driven.chat.restore, empty)
+    assert task.cancelled
+    assert (driven.state, driven.context) == ("idle", ChatContext())
+    assert (driven.changes[-1].event, driven.changes[-1].path) == (Restored(), ("idle",))
+    assert driven.changes[-1].to_dict()["changes"]["messages"] == {"from": 0, "messages": []}
 
 
-def test_what_waited_in_a_snapshot_is_sent_by_the_next_chat(chats: ChatFace) -> None:
-    first, second = Play(chats), Play(chats)
+def test_what_waited_in_a_snapshot_is_sent_by_the_next_chat(chats: ChatAPI) -> None:
+    first, second = DrivenChat(chats), DrivenChat(chats)
     first.to("generating_response")
     first.do(QueueMessage("More."))
     chats.call(second.chat.restore, first.chat.snapshot())
-    second.act("search_tools")
+    second.task("search_tools")
     assert (second.state, second.texts) == ("searching_tools", ["Hello.", "More."])
 
 
-def test_a_chat_begins_with_the_history_of_its_engine(chats: ChatFace) -> None:
+def test_a_chat_begins_with_the_history_of_its_engine(chats: ChatAPI) -> None:
     engine = Engine(ScriptedLLM(), max_rounds=7)
     engine.restore(Engine(ScriptedLLM(), history=[user("Hi."), assistant("Hello.")]).snapshot())
-    play = Play(chats, engine=engine)
-    assert (play.texts, play.context.max_rounds, play.chat.engine) == (["Hi.", "Hello."], 7, engine)
+    driven = DrivenChat(chats, engine=engine)
+    assert (driven.texts, driven.context.max_rounds, driven.chat.engine) == (["Hi.", "Hello."], 7, engine)

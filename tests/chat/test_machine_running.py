@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from support.chat_drivers import PATIENCE, Act, Async, ChatFace, Stage
+from support.chat_drivers import PATIENCE, AsyncChatAPI, ChatAPI, FakeStages, FakeTask
 from support.engines import call
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import find_problems, unanswered_calls
@@ -82,12 +82,12 @@ LAST = (ToolSearchSuccess, ToolSearchFailure, GenerationFailure, ModelLoadSucces
 class Running(RuleBasedStateMachine):
     """One chat whose work is acted."""
 
-    def __init__(self, face: ChatFace) -> None:
+    def __init__(self, api: ChatAPI) -> None:
         super().__init__()
         self.stack = ExitStack()
-        self.face = self.stack.enter_context(face.running())
+        self.api = self.stack.enter_context(api.running())
         self.number = 0
-        self.acts: list[Act] = []
+        self.acts: list[FakeTask] = []
         self.queued: list[str] = []
 
     @initialize(rounds=st.integers(1, 3))
@@ -97,8 +97,8 @@ class Running(RuleBasedStateMachine):
         self.do(LoadModel())
 
     def open(self) -> None:
-        self.stage = Stage()
-        self.chat = self.face.open(engine=self.engine, perform=self.stage.perform)
+        self.stage = FakeStages()
+        self.chat = self.api.open(engine=self.engine, perform=self.stage.perform)
         self.model: tuple[ChatState, ChatContext] = self.chat.state, self.chat.context
         self.chat.subscribe(self.hear)
 
@@ -116,19 +116,19 @@ class Running(RuleBasedStateMachine):
 
     def do(self, event: ChatEvent) -> None:
         before = self.chat.context.run
-        change = self.face.dispatch(self.chat, event)
+        change = self.api.dispatch(self.chat, event)
         assert (change.state, change.context) == (self.chat.state, self.chat.context)
         self.take_up(before)
 
     def take_up(self, before: int) -> None:
         """Take up the work that was begun since the run `before`."""
         for _ in range(self.chat.context.run - before):
-            act = self.stage._acts.get(timeout=PATIENCE)
-            self.acts.append(act)
+            task = self.stage._acts.get(timeout=PATIENCE)
+            self.acts.append(task)
 
     @property
-    def going_on(self) -> list[Act]:
-        return [act for act in self.acts if not act.ended.is_set() and not act.work.cancellation.cancelled]
+    def going_on(self) -> list[FakeTask]:
+        return [task for task in self.acts if not task.ended.is_set() and not task.work.cancellation.cancelled]
 
     @rule()
     def say(self) -> None:
@@ -160,16 +160,16 @@ class Running(RuleBasedStateMachine):
                 self.work_tells(CALLED if called and state == "streaming_response" else GOES_WELL[state])
 
     def work_tells(self, event: Any) -> None:
-        (act,) = self.going_on
+        (task,) = self.going_on
         before, last = self.chat.context.run, len(self.chat.context.running) == 1
         if isinstance(event, LAST) or (isinstance(event, ToolCallSuccess) and last):
-            act.end(event)
+            task.end(event)
         elif isinstance(event, (ToolCallFailure, StreamError)):
-            act.emit(event)
-            act.work.cancellation.cancel()
-            assert act.ended.wait(PATIENCE)
+            task.emit(event)
+            task.work.cancellation.cancel()
+            assert task.ended.wait(PATIENCE)
         else:
-            act.emit(event)
+            task.emit(event)
         self.take_up(before)
 
     @precondition(lambda self: self.chat.state == "streaming_response")
@@ -183,37 +183,37 @@ class Running(RuleBasedStateMachine):
     @precondition(lambda self: self.going_on)
     @rule()
     def work_raises(self) -> None:
-        (act,) = self.going_on
+        (task,) = self.going_on
         before = self.chat.context.run
-        act.emit(RateLimited("slow down"))
-        assert act.work.job is not None and act.work.job.wait(PATIENCE)
+        task.emit(RateLimited("slow down"))
+        assert task.work.job is not None and task.work.job.wait(PATIENCE)
         self.take_up(before)
 
     @precondition(lambda self: len(self.acts) > len(self.going_on))
     @rule(data=st.data())
     def it_is_late(self, data: st.DataObject) -> None:
         """Work that was given up, or is over, has still something to say."""
-        act = data.draw(st.sampled_from([act for act in self.acts if act not in self.going_on]))
+        task = data.draw(st.sampled_from([task for task in self.acts if task not in self.going_on]))
         event = data.draw(st.sampled_from([event for events in TELLS.values() for event in events]))
         now = self.model
-        if act.work.cancellation.cancelled or act.work.run != self.chat.context.run:
-            self.face.call(act.work.emit, event)
+        if task.work.cancellation.cancelled or task.work.run != self.chat.context.run:
+            self.api.call(task.work.emit, event)
             assert self.model == now
 
     @rule()
     def restart(self) -> None:
         """Another program goes on with it."""
         data = json.loads(json.dumps(self.chat.snapshot()))
-        self.face.close(self.chat)
-        assert all(act.ended.wait(PATIENCE) for act in self.acts)
-        self.face.opened.remove(self.chat)
+        self.api.close(self.chat)
+        assert all(task.ended.wait(PATIENCE) for task in self.acts)
+        self.api.opened.remove(self.chat)
         self.acts.clear()
         self.open()
         self.model = data["state"], ChatContext.from_dict(data["context"])
         before = self.model[1].run
         unheard = self.chat.subscribe(lambda change: None)
         self.chat._listeners.clear()
-        self.face.call(self.chat.restore, data)
+        self.api.call(self.chat.restore, data)
         unheard()
         self.chat.subscribe(self.hear)
         self.model = self.chat.state, self.chat.context
@@ -225,7 +225,7 @@ class Running(RuleBasedStateMachine):
     def only_the_work_goes_on_that_the_state_is_about(self) -> None:
         going_on = self.going_on
         assert len(going_on) == (self.chat.state not in RESTING_STATES)
-        assert all(act.work.run == self.chat.context.run for act in going_on)
+        assert all(task.work.run == self.chat.context.run for task in going_on)
         assert self.stage.is_empty
 
     @invariant()
@@ -244,15 +244,15 @@ class Running(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.stack.close()
-        assert all(act.ended.wait(PATIENCE) for act in self.acts)
+        assert all(task.ended.wait(PATIENCE) for task in self.acts)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "face, examples", [(ChatFace, 40), (partial(Async, "asyncio"), 10), (partial(Async, "trio"), 10)]
+    "api, examples", [(ChatAPI, 40), (partial(AsyncChatAPI, "asyncio"), 10), (partial(AsyncChatAPI, "trio"), 10)]
 )
-def test_any_order_of_events(face: Any, examples: int) -> None:
+def test_any_order_of_events(api: Any, examples: int) -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
-    run_state_machine_as_test(lambda: Running(face()), settings=settings(max_examples=examples, stateful_step_count=30))
+    run_state_machine_as_test(lambda: Running(api()), settings=settings(max_examples=examples, stateful_step_count=30))

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from support.chat_drivers import PATIENCE, ChatFace, Stage
+from support.chat_drivers import PATIENCE, ChatAPI, FakeStages
 from support.engines import call, results
 from toolcast.agents.engine.compaction import Compaction
 from toolcast.agents.engine.engine import Engine
@@ -57,7 +57,7 @@ def requests_of(engine: Engine) -> list[Sequence[Message]]:
 
 
 @pytest.mark.parametrize("event", [None, 5, ["QUEUE_MESSAGE"], QueueMessage])
-def test_what_is_no_event_at_all_is_refused_in_words(chats: ChatFace, event: Any) -> None:
+def test_what_is_no_event_at_all_is_refused_in_words(chats: ChatAPI, event: Any) -> None:
     chat = chats.open()
     with pytest.raises(TypeError, match=r"is no event: use QueueMessage\('Hello.'\), or plain data"):
         chats.dispatch(chat, event)
@@ -69,7 +69,7 @@ def test_who_dispatches_from_a_thread_is_reported_how() -> None:
         chat.dispatch("LOAD_MODEL")
 
 
-def test_work_tells_from_any_thread(chats: ChatFace) -> None:
+def test_work_tells_from_any_thread(chats: ChatAPI) -> None:
     async def search(work: StageTask) -> None:
         if work.concurrent:
             await anyio.to_thread.run_sync(work.emit, ToolSearchSuccess())
@@ -122,12 +122,12 @@ def test_a_listener_cannot_wait() -> None:
     assert [str(error) for error in errors] == ["a listener cannot wait: nothing happens before it is back"] * 2
 
 
-def test_work_of_a_name_that_there_is_not_is_refused(chats: ChatFace) -> None:
+def test_work_of_a_name_that_there_is_not_is_refused(chats: ChatAPI) -> None:
     with pytest.raises(ValueError, match="perform= has 'generation'; the orders are load_model, search_tools, gen"):
         chats.open(perform={"generation": print})
 
 
-def test_a_tool_that_the_chat_was_not_given_cannot_be_found(chats: ChatFace) -> None:
+def test_a_tool_that_the_chat_was_not_given_cannot_be_found(chats: ChatAPI) -> None:
     async def search(*asked: Any) -> Sequence[CallableTool]:
         return [CallableTool.from_function(look)]
 
@@ -148,16 +148,16 @@ def test_a_listener_that_closes_the_chat_waits_for_no_work_which_may_wait_for_it
     waited: list[BackgroundJob] = []
     monkeypatch.setattr(BackgroundJob, "wait", lambda job, timeout: waited.append(job))
     for inside in (True, False):
-        stage = Stage()
+        stage = FakeStages()
         chat = ChatMachine(Engine(ScriptedLLM()), perform=stage.perform)
         chat.dispatch("LOAD_MODEL")
-        act = stage.act("load_model")
+        task = stage.task("load_model")
         if inside:
             chat.subscribe(partial(close, chat))
             chat.dispatch(QueueMessage("Hello."))
         else:
             chat.close()
-        assert act.cancelled and bool(waited) != inside
+        assert task.cancelled and bool(waited) != inside
 
 
 def test_a_tool_may_close_the_chat_that_it_runs_for() -> None:
@@ -228,17 +228,17 @@ def test_a_cancellation_that_no_one_asked_for_is_a_failure() -> None:
 # Going on with a snapshot.
 
 
-def test_work_that_was_restored_over_is_not_taken_for_what_follows_it(chats: ChatFace) -> None:
-    stage = Stage()
+def test_work_that_was_restored_over_is_not_taken_for_what_follows_it(chats: ChatAPI) -> None:
+    stage = FakeStages()
     chat = chats.open(perform=stage.perform)
     chats.dispatch(chat, LoadModel())
-    stage.act("load_model").end(ModelLoadSuccess())
+    stage.task("load_model").end(ModelLoadSuccess())
     ready = chat.snapshot()
     chats.dispatch(chat, QueueMessage("One."))
-    old = stage.act("search_tools")
+    old = stage.task("search_tools")
     chats.call(chat.restore, ready)
     chats.dispatch(chat, QueueMessage("Two."))
-    new = stage.act("search_tools")
+    new = stage.task("search_tools")
     assert old.work.run == new.work.run and old.cancelled
     chats.call(chat._on_work_event, old.work, ToolSearchSuccess(run=old.work.run))
     assert chat.state == "searching_tools"
@@ -247,7 +247,7 @@ def test_work_that_was_restored_over_is_not_taken_for_what_follows_it(chats: Cha
     assert new.cancelled
 
 
-def test_the_limits_are_those_of_the_engine_it_goes_on_with(chats: ChatFace) -> None:
+def test_the_limits_are_those_of_the_engine_it_goes_on_with(chats: ChatAPI) -> None:
     first, second = chats.open(), chats.open(engine=Engine(ScriptedLLM(), max_rounds=3))
     chats.call(second.restore, first.snapshot())
     assert second.context.max_rounds == 3
@@ -264,7 +264,7 @@ def snapshot_with_calls() -> dict[str, Any]:
         return data
 
 
-def test_a_newer_or_damaged_snapshot_is_refused(chats: ChatFace) -> None:
+def test_a_newer_or_damaged_snapshot_is_refused(chats: ChatAPI) -> None:
     chat = chats.open()
     contexts: list[Any] = [[], {"mood": 1}, {"queue": 5}]
     damaged: list[Any] = [None, {"version": 1, "state": "ready"}]
@@ -286,7 +286,7 @@ ODD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
-def test_a_chat_goes_on_with_an_odd_snapshot(chats: ChatFace, odd: dict[str, Any]) -> None:
+def test_a_chat_goes_on_with_an_odd_snapshot(chats: ChatAPI, odd: dict[str, Any]) -> None:
     data = snapshot_with_calls()
     data["context"] |= {name: value for name, value in odd.items() if name != "state"}
     engine = Engine(ScriptedLLM(*["Fine."] * 3), [look], permissions=Permissions())
@@ -300,7 +300,7 @@ def test_a_chat_goes_on_with_an_odd_snapshot(chats: ChatFace, odd: dict[str, Any
     assert [find_problems(asked) for asked in requests_of(engine)] == [[]] * len(requests_of(engine))
 
 
-def test_calls_that_the_engine_had_left_open_do_not_make_a_snapshot_odd(chats: ChatFace) -> None:
+def test_calls_that_the_engine_had_left_open_do_not_make_a_snapshot_odd(chats: ChatAPI) -> None:
     engine = Engine(ScriptedLLM(call("a", "look")), [look], permissions=Permissions(approve="later"))
     engine.submit("Go.")
     first, second = chats.open(engine=engine), chats.open()
@@ -311,7 +311,7 @@ def test_calls_that_the_engine_had_left_open_do_not_make_a_snapshot_odd(chats: C
 # What is said while tools run.
 
 
-def test_several_calls_are_approved_and_rejected_while_the_first_runs(chats: ChatFace) -> None:
+def test_several_calls_are_approved_and_rejected_while_the_first_runs(chats: ChatAPI) -> None:
     begun, opened = threading.Event(), threading.Event()
 
     def open_door(value: int) -> str:
@@ -336,7 +336,7 @@ def test_several_calls_are_approved_and_rejected_while_the_first_runs(chats: Cha
     assert list(contents) == ["a", "b", "c"]
 
 
-def test_a_call_that_failed_has_failed_also_if_another_model_was_loaded_since(chats: ChatFace) -> None:
+def test_a_call_that_failed_has_failed_also_if_another_model_was_loaded_since(chats: ChatAPI) -> None:
     def fail() -> str:
         """Fail."""
         raise LookupError("gone")
@@ -353,7 +353,7 @@ def test_a_call_that_failed_has_failed_also_if_another_model_was_loaded_since(ch
     assert [result.content for result in results(chat.context.messages)] == ["The tool failed."]
 
 
-def test_after_a_tool_that_ends_the_turn_no_other_call_runs(chats: ChatFace) -> None:
+def test_after_a_tool_that_ends_the_turn_no_other_call_runs(chats: ChatAPI) -> None:
     ran: list[str] = []
 
     def fail() -> str:
@@ -378,7 +378,7 @@ def test_after_a_tool_that_ends_the_turn_no_other_call_runs(chats: ChatFace) -> 
 # The limits of the engine.
 
 
-def test_a_model_that_calls_the_same_again_and_again_is_stopped(chats: ChatFace) -> None:
+def test_a_model_that_calls_the_same_again_and_again_is_stopped(chats: ChatAPI) -> None:
     engine = Engine(ScriptedLLM(*[call("a", "look")] * 5), [look], max_repeats=2, permissions=Permissions("bypass"))
     chat = chats.open(engine=engine)
     chats.dispatch(chat, QueueMessage("Go."), LoadModel())
@@ -391,7 +391,7 @@ def test_a_model_that_calls_the_same_again_and_again_is_stopped(chats: ChatFace)
     assert len(requests_of(engine)) == 6 and "another request was made" in str(chat.context.last_error)
 
 
-def test_seconds_are_counted_while_something_is_done(chats: ChatFace) -> None:
+def test_seconds_are_counted_while_something_is_done(chats: ChatAPI) -> None:
     clock = VirtualClock()
 
     def sleep() -> str:
@@ -424,7 +424,7 @@ class Narrow(ScriptedLLM):
 
 
 @pytest.mark.parametrize("at", [None, 700], ids=["refused", "before that"])
-def test_a_long_chat_is_sent_shortened_from_then_on(chats: ChatFace, at: int | None) -> None:
+def test_a_long_chat_is_sent_shortened_from_then_on(chats: ChatAPI, at: int | None) -> None:
     def read() -> str:
         """Read a page."""
         return "word " * 200
@@ -496,7 +496,7 @@ def test_several_threads_look_at_an_answer() -> None:
     assert wrong == []
 
 
-def test_a_long_answer_is_shown_while_it_comes(chats: ChatFace) -> None:
+def test_a_long_answer_is_shown_while_it_comes(chats: ChatAPI) -> None:
     chat = chats.open([*[TextDelta("word ")] * 500, Finish("end_turn")])
     shown: list[int] = []
     chat.subscribe(lambda change: shown.append(len(change.context.streamed.text)))

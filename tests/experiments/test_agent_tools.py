@@ -1,4 +1,4 @@
-"""agent_tools.py: the six tools as a model sees them, as they are run from each face, and what it takes to end one."""
+"""agent_tools.py: the six tools as a model sees them, as they are run from each API, and what it takes to end one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def by_name(tools: tuple[CallableTool, ...]) -> dict[str, CallableTool]:
 
 
 class Called:
-    """A call as the dispatcher makes it, by each face."""
+    """A call as the dispatcher makes it, by each API."""
 
     def __init__(self, way: str) -> None:
         self.way = way

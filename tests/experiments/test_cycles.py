@@ -61,9 +61,9 @@ class Run:
             self.config, services, state=state, observer=lambda _, state: self.states.append(state), listener=hear
         )
 
-    def go(self, face: Any, llm: Any, method: str = "run", **options: Any) -> RunState:
+    def go(self, api: Any, llm: Any, method: str = "run", **options: Any) -> RunState:
         with JsonlLogger(self.config.log_path, self.config.run_id) as log:
-            return face.method(self.orchestrator(llm, log, **options), method)
+            return api.method(self.orchestrator(llm, log, **options), method)
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -80,8 +80,8 @@ def said(request: Any) -> list[str]:
     return [message.role for message in request.messages]
 
 
-def test_x2_cycles_in_their_order(run: Run, face: Any) -> None:
-    state = run.go(face, ScriptedLLM("One.", "Two.", "Three."))
+def test_x2_cycles_in_their_order(run: Run, api: Any) -> None:
+    state = run.go(api, ScriptedLLM("One.", "Two.", "Three."))
     assert state.reflection_history == ["One.", "Two.", "Three."]
     assert state.completed == 3 and state.status == "completed"
     assert types(run.lines) == ["RUN_START", *["CYCLE_START", "LLM_INVOCATION", "CYCLE_END"] * 3, "RUN_END"]
@@ -97,17 +97,17 @@ def test_x2_cycles_in_their_order(run: Run, face: Any) -> None:
     assert [event.to_dict() for event in run.heard] == run.lines
 
 
-def test_the_log_has_no_credentials_of_the_host(run: Run, face: Any) -> None:
+def test_the_log_has_no_credentials_of_the_host(run: Run, api: Any) -> None:
     run.config = run.config.model_copy(
         update={"ollama_client_config": OllamaClientConfig(host="https://u:S3CRET@box/x?key=S3CRET")}
     )
-    run.go(face, ScriptedLLM("One.", "Two.", "Three."))
+    run.go(api, ScriptedLLM("One.", "Two.", "Three."))
     assert run.lines[0]["payload"]["config"]["ollama_client_config"] == {"host": "https://***@box/x?key=***"}
     assert "S3CRET" not in run.config.log_path.read_text()
 
 
-def test_the_states_are_those_of_the_table(run: Run, face: Any) -> None:
-    run.go(face, ScriptedLLM(call("write", key="a", value="b"), "One.", "Two.", "Three."))
+def test_the_states_are_those_of_the_table(run: Run, api: Any) -> None:
+    run.go(api, ScriptedLLM(call("write", key="a", value="b"), "One.", "Two.", "Three."))
     asked = ["assemble_prompt", "invoke_llm", "parse_response"]
     ended = ["finalize_cycle", "terminate_or_continue"]
     assert run.states == [
@@ -121,9 +121,9 @@ def test_the_states_are_those_of_the_table(run: Run, face: Any) -> None:
     assert set(run.states) <= set(CYCLE)
 
 
-def test_x3_a_cycle_with_a_tool(run: Run, face: Any) -> None:
+def test_x3_a_cycle_with_a_tool(run: Run, api: Any) -> None:
     answer = [TextDelta("I store it."), *_called(call("write", key="mood", value="curious"))]
-    run.go(face, ScriptedLLM(answer, "<think>hm</think>Done."), "run_cycle")
+    run.go(api, ScriptedLLM(answer, "<think>hm</think>Done."), "run_cycle")
     _, *lines, _ = run.lines
     assert types(lines) == ["CYCLE_START", "LLM_INVOCATION", "TOOL_CALL", "LLM_INVOCATION", "CYCLE_END"]
     assert lines[2]["payload"] == {
@@ -160,10 +160,10 @@ def _called(made: ToolCallPart) -> list[Any]:
     ]
 
 
-def test_x3_two_calls_in_one_answer(run: Run, face: Any) -> None:
+def test_x3_two_calls_in_one_answer(run: Run, api: Any) -> None:
     both = [ToolCallPart("same", "write", '{"key": "a", "value": "1"}'), ToolCallPart("same", "read", '{"key": "a"}')]
     llm = ScriptedLLM([both[0], ToolCallPart("other", "read", '{"key": "a"}')], "Done.")
-    run.go(face, llm, "run_cycle")
+    run.go(api, llm, "run_cycle")
     assert types(run.lines).count("TOOL_CALL") == 2
     assert [line["payload"]["output"] for line in of_type(run.lines, "TOOL_CALL")] == ["Wrote value to key 'a'", "1"]
     assert said(llm.requests[1]) == ["system", "user", "assistant", "tool", "tool"]
@@ -171,17 +171,17 @@ def test_x3_two_calls_in_one_answer(run: Run, face: Any) -> None:
     assert [part.call_id for message in results for part in message.parts] == ["same", "other"]
 
 
-def test_ids_that_services_give_again_become_new_ones(run: Run, face: Any) -> None:
+def test_ids_that_services_give_again_become_new_ones(run: Run, api: Any) -> None:
     again = ToolCallPart("call_0", "write", '{"key": "a", "value": "1"}')
     llm = ScriptedLLM(again, again, "Done.")
-    run.go(face, llm, "run_cycle")
+    run.go(api, llm, "run_cycle")
     ids = [part.id for message in llm.requests[2].messages for part in message.tool_calls]
     assert ids[0] == "call_0" and len(set(ids)) == 2
 
 
-def test_x5_whatever_becomes_of_a_call_the_cycle_goes_on(run: Run, face: Any) -> None:
+def test_x5_whatever_becomes_of_a_call_the_cycle_goes_on(run: Run, api: Any) -> None:
     calls = [call("fly"), call("write", key="a"), call("read", key="nothing")]
-    state = run.go(face, ScriptedLLM(calls, "Done."), "run_cycle")
+    state = run.go(api, ScriptedLLM(calls, "Done."), "run_cycle")
     outputs = [line["payload"]["output"] for line in of_type(run.lines, "TOOL_CALL")]
     assert outputs[0] == "Error: Tool 'fly' not found"
     assert outputs[1].startswith("Error: Invalid arguments for tool 'write': ")
@@ -189,8 +189,8 @@ def test_x5_whatever_becomes_of_a_call_the_cycle_goes_on(run: Run, face: Any) ->
     assert state.reflection_history == ["Done."]
 
 
-def test_arguments_that_are_no_json_are_kept_and_answered(run: Run, face: Any) -> None:
-    run.go(face, ScriptedLLM(ToolCallPart("c", "write", "not json at all"), "Done."), "run_cycle")
+def test_arguments_that_are_no_json_are_kept_and_answered(run: Run, api: Any) -> None:
+    run.go(api, ScriptedLLM(ToolCallPart("c", "write", "not json at all"), "Done."), "run_cycle")
     (line,) = of_type(run.lines, "TOOL_CALL")
     assert line["payload"]["parameters"] == {}
     assert line["payload"]["output"].startswith("Error: Invalid arguments for tool 'write': ")
@@ -198,9 +198,9 @@ def test_arguments_that_are_no_json_are_kept_and_answered(run: Run, face: Any) -
     assert made[0]["function"]["arguments"] == "not json at all"
 
 
-def test_x6_a_reflection_is_in_the_prompt_and_the_rest_is_not(run: Run, face: Any) -> None:
+def test_x6_a_reflection_is_in_the_prompt_and_the_rest_is_not(run: Run, api: Any) -> None:
     llm = ScriptedLLM(call("write", key="a", value="b"), "The sea is deep.", "Two.", "Three.")
-    run.go(face, llm)
+    run.go(api, llm)
     first, _, second, third = llm.requests
     assert "## Your Previous Reflections" not in first.messages[0].text
     assert "**Cycle 1**: The sea is deep." in second.messages[0].text
@@ -209,10 +209,10 @@ def test_x6_a_reflection_is_in_the_prompt_and_the_rest_is_not(run: Run, face: An
     assert "Begin cycle 2." in second.messages[1].text
 
 
-def test_x6_a_full_history_is_carried_on(run: Run, face: Any, tmp_path: Path) -> None:
+def test_x6_a_full_history_is_carried_on(run: Run, api: Any, tmp_path: Path) -> None:
     run = Run(tmp_path, history="full", cycle_count=2)
     llm = ScriptedLLM(call("write", key="a", value="b"), "One.", "Two.")
-    run.go(face, llm)
+    run.go(api, llm)
     assert said(llm.requests[2]) == ["system", "user", "assistant", "tool", "assistant", "user"]
 
 
@@ -226,11 +226,11 @@ class FakeEmbedder:
         return [self.vectors[text.strip(".")] for text in texts]
 
 
-def test_x7_identical_reflections_are_advised_from_the_third_cycle_on(tmp_path: Path, face: Any) -> None:
+def test_x7_identical_reflections_are_advised_from_the_third_cycle_on(tmp_path: Path, api: Any) -> None:
     run = Run(tmp_path, cycle_count=4)
     llm = ScriptedLLM("Same.", "Same.", "Other.", "Last.")
     embedder = FakeEmbedder(Same=[1.0, 0.0], Other=[0.0, 1.0], Last=[0.75, 0.66143783])
-    state = run.go(face, llm, monitor=SimilarityMonitor(embedder))
+    state = run.go(api, llm, monitor=SimilarityMonitor(embedder))
     reported = ["Advisory:" in request.messages[0].text for request in llm.requests]
     assert reported == [False, False, True, False]
     assert "high similarity" in llm.requests[2].messages[0].text
@@ -241,16 +241,16 @@ def test_x7_identical_reflections_are_advised_from_the_third_cycle_on(tmp_path: 
     assert state.advisory == "moderate"
 
 
-def test_an_embedder_that_fails_ends_nothing(run: Run, face: Any, caplog: pytest.LogCaptureFixture) -> None:
-    state = run.go(face, ScriptedLLM("One.", "Two.", "Three."), monitor=SimilarityMonitor(FakeEmbedder()))
+def test_an_embedder_that_fails_ends_nothing(run: Run, api: Any, caplog: pytest.LogCaptureFixture) -> None:
+    state = run.go(api, ScriptedLLM("One.", "Two.", "Three."), monitor=SimilarityMonitor(FakeEmbedder()))
     assert state.completed == 3
     errors = of_type(run.lines, "ERROR")
     assert errors and {line["payload"]["kind"] for line in errors} == {"embedder"}
     assert len(caplog.records) == 1
 
 
-def test_x8_native_thinking_is_in_the_log_alone(run: Run, face: Any) -> None:
-    run.go(face, ScriptedLLM([ThinkingDelta("deep thought"), TextDelta("Done."), Finish("end_turn")]), "run_cycle")
+def test_x8_native_thinking_is_in_the_log_alone(run: Run, api: Any) -> None:
+    run.go(api, ScriptedLLM([ThinkingDelta("deep thought"), TextDelta("Done."), Finish("end_turn")]), "run_cycle")
     (line,) = of_type(run.lines, "LLM_INVOCATION")
     assert line["payload"]["response_message"] == {"role": "assistant", "content": "Done.", "thinking": "deep thought"}
     (end,) = of_type(run.lines, "CYCLE_END")
@@ -258,10 +258,10 @@ def test_x8_native_thinking_is_in_the_log_alone(run: Run, face: Any) -> None:
     assert end["payload"]["metrics"]["response_chars"] == len("Done.deep thought")
 
 
-def test_x9_an_endless_loop_stops_at_the_step_cap(tmp_path: Path, face: Any) -> None:
+def test_x9_an_endless_loop_stops_at_the_step_cap(tmp_path: Path, api: Any) -> None:
     run = Run(tmp_path, cycle_count=1, limits={"max_steps": 4})
     llm = ScriptedLLM(*[call("write", key="a", value=str(n)) for n in range(9)])
-    state = run.go(face, llm)
+    state = run.go(api, llm)
     assert len(llm.requests) == 4
     (error,) = of_type(run.lines, "ERROR")
     assert error["payload"]["kind"] == "limit" and "max_steps=4" in error["payload"]["message"]
@@ -270,17 +270,17 @@ def test_x9_an_endless_loop_stops_at_the_step_cap(tmp_path: Path, face: Any) -> 
     assert state.status == "completed"
 
 
-def test_a_limit_on_tokens(tmp_path: Path, face: Any) -> None:
+def test_a_limit_on_tokens(tmp_path: Path, api: Any) -> None:
     run = Run(tmp_path, cycle_count=1, limits={"max_tokens": 30})
-    run.go(face, ScriptedLLM(*[call("write", key="a", value="b") for _ in range(9)]))
+    run.go(api, ScriptedLLM(*[call("write", key="a", value="b") for _ in range(9)]))
     (end,) = of_type(run.lines, "CYCLE_END")
     assert (end["measures"]["steps"], end["measures"]["ended_by"]) == (2, "max_tokens")
 
 
-def test_a_limit_is_reported_in_all_its_digits(tmp_path: Path, face: Any) -> None:
+def test_a_limit_is_reported_in_all_its_digits(tmp_path: Path, api: Any) -> None:
     run = Run(tmp_path, cycle_count=1, limits={"max_tokens": 1_000_001})
     many = [TextDelta("."), *_called(call("write", key="a", value="b")), UsageReport(Usage(1_000_000, 2))]
-    run.go(face, ScriptedLLM(many))
+    run.go(api, ScriptedLLM(many))
     (error,) = of_type(run.lines, "ERROR")
     assert error["payload"]["message"].startswith("the cycle ended at its limit, max_tokens=1000001, ")
 
@@ -303,26 +303,26 @@ class SlowLLM(ScriptedLLM):
             yield event
 
 
-def test_a_limit_on_seconds_ends_a_request_too(tmp_path: Path, face: Any) -> None:
+def test_a_limit_on_seconds_ends_a_request_too(tmp_path: Path, api: Any) -> None:
     run = Run(tmp_path, cycle_count=2, limits={"max_seconds": 10})
     llm = SlowLLM(4.0, *[call("write", key="a", value="b") for _ in range(9)])
-    run.go(face, llm)
+    run.go(api, llm)
     assert llm.totals == [10.0, 6.0, 2.0] * 2
     ends = of_type(run.lines, "CYCLE_END")
     assert [(end["measures"]["ended_by"], end["measures"]["seconds"]) for end in ends] == [("max_seconds", 10.0)] * 2
 
 
-def test_a_limit_on_seconds_between_requests(tmp_path: Path, face: Any) -> None:
+def test_a_limit_on_seconds_between_requests(tmp_path: Path, api: Any) -> None:
     run = Run(tmp_path, cycle_count=1, limits={"max_seconds": 8})
     llm = SlowLLM(4.0, *[call("write", key="a", value="b") for _ in range(9)])
-    run.go(face, llm)
+    run.go(api, llm)
     assert len(llm.totals) == 2
 
 
-def test_a_timeout_of_the_models_own_is_a_failure(tmp_path: Path, face: Any) -> None:
+def test_a_timeout_of_the_models_own_is_a_failure(tmp_path: Path, api: Any) -> None:
     run = Run(tmp_path, limits={"max_seconds": 10_000})
     with pytest.raises(Timeout):
-        run.go(face, SlowLLM(700.0, "One."))
+        run.go(api, SlowLLM(700.0, "One."))
     (error,) = of_type(run.lines, "ERROR")
     assert error["payload"] == {
         "kind": "llm",
@@ -332,10 +332,10 @@ def test_a_timeout_of_the_models_own_is_a_failure(tmp_path: Path, face: Any) -> 
     }
 
 
-def test_x10_a_failure_is_logged_and_the_run_goes_on_later(run: Run, face: Any) -> None:
+def test_x10_a_failure_is_logged_and_the_run_goes_on_later(run: Run, api: Any) -> None:
     broken = ScriptedLLM("One.", call("write", key="a", value="b"), ServerError("out of order", status=500))
     with pytest.raises(ServerError):
-        run.go(face, broken)
+        run.go(api, broken)
     assert types(run.lines)[-2:] == ["ERROR", "RUN_END"]
     error, end = run.lines[-2:]
     assert error["payload"]["error_type"] == "ServerError" and "out of order" in error["payload"]["message"]
@@ -343,7 +343,7 @@ def test_x10_a_failure_is_logged_and_the_run_goes_on_later(run: Run, face: Any) 
     assert run.states[-1] == "error"
 
     llm = ScriptedLLM("Two.", "Three.")
-    state = run.go(face, llm)
+    state = run.go(api, llm)
     assert state.reflection_history == ["One.", "Two.", "Three."]
     assert [line["cycle_number"] for line in of_type(run.lines, "CYCLE_START")] == [1, 2, 3]
     assert [line["cycle_number"] for line in of_type(run.lines, "CYCLE_END")] == [1, 2, 3]
@@ -365,10 +365,10 @@ def test_the_same_object_can_be_run_again_after_a_failure(run: Run) -> None:
     assert types(run.lines).count("RUN_START") == 2
 
 
-def test_what_the_service_could_not_read_is_asked_for_again(run: Run, face: Any) -> None:
+def test_what_the_service_could_not_read_is_asked_for_again(run: Run, api: Any) -> None:
     fault = ServerError("error parsing tool call: raw='{bad', err=invalid character", status=500)
     llm = ScriptedLLM(fault, "Done.")
-    state = run.go(face, llm, "run_cycle")
+    state = run.go(api, llm, "run_cycle")
     assert llm.requests[1].messages[-1].text == UNREADABLE
     (error,) = of_type(run.lines, "ERROR")
     assert error["payload"]["kind"] == "unreadable_call"
@@ -393,43 +393,43 @@ def test_what_could_not_be_logged_is_not_asked_for_again(run: Run, monkeypatch: 
 
 
 @pytest.mark.parametrize(("tool_mode", "notes"), [("native", 1), ("none", 0)])
-def test_a_model_that_takes_no_tools(tmp_path: Path, face: Any, tool_mode: str, notes: int) -> None:
+def test_a_model_that_takes_no_tools(tmp_path: Path, api: Any, tool_mode: str, notes: int) -> None:
     run = Run(tmp_path, tool_mode=tool_mode)
     with pytest.raises(BadRequest) as caught:
-        run.go(face, ScriptedLLM(BadRequest("m does not support tools", status=400)))
+        run.go(api, ScriptedLLM(BadRequest("m does not support tools", status=400)))
     assert (
         getattr(caught.value, "__notes__", [])
         == ["For a model that takes no tools set tool_mode: prompted in the configuration, or none."][:notes]
     )
 
 
-def test_the_system_prompt_of_the_llm_is_in_the_log(run: Run, face: Any) -> None:
+def test_the_system_prompt_of_the_llm_is_in_the_log(run: Run, api: Any) -> None:
     llm = ScriptedLLM(call("write", key="a", value="b"), "Done.", system_prompt="Be brief.")
-    run.go(face, llm, "run_cycle")
+    run.go(api, llm, "run_cycle")
     asked = [line["payload"]["prompt_messages"] for line in of_type(run.lines, "LLM_INVOCATION")]
     assert [[message["role"] for message in messages] for messages in asked] == [said(each) for each in llm.requests]
     assert [messages[0] for messages in asked] == [{"role": "system", "content": "Be brief."}] * 2
 
 
-def test_arguments_that_are_nested_too_deep_are_answered(run: Run, face: Any) -> None:
+def test_arguments_that_are_nested_too_deep_are_answered(run: Run, api: Any) -> None:
     deep = '{"key": "a", "value": ' + "[" * 100_000 + "]" * 100_000 + "}"
-    run.go(face, ScriptedLLM(ToolCallPart("c", "write", deep), "Done."), "run_cycle")
+    run.go(api, ScriptedLLM(ToolCallPart("c", "write", deep), "Done."), "run_cycle")
     (line,) = of_type(run.lines, "TOOL_CALL")
     assert line["payload"]["output"].startswith("Error: Invalid arguments for tool 'write': ")
 
 
-def test_an_empty_answer_is_an_empty_reflection(run: Run, face: Any) -> None:
+def test_an_empty_answer_is_an_empty_reflection(run: Run, api: Any) -> None:
     llm = ScriptedLLM([Finish("end_turn")], "Two.", "Three.")
-    assert run.go(face, llm).reflection_history == ["", "Two.", "Three."]
+    assert run.go(api, llm).reflection_history == ["", "Two.", "Three."]
     assert "## Your Previous Reflections" not in llm.requests[1].messages[0].text
 
 
-def test_stop_ends_with_the_cycle(run: Run, face: Any) -> None:
+def test_stop_ends_with_the_cycle(run: Run, api: Any) -> None:
     with JsonlLogger(run.config.log_path, "first") as log:
         cycles = run.orchestrator(ScriptedLLM("One.", "Two.", "Three."), log, listener=lambda _: cycles.stop())
-        state = face.method(cycles, "run")
+        state = api.method(cycles, "run")
         assert (state.completed, state.status) == (1, "stopped")
-        assert face.method(cycles, "run_cycle").completed == 2
+        assert api.method(cycles, "run_cycle").completed == 2
         assert not cycles.is_done
     assert [line["payload"]["status"] for line in of_type(run.lines, "RUN_END")] == ["stopped"] * 2
 
@@ -479,10 +479,10 @@ def test_tools_can_be_spelled_or_left_out(tmp_path: Path) -> None:
     assert answers[1] == {"role": "assistant", "content": "One."}
 
 
-def test_a_model_that_is_held_to_calls_reflects_in_its_last_step(tmp_path: Path, face: Any) -> None:
+def test_a_model_that_is_held_to_calls_reflects_in_its_last_step(tmp_path: Path, api: Any) -> None:
     run = Run(tmp_path, tool_mode="required", cycle_count=1, limits={"max_steps": 2})
     llm = ScriptedLLM(call("write", key="a", value="b"), call("finish_cycle", reflection="Enough."))
-    assert run.go(face, llm).reflection_history == ["Enough."]
+    assert run.go(api, llm).reflection_history == ["Enough."]
     assert [[tool.name for tool in request.tools] for request in llm.requests] == [
         ["write", "read", "finish_cycle"],
         ["finish_cycle"],
@@ -491,10 +491,10 @@ def test_a_model_that_is_held_to_calls_reflects_in_its_last_step(tmp_path: Path,
     assert of_type(run.lines, "ERROR") == []
 
 
-def test_what_is_written_beside_the_call_that_ends_a_cycle_is_a_thought(tmp_path: Path, face: Any) -> None:
+def test_what_is_written_beside_the_call_that_ends_a_cycle_is_a_thought(tmp_path: Path, api: Any) -> None:
     run = Run(tmp_path, tool_mode="required", cycle_count=1)
     answer = [ThinkingDelta("hm"), TextDelta("I am done."), *_called(call("finish_cycle", reflection="Enough."))]
-    assert run.go(face, ScriptedLLM(answer)).reflection_history == ["Enough."]
+    assert run.go(api, ScriptedLLM(answer)).reflection_history == ["Enough."]
     (line,) = of_type(run.lines, "LLM_INVOCATION")
     assert line["payload"]["response_message"] == {
         "role": "assistant",
@@ -503,13 +503,13 @@ def test_what_is_written_beside_the_call_that_ends_a_cycle_is_a_thought(tmp_path
     }
 
 
-def test_signed_thinking_goes_back_as_it_came_even_after_a_restart(run: Run, face: Any) -> None:
+def test_signed_thinking_goes_back_as_it_came_even_after_a_restart(run: Run, api: Any) -> None:
     thought = ThinkingPart("hm", signature="sign")
     message = [ThinkingDelta("hm", signature="sign"), *_called(call("write", key="a", value="b"))]
     with pytest.raises(ServerError):
-        run.go(face, ScriptedLLM(message, ServerError("down", status=500)))
+        run.go(api, ScriptedLLM(message, ServerError("down", status=500)))
     llm = ScriptedLLM("One.", "Two.", "Three.")
-    run.go(face, llm)
+    run.go(api, llm)
     assert thought in llm.requests[0].messages[2].parts
 
 

@@ -13,7 +13,7 @@ import pytest
 from experiments.test_config import USUAL
 from support.loopback import CLOSE, RESET, head, whole
 from support.ollama_server import OllamaServer
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast.capabilities import LLMMetadata, Progress
 from toolcast.errors import AuthFailed, MalformedEvent, ServerError, ToolcastError, UnsupportedLLMError
 from toolcast.events import Event, Finish
@@ -150,13 +150,13 @@ def test_an_llm_of_ones_own_is_given_everything() -> None:
 
 
 class Checking:
-    """A face that checks a model."""
+    """A function, sync or async, that checks a model."""
 
-    def __init__(self, face: Face) -> None:
-        self._face = face
+    def __init__(self, api: API) -> None:
+        self._api = api
 
     def __call__(self, llm: FunctionCallingLLM, progress: Progress | None = None) -> None:
-        self._face.method(_Both(llm, progress), "check")  # type: ignore[arg-type]  # has what `method` calls
+        self._api.method(_Both(llm, progress), "check")  # type: ignore[arg-type]  # has what `method` calls
 
 
 class _Both:
@@ -174,8 +174,8 @@ class _Both:
 
 
 @pytest.fixture
-def check(face: Face) -> Checking:
-    return Checking(face)
+def check(api: API) -> Checking:
+    return Checking(api)
 
 
 def tags(*names: str) -> bytes:

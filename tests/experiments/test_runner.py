@@ -32,7 +32,7 @@ class Operator:
         return "Go on."
 
 
-def test_a_whole_experiment(tmp_path: Path, face: Any) -> None:
+def test_a_whole_experiment(tmp_path: Path, api: Any) -> None:
     config, operator = config_in(tmp_path, cycle_count=2), Operator()
     llm = ScriptedLLM(
         call("write", key="mood", value="curious"),
@@ -41,7 +41,7 @@ def test_a_whole_experiment(tmp_path: Path, face: Any) -> None:
         call("read", key="mood"),
         "Still so.",
     )
-    state = face.method(ExperimentRunner(config, llm=llm, operator=operator), "run")
+    state = api.method(ExperimentRunner(config, llm=llm, operator=operator), "run")
     assert state.reflection_history == ["I was curious.", "Still so."]
     outputs = [line["payload"]["output"] for line in of_type(logged(config.log_path), "TOOL_CALL")]
     assert outputs == ["Wrote value to key 'mood'", "Go on.", "curious"]
@@ -52,11 +52,11 @@ def test_a_whole_experiment(tmp_path: Path, face: Any) -> None:
     assert offered == {"write", "read", "list", "delete", "pattern_search", "send_message_to_operator"}
 
 
-def test_those_who_listen(tmp_path: Path, face: Any) -> None:
+def test_those_who_listen(tmp_path: Path, api: Any) -> None:
     events: list[str] = []
     states: list[str] = []
     runner = ExperimentRunner(config_in(tmp_path, cycle_count=1), llm=ScriptedLLM("One."))
-    face.method(
+    api.method(
         runner, "run", listener=lambda event: events.append(event.event_type), observer=lambda _, s: states.append(s)
     )
     assert events == types(logged(runner.config.log_path))
@@ -93,14 +93,14 @@ def test_tools_of_ones_own_and_an_embedder(tmp_path: Path) -> None:
     assert "### dice\nRoll a die." in llm.requests[0].messages[0].text
 
 
-def test_x10_a_run_that_failed_is_resumed(tmp_path: Path, face: Any) -> None:
+def test_x10_a_run_that_failed_is_resumed(tmp_path: Path, api: Any) -> None:
     config = config_in(tmp_path)
     broken = ScriptedLLM("One.", call("write", key="a", value="b"), ServerError("down", status=500))
     with pytest.raises(ServerError):
-        face.method(ExperimentRunner(config, llm=broken), "run")
+        api.method(ExperimentRunner(config, llm=broken), "run")
     runner = ExperimentRunner(config, llm=ScriptedLLM(call("read", key="a"), "Two.", "Three."), resume=True)
     assert runner.state().completed == 1 and runner.state().is_open
-    state = face.method(runner, "run")
+    state = api.method(runner, "run")
     assert state.reflection_history == ["One.", "Two.", "Three."]
     lines = logged(config.log_path)
     assert [line["cycle_number"] for line in of_type(lines, "CYCLE_START")] == [1, 2, 3]
@@ -121,11 +121,11 @@ def test_more_cycles_for_a_run_that_has_ended(tmp_path: Path) -> None:
     assert runner.run().reflection_history == ["One.", "Two."]
 
 
-def test_similarity_goes_on_with_what_was_written_before(tmp_path: Path, face: Any) -> None:
+def test_similarity_goes_on_with_what_was_written_before(tmp_path: Path, api: Any) -> None:
     words = {"embedder": "words"}
     ExperimentRunner(config_in(tmp_path, cycle_count=1, similarity=words), llm=ScriptedLLM("The deep sea.")).run()
     llm = ScriptedLLM("The deep sea.", "Another day.")
-    face.method(ExperimentRunner(config_in(tmp_path, cycle_count=3, similarity=words), llm=llm, resume=True), "run")
+    api.method(ExperimentRunner(config_in(tmp_path, cycle_count=3, similarity=words), llm=llm, resume=True), "run")
     assert "Advisory:" in llm.requests[1].messages[0].text
 
 
@@ -246,7 +246,7 @@ def test_the_next_prompt_in_the_middle_of_a_cycle(tmp_path: Path) -> None:
     assert roles == ["system", "user", "assistant", "tool"]
 
 
-def test_from_a_file_with_a_real_server(tmp_path: Path, face: Any) -> None:
+def test_from_a_file_with_a_real_server(tmp_path: Path, api: Any) -> None:
     path = tmp_path / "config.json"
     with OllamaByRule() as server:
         received = {
@@ -262,8 +262,8 @@ def test_from_a_file_with_a_real_server(tmp_path: Path, face: Any) -> None:
         path.write_text(json.dumps(received))
         runner = ExperimentRunner(path)
         assert isinstance(runner.llm, Ollama)
-        face.method(runner, "prepare")
-        assert face.method(runner, "run").reflection_history[1] == "In cycle 2 I have 2 keys."
+        api.method(runner, "prepare")
+        assert api.method(runner, "run").reflection_history[1] == "In cycle 2 I have 2 keys."
         request = server.requests[0]
         assert request["options"] == {"temperature": 0.5, "num_ctx": 2048}
         assert request["model"] == MODEL and request["stream"] is False
@@ -272,13 +272,13 @@ def test_from_a_file_with_a_real_server(tmp_path: Path, face: Any) -> None:
         assert roles == ["system", "user", "assistant", "tool", "assistant", "tool"]
 
 
-def test_a_model_that_is_not_there(tmp_path: Path, face: Any) -> None:
+def test_a_model_that_is_not_there(tmp_path: Path, api: Any) -> None:
     with OllamaByRule(models=["other:latest"]) as server:
         config = config_in(tmp_path, model_name=MODEL, ollama_client_config={"host": server.host})
         with pytest.raises(ModelNotFoundError, match=f"ollama pull {MODEL}"):
-            face.method(ExperimentRunner(config), "prepare")
+            api.method(ExperimentRunner(config), "prepare")
     with pytest.raises(ServerNotFound, match="ollama serve"):
-        face.method(ExperimentRunner(config), "prepare")
+        api.method(ExperimentRunner(config), "prepare")
 
 
 # The operator of a configuration.

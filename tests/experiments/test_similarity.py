@@ -53,7 +53,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 class Way:
-    """The two faces of `check` and `remember`."""
+    """The two APIs of `check` and `remember`."""
 
     def __init__(self, backend: str | None) -> None:
         self.backend = backend

@@ -12,7 +12,7 @@ import pytest
 
 import toolcast
 from support.albums import SEA, SHORT, Album, call
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import (
     Finish,
     FunctionCallingLLM,
@@ -51,9 +51,9 @@ ADD = ToolCallPart("c1", "add", '{"a": 1, "b": 2}')
 ADD_MORE = ToolCallPart("c2", "add", '{"a": 3, "b": 4}')
 
 
-def test_a_string_is_a_user_message(face: Face) -> None:
+def test_a_string_is_a_user_message(api: API) -> None:
     scripted = ScriptedLLM("Hi!", system_prompt="Be kind.")
-    response = face.chat(scripted, "Hello")
+    response = api.chat(scripted, "Hello")
     assert response.text == "Hi!"
     assert response.message == assistant("Hi!")
     assert scripted.requests[0].messages == (system("Be kind."), user("Hello"))
@@ -66,18 +66,18 @@ def test_messages_in_any_form(messages: Any) -> None:
     assert scripted.requests[0].messages == (user("a"),)
 
 
-def test_chat_returns_tool_calls_unrun(face: Face) -> None:
-    response = face.chat(ScriptedLLM([ADD, ADD_MORE]), "x", tools=[add])
+def test_chat_returns_tool_calls_unrun(api: API) -> None:
+    response = api.chat(ScriptedLLM([ADD, ADD_MORE]), "x", tools=[add])
     assert response.message.tool_calls == (ADD, ADD_MORE)
     assert response.stop_reason == "tool_use"
 
 
-def test_chat_with_tools_gives_at_most_one_call(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+def test_chat_with_tools_gives_at_most_one_call(api: API, caplog: pytest.LogCaptureFixture) -> None:
     scripted = ScriptedLLM([ADD, ADD_MORE], [ADD, ADD_MORE])
-    response = face.method(scripted, "chat_with_tools", [add], "x")
+    response = api.method(scripted, "chat_with_tools", [add], "x")
     assert response.message.tool_calls == (ADD,)
     assert "more than one tool call" in caplog.text
-    several = face.method(scripted, "chat_with_tools", [add], "x", allow_parallel_tool_calls=True)
+    several = api.method(scripted, "chat_with_tools", [add], "x", allow_parallel_tool_calls=True)
     assert several.message.tool_calls == (ADD, ADD_MORE)
 
 
@@ -95,20 +95,20 @@ def test_chat_with_tools_streams() -> None:
     anyio.run(main)
 
 
-def test_predict_and_call_runs_the_tools(face: Face) -> None:
+def test_predict_and_call_runs_the_tools(api: API) -> None:
     scripted = ScriptedLLM([ADD, ADD_MORE], [ADD, ADD_MORE])
-    one = face.method(scripted, "predict_and_call", [add], "x")
+    one = api.method(scripted, "predict_and_call", [add], "x")
     assert one.parse_tool_outputs() == 3
     assert one.sources[0].raw_input == ADD.arguments
-    both = face.method(scripted, "predict_and_call", [add], "x", allow_parallel_tool_calls=True)
+    both = api.method(scripted, "predict_and_call", [add], "x", allow_parallel_tool_calls=True)
     assert both.parse_tool_outputs(allow_parallel_tool_calls=True) == [3, 7]
 
 
-def test_predict_without_a_call(face: Face) -> None:
+def test_predict_without_a_call(api: API) -> None:
     scripted = ScriptedLLM("no", "no")
     with pytest.raises(NoToolCallError, match="0 tool calls"):
-        face.method(scripted, "predict_and_call", [add], "x")
-    answer = face.method(scripted, "predict_and_call", [add], "x", error_on_no_tool_call=False)
+        api.method(scripted, "predict_and_call", [add], "x")
+    answer = api.method(scripted, "predict_and_call", [add], "x", error_on_no_tool_call=False)
     assert answer.response.text == "no"
     assert answer.parse_tool_outputs(allow_parallel_tool_calls=True) == []
     with pytest.raises(MissingOutputError):
@@ -117,25 +117,25 @@ def test_predict_without_a_call(face: Face) -> None:
         AgentChatResponse(answer.response).parse_tool_outputs()
 
 
-def test_predict_an_unknown_tool(face: Face) -> None:
+def test_predict_an_unknown_tool(api: API) -> None:
     with pytest.raises(UnknownToolError, match="sub"):
-        face.method(ScriptedLLM([ToolCallPart("1", "sub", "{}")]), "predict_and_call", [add], "x")
+        api.method(ScriptedLLM([ToolCallPart("1", "sub", "{}")]), "predict_and_call", [add], "x")
 
 
-def test_models_are_tools_too(face: Face) -> None:
-    answer = face.method(ScriptedLLM(SEA), "predict_and_call", [Album, add], "x")
+def test_models_are_tools_too(api: API) -> None:
+    answer = api.method(ScriptedLLM(SEA), "predict_and_call", [Album, add], "x")
     assert answer.parse_tool_outputs() == SEA
 
 
-def test_tool_choices(face: Face) -> None:
+def test_tool_choices(api: API) -> None:
     scripted = ScriptedLLM("a", "b", "c")
     for choice in ("add", "required", {"type": "any"}):
-        face.chat(scripted, "x", tools=[add], tool_choice=choice)
+        api.chat(scripted, "x", tools=[add], tool_choice=choice)
     assert [asked.tool_choice for asked in scripted.requests] == [NamedTool("add"), "required", {"type": "any"}]
     with pytest.raises(ValueError, match="subtract"):
-        face.chat(scripted, "x", tools=[add], tool_choice="subtract")
+        api.chat(scripted, "x", tools=[add], tool_choice="subtract")
     with pytest.raises(ValueError, match="no tools"):
-        face.chat(scripted, "x", tool_choice="subtract")
+        api.chat(scripted, "x", tool_choice="subtract")
 
 
 def test_two_tools_of_one_name_are_refused() -> None:
@@ -185,12 +185,12 @@ class Unfinished(Echo):
         yield TextDelta("a")
 
 
-def test_a_custom_llm_on_every_face(face: Face) -> None:
-    response = face.chat(Echo(), "Hello")
+def test_a_custom_llm_on_every_api(api: API) -> None:
+    response = api.chat(Echo(), "Hello")
     assert (response.text, response.model, response.provider) == ("Hello", "echo", "custom")
 
 
-def test_one_that_suspends_works_only_on_the_async_face() -> None:
+def test_one_that_suspends_works_only_on_the_async_api() -> None:
     async def main() -> str:
         return (await Waiting().achat("Hello")).text
 
@@ -211,12 +211,12 @@ def test_one_that_suspends_works_only_on_the_async_face() -> None:
             call_it()
 
 
-def test_one_without_an_end_is_reported_so(face: Face) -> None:
+def test_one_without_an_end_is_reported_so(api: API) -> None:
     with pytest.raises(StreamTruncated, match="Finish"):
-        face.chat(Unfinished(), "Hello")
+        api.chat(Unfinished(), "Hello")
 
 
-def test_an_iterator_that_is_no_generator_will_do(face: Face) -> None:
+def test_an_iterator_that_is_no_generator_will_do(api: API) -> None:
     class Listed(Echo):
         def _events(self, *args: Any) -> AsyncIterator[Event]:
             return Iterating([TextDelta("a"), Finish("end_turn")])
@@ -233,7 +233,7 @@ def test_an_iterator_that_is_no_generator_will_do(face: Face) -> None:
                 return event
             raise StopAsyncIteration
 
-    assert face.chat(Listed(), "x").text == "a"
+    assert api.chat(Listed(), "x").text == "a"
 
 
 def test_a_custom_llm_has_no_http_of_its_own() -> None:
@@ -299,7 +299,7 @@ def test_pickling_leaves_the_key_behind() -> None:
     assert again.adapter.provider == "openai"
 
 
-def test_closing(face: Face) -> None:
+def test_closing(api: API) -> None:
     closed: list[str] = []
 
     class Counting(ReplayNetwork):
@@ -321,13 +321,13 @@ def test_closing(face: Face) -> None:
     assert "aclose" in closed[1:]
 
 
-def test_retries_are_not_made_of_what_is_not_an_llm_error(face: Face) -> None:
+def test_retries_are_not_made_of_what_is_not_an_llm_error(api: API) -> None:
     scripted = ScriptedLLM(ZeroDivisionError("mine"), SHORT)
     make = toolcast.ToolOrchestratingLLM(Album, "x", scripted)
     with pytest.raises(ZeroDivisionError):
-        face.call(make)
-    assert face.call(make) == SHORT
+        api.call(make)
+    assert api.call(make) == SHORT
 
 
-def test_calls_that_come_whole(face: Face) -> None:
-    assert face.call(toolcast.ToolOrchestratingLLM(Album, "x", ScriptedLLM([call(SEA)]))) == SEA
+def test_calls_that_come_whole(api: API) -> None:
+    assert api.call(toolcast.ToolOrchestratingLLM(Album, "x", ScriptedLLM([call(SEA)]))) == SEA

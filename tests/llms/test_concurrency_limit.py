@@ -20,7 +20,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from support.albums import SEA, SHORT, Album
 from support.chunks import album_stream
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import (
     ConnectFailed,
     FallbackLLM,
@@ -89,23 +89,23 @@ def thread(work: Callable[[], Any]) -> threading.Thread:
 # -- a slot is given back ---------------------------------------------------------------------------------------
 
 
-def test_one_after_the_other(face: Face) -> None:
+def test_one_after_the_other(api: API) -> None:
     llm = at_most(1, "a", "b", SEA, SHORT)
-    assert [face.chat(llm, "x").text for _ in range(2)] == ["a", "b"]
+    assert [api.chat(llm, "x").text for _ in range(2)] == ["a", "b"]
     make = ToolOrchestratingLLM(Album, "x", llm)
-    assert face.call(make) == SEA
-    assert face.stream(make).final == SHORT
+    assert api.call(make) == SEA
+    assert api.stream(make).final == SHORT
     assert all_free(llm)
 
 
 @pytest.mark.parametrize("error", [ConnectFailed("x"), ZeroDivisionError("mine"), [TextDelta("cut")]])
-def test_after_an_error(face: Face, error: Any) -> None:
+def test_after_an_error(api: API, error: Any) -> None:
     llm = at_most(1, error, "b", error, "d")
     for text in ("b", "d"):
         with pytest.raises((ConnectFailed, ZeroDivisionError, StreamTruncated)):
-            face.chat(llm, "x") if text == "b" else face.events(llm, "x")
+            api.chat(llm, "x") if text == "b" else api.events(llm, "x")
         assert all_free(llm)
-        assert face.chat(llm, "x").text == text
+        assert api.chat(llm, "x").text == text
 
 
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
@@ -118,11 +118,11 @@ def test_after_an_interrupt(raised: type[BaseException]) -> None:
     assert all_free(llm)
 
 
-def test_after_leaving_early(face: Face) -> None:
+def test_after_leaving_early(api: API) -> None:
     llm = at_most(1, SEA, SHORT)
     make = ToolOrchestratingLLM(Album, "x", llm)
-    assert len(face.stream(make, take=2).items) == 2
-    assert face.call(make) == SHORT
+    assert len(api.stream(make, take=2).items) == 2
+    assert api.call(make) == SHORT
     assert all_free(llm)
 
 
@@ -167,7 +167,7 @@ async def test_after_a_stream_was_forgotten_by_a_task() -> None:
     assert (await llm.achat("x")).text == "b"
 
 
-def test_tools_run_after_the_answer(face: Face) -> None:
+def test_tools_run_after_the_answer(api: API) -> None:
     """One that asks the same LLM gets its turn."""
     llm = at_most(1, {}, "asked within")
 
@@ -177,8 +177,8 @@ def test_tools_run_after_the_answer(face: Face) -> None:
     def ask_at_once() -> str:
         return llm.chat("y").text
 
-    tool = ask if face.name in ("asyncio", "trio") else ask_at_once
-    assert face.method(llm, "predict_and_call", [tool], "x").parse_tool_outputs() == "asked within"
+    tool = ask if api.name in ("asyncio", "trio") else ask_at_once
+    assert api.method(llm, "predict_and_call", [tool], "x").parse_tool_outputs() == "asked within"
     assert all_free(llm)
 
 
@@ -426,7 +426,7 @@ def test_a_stream_belongs_to_the_thread_that_reads_it(queue: Queue) -> None:
     third.join(20)
 
 
-def test_the_time_of_the_call_runs_while_it_waits(face: Face) -> None:
+def test_the_time_of_the_call_runs_while_it_waits(api: API) -> None:
     llm = at_most(1, "abcdefgh", "b")
     holder = llm.stream_chat("x")
     assert holder.next()
@@ -434,7 +434,7 @@ def test_the_time_of_the_call_runs_while_it_waits(face: Face) -> None:
 
     def other() -> None:
         try:
-            face.chat(llm, "x", settings=Settings(timeout=0.01))
+            api.chat(llm, "x", settings=Settings(timeout=0.01))
         except Exception as error:
             seen.append(error)
 
@@ -442,7 +442,7 @@ def test_the_time_of_the_call_runs_while_it_waits(face: Face) -> None:
     assert isinstance(seen[0], Timeout)
     assert (seen[0].phase, seen[0].provider) == ("total", "scripted")
     holder.close()
-    assert face.chat(llm, "x").text == "b"
+    assert api.chat(llm, "x").text == "b"
     assert all_free(llm)
 
 
@@ -486,22 +486,22 @@ def test_a_thread_waits_without_a_limit(queue: Queue) -> None:
     assert len(llm.requests) == 2
 
 
-def test_a_busy_model_is_a_reason_to_ask_the_next(face: Face) -> None:
+def test_a_busy_model_is_a_reason_to_ask_the_next(api: API) -> None:
     a = ScriptedLLM("abcdefgh", "a", model="a", max_concurrency=1, settings=Settings(timeout=0.01))
     b = ScriptedLLM("b", model="b")
     llm = FallbackLLM([a, b])
     holder = a.stream_chat("x")
     assert holder.next()
     answers: list[Any] = []
-    thread(lambda: answers.append(face.chat(llm, "x"))).join(20)
+    thread(lambda: answers.append(api.chat(llm, "x"))).join(20)
     assert [answer.model for answer in answers] == ["b"]
     holder.close()
     assert all_free(a)
 
 
-def test_several_as_one_have_a_limit_of_their_own(face: Face) -> None:
+def test_several_as_one_have_a_limit_of_their_own(api: API) -> None:
     llm = FallbackLLM([ScriptedLLM(ConnectFailed("x")), ScriptedLLM("b", "c")], max_concurrency=1)
-    assert [face.chat(llm, "x").text for _ in range(2)] == ["b", "c"]
+    assert [api.chat(llm, "x").text for _ in range(2)] == ["b", "c"]
     assert all_free(llm)
 
 

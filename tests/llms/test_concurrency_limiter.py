@@ -27,7 +27,7 @@ from pydantic import BaseModel, field_validator
 from support.albums import Album
 from support.chunks import album_body, album_stream, call_deltas, delta, sse
 from support.loopback import END, HOLD, Loopback, Piece, chunk, head, whole
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import OpenAI, StreamClosed, StreamTruncated, ToolOrchestratingLLM
 from toolcast.http_request import HTTPRequest
 
@@ -214,7 +214,7 @@ class Owned(BaseModel):
 
 
 def owner(topic: str, words: list[str]) -> str:
-    """A sync function, which the async face runs in a worker thread."""
+    """A sync function, which the async API runs in a worker thread."""
     return f"{topic} of {tenant.get()}"
 
 
@@ -246,24 +246,24 @@ def offered_as_note(output: Any) -> Any:
 
 
 @pytest.mark.fault(112)
-def test_context_variables_reach_validators(face: Face) -> None:
+def test_context_variables_reach_validators(api: API) -> None:
     make = offered_as_note(Owned)
     token = tenant.set("Ada")
     try:
-        assert face.call(make, topic="x").topic == "about x of Ada"
-        assert face.stream(make, topic="x").final.topic == "about x of Ada"
+        assert api.call(make, topic="x").topic == "about x of Ada"
+        assert api.stream(make, topic="x").final.topic == "about x of Ada"
     finally:
         tenant.reset(token)
-    assert face.call(make, topic="x").topic == "about x of nobody"
+    assert api.call(make, topic="x").topic == "about x of nobody"
 
 
 @pytest.mark.fault(112)
-def test_context_variables_reach_functions(face: Face) -> None:
+def test_context_variables_reach_functions(api: API) -> None:
     make = offered_as_note(owner)
     token = tenant.set("Ada")
     try:
-        assert face.call(make, topic="x") == "about x of Ada"
-        assert face.stream(make, topic="x").final == "about x of Ada"
+        assert api.call(make, topic="x") == "about x of Ada"
+        assert api.stream(make, topic="x").final == "about x of Ada"
     finally:
         tenant.reset(token)
 
@@ -771,11 +771,11 @@ async def test_a_total_time_ends_a_call_from_outside() -> None:
         await llm.aclose()
 
 
-def test_a_cut_stream_leaves_nothing_open(face: Face) -> None:
+def test_a_cut_stream_leaves_nothing_open(api: API) -> None:
     with Loopback() as server:
         answer(server, *album_stream()[:5])
         llm = OpenAI("m-1", api_key="sk-x", base_url=url(server), max_retries=0)
-        seen = face.stream(ToolOrchestratingLLM(Album, "x", llm))
+        seen = api.stream(ToolOrchestratingLLM(Album, "x", llm))
         assert type(seen.error) is StreamTruncated
         llm.close()
         server.wait_open(0)

@@ -10,7 +10,7 @@ import pytest
 
 import toolcast
 from support.albums import SEA, SHORT, Album, Song, call
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import (
     Finish,
     StreamBusy,
@@ -72,12 +72,12 @@ def test_a_closed_stream_gives_nothing_more() -> None:
     assert list(stream) == []
 
 
-def test_events_on_every_face(face: Face) -> None:
-    events = face.events(ScriptedLLM("Hello"), "hi")
+def test_events_on_every_api(api: API) -> None:
+    events = api.events(ScriptedLLM("Hello"), "hi")
     assert events[:2] == [TextDelta("Hell"), TextDelta("o")]
     assert isinstance(events[-1], Finish)
     with pytest.raises(StreamTruncated):
-        face.events(ScriptedLLM([TextDelta("Hell")]), "hi")
+        api.events(ScriptedLLM([TextDelta("Hell")]), "hi")
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -119,7 +119,7 @@ def test_items_are_snapshots_that_never_change() -> None:
     assert len(set(shown)) > 15
 
 
-def test_final_drains_and_repeats_itself(face: Face) -> None:
+def test_final_drains_and_repeats_itself(api: API) -> None:
     stream = maker(SEA).stream()
     next(stream)
     assert stream.final() == SEA
@@ -158,8 +158,8 @@ def test_the_async_stream_likewise(backend: str) -> None:
     anyio.run(main, backend=backend)
 
 
-def test_list_items_come_once_and_validated(face: Face) -> None:
-    songs = face.view(maker(SEA), "items", "songs")
+def test_list_items_come_once_and_validated(api: API) -> None:
+    songs = api.view(maker(SEA), "items", "songs")
     assert songs == SEA.songs
     assert all(type(song) is Song for song in songs)
 
@@ -176,40 +176,40 @@ def test_list_items_come_when_they_close() -> None:
     assert stream.field_state("nothing") == "pending"
 
 
-def test_items_of_the_root(face: Face) -> None:
-    assert face.view(maker(SEA.songs, output=list[Song]), "items") == SEA.songs
+def test_items_of_the_root(api: API) -> None:
+    assert api.view(maker(SEA.songs, output=list[Song]), "items") == SEA.songs
 
 
-def test_items_of_a_stream_of_calls(face: Face) -> None:
+def test_items_of_a_stream_of_calls(api: API) -> None:
     calls = [call(SEA), call(SHORT, id="call_2")]
-    assert face.view(maker(calls, allow_parallel_tool_calls=True), "items") == [SEA, SHORT]
-    songs = face.view(maker(calls, allow_parallel_tool_calls=True), "items", "0.songs")
+    assert api.view(maker(calls, allow_parallel_tool_calls=True), "items") == [SEA, SHORT]
+    songs = api.view(maker(calls, allow_parallel_tool_calls=True), "items", "0.songs")
     assert songs == SEA.songs
 
 
-def test_items_of_an_answer_that_came_whole(face: Face) -> None:
+def test_items_of_an_answer_that_came_whole(api: API) -> None:
     whole = [ToolCallDone("1", "Album", SEA.model_dump_json()), Finish("tool_use")]
-    assert face.view(maker(whole), "items", "songs") == SEA.songs
+    assert api.view(maker(whole), "items", "songs") == SEA.songs
 
 
-def test_items_of_an_answer_that_had_to_be_repaired(face: Face) -> None:
+def test_items_of_an_answer_that_had_to_be_repaired(api: API) -> None:
     arguments = Album(title="a", artist="b", songs=[]).model_dump() | {
         "songs": SEA.model_dump_json(include={"songs"})[9:-1]
     }
-    assert face.view(maker(arguments), "items", "songs") == SEA.songs
+    assert api.view(maker(arguments), "items", "songs") == SEA.songs
 
 
-def test_text_of_one_field(face: Face) -> None:
-    pieces = face.view(maker(SEA), "text", "songs.0.title")
+def test_text_of_one_field(api: API) -> None:
+    pieces = api.view(maker(SEA), "text", "songs.0.title")
     assert "".join(pieces) == SEA.songs[0].title
     assert len(pieces) > 2
-    assert face.view(maker(SEA), "text", "songs.7.title") == []
-    assert face.view(maker(SEA), "text", "songs") == []
+    assert api.view(maker(SEA), "text", "songs.7.title") == []
+    assert api.view(maker(SEA), "text", "songs") == []
 
 
-def test_text_of_a_stream_of_calls(face: Face) -> None:
+def test_text_of_a_stream_of_calls(api: API) -> None:
     make = maker([call(SEA), call(SHORT, id="call_2")], allow_parallel_tool_calls=True)
-    assert "".join(face.view(make, "text", "1.artist")) == SHORT.artist
+    assert "".join(api.view(make, "text", "1.artist")) == SHORT.artist
 
 
 def applied(changes: list[Any]) -> Any:
@@ -233,8 +233,8 @@ def applied(changes: list[Any]) -> Any:
     return root
 
 
-def test_changes_rebuild_the_object(face: Face) -> None:
-    changes = face.view(maker(SEA), "changes")
+def test_changes_rebuild_the_object(api: API) -> None:
+    changes = api.view(maker(SEA), "changes")
     *partial, last = changes
     assert (last.path, last.kind, last.value) == ("", "set", SEA)
     shown = applied(partial)
@@ -242,15 +242,15 @@ def test_changes_rebuild_the_object(face: Face) -> None:
     assert any(change.kind == "text" for change in changes)
 
 
-def test_changes_of_a_stream_of_calls(face: Face) -> None:
+def test_changes_of_a_stream_of_calls(api: API) -> None:
     make = maker([call(SEA), call(SHORT, id="call_2")], allow_parallel_tool_calls=True)
-    paths = [change.path for change in face.view(make, "changes")]
+    paths = [change.path for change in api.view(make, "changes")]
     assert "0.songs.0.title" in paths
     assert "1.title" in paths
 
 
-def test_events_of_an_object_stream(face: Face) -> None:
-    events = face.view(maker(SEA), "events")
+def test_events_of_an_object_stream(api: API) -> None:
+    events = api.view(maker(SEA), "events")
     assert isinstance(events[0], ToolCallStart)
     assert isinstance(events[-1], Finish)
 
@@ -313,9 +313,9 @@ def test_a_view_keeps_its_stream_alive_and_closes_it() -> None:
     assert closed == [True]
 
 
-def test_errors_reach_the_view(face: Face) -> None:
+def test_errors_reach_the_view(api: API) -> None:
     with pytest.raises(toolcast.NoToolCallError):
-        face.view(maker("no"), "items", "songs")
+        api.view(maker("no"), "items", "songs")
 
 
 @pytest.mark.fault(106)

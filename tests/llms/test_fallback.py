@@ -13,7 +13,7 @@ import pytest
 import toolcast
 from support.albums import SEA, SHORT, Album, call
 from support.chunks import album_body, album_stream
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import (
     AuthFailed,
     Configs,
@@ -93,17 +93,17 @@ def test_one_name_is_no_list_of_names() -> None:
         FallbackLLM("openai:gpt-5")
 
 
-def test_the_first_answers(face: Face) -> None:
+def test_the_first_answers(api: API) -> None:
     llm = FallbackLLM([scripted("a", "Hi"), scripted("b")])
-    events = face.events(llm, "Hello")
+    events = api.events(llm, "Hello")
     assert events[:2] == [Routing("scripted", "a"), TextDelta("Hi")]
     assert [type(event) for event in events[2:]] == [UsageReport, Finish]
 
 
-def test_the_next_is_asked_where_one_fails_before_it_spoke(face: Face) -> None:
+def test_the_next_is_asked_where_one_fails_before_it_spoke(api: API) -> None:
     error = Overloaded("too much")
     llm = FallbackLLM([scripted("a", error), scripted("b", RateLimited("slowly")), scripted("c", "Hi")])
-    events = face.events(llm, "Hello")
+    events = api.events(llm, "Hello")
     assert [(type(event), getattr(event, "model", None)) for event in events[:6]] == [
         (Routing, "a"),
         (Failover, "a"),
@@ -117,11 +117,11 @@ def test_the_next_is_asked_where_one_fails_before_it_spoke(face: Face) -> None:
     assert (error.provider, error.model) == ("scripted", "a")
 
 
-def test_it_stays_with_the_one_that_answered(face: Face) -> None:
+def test_it_stays_with_the_one_that_answered(api: API) -> None:
     a, b = scripted("a", Overloaded("x"), "third"), scripted("b", "first", "second", Overloaded("x"))
     llm = FallbackLLM([a, b])
     for text, model in (("first", "b"), ("second", "b"), ("third", "a")):
-        response = face.chat(llm, "Hello")
+        response = api.chat(llm, "Hello")
         assert (response.text, response.model, response.provider) == (text, model, "scripted")
         assert llm.metadata.model_name == model
     assert (len(a.requests), len(b.requests)) == (2, 3)
@@ -140,11 +140,11 @@ def test_a_call_that_was_late_does_not_turn_it_back() -> None:
 
 
 @pytest.mark.parametrize("error", [AuthFailed("no"), ZeroDivisionError("mine"), toolcast.Refused("no")])
-def test_what_does_not_pass_is_raised_at_once(face: Face, error: Exception) -> None:
+def test_what_does_not_pass_is_raised_at_once(api: API, error: Exception) -> None:
     b = scripted("b", "Hi")
     llm = FallbackLLM([scripted("a", error), b])
     with pytest.raises(type(error)) as caught:
-        face.chat(llm, "Hello")
+        api.chat(llm, "Hello")
     assert caught.value is error
     assert b.requests == []
     assert llm.current is not b
@@ -158,29 +158,29 @@ def test_an_interrupt_passes(raised: type[BaseException]) -> None:
     assert (a.closed, b.requests) == (1, [])
 
 
-def test_an_error_after_an_event_is_final(face: Face) -> None:
+def test_an_error_after_an_event_is_final(api: API) -> None:
     a, b = Playing("a", TextDelta("one"), Overloaded("x")), scripted("b", "Hi")
     with pytest.raises(Overloaded) as caught:
-        face.chat(FallbackLLM([a, b]), "Hello")
+        api.chat(FallbackLLM([a, b]), "Hello")
     assert (caught.value.provider, caught.value.model) == ("player", "a")
     assert (a.closed, b.requests) == (1, [])
 
 
-def test_usage_is_no_answer_yet_but_it_counts(face: Face) -> None:
+def test_usage_is_no_answer_yet_but_it_counts(api: API) -> None:
     report = UsageReport(Usage(7, 1))
     a = Playing("a", report, Overloaded("x"))
     llm = FallbackLLM([a, scripted("b", "Hi")])
-    response = face.chat(llm, "Hello")
+    response = api.chat(llm, "Hello")
     assert (response.text, response.model) == ("Hi", "b")
     assert response.usage == Usage(7, 1) + Usage(10, 5)
     assert a.closed == 1
 
 
 @pytest.mark.fault(121)
-def test_all_fail(face: Face) -> None:
+def test_all_fail(api: API) -> None:
     llm = FallbackLLM([scripted("a", Overloaded("one")), scripted("b", RateLimited("two"))])
     with pytest.raises(RateLimited, match="scripted b: two") as caught:
-        face.chat(llm, "Hello")
+        api.chat(llm, "Hello")
     assert [attempt.number for attempt in caught.value.attempts] == [1, 2]
     assert [getattr(attempt.error, "model", None) for attempt in caught.value.attempts] == ["a", "b"]
     assert llm.current.metadata.model_name == "a"
@@ -210,16 +210,16 @@ class Slow(ScriptedLLM):
             yield event
 
 
-def test_no_further_model_is_asked_once_the_time_is_up(face: Face) -> None:
+def test_no_further_model_is_asked_once_the_time_is_up(api: API) -> None:
     a, b = Slow(Overloaded("x")), scripted("b", "Hi")
     llm = FallbackLLM([a, b], settings=Settings(timeout=10))
     a.clock = standing_still(llm)
     with pytest.raises(Overloaded):
-        face.chat(llm, "Hello")
+        api.chat(llm, "Hello")
     assert b.requests == []
 
 
-def test_the_time_of_a_model_is_its_own(face: Face) -> None:
+def test_the_time_of_a_model_is_its_own(api: API) -> None:
     """A request that is retried until its model's time is up leaves the rest of the time to the next."""
     a, network = service("a", DOWN, DOWN, max_retries=9, settings=Settings(timeout=0.25))
     b, _ = service("b", Recorded([album_body()], headers=JSON))
@@ -227,7 +227,7 @@ def test_the_time_of_a_model_is_its_own(face: Face) -> None:
     clock = standing_still(llm)
     network.open = _taking(network.open, clock, 0.2)  # type: ignore[method-assign]  # time passes while it answers
     make = ToolOrchestratingLLM(Album, "x", llm)
-    result = face.run(make)
+    result = api.run(make)
     assert result.output == SEA
     assert result.response.model == "m-1"
     assert {type(attempt.error) for attempt in result.attempts[:-1]} <= {Overloaded, toolcast.ServerError, Timeout}
@@ -259,13 +259,13 @@ def test_the_time_of_the_call_is_given_back(timeout: Any) -> None:
 # -- each model's own -------------------------------------------------------------------------------------------
 
 
-def test_each_model_has_its_own_network_and_the_retries_are_shared(face: Face) -> None:
+def test_each_model_has_its_own_network_and_the_retries_are_shared(api: API) -> None:
     a, of_a = service("a", DOWN, DOWN, DOWN)
     b, of_b = service("b", DOWN, max_retries=2)
     c, of_c = service("c", Recorded([album_body()], headers=JSON | {"x-request-id": "r-c"}))
     llm = FallbackLLM([a, b, c])
     standing_still(llm)
-    result = face.run(ToolOrchestratingLLM(Album, "x", llm))
+    result = api.run(ToolOrchestratingLLM(Album, "x", llm))
     assert result.output == SEA
     assert [len(network.requests) for network in (of_a, of_b, of_c)] == [3, 1, 1]
     assert [getattr(attempt.error, "model", None) for attempt in result.attempts] == ["a", "a", "a", "b", None]
@@ -275,18 +275,18 @@ def test_each_model_has_its_own_network_and_the_retries_are_shared(face: Face) -
     assert [network.closed_replies for network in (of_a, of_b, of_c)] == [3, 1, 1]
 
 
-def test_settings_nearer_to_the_caller_win(face: Face) -> None:
+def test_settings_nearer_to_the_caller_win(api: API) -> None:
     a = scripted("a", "x", settings=Settings(temperature=0.1, top_p=0.1, seed=1))
     llm = FallbackLLM([a], settings=Settings(temperature=0.2, top_p=0.2))
     with Configs.use(settings=Settings(seed=3, top_k=3, top_p=0.3)):
-        face.chat(llm, "Hello", settings=Settings(temperature=0.4))
+        api.chat(llm, "Hello", settings=Settings(temperature=0.4))
     assert a.requests[0].settings == Settings(temperature=0.4, top_p=0.2, seed=1, top_k=3)
 
 
-def test_one_system_prompt(face: Face) -> None:
+def test_one_system_prompt(api: API) -> None:
     a = scripted("a", "x", "y", system_prompt="I am a.")
-    face.chat(FallbackLLM([a]), "Hello")
-    face.chat(FallbackLLM([a], system_prompt="We are one."), "Hello")
+    api.chat(FallbackLLM([a]), "Hello")
+    api.chat(FallbackLLM([a], system_prompt="We are one."), "Hello")
     assert [asked.messages for asked in a.requests] == [
         (system("I am a."), user("Hello")),
         (system("We are one."), user("Hello")),
@@ -311,48 +311,48 @@ def test_a_mode_that_one_of_them_has_not_is_reported_at_construction() -> None:
 # -- as any other LLM -------------------------------------------------------------------------------------------
 
 
-def test_structured_streams(face: Face) -> None:
+def test_structured_streams(api: API) -> None:
     a, _ = service("a", DOWN, max_retries=0)
     b, network = service("b", Recorded(album_stream()), Recorded(album_stream()))
     llm = FallbackLLM([a, b])
     standing_still(llm)
     received: list[str] = []
     make = ToolOrchestratingLLM(Album, "x", llm, observer=lambda _, state: received.append(state))
-    seen = face.stream(make)
+    seen = api.stream(make)
     assert seen.final == SEA
     assert len(seen.items) > 5
     chunks = received.count("receiving_chunk")
-    assert face.stream(make).final == SEA
+    assert api.stream(make).final == SEA
     assert received.count("receiving_chunk") == 2 * chunks  # what is said of the way there is no chunk
     assert network.open_replies == 0
 
 
-def test_a_stream_left_early_is_closed_once(face: Face) -> None:
+def test_a_stream_left_early_is_closed_once(api: API) -> None:
     a, network = service("a", Recorded(album_stream()))
-    assert len(face.stream(ToolOrchestratingLLM(Album, "x", FallbackLLM([a])), take=2).items) == 2
+    assert len(api.stream(ToolOrchestratingLLM(Album, "x", FallbackLLM([a])), take=2).items) == 2
     gc.collect()
     assert (network.open_replies, network.closed_replies) == (0, 1)
 
 
-def test_asking_again_begins_with_the_one_that_answered(face: Face) -> None:
+def test_asking_again_begins_with_the_one_that_answered(api: API) -> None:
     a = scripted("a", Overloaded("x"))
     b = scripted("b", call('{"title": 1}'), SHORT, call('{"title": 1}'), SHORT)
     make = ToolOrchestratingLLM(Album, "x", FallbackLLM([a, b]), max_attempts=2)
-    result = face.run(make)
+    result = api.run(make)
     assert result.output == SHORT
     assert len(result.attempts) == 3
-    assert face.stream(make).final == SHORT
+    assert api.stream(make).final == SHORT
     assert len(a.requests) == 1
 
 
-def test_predict_and_call(face: Face) -> None:
+def test_predict_and_call(api: API) -> None:
     llm = FallbackLLM([scripted("a", ConnectFailed("x")), scripted("b", SEA)])
-    assert face.method(llm, "predict_and_call", [Album], "x").parse_tool_outputs() == SEA
+    assert api.method(llm, "predict_and_call", [Album], "x").parse_tool_outputs() == SEA
 
 
-def test_views_show_the_way_there(face: Face) -> None:
+def test_views_show_the_way_there(api: API) -> None:
     make = ToolOrchestratingLLM(Album, "x", FallbackLLM([scripted("a", ConnectFailed("x")), scripted("b", SEA)]))
-    assert [type(event) for event in face.view(make, "events")[:4]] == [
+    assert [type(event) for event in api.view(make, "events")[:4]] == [
         Routing,
         Failover,
         Routing,
@@ -360,20 +360,20 @@ def test_views_show_the_way_there(face: Face) -> None:
     ]
 
 
-def test_one_within_another(face: Face) -> None:
+def test_one_within_another(api: API) -> None:
     inner = FallbackLLM([scripted("a", Overloaded("x")), scripted("b", Overloaded("y"))])
     outer = FallbackLLM([inner, scripted("c", "Hi")])
-    events = face.events(outer, "Hello")
+    events = api.events(outer, "Hello")
     failed = [event.model for event in events if isinstance(event, Failover)]
     assert failed == ["a", "a"]  # the second is the inner one, by the name of the model that it asks first
     assert TextDelta("Hi") in events
-    assert face.chat(FallbackLLM([FallbackLLM([scripted("d", "Hello")])]), "x").model == "d"
+    assert api.chat(FallbackLLM([FallbackLLM([scripted("d", "Hello")])]), "x").model == "d"
 
 
-def test_standing_in_for_every_llm(face: Face) -> None:
+def test_standing_in_for_every_llm(api: API) -> None:
     stand_in = FallbackLLM([scripted("a", ConnectFailed("x")), scripted("b", "Hi")])
     with use_llm(stand_in):
-        assert face.chat(scripted("z"), "Hello").model == "b"
+        assert api.chat(scripted("z"), "Hello").model == "b"
 
 
 def test_an_llm_of_ones_own_may_stand_before_it() -> None:

@@ -1,4 +1,4 @@
-"""How a model is held to its tools: by a tool, by a schema, in words; for every LLM, on every face."""
+"""How a model is held to its tools: by a tool, by a schema, in words; for every LLM, on every API."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from support.albums import SEA, SHORT, Album, Song
 from support.chunks import delta, sse, text_body
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import (
     BadRequest,
     Capabilities,
@@ -45,9 +45,9 @@ def prompted(*answers: Any, output: Any = Album, **options: Any) -> tuple[ToolOr
     return ToolOrchestratingLLM(output, "About {topic}", model, mode="prompted", **options), model
 
 
-def test_an_answer_in_words(face: Face) -> None:
+def test_an_answer_in_words(api: API) -> None:
     make, model = prompted(PROSE)
-    result = face.run(make, topic="the sea")
+    result = api.run(make, topic="the sea")
     assert (result.output, result.repairs, result.response.stop_reason) == (SEA, (), "tool_use")
     assert result.response.text == "Here it is:\n```json\n\n```\nEnjoy!"
     asked = model.requests[0]
@@ -57,14 +57,14 @@ def test_an_answer_in_words(face: Face) -> None:
     assert second.text == "About the sea"
 
 
-def test_it_grows_like_any_other(face: Face) -> None:
+def test_it_grows_like_any_other(api: API) -> None:
     make, _ = prompted(PROSE)
-    seen = face.stream(make, topic="the sea")
+    seen = api.stream(make, topic="the sea")
     assert seen.final == SEA
     assert len(seen.items) > 10
 
 
-def test_what_the_model_wrote_is_repaired(face: Face) -> None:
+def test_what_the_model_wrote_is_repaired(api: API) -> None:
     make, _ = prompted("Sure: {'title': 'Sea', 'artist': None, 'songs': [],}")
     make = make.with_(max_attempts=1)
 
@@ -74,48 +74,48 @@ def test_what_the_model_wrote_is_repaired(face: Face) -> None:
         songs: list[Song]
 
     loose, _ = prompted("Sure: {'title': 'Sea', 'artist': None, 'songs': [],} Bye", output=Loose)
-    result = face.run(loose, topic="x")
+    result = api.run(loose, topic="x")
     assert result.output == Loose(title="Sea", artist=None, songs=[])
     assert len(result.repairs) >= 3
     again, _ = prompted("Sure: {'title': 'Sea', 'artist': None, 'songs': [],} Bye", output=Loose)
-    assert face.stream(again, topic="x").final == result.output
+    assert api.stream(again, topic="x").final == result.output
 
 
-def test_a_choice_of_tools_and_several_calls(face: Face) -> None:
+def test_a_choice_of_tools_and_several_calls(api: API) -> None:
     song = SEA.songs[0]
     call = json.dumps({"name": "Song", "arguments": song.model_dump()})
     either, _ = prompted(f"I choose {call}.", output=Album | Song)
-    assert face.call(either, topic="x") == song
+    assert api.call(either, topic="x") == song
     calls = json.dumps({"calls": [one.model_dump() for one in SEA.songs]})
     several, _ = prompted(f"These: {calls}", output=Song, allow_parallel_tool_calls=True)
-    assert face.call(several, topic="x") == SEA.songs
+    assert api.call(several, topic="x") == SEA.songs
 
 
-def test_asked_again_in_words(face: Face) -> None:
+def test_asked_again_in_words(api: API) -> None:
     make, model = prompted("I would rather not.", PROSE, max_attempts=2)
-    assert face.call(make, topic="x") == SEA
+    assert api.call(make, topic="x") == SEA
     assert [message.role for message in model.requests[1].messages] == ["system", "user", "assistant", "user"]
     alone, _ = prompted("I would rather not.")
     with pytest.raises(NoToolCallError, match="I would rather not"):
-        face.call(alone, topic="x")
+        api.call(alone, topic="x")
 
 
-def test_a_cut_answer_is_none(face: Face) -> None:
+def test_a_cut_answer_is_none(api: API) -> None:
     make, _ = prompted([TextDelta('Sure: {"title": "Sea"'), Finish("max_tokens")])
     with pytest.raises(OutputTruncated):
-        face.call(make, topic="x")
+        api.call(make, topic="x")
 
 
-def test_a_damaged_answer_is_none(face: Face) -> None:
+def test_a_damaged_answer_is_none(api: API) -> None:
     events = [TextDelta('{"title": "S'), RawEvent('{"ea', damaged=True), TextDelta('"}'), Finish("end_turn")]
     make, _ = prompted(events)
     with pytest.raises(MalformedEvent):
-        face.call(make, topic="x")
+        api.call(make, topic="x")
 
 
-def test_tools_that_may_not_be_called(face: Face) -> None:
+def test_tools_that_may_not_be_called(api: API) -> None:
     make, model = prompted(SEA.model_dump_json(), tool_choice="none")
-    assert face.call(make, topic="x") == SEA
+    assert api.call(make, topic="x") == SEA
     assert "Album" not in model.requests[0].messages[0].text
 
 
@@ -172,12 +172,12 @@ def text_stream(text: str) -> Recorded:
 
 
 @pytest.mark.parametrize("mode", ["json_schema", "prompted"])
-def test_the_text_of_a_service(face: Face, mode: Any) -> None:
+def test_the_text_of_a_service(api: API, mode: Any) -> None:
     text = SEA.model_dump_json()
     network = ReplayNetwork(Recorded([text_body(text)], headers=JSON), text_stream(text))
     make = ToolOrchestratingLLM(Album, "x", OpenAI("gpt-4o", api_key="k", network=network), mode=mode)
-    assert face.call(make) == SEA
-    assert face.stream(make).final == SEA
+    assert api.call(make) == SEA
+    assert api.stream(make).final == SEA
     assert make.parse(text_body(text)) == SEA
     for sent in network.requests:
         body = json.loads(sent.body)
@@ -209,12 +209,12 @@ def test_a_service_that_knows_json_but_no_schemas() -> None:
     assert '"artist"' in body["messages"][0]["content"] and "JSON" in body["messages"][0]["content"]
 
 
-def test_several_tools_in_one_schema(face: Face) -> None:
+def test_several_tools_in_one_schema(api: API) -> None:
     song = SEA.songs[0].model_dump()
     text = json.dumps({"calls": [{"name": "Song", "arguments": song}]})
     network = ReplayNetwork(Recorded([text_body(text)], headers=JSON))
     make = ToolOrchestratingLLM(Album | Song, "x", OpenAI("gpt-4o", api_key="k", network=network), mode="json_schema")
-    assert face.call(make) == SEA.songs[0]
+    assert api.call(make) == SEA.songs[0]
     held = json.loads(network.requests[0].body)["response_format"]["json_schema"]
     assert held["name"] == "Album_Song" and held["schema"]["type"] == "object"
 

@@ -17,7 +17,7 @@ import toolcast
 from support.albums import SEA, SHORT, Album
 from support.chunks import delta, sse, text_body
 from support.local_server import Local
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import (
     Anthropic,
     AuthFailed,
@@ -93,10 +93,10 @@ def test_a_model_of_a_service_has_nothing_to_load() -> None:
     OpenAI("gpt-5", api_key="k", network=ReplayNetwork()).load()
 
 
-def test_the_first_call_fetches_starts_and_probes(local: Local, face: Face) -> None:
+def test_the_first_call_fetches_starts_and_probes(local: Local, api: API) -> None:
     make, network = albums(OBEYS, said(SEA), streamed(SHORT))
     assert local.pulled == []
-    assert face.call(make) == SEA
+    assert api.call(make) == SEA
     assert local.pulled == ["smollm2"]
     assert local.asked == [(Path("/cache/smollm2.gguf"), None)]
     assert paths(network) == ["9001/v1/completions", "9001/v1/chat/completions"]
@@ -105,25 +105,25 @@ def test_the_first_call_fetches_starts_and_probes(local: Local, face: Face) -> N
     assert probe["grammar"] == json.loads(network.requests[1].body)["grammar"]
     for request in network.requests:
         assert request.headers["authorization"] == Secret("Bearer local-key")
-    seen = face.stream(make)
+    seen = api.stream(make)
     assert seen.final == SHORT
     assert len(seen.items) > 3
     assert paths(network)[2:] == ["9001/v1/chat/completions"]
     assert network.open_replies == 0
 
 
-def test_an_async_caller_starts_it_in_a_worker_thread(local: Local, face: Face) -> None:
+def test_an_async_caller_starts_it_in_a_worker_thread(local: Local, api: API) -> None:
     make, _ = albums(OBEYS, said(SEA))
-    face.call(make)
+    api.call(make)
     own = threading.current_thread()
-    assert all((thread is own) is (face.name not in ("asyncio", "trio")) for thread in local.server.threads)
+    assert all((thread is own) is (api.name not in ("asyncio", "trio")) for thread in local.server.threads)
 
 
-def test_a_server_started_again_is_found_and_probed_again(local: Local, face: Face) -> None:
+def test_a_server_started_again_is_found_and_probed_again(local: Local, api: API) -> None:
     make, network = albums(OBEYS, said(SEA), OBEYS, said(SHORT))
-    assert face.call(make) == SEA
+    assert api.call(make) == SEA
     local.server.close()
-    assert face.call(make) == SHORT
+    assert api.call(make) == SHORT
     assert paths(network)[2:] == ["9002/v1/completions", "9002/v1/chat/completions"]
 
 
@@ -135,35 +135,35 @@ def test_each_type_is_probed_once(local: Local) -> None:
     assert [path.endswith("chat/completions") for path in paths(network)] == [False, True, False, True, True]
 
 
-def test_a_server_that_ignores_the_schema_is_reported_of(local: Local, face: Face) -> None:
+def test_a_server_that_ignores_the_schema_is_reported_of(local: Local, api: API) -> None:
     make, network = albums(IGNORES, IGNORES)
     with pytest.raises(BadRequest, match=r"does not enforce the schema of Album.*Paris") as caught:
-        face.call(make)
+        api.call(make)
     assert (caught.value.provider, caught.value.model) == ("llama.cpp", "smollm2")
-    assert isinstance(face.stream(make).error, BadRequest)
+    assert isinstance(api.stream(make).error, BadRequest)
     assert paths(network) == ["9001/v1/completions"] * 2
     assert network.open_replies == 0
 
 
-def test_a_probe_that_is_answered_with_something_else(local: Local, face: Face) -> None:
+def test_a_probe_that_is_answered_with_something_else(local: Local, api: API) -> None:
     answers = [Recorded([b"<html>"], headers=JSON)] * 3
     make, network = albums(*answers, max_retries=0)
     with pytest.raises(MalformedEvent, match="no completion"):
-        face.call(make)
+        api.call(make)
     assert network.open_replies == 0
 
 
-def test_a_probe_that_breaks_off_gives_its_connection_back_and_is_retried(local: Local, face: Face) -> None:
+def test_a_probe_that_breaks_off_gives_its_connection_back_and_is_retried(local: Local, api: API) -> None:
     make, network = albums(Recorded([b"{", ConnectFailed("gone")], headers=JSON), OBEYS, said(SEA))
     make.llm.clock = clock = VirtualClock()
-    assert face.call(make) == SEA
+    assert api.call(make) == SEA
     assert network.open_replies == 0
     assert len(clock.slept) == 1
 
 
-def test_text_needs_no_probe(local: Local, face: Face) -> None:
+def test_text_needs_no_probe(local: Local, api: API) -> None:
     network = ReplayNetwork(Recorded([text_body("Hello")], headers=JSON))
-    assert face.chat(LlamaCpp(network=network), "Hi").text == "Hello"
+    assert api.chat(LlamaCpp(network=network), "Hi").text == "Hello"
     assert paths(network) == ["9001/v1/chat/completions"]
     assert "grammar" not in json.loads(network.requests[0].body)
 
@@ -193,10 +193,10 @@ def test_a_preview_starts_nothing(local: Local) -> None:
     assert network.requests == []
 
 
-def test_native_tools_are_left_to_the_template(local: Local, face: Face) -> None:
+def test_native_tools_are_left_to_the_template(local: Local, api: API) -> None:
     network = ReplayNetwork(Recorded([text_body("No album.")], headers=JSON))
     made = LlamaCpp(network=network, native_tools=True)
-    assert face.chat(made, "Hi", tools=[Album], tool_choice="auto").text == "No album."
+    assert api.chat(made, "Hi", tools=[Album], tool_choice="auto").text == "No album."
     body = json.loads(network.requests[0].body)
     assert body["tools"][0]["function"]["name"] == "Album"
     assert "grammar" not in body
@@ -205,25 +205,25 @@ def test_native_tools_are_left_to_the_template(local: Local, face: Face) -> None
 # -- services -----------------------------------------------------------------------------------------------------
 
 
-def test_a_setting_that_is_not_sent_is_warned_of_once(caplog: pytest.LogCaptureFixture, face: Face) -> None:
+def test_a_setting_that_is_not_sent_is_warned_of_once(caplog: pytest.LogCaptureFixture, api: API) -> None:
     network = ReplayNetwork(*[Recorded([text_body("a")], headers=JSON)] * 3)
     made = OpenAI("m-1", api_key="k", network=network)
     for settings in (Settings(top_k=5), Settings(top_k=5), None):
-        face.chat(made, "x", settings=settings)
+        api.chat(made, "x", settings=settings)
     assert caplog.text.count("top_k is not supported and was not sent") == 1
     assert all("top_k" not in json.loads(request.body) for request in network.requests)
 
 
-def test_headers_that_are_awaited(face: Face) -> None:
+def test_headers_that_are_awaited(api: API) -> None:
     async def token() -> dict[str, str]:
         return {"Authorization": "Bearer awaited"}
 
     network = ReplayNetwork(Recorded([text_body("a")], headers=JSON))
-    face.chat(OpenAI("m-1", auth=token, network=network), "x")
+    api.chat(OpenAI("m-1", auth=token, network=network), "x")
     assert network.requests[0].headers["authorization"] == Secret("Bearer awaited")
 
 
-def test_headers_are_made_anew_for_each_request_and_off_the_event_loop(face: Face) -> None:
+def test_headers_are_made_anew_for_each_request_and_off_the_event_loop(api: API) -> None:
     made: list[int] = []
 
     def token() -> dict[str, str]:
@@ -232,10 +232,10 @@ def test_headers_are_made_anew_for_each_request_and_off_the_event_loop(face: Fac
 
     network = ReplayNetwork(*[Recorded([text_body("a")], headers=JSON)] * 2)
     service = OpenAI("m-1", auth=token, network=network)
-    face.chat(service, "x")
-    face.chat(service, "x")
+    api.chat(service, "x")
+    api.chat(service, "x")
     assert [sent.headers["authorization"] for sent in network.requests] == [Secret("Bearer 1"), Secret("Bearer 2")]
-    assert all((thread == threading.get_ident()) == face.name.startswith("sync") for thread in made)
+    assert all((thread == threading.get_ident()) == api.name.startswith("sync") for thread in made)
 
 
 @pytest.mark.parametrize(
@@ -247,10 +247,10 @@ def test_headers_are_made_anew_for_each_request_and_off_the_event_loop(face: Fac
         ({"Authorization": "Bearer of-a-file\n"}, BadRequest, "line break"),
     ],
 )
-def test_what_auth_gives_is_checked(face: Face, given: Any, kind: type[Exception], words: str) -> None:
+def test_what_auth_gives_is_checked(api: API, given: Any, kind: type[Exception], words: str) -> None:
     network = ReplayNetwork()
     with pytest.raises(kind, match=words) as caught:
-        face.chat(OpenAI("m-1", auth=lambda: given, network=network), "x")
+        api.chat(OpenAI("m-1", auth=lambda: given, network=network), "x")
     assert not network.requests
     assert "of-a-file" not in str(caught.value)
 
@@ -346,15 +346,15 @@ def test_the_version_of_the_gemini_api_is_a_setting() -> None:
     assert "/v1/models/m:" in ToolOrchestratingLLM(Album, "x", made).request().url
 
 
-def test_a_missing_key_is_named_by_its_variable(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_key_is_named_by_its_variable(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GROQ_API_KEY", raising=False)
     network = ReplayNetwork(Recorded([text_body("a")], headers=JSON))
     made = OpenAICompatible("m", service="groq", network=network)
     with pytest.raises(AuthFailed, match="no API key for groq: set GROQ_API_KEY") as caught:
-        face.chat(made, "x")
+        api.chat(made, "x")
     assert (caught.value.provider, caught.value.model) == ("groq", "m")
     monkeypatch.setenv("GROQ_API_KEY", "gsk-1")
-    assert face.chat(OpenAICompatible("m", service="groq", network=network), "x").text == "a"
+    assert api.chat(OpenAICompatible("m", service="groq", network=network), "x").text == "a"
 
 
 def test_headers_from_the_environment_give_way_to_those_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -457,7 +457,7 @@ SILENCES = [(name, body) for name, (_, bodies) in SILENT.items() for body in bod
 
 
 @pytest.mark.parametrize(("name", "body"), SILENCES)
-def test_an_answer_without_content_is_an_error_on_every_protocol(name: str, body: list[bytes], face: Face) -> None:
+def test_an_answer_without_content_is_an_error_on_every_protocol(name: str, body: list[bytes], api: API) -> None:
     def llm() -> FunctionCallingLLM:
         return SILENT[name][0](ReplayNetwork(Recorded(body)))
 
@@ -465,8 +465,8 @@ def test_an_answer_without_content_is_an_error_on_every_protocol(name: str, body
         Engine(llm()).submit("Hello")
     make = ToolOrchestratingLLM(Album, "x", llm())
     with pytest.raises(NoToolCallError, match=r"got 0 tool calls\. The answer was empty"):
-        face.call(make)
-    assert isinstance(face.stream(ToolOrchestratingLLM(Album, "x", llm())).error, NoToolCallError)
+        api.call(make)
+    assert isinstance(api.stream(ToolOrchestratingLLM(Album, "x", llm())).error, NoToolCallError)
 
 
 @pytest.mark.parametrize(
@@ -479,21 +479,21 @@ def test_an_answer_without_content_is_an_error_on_every_protocol(name: str, body
         ("google", b'{"usageMetadata": {"promptTokenCount": 9}}'),
     ],
 )
-def test_a_whole_body_without_an_answer_is_an_empty_response(name: str, body: bytes, face: Face) -> None:
+def test_a_whole_body_without_an_answer_is_an_empty_response(name: str, body: bytes, api: API) -> None:
     llm = SILENT[name][0](ReplayNetwork(*[Recorded([body], headers=JSON)] * 2))
     with pytest.raises(EmptyResponse, match="the answer was empty") as caught:
-        face.chat(llm, "Hello")
+        api.chat(llm, "Hello")
     assert caught.value.retryable
     with pytest.raises(EmptyResponse):
-        face.call(ToolOrchestratingLLM(Album, "x", llm))
+        api.call(ToolOrchestratingLLM(Album, "x", llm))
 
 
-def test_what_came_out_of_a_pickle_can_call(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_came_out_of_a_pickle_can_call(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-here")
     made = OpenAI("m-1", api_key="sk-there", system_prompt="Be brief.", headers={"x-team": "a"}, max_retries=5)
     again = pickle.loads(pickle.dumps(made))
     again._network = network = ReplayNetwork(Recorded([text_body("a")], headers=JSON))
-    assert face.chat(again, "x").text == "a"
+    assert api.chat(again, "x").text == "a"
     (request,) = network.requests
     assert request.headers["authorization"] == Secret("Bearer sk-here")
     assert request.headers["x-team"] == "a"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.albums import SEA, Album
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from support.turns import PROTOCOLS, Protocol, Turn
 from toolcast import (
     Anthropic,
@@ -62,41 +62,41 @@ SAID = Turn("Hm.", calls=(("call00001", "Album", SEA.model_dump_json()),))
 
 
 @each
-def test_a_call_and_a_stream(name: str, face: Face) -> None:
+def test_a_call_and_a_stream(name: str, api: API) -> None:
     protocol = PROTOCOLS[name]
     make = made(name, whole(protocol, SAID), streamed(protocol, SAID))
-    result = face.run(make)
+    result = api.run(make)
     assert (result.output, result.response.stop_reason, result.usage.total_tokens) == (SEA, "tool_use", 13)
-    seen = face.stream(make)
+    seen = api.stream(make)
     assert seen.final == SEA
     assert len(seen.items) > 10 if protocol.in_pieces else seen.items
 
 
 @each
-def test_several_calls(name: str, face: Face) -> None:
+def test_several_calls(name: str, api: API) -> None:
     protocol = PROTOCOLS[name]
     both = Turn(calls=tuple((f"call0000{at}", "Album", SEA.model_dump_json()) for at in range(2)))
     make = made(name, whole(protocol, both), streamed(protocol, both), allow_parallel_tool_calls=True)
-    assert face.call(make) == [SEA, SEA]
-    assert face.stream(make).final == [SEA, SEA]
+    assert api.call(make) == [SEA, SEA]
+    assert api.stream(make).final == [SEA, SEA]
 
 
 @each
-def test_text_that_holds_the_object_is_read_and_else_asked_again(name: str, face: Face) -> None:
+def test_text_that_holds_the_object_is_read_and_else_asked_again(name: str, api: API) -> None:
     protocol = PROTOCOLS[name]
     no, fenced = Turn(text="I would rather not."), Turn(text=f"Well:\n```json\n{SEA.model_dump_json()}\n```\n")
     make = made(name, whole(protocol, no), whole(protocol, fenced), max_attempts=2)
-    result = face.run(make)
+    result = api.run(make)
     assert (result.output, len(result.attempts)) == (SEA, 2)
     assert result.repairs[0].startswith("read Album from the text")
     again = made(name, streamed(protocol, no), streamed(protocol, fenced), max_attempts=2)
-    assert face.stream(again).final == SEA
+    assert api.stream(again).final == SEA
 
 
 @pytest.mark.fault(9)
 @pytest.mark.gate("G10")
 @each
-def test_half_an_answer_runs_no_tool(name: str, face: Face) -> None:
+def test_half_an_answer_runs_no_tool(name: str, api: API) -> None:
     """A stream that breaks off anywhere is an error, and the tool that was being called has not run."""
     protocol, paid = PROTOCOLS[name], []
 
@@ -108,28 +108,28 @@ def test_half_an_answer_runs_no_tool(name: str, face: Face) -> None:
     events = protocol.stream(turn)
     ends = {"chat": 2, "anthropic": 1, "mistral": 1}.get(name, 0)  # events that may be missing
     for number in range(1, len(events) - ends):
-        seen = face.stream(made(name, streamed(protocol, turn, number), output=pay))
+        seen = api.stream(made(name, streamed(protocol, turn, number), output=pay))
         assert isinstance(seen.error, StreamTruncated), number
     assert paid == []
-    assert face.stream(made(name, streamed(protocol, turn), output=pay)).final == "paid"
+    assert api.stream(made(name, streamed(protocol, turn), output=pay)).final == "paid"
     assert paid == [(100, "Kai")]
 
 
 @pytest.mark.parametrize("name", ["chat", "responses", "anthropic"])
-def test_arguments_that_a_limit_cut_run_no_tool(name: str, face: Face) -> None:
+def test_arguments_that_a_limit_cut_run_no_tool(name: str, api: API) -> None:
     protocol, paid = PROTOCOLS[name], []
 
     def pay(amount: int) -> None:
         paid.append(amount)
 
     turn = Turn(calls=(("call00001", "pay", '{"amount": 10'),), end="length")
-    seen = face.stream(made(name, streamed(protocol, turn), output=pay))
+    seen = api.stream(made(name, streamed(protocol, turn), output=pay))
     assert isinstance(seen.error, OutputTruncated)
     assert paid == []
 
 
 @each
-def test_the_second_turn_takes_the_first_with_it(name: str, face: Face) -> None:
+def test_the_second_turn_takes_the_first_with_it(name: str, api: API) -> None:
     """What a model thought, said and called goes back, with what its tool gave, and it answers on."""
     protocol = PROTOCOLS[name]
     turn = Turn("Hm.", "Wait.", (("call00001", "now", "{}"),))
@@ -139,11 +139,11 @@ def test_the_second_turn_takes_the_first_with_it(name: str, face: Face) -> None:
         """Tells the time."""
         return "12:00"
 
-    answer = face.method(llm, "predict_and_call", [now], "What time is it?")
+    answer = api.method(llm, "predict_and_call", [now], "What time is it?")
     (source,) = answer.sources
     (call,) = answer.response.message.tool_calls
     history = [user("What time is it?"), answer.response.message, tool_result(call, source.content)]
-    assert face.chat(llm, history, tools=[now]).text == "Noon."
+    assert api.chat(llm, history, tools=[now]).text == "Noon."
 
 
 SECRETIVE = {
@@ -197,7 +197,7 @@ def test_what_one_model_encrypted_goes_to_no_other(name: str) -> None:
 
 
 @pytest.mark.parametrize(("stop", "error"), [("refusal", Refused), ("content_filter", ContentBlocked)])
-def test_what_the_service_took_back_runs_no_tool(stop: Any, error: type[Exception], face: Face) -> None:
+def test_what_the_service_took_back_runs_no_tool(stop: Any, error: type[Exception], api: API) -> None:
     paid: list[int] = []
 
     def pay(amount: int) -> None:
@@ -206,7 +206,7 @@ def test_what_the_service_took_back_runs_no_tool(stop: Any, error: type[Exceptio
     call = [ToolCallStart("c1", "pay"), ToolCallDone("c1", "pay", '{"amount": 100}'), Finish(stop)]
     make = ToolOrchestratingLLM(pay, "x", ScriptedLLM(call, call))
     with pytest.raises(error, match=stop) as caught:
-        face.call(make)
+        api.call(make)
     assert getattr(caught.value, "partial", None) == '{"amount": 100}'
-    assert isinstance(face.stream(make).error, error)
+    assert isinstance(api.stream(make).error, error)
     assert paid == []

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import ToolOrchestratingLLM, ValidationError
 from toolcast.parsing.core_schemas import Strictness, split_definitions
 from toolcast.testing import ScriptedLLM
@@ -142,10 +142,10 @@ def square(n: Annotated[int, Strict()]) -> int:
         (square, {"n": "3"}),
     ],
 )
-def test_strict_fields_are_never_repaired(face: Face, form: Any, answer: Any) -> None:
+def test_strict_fields_are_never_repaired(api: API, form: Any, answer: Any) -> None:
     with pytest.raises(ValidationError):
-        face.call(ToolOrchestratingLLM(form, "x", ScriptedLLM(answer)))
-    assert isinstance(face.stream(ToolOrchestratingLLM(form, "x", ScriptedLLM(answer))).error, ValidationError)
+        api.call(ToolOrchestratingLLM(form, "x", ScriptedLLM(answer)))
+    assert isinstance(api.stream(ToolOrchestratingLLM(form, "x", ScriptedLLM(answer))).error, ValidationError)
 
 
 def test_what_is_not_strict_beside_it_still_is() -> None:

@@ -1,4 +1,4 @@
-"""The public face: what `import toolcast` loads, and that every public name is there, whatever came before.
+"""The public API: what `import toolcast` loads, and that every public name is there, whatever came before.
 
 Each question is asked in a fresh process, because this one has imported nearly everything.
 """

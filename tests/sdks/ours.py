@@ -1,4 +1,4 @@
-"""toolcast, asked as the SDKs are: a whole answer through the sync face, a stream through the async one."""
+"""toolcast, asked as the SDKs are: a whole answer through the sync API, a stream through the async one."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import toolcast
 from sdks.decoded import PROMPT, Decoded, arguments
-from support.sync_and_async import Async, Face
+from support.sync_and_async import API, AsyncAPI
 from toolcast import ChatResponse, LLMError, ThinkingPart
 from toolcast.accumulator import Accumulator
 
-SYNC, ASYNC = Face(), Async("asyncio")
+SYNC, ASYNC = API(), AsyncAPI("asyncio")
 LLMS: dict[str, tuple[type[Any], str]] = {
     "openai": (toolcast.OpenAI, "gpt-4o"),
     "responses": (toolcast.OpenAIResponses, "gpt-4o"),

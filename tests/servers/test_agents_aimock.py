@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from servers.aimock_server import Aimock
-from support.engines import TURNINGS, Turning, check, results, sequence
+from support.engines import ENGINE_APIS, EngineAPI, check, results, sequence
 from toolcast import (
     Anthropic,
     AuthFailed,
@@ -77,22 +77,22 @@ GOOGLE = Protocol("google", Google, "gemini-2.5-pro", "", _as_object)
 MISTRAL = Protocol("mistral", Mistral, "mistral-large-latest", "/v1", _in_words)
 OLLAMA = Protocol("ollama", Ollama, "llama3.2", "", _in_words)
 PROTOCOLS = (CHAT, RESPONSES, ANTHROPIC, GOOGLE, MISTRAL, OLLAMA)
-SYNC, ASYNCIO, *OTHERS = TURNINGS
-# What a face does differently, it does under every protocol alike.
-WAYS = [(protocol, turning) for protocol in PROTOCOLS for turning in (SYNC, ASYNCIO)] + [
+SYNC, ASYNCIO, *OTHERS = ENGINE_APIS
+# An API differs in the same way under every protocol.
+WAYS = [(protocol, engine_api) for protocol in PROTOCOLS for engine_api in (SYNC, ASYNCIO)] + [
     (OLLAMA, one) for one in OTHERS
 ]
 
 
 @pytest.fixture(params=WAYS, ids=lambda way: f"{way[0]}-{way[1].name}")
-def way(request: pytest.FixtureRequest) -> tuple[Protocol, Turning]:
+def way(request: pytest.FixtureRequest) -> tuple[Protocol, EngineAPI]:
     """Each protocol in turn, sync and async."""
-    chosen: tuple[Protocol, Turning] = request.param
+    chosen: tuple[Protocol, EngineAPI] = request.param
     return chosen
 
 
 @pytest.fixture
-def turning(way: tuple[Protocol, Turning]) -> Turning:
+def engine_api(way: tuple[Protocol, EngineAPI]) -> EngineAPI:
     return way[1]
 
 
@@ -123,12 +123,12 @@ ASKED, TOLD = {"hasToolResult": False}, {"hasToolResult": True}
 
 
 def test_a_turn_with_tools_one_of_which_fails(
-    aimock: Aimock, llm: ServiceLLM, protocol: Protocol, turning: Turning
+    aimock: Aimock, llm: ServiceLLM, protocol: Protocol, engine_api: EngineAPI
 ) -> None:
     aimock.answer(ASKED, called(("tides", {"city": "Bern"}), ("weather", {"city": "Oslo"}), text="Both."))
     aimock.answer(TOLD, {"content": SUNNY})
     engine = Engine(llm, [weather, tides])
-    text = turning.tell(engine, QUESTION)
+    text = engine_api.stream(engine, QUESTION)
     assert text.turn is not None, text.error
     assert (text.turn.text, text.turn.rounds, text.turn.end) == (SUNNY, 2, "end_turn")
     assert "".join(event.text for event in text.of(TextDelta)) == f"Both.{SUNNY}"
@@ -174,15 +174,15 @@ class Overheard(HttpxNetwork):
         return await super().aopen(request, connect=connect, read=read)
 
 
-@pytest.mark.parametrize("turning", TURNINGS, ids=lambda turning: turning.name)
-def test_what_goes_back_to_ollama(aimock: Aimock, turning: Turning) -> None:
+@pytest.mark.parametrize("engine_api", ENGINE_APIS, ids=lambda engine_api: engine_api.name)
+def test_what_goes_back_to_ollama(aimock: Aimock, engine_api: EngineAPI) -> None:
     """Its arguments are an object, and its results have the name of their tool."""
     aimock.answer(ASKED, called(("tides", {"city": "Bern"}), ("weather", {"city": "Oslo"}), text="Both."))
     aimock.answer(TOLD, {"content": SUNNY})
     network = Overheard()
     with Ollama("llama3.2", base_url=aimock.url, network=network) as llm:
         engine = Engine(llm, [weather, tides])
-        turning.submit(engine, QUESTION)
+        engine_api.submit(engine, QUESTION)
     first, second = network.sent
     assert [tool["function"]["name"] for tool in first["tools"]] == ["weather", "tides"]
     assert first["tools"] == second["tools"]
@@ -216,7 +216,7 @@ class Report(BaseModel):
 REPORT = Report(city="Oslo", degrees=21)
 
 
-def test_a_typed_result(aimock: Aimock, llm: ServiceLLM, protocol: Protocol, turning: Turning) -> None:
+def test_a_typed_result(aimock: Aimock, llm: ServiceLLM, protocol: Protocol, engine_api: EngineAPI) -> None:
     """A tool, and then the result; Ollama's model, which no choice of tools can force, is held to a schema."""
     spelled = [{"name": name, "arguments": made} for name, made in (("weather", {"city": "Oslo"}), ("Report", None))]
     spelled[1]["arguments"] = REPORT.model_dump()
@@ -224,30 +224,30 @@ def test_a_typed_result(aimock: Aimock, llm: ServiceLLM, protocol: Protocol, tur
         in_words = {"content": json.dumps({"calls": [call]})}
         aimock.answer(match, in_words if protocol is OLLAMA else {"toolCalls": [call]})
     engine = Engine(llm, [weather])
-    turn = turning.submit(engine, QUESTION, output_cls=Report)
+    turn = engine_api.submit(engine, QUESTION, output_cls=Report)
     assert (turn.output, turn.end, turn.rounds) == (REPORT, "output", 2)
     check(engine)
 
 
-def test_a_cancelled_stream(aimock: Aimock, llm: ServiceLLM, protocol: Protocol, turning: Turning) -> None:
+def test_a_cancelled_stream(aimock: Aimock, llm: ServiceLLM, protocol: Protocol, engine_api: EngineAPI) -> None:
     aimock.answer({"userMessage": "Enough"}, {"content": "Well."})
     aimock.answer(ASKED, called(("weather", {"city": "Oslo"})))
     aimock.answer(TOLD, {"content": SUNNY * 20})
     engine = Engine(llm, [weather])
-    text = turning.tell(
+    text = engine_api.stream(
         engine, QUESTION, watch=lambda stream, event: engine.cancel() if isinstance(event, TextDelta) else None
     )
     assert isinstance(text.error, TurnCancelled)
     kept = engine.history[-1].text
     assert 0 < len(kept) < len(SUNNY) and SUNNY.startswith(kept)
     check(engine)
-    assert turning.submit(engine, "Enough.").text == "Well."
+    assert engine_api.submit(engine, "Enough.").text == "Well."
     understood(engine, protocol, aimock.requests()[-1]["body"]["messages"])
     check(engine)
 
 
 def test_a_limit_of_rate_in_the_second_round(
-    aimock: Aimock, llm: ServiceLLM, protocol: Protocol, turning: Turning
+    aimock: Aimock, llm: ServiceLLM, protocol: Protocol, engine_api: EngineAPI
 ) -> None:
     """The turn fails, what the tool gave is kept, and `submit()` goes on: nothing runs twice."""
     ran: list[str] = []
@@ -261,19 +261,19 @@ def test_a_limit_of_rate_in_the_second_round(
     aimock.answer(TOLD, {"content": SUNNY})
     engine = Engine(llm, [forecast])
     with pytest.raises(RateLimited, match="too many just now"):
-        turning.submit(engine, QUESTION)
+        engine_api.submit(engine, QUESTION)
     assert sequence(engine) == ["user", "assistant", "tool"]
     check(engine)
-    assert (turning.submit(engine).text, ran) == (SUNNY, ["Oslo"])
+    assert (engine_api.submit(engine).text, ran) == (SUNNY, ["Oslo"])
     understood(engine, protocol, aimock.requests()[-1]["body"]["messages"])
     check(engine)
 
 
-def test_a_wrong_key(aimock: Aimock, llm: ServiceLLM, turning: Turning) -> None:
+def test_a_wrong_key(aimock: Aimock, llm: ServiceLLM, engine_api: EngineAPI) -> None:
     aimock.answer({}, {"error": {"message": "no such key"}, "status": 401})
     engine = Engine(llm, [weather])
     with pytest.raises(AuthFailed, match="no such key"):
-        turning.submit(engine, QUESTION)
+        engine_api.submit(engine, QUESTION)
     assert engine.history == ()
     check(engine)
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from servers.llmock_protocols import CHAT, MISTRAL, PROTOCOLS, Protocol, findings
 from support.albums import SEA, Album
-from support.engines import TURNINGS, Turning, check, results, sequence
+from support.engines import ENGINE_APIS, EngineAPI, check, results, sequence
 from toolcast import (
     AuthFailed,
     Finish,
@@ -44,22 +44,25 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.networked, pytest.mark.usefixtures("low_dice")]
 
-SYNC, ASYNCIO, TRIO, IN_LOOP = TURNINGS
-# What a face does differently, it does under every protocol alike.
-WAYS = [(protocol, turning) for protocol in PROTOCOLS for turning in (SYNC, ASYNCIO)] + [(CHAT, TRIO), (CHAT, IN_LOOP)]
+SYNC, ASYNCIO, TRIO, IN_LOOP = ENGINE_APIS
+# An API differs in the same way under every protocol.
+WAYS = [(protocol, engine_api) for protocol in PROTOCOLS for engine_api in (SYNC, ASYNCIO)] + [
+    (CHAT, TRIO),
+    (CHAT, IN_LOOP),
+]
 QUESTION = "How is the weather in Oslo?"
 SUNNY = "It is sunny, 21 degrees."
 
 
 @pytest.fixture(params=WAYS, ids=lambda way: f"{way[0]}-{way[1].name}")
-def way(request: pytest.FixtureRequest) -> tuple[Protocol, Turning]:
+def way(request: pytest.FixtureRequest) -> tuple[Protocol, EngineAPI]:
     """Each protocol in turn, sync and async."""
-    chosen: tuple[Protocol, Turning] = request.param
+    chosen: tuple[Protocol, EngineAPI] = request.param
     return chosen
 
 
 @pytest.fixture
-def turning(way: tuple[Protocol, Turning]) -> Turning:
+def engine_api(way: tuple[Protocol, EngineAPI]) -> EngineAPI:
     return way[1]
 
 
@@ -208,11 +211,11 @@ def without_ids(data: Any) -> Any:
 # -- the way it goes ------------------------------------------------------------------------------------------
 
 
-def test_a_turn_with_a_tool(server: LLMock, llm: ServiceLLM, protocol: Protocol, turning: Turning) -> None:
+def test_a_turn_with_a_tool(server: LLMock, llm: ServiceLLM, protocol: Protocol, engine_api: EngineAPI) -> None:
     calls(server, ("weather", {"city": "Oslo"}), text="Let me see.")
     server.reply(SUNNY)
     engine = Engine(llm, [weather])
-    text = turning.tell(engine, QUESTION)
+    text = engine_api.stream(engine, QUESTION)
     assert text.turn is not None and (text.turn.text, text.turn.rounds, text.turn.end) == (SUNNY, 2, "end_turn")
     assert sequence(engine) == ["user", "assistant", "tool", "assistant"]
     went_back(server, protocol, "Let me see.", engine.history)
@@ -230,11 +233,13 @@ def test_a_turn_with_a_tool(server: LLMock, llm: ServiceLLM, protocol: Protocol,
     check(engine)
 
 
-def test_two_calls_one_of_which_fails(server: LLMock, llm: ServiceLLM, protocol: Protocol, turning: Turning) -> None:
+def test_two_calls_one_of_which_fails(
+    server: LLMock, llm: ServiceLLM, protocol: Protocol, engine_api: EngineAPI
+) -> None:
     calls(server, ("tides", {"city": "Bern"}), ("weather", {"city": "Oslo"}), text="Both.")
     server.reply("Bern has none.")
     engine = Engine(llm, [weather, tides])
-    assert turning.submit(engine, QUESTION).text == "Bern has none."
+    assert engine_api.submit(engine, QUESTION).text == "Bern has none."
     went_back(server, protocol, "Both.", engine.history)
     assert [(result.name, result.is_error) for result in results(engine.history)] == [
         ("tides", True),
@@ -243,12 +248,12 @@ def test_two_calls_one_of_which_fails(server: LLMock, llm: ServiceLLM, protocol:
     check(engine)
 
 
-def test_the_conversation_goes_on(server: LLMock, llm: ServiceLLM, protocol: Protocol, turning: Turning) -> None:
+def test_the_conversation_goes_on(server: LLMock, llm: ServiceLLM, protocol: Protocol, engine_api: EngineAPI) -> None:
     engine = Engine(llm, [weather], instructions="Be brief.")
     for city in ("Oslo", "Rome", "Lima"):
         calls(server, ("weather", {"city": city}), text="Let me see.")
         server.reply(SUNNY)
-        assert turning.submit(engine, f"And in {city}?").text == SUNNY
+        assert engine_api.submit(engine, f"And in {city}?").text == SUNNY
         went_back(server, protocol, "Let me see.", engine.history[-4:])
     ids = [call.id for message in engine.history for call in message.tool_calls]
     assert len(set(ids)) == 3
@@ -262,13 +267,13 @@ class Report(BaseModel):
     degrees: int
 
 
-def test_a_typed_result(server: LLMock, llm: ServiceLLM, turning: Turning) -> None:
+def test_a_typed_result(server: LLMock, llm: ServiceLLM, engine_api: EngineAPI) -> None:
     """A tool first; then an answer that does not fit, which is told and asked again."""
     calls(server, ("weather", {"city": "Oslo"}))
     calls(server, ("Report", {"city": "Oslo", "degrees": "warm"}))
     calls(server, ("Report", {"city": "Oslo", "degrees": 21}))
     engine = Engine(llm, [weather])
-    text = turning.tell(engine, QUESTION, output_cls=Report)
+    text = engine_api.stream(engine, QUESTION, output_cls=Report)
     assert text.turn is not None, text.error
     assert (text.turn.output, text.turn.end, text.turn.rounds) == (Report(city="Oslo", degrees=21), "output", 3)
     shown = text.of(OutputDelta)[-1].value
@@ -277,7 +282,7 @@ def test_a_typed_result(server: LLMock, llm: ServiceLLM, turning: Turning) -> No
     check(engine)
 
 
-def test_a_person_says_no(server: LLMock, llm: ServiceLLM, protocol: Protocol, turning: Turning) -> None:
+def test_a_person_says_no(server: LLMock, llm: ServiceLLM, protocol: Protocol, engine_api: EngineAPI) -> None:
     calls(server, ("weather", {"city": "Oslo"}), text="May I?")
     server.reply("Then I cannot tell.")
     asked: list[str] = []
@@ -287,7 +292,7 @@ def test_a_person_says_no(server: LLMock, llm: ServiceLLM, protocol: Protocol, t
         return request.deny("not today")
 
     engine = Engine(llm, [weather], permissions=Permissions(approve=approve))
-    assert turning.submit(engine, QUESTION).text == "Then I cannot tell."
+    assert engine_api.submit(engine, QUESTION).text == "Then I cannot tell."
     went_back(server, protocol, "May I?", engine.history)
     assert [json.loads(arguments) for arguments in asked] == [{"city": "Oslo"}]
     assert "not today" in results(engine.history)[0].content
@@ -297,7 +302,7 @@ def test_a_person_says_no(server: LLMock, llm: ServiceLLM, protocol: Protocol, t
 # -- the way it does not --------------------------------------------------------------------------------------
 
 
-def test_a_cancelled_stream(server: LLMock, llm: ServiceLLM, turning: Turning) -> None:
+def test_a_cancelled_stream(server: LLMock, llm: ServiceLLM, engine_api: EngineAPI) -> None:
     """Another thread cancels while the service is silent; what was heard is kept, and goes back."""
     calls(server, ("weather", {"city": "Oslo"}))
     server.reply("It is sunny in Oslo, and will be so for days and days.")
@@ -311,7 +316,7 @@ def test_a_cancelled_stream(server: LLMock, llm: ServiceLLM, turning: Turning) -
             threads.append(threading.Thread(target=engine.cancel))
             threads[0].start()
 
-    text = turning.tell(engine, QUESTION, watch=watch)
+    text = engine_api.stream(engine, QUESTION, watch=watch)
     threads[0].join()
     assert isinstance(text.error, TurnCancelled)
     assert sequence(engine) == ["user", "assistant", "tool", "assistant"]
@@ -319,12 +324,14 @@ def test_a_cancelled_stream(server: LLMock, llm: ServiceLLM, turning: Turning) -
     assert engine.history[-1].text == received.rstrip() and 0 < len(received) < 40
     check(engine)
     server.reply("Well.")
-    assert turning.submit(engine, "Enough?").text == "Well."
+    assert engine_api.submit(engine, "Enough?").text == "Well."
     assert json.dumps(received.rstrip()) in json.dumps(server.last_request.body)
     check(engine)
 
 
-def test_a_limit_of_rate_in_the_second_round_is_waited_for(server: LLMock, llm: ServiceLLM, turning: Turning) -> None:
+def test_a_limit_of_rate_in_the_second_round_is_waited_for(
+    server: LLMock, llm: ServiceLLM, engine_api: EngineAPI
+) -> None:
     ran: list[str] = []
 
     def forecast(city: str) -> str:
@@ -335,13 +342,13 @@ def test_a_limit_of_rate_in_the_second_round_is_waited_for(server: LLMock, llm: 
     calls(server, ("forecast", {"city": "Oslo"}))
     server.reply(SUNNY)
     engine = Engine(llm, [forecast])
-    turn = turning.submit(engine, QUESTION)
+    turn = engine_api.submit(engine, QUESTION)
     assert (turn.text, turn.rounds, ran, len(server.requests)) == (SUNNY, 2, ["Oslo"], 4)
     check(engine)
 
 
 def test_a_connection_cut_in_the_second_round(
-    server: LLMock, llm: ServiceLLM, protocol: Protocol, turning: Turning
+    server: LLMock, llm: ServiceLLM, protocol: Protocol, engine_api: EngineAPI
 ) -> None:
     """The turn fails, what the tool gave is kept, and `submit()` goes on: nothing runs twice."""
     ran: list[str] = []
@@ -354,19 +361,19 @@ def test_a_connection_cut_in_the_second_round(
     calls(server, ("forecast", {"city": "Oslo"}), text="Let me see.")
     server.reply("It is sunny in Oslo, and will be so for days and days.", times=2)
     engine = Engine(llm, [forecast])
-    text = turning.tell(engine, QUESTION)
+    text = engine_api.stream(engine, QUESTION)
     assert type(text.error) is StreamInterrupted
     assert text.of(TextDelta)
     assert sequence(engine) == ["user", "assistant", "tool"]
     check(engine)
-    assert turning.submit(engine).text.startswith("It is sunny in Oslo, and will")
+    assert engine_api.submit(engine).text.startswith("It is sunny in Oslo, and will")
     went_back(server, protocol, "Let me see.", engine.history)
     assert ran == ["Oslo"]
     check(engine)
 
 
 def test_a_stream_that_ends_before_its_end_runs_no_tool(
-    server: LLMock, llm: ServiceLLM, protocol: Protocol, turning: Turning
+    server: LLMock, llm: ServiceLLM, protocol: Protocol, engine_api: EngineAPI
 ) -> None:
     album = ("Album", SEA.model_dump(mode="json"))
     calls(server, album, text="Let me look at the sea")
@@ -374,23 +381,25 @@ def test_a_stream_that_ends_before_its_end_runs_no_tool(
     server.reply("Here it is.")
     server.truncate(after_chunks=protocol.breaks[1])
     engine = Engine(llm, [Album])
-    text = turning.tell(engine, "An album, please.")
+    text = engine_api.stream(engine, "An album, please.")
     assert type(text.error) is StreamTruncated
     assert text.of(TextDelta) and not text.of(ToolStarted)
     assert engine.history == ()
-    again = turning.tell(engine, "An album, please.")
+    again = engine_api.stream(engine, "An album, please.")
     assert [event.output for event in again.of(ToolResult)] == [SEA]
     check(engine)
 
 
-def test_a_call_that_no_one_can_read(server: LLMock, llm: ServiceLLM, protocol: Protocol, turning: Turning) -> None:
+def test_a_call_that_no_one_can_read(
+    server: LLMock, llm: ServiceLLM, protocol: Protocol, engine_api: EngineAPI
+) -> None:
     """It comes back as an object, which every service takes, with what was wrong; then the model does it right."""
     server.break_tool_call("malformed_arguments")
     calls(server, ("weather", {"city": "Oslo"}), text="Let me see.")
     calls(server, ("weather", {"city": "Oslo"}))
     server.reply(SUNNY)
     engine = Engine(llm, [weather])
-    turn = turning.submit(engine, QUESTION)
+    turn = engine_api.submit(engine, QUESTION)
     assert (turn.text, turn.rounds) == (SUNNY, 3)
     assert [result.is_error for result in results(engine.history)] == [True, False]
     for call in (call for message in engine.history for call in message.tool_calls):
@@ -398,48 +407,48 @@ def test_a_call_that_no_one_can_read(server: LLMock, llm: ServiceLLM, protocol: 
     check(engine)
 
 
-def test_a_tool_that_is_not_there(server: LLMock, llm: ServiceLLM, turning: Turning) -> None:
+def test_a_tool_that_is_not_there(server: LLMock, llm: ServiceLLM, engine_api: EngineAPI) -> None:
     server.break_tool_call("unknown_tool")
     calls(server, ("weather", {"city": "Oslo"}))
     server.reply(SUNNY)
     engine = Engine(llm, [weather])
-    turn = turning.submit(engine, QUESTION)
+    turn = engine_api.submit(engine, QUESTION)
     assert (turn.text, turn.rounds) == (SUNNY, 2)
     (result,) = results(engine.history)
     assert result.is_error and "weather" in result.content
     check(engine)
 
 
-def test_a_history_that_is_too_long_is_compacted_once(server: LLMock, llm: ServiceLLM, turning: Turning) -> None:
+def test_a_history_that_is_too_long_is_compacted_once(server: LLMock, llm: ServiceLLM, engine_api: EngineAPI) -> None:
     """The service refuses it; the oldest turns go, no call without its result; what is left is asked again."""
     engine = Engine(llm, [weather])
     for city in ("Oslo", "Rome"):
         calls(server, ("weather", {"city": city}))
         server.reply(SUNNY)
-        turning.submit(engine, f"{QUESTION} Or rather in {city}? {'Do tell. ' * 400}")
+        engine_api.submit(engine, f"{QUESTION} Or rather in {city}? {'Do tell. ' * 400}")
     server.context_overflow()
     server.reply("Good night.")
     before = len(engine.history)
-    assert turning.submit(engine, "Thank you.").text == "Good night."
+    assert engine_api.submit(engine, "Thank you.").text == "Good night."
     assert len(engine.history) < before
     assert engine.history[-2:] == (user("Thank you."), assistant("Good night."))
     assert engine.trace.count("streaming") == 2
     check(engine)
 
 
-def test_a_wrong_key(server: LLMock, llm: ServiceLLM, turning: Turning) -> None:
+def test_a_wrong_key(server: LLMock, llm: ServiceLLM, engine_api: EngineAPI) -> None:
     server.reply("Hello.")
     engine = Engine(llm, [weather])
-    turning.submit(engine, "Hello.")
+    engine_api.submit(engine, "Hello.")
     before = engine.history
     server.fail(401, message="no such key")
-    text = turning.tell(engine, QUESTION)
+    text = engine_api.stream(engine, QUESTION)
     assert isinstance(text.error, AuthFailed)
     assert text.events[-1].error is text.error
     assert engine.history == before
     check(engine)
     server.reply(SUNNY)
-    assert turning.submit(engine, "And in Rome?").text == SUNNY
+    assert engine_api.submit(engine, "And in Rome?").text == SUNNY
     assert engine.history == (*before, user("And in Rome?"), assistant(SUNNY))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from support.engines import TURNINGS, Turning, check, results
+from support.engines import ENGINE_APIS, EngineAPI, check, results
 from toolcast import (
     ElfConfig,
     ElfManager,
@@ -35,7 +35,7 @@ from toolcast.llms.local.server import ServerOptions
 
 pytestmark = pytest.mark.networked
 
-SYNC, ASYNCIO, *_ = TURNINGS
+SYNC, ASYNCIO, *_ = ENGINE_APIS
 TERSE = Settings(temperature=0, max_tokens=60, stop="\n")
 # Temperature 0 gives the very same answer again only where nothing is taken from the cache; with it, all is faster.
 EXACT = Settings(extra={"cache_prompt": False})
@@ -86,10 +86,10 @@ def called(engine: Engine) -> list[Any]:
     return [json.loads(call.arguments) for call in calls if not call.id.startswith(("worked", "typed"))]
 
 
-@pytest.mark.parametrize("turning", [SYNC, ASYNCIO], ids=lambda turning: turning.name)
-def test_a_turn_with_a_calculator(llm: LlamaCpp, turning: Turning) -> None:
+@pytest.mark.parametrize("engine_api", [SYNC, ASYNCIO], ids=lambda engine_api: engine_api.name)
+def test_a_turn_with_a_calculator(llm: LlamaCpp, engine_api: EngineAPI) -> None:
     engine = Engine(llm, [multiply], history=two_worked_turns(), max_rounds=3, settings=EXACT)
-    text = turning.tell(engine, "What is 17 times 23?")
+    text = engine_api.stream(engine, "What is 17 times 23?")
     assert text.turn is not None, text.error
     assert called(engine) == [{"a": 17, "b": 23}]
     assert [event.name for event in text.of(ToolStarted)] == ["multiply"]

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from servers.llama_server import LlamaServer
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import (
     AuthFailed,
     BadRequest,
@@ -72,8 +72,8 @@ def plain(llama: LlamaServer) -> dict[str, Any]:
     return found
 
 
-def test_an_answer_and_what_it_cost(llm: OpenAICompatible, plain: dict[str, Any], face: Face) -> None:
-    response = face.chat(llm, CAPITAL)
+def test_an_answer_and_what_it_cost(llm: OpenAICompatible, plain: dict[str, Any], api: API) -> None:
+    response = api.chat(llm, CAPITAL)
     assert response.text == plain["choices"][0]["message"]["content"]
     assert "Paris" in response.text
     assert response.usage.input_tokens == plain["usage"]["prompt_tokens"]
@@ -81,8 +81,8 @@ def test_an_answer_and_what_it_cost(llm: OpenAICompatible, plain: dict[str, Any]
     assert response.stop_reason == "end_turn"
 
 
-def test_a_stream_says_the_same(llm: OpenAICompatible, plain: dict[str, Any], face: Face) -> None:
-    events = face.events(llm, CAPITAL)
+def test_a_stream_says_the_same(llm: OpenAICompatible, plain: dict[str, Any], api: API) -> None:
+    events = api.events(llm, CAPITAL)
     deltas = [event.text for event in events if isinstance(event, TextDelta)]
     assert len(deltas) > 3
     assert "".join(deltas) == plain["choices"][0]["message"]["content"]
@@ -90,27 +90,27 @@ def test_a_stream_says_the_same(llm: OpenAICompatible, plain: dict[str, Any], fa
     assert usage.output_tokens == plain["usage"]["completion_tokens"]
 
 
-def test_max_tokens(llm: OpenAICompatible, face: Face) -> None:
-    response = face.chat(llm, CAPITAL, settings=Settings(max_tokens=3))
+def test_max_tokens(llm: OpenAICompatible, api: API) -> None:
+    response = api.chat(llm, CAPITAL, settings=Settings(max_tokens=3))
     assert (response.stop_reason, response.usage.output_tokens) == ("max_tokens", 3)
 
 
-def test_a_wrong_key(llama: LlamaServer, face: Face) -> None:
+def test_a_wrong_key(llama: LlamaServer, api: API) -> None:
     stranger = OpenAICompatible("smollm2", base_url=llama.base_url, api_key="another key")
     with pytest.raises(AuthFailed) as caught:
-        face.chat(stranger, CAPITAL)
+        api.chat(stranger, CAPITAL)
     assert caught.value.status == 401
     with pytest.raises(AuthFailed):
-        face.events(stranger, CAPITAL)
+        api.events(stranger, CAPITAL)
     stranger.close()
 
 
-def test_a_request_that_it_does_not_take(llm: OpenAICompatible, face: Face) -> None:
+def test_a_request_that_it_does_not_take(llm: OpenAICompatible, api: API) -> None:
     with pytest.raises(BadRequest):
-        face.chat(llm, CAPITAL, settings=Settings(extra={"grammar": "root ::= ("}))
+        api.chat(llm, CAPITAL, settings=Settings(extra={"grammar": "root ::= ("}))
 
 
-def test_an_enforced_object(llm: OpenAICompatible, face: Face) -> None:
+def test_an_enforced_object(llm: OpenAICompatible, api: API) -> None:
     """Text that is one object: whole and streamed, equal at temperature 0."""
     make = ToolOrchestratingLLM(
         Person,
@@ -120,11 +120,11 @@ def test_an_enforced_object(llm: OpenAICompatible, face: Face) -> None:
         settings=enforced(Person),
     )
     text = "Last week in Oslo we met Ingrid Dahl (51)."
-    result = face.run(make, text=text)
+    result = api.run(make, text=text)
     assert type(result.output) is Person
     assert json.loads(result.response.text) == result.output.model_dump()
     assert any("text of the answer" in repair for repair in result.repairs)
-    seen = face.stream(make, text=text)
+    seen = api.stream(make, text=text)
     assert seen.final == result.output
     assert len(seen.items) > 3
     assert all(is_partial(item) for item in seen.items[:-1])
@@ -132,23 +132,23 @@ def test_an_enforced_object(llm: OpenAICompatible, face: Face) -> None:
     assert all(result.output.name.startswith(name) for name in names)
 
 
-def test_an_object_that_max_tokens_cuts(llm: OpenAICompatible, face: Face) -> None:
+def test_an_object_that_max_tokens_cuts(llm: OpenAICompatible, api: API) -> None:
     few = enforced(Person).with_(max_tokens=4)
     make = ToolOrchestratingLLM(
         Person, [HELPFUL, ("user", "Ingrid (51) of Oslo")], llm, tool_choice="none", settings=few
     )
     with pytest.raises(OutputTruncated):
-        face.call(make)
-    assert isinstance(face.stream(make).error, OutputTruncated)
+        api.call(make)
+    assert isinstance(api.stream(make).error, OutputTruncated)
 
 
-def test_words_when_nothing_is_enforced(llm: OpenAICompatible, face: Face) -> None:
+def test_words_when_nothing_is_enforced(llm: OpenAICompatible, api: API) -> None:
     make = ToolOrchestratingLLM(Person, CAPITAL, llm, tool_choice="none")
     with pytest.raises(NoToolCallError, match="Paris"):
-        face.call(make)
+        api.call(make)
 
 
-def test_a_stream_that_is_left_frees_the_slot(llm: OpenAICompatible, face: Face) -> None:
+def test_a_stream_that_is_left_frees_the_slot(llm: OpenAICompatible, api: API) -> None:
     """The server works at one answer at a time. The first would take far longer than the second may wait."""
     endless = Settings(max_tokens=3000, extra={"cache_prompt": False, "ignore_eos": True})
     make = ToolOrchestratingLLM(
@@ -158,9 +158,9 @@ def test_a_stream_that_is_left_frees_the_slot(llm: OpenAICompatible, face: Face)
         tool_choice="none",
         settings=endless.with_(extra={"cache_prompt": False, "response_format": schema(Long)}),
     )
-    assert len(face.stream(make, take=3).items) == 3
+    assert len(api.stream(make, take=3).items) == 3
     soon = Settings(max_tokens=3, timeout=Timeouts(total=8))
-    assert face.chat(llm, CAPITAL, settings=soon).usage.output_tokens == 3
+    assert api.chat(llm, CAPITAL, settings=soon).usage.output_tokens == 3
 
 
 class Long(BaseModel):

@@ -1,4 +1,4 @@
-"""`LlamaCpp`: the model inside this process, through every face."""
+"""`LlamaCpp`: the model inside this process, through every API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import LlamaCpp, NotFound, OutputTruncated, Settings, Timeouts, ToolOrchestratingLLM, is_partial
 from toolcast.llms.local.server import ServerOptions
 
@@ -61,8 +61,8 @@ def find(llm: LlamaCpp) -> ToolOrchestratingLLM[Person]:
     return ToolOrchestratingLLM(Person, ONE, llm)
 
 
-def test_an_extraction(find: ToolOrchestratingLLM[Person], face: Face) -> None:
-    result = face.run(find, text=MET)
+def test_an_extraction(find: ToolOrchestratingLLM[Person], api: API) -> None:
+    result = api.run(find, text=MET)
     assert result.output == INGRID
     assert result.repairs == ()
     assert (result.response.provider, result.response.stop_reason) == ("llama.cpp", "tool_use")
@@ -70,9 +70,9 @@ def test_an_extraction(find: ToolOrchestratingLLM[Person], face: Face) -> None:
     assert result.usage.output_tokens > 10
 
 
-def test_a_stream_grows_to_the_same(find: ToolOrchestratingLLM[Person], face: Face) -> None:
-    seen = face.stream(find, text=MET)
-    assert seen.final == face.call(find, text=MET) == INGRID
+def test_a_stream_grows_to_the_same(find: ToolOrchestratingLLM[Person], api: API) -> None:
+    seen = api.stream(find, text=MET)
+    assert seen.final == api.call(find, text=MET) == INGRID
     assert type(seen.final) is Person
     assert not is_partial(seen.final)
     assert all(is_partial(item) for item in seen.items[:-1])
@@ -140,19 +140,19 @@ def test_a_value_that_is_no_object(llm: LlamaCpp) -> None:
     assert list(make.stream())[-1] == found
 
 
-def test_cut_by_max_tokens(find: ToolOrchestratingLLM[Person], face: Face) -> None:
+def test_cut_by_max_tokens(find: ToolOrchestratingLLM[Person], api: API) -> None:
     short = find.with_(settings=Settings(max_tokens=5))
     with pytest.raises(OutputTruncated):
-        face.call(short, text=MET)
-    assert isinstance(face.stream(short, text=MET).error, OutputTruncated)
+        api.call(short, text=MET)
+    assert isinstance(api.stream(short, text=MET).error, OutputTruncated)
 
 
-def test_leaving_early_and_calling_again(llm: LlamaCpp, find: ToolOrchestratingLLM[Person], face: Face) -> None:
+def test_leaving_early_and_calling_again(llm: LlamaCpp, find: ToolOrchestratingLLM[Person], api: API) -> None:
     """One slot: the next call would wait for minutes if the first went on."""
     endless = ToolOrchestratingLLM(People, "Tell of many people.", llm, settings=Settings(max_tokens=3500))
-    assert len(face.stream(endless, take=3).items) == 3
+    assert len(api.stream(endless, take=3).items) == 3
     soon = find.with_(settings=Settings(timeout=Timeouts(total=15)))
-    assert face.call(soon, text=MET) == INGRID
+    assert api.call(soon, text=MET) == INGRID
 
 
 def test_two_threads(find: ToolOrchestratingLLM[Person]) -> None:
@@ -193,13 +193,13 @@ async def test_a_cancelled_call_leaves_the_model_usable(llm: LlamaCpp, find: Too
     assert await soon.acall(text=MET) == INGRID
 
 
-def test_chat(llm: LlamaCpp, face: Face) -> None:
+def test_chat(llm: LlamaCpp, api: API) -> None:
     """In words; the system message that small models need is there without being asked for."""
-    assert "Paris" in face.chat(llm, "What is the capital of France?").text
+    assert "Paris" in api.chat(llm, "What is the capital of France?").text
 
 
-def test_no_model(face: Face, tmp_path: Path) -> None:
+def test_no_model(api: API, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"not a model")
     with pytest.raises(NotFound, match=r"broken\.gguf"):
-        face.chat(LlamaCpp(broken), "hello")
+        api.chat(LlamaCpp(broken), "hello")

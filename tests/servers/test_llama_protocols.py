@@ -26,7 +26,7 @@ from pydantic import BaseModel
 
 from servers.cutting import cut
 from servers.llama_server import LlamaServer
-from support.sync_and_async import FACES, Face
+from support.sync_and_async import API, APIS
 from toolcast import (
     Anthropic,
     AuthFailed,
@@ -139,7 +139,7 @@ MESSAGES = Endpoint("messages", Anthropic, "", _messages, _read_messages, enforc
 ENDPOINTS = (CHAT, RESPONSES, MESSAGES)
 
 
-SYNC, ASYNCIO, *_ = FACES
+SYNC, ASYNCIO, *_ = APIS
 
 
 @pytest.fixture(params=ENDPOINTS, ids=str)
@@ -149,10 +149,10 @@ def endpoint(request: pytest.FixtureRequest) -> Endpoint:
     return chosen
 
 
-@pytest.fixture(params=[SYNC, ASYNCIO], ids=lambda face: face.name)
-def face(request: pytest.FixtureRequest) -> Face:
+@pytest.fixture(params=[SYNC, ASYNCIO], ids=lambda api: api.name)
+def api(request: pytest.FixtureRequest) -> API:
     """Sync and asyncio; what the others do differently is seen without a model that takes its time."""
-    chosen: Face = request.param
+    chosen: API = request.param
     return chosen
 
 
@@ -172,17 +172,17 @@ def find(llm: ServiceLLM, max_tokens: int = 60) -> ToolOrchestratingLLM[Person]:
 # -- words --------------------------------------------------------------------------------------------------------
 
 
-def test_an_answer_is_what_the_server_sent(endpoint: Endpoint, llm: ServiceLLM, llama: LlamaServer, face: Face) -> None:
+def test_an_answer_is_what_the_server_sent(endpoint: Endpoint, llm: ServiceLLM, llama: LlamaServer, api: API) -> None:
     path, body = endpoint.ask("What is the capital of France?")
     body |= {"model": "smollm2", "temperature": 0}
     headers = {"authorization": f"Bearer {llama.key}"}
     text, output, wrote = endpoint.read(httpx.post(llama.url + path, json=body, headers=headers, timeout=60).json())
-    response = face.chat(llm, CAPITAL)
+    response = api.chat(llm, CAPITAL)
     assert response.text == text
     assert "Paris" in text
     assert (response.usage.input_tokens, response.usage.output_tokens) == (output, wrote)
     assert response.stop_reason == "end_turn"
-    events = face.events(llm, CAPITAL)
+    events = api.events(llm, CAPITAL)
     deltas = [event.text for event in events if isinstance(event, TextDelta)]
     assert len(deltas) > 3
     assert "".join(deltas) == text
@@ -190,50 +190,50 @@ def test_an_answer_is_what_the_server_sent(endpoint: Endpoint, llm: ServiceLLM, 
     assert usage.output_tokens == wrote
 
 
-def test_max_tokens(endpoint: Endpoint, llm: ServiceLLM, face: Face) -> None:
-    response = face.chat(llm, CAPITAL, settings=Settings(max_tokens=3))
+def test_max_tokens(endpoint: Endpoint, llm: ServiceLLM, api: API) -> None:
+    response = api.chat(llm, CAPITAL, settings=Settings(max_tokens=3))
     assert response.usage.output_tokens == 3
     assert response.stop_reason == ("max_tokens" if endpoint.tells_of_cuts else "end_turn")
 
 
-def test_a_second_turn(llm: ServiceLLM, face: Face) -> None:
+def test_a_second_turn(llm: ServiceLLM, api: API) -> None:
     """What was said, called and answered goes back in a form that the server takes."""
     call = ToolCallPart("call_1", "capital_of", '{"country": "France"}')
     history = [user("Look up the capital of France."), assistant(call), tool_result(call, "Paris")]
-    response = face.chat(llm, [*history, user("What is the capital of France?")])
+    response = api.chat(llm, [*history, user("What is the capital of France?")])
     assert response.text
     assert response.usage.input_tokens > 20
 
 
-def test_a_wrong_key(endpoint: Endpoint, llama: LlamaServer, face: Face) -> None:
+def test_a_wrong_key(endpoint: Endpoint, llama: LlamaServer, api: API) -> None:
     with endpoint.llm(llama.url, "another key") as stranger:
         with pytest.raises(AuthFailed, match="Invalid API Key") as caught:
-            face.chat(stranger, CAPITAL)
+            api.chat(stranger, CAPITAL)
         assert (caught.value.status, len(caught.value.attempts)) == (401, 1)
         with pytest.raises(AuthFailed):
-            face.events(stranger, CAPITAL)
+            api.events(stranger, CAPITAL)
 
 
-def test_an_image_for_a_model_that_sees_none(endpoint: Endpoint, llama: LlamaServer, face: Face) -> None:
+def test_an_image_for_a_model_that_sees_none(endpoint: Endpoint, llama: LlamaServer, api: API) -> None:
     message = user("What is this?", ImagePart(data=b"\x89PNG", media_type="image/png"))
     with (
         endpoint.llm(llama.url, llama.key, max_retries=0) as llm,
         pytest.raises(ServerError, match="image input is not supported"),
     ):
-        face.chat(llm, [message])
+        api.chat(llm, [message])
 
 
 # -- objects ------------------------------------------------------------------------------------------------------
 
 
-def test_an_object_in_words(llm: ServiceLLM, face: Face) -> None:
+def test_an_object_in_words(llm: ServiceLLM, api: API) -> None:
     """Whole and streamed, equal at temperature 0."""
-    result = face.run(find(llm), text=MET)
+    result = api.run(find(llm), text=MET)
     assert result.output == INGRID
     assert result.response.stop_reason == "tool_use"
     assert result.usage.input_tokens > 50
     assert result.usage.output_tokens > 10
-    seen = face.stream(find(llm), text=MET)
+    seen = api.stream(find(llm), text=MET)
     assert seen.final == INGRID
     assert type(seen.final) is Person
     assert len(seen.items) > 3
@@ -243,7 +243,7 @@ def test_an_object_in_words(llm: ServiceLLM, face: Face) -> None:
     assert all(INGRID.name.startswith(name) for name in names)
 
 
-def test_one_of_two(llm: ServiceLLM, face: Face) -> None:
+def test_one_of_two(llm: ServiceLLM, api: API) -> None:
     """Which one a model of this size takes is its own affair; whole and streamed it is the same."""
     two = [
         *ONE[:2],
@@ -251,12 +251,12 @@ def test_one_of_two(llm: ServiceLLM, face: Face) -> None:
         ("assistant", Event(title="Jazz Days", place="Lyon")),
     ]
     make = ToolOrchestratingLLM(Person | Event, [*two, ("user", "{text}")], llm, mode="prompted")
-    found = face.call(make, text=MET)
+    found = api.call(make, text=MET)
     assert type(found) in (Person, Event)
-    assert face.stream(make, text=MET).final == found
+    assert api.stream(make, text=MET).final == found
 
 
-def test_a_function(llm: ServiceLLM, face: Face) -> None:
+def test_a_function(llm: ServiceLLM, api: API) -> None:
     ran: list[str] = []
 
     def greet(name: str, age: int, city: str) -> str:
@@ -266,32 +266,30 @@ def test_a_function(llm: ServiceLLM, face: Face) -> None:
 
     example = [ONE[0], ("assistant", TOM.model_dump()), ONE[2]]
     make = ToolOrchestratingLLM(greet, example, llm, mode="prompted")
-    assert face.call(make, text=MET) == f"Hello {ran[0]} (51) of Oslo"
+    assert api.call(make, text=MET) == f"Hello {ran[0]} (51) of Oslo"
     assert ran == ["Ingrid Dahl"]
 
 
 @pytest.mark.parametrize("endpoint", [CHAT, RESPONSES], ids=str, indirect=True)
-def test_an_object_by_the_servers_own_schema(llm: ServiceLLM, face: Face) -> None:
+def test_an_object_by_the_servers_own_schema(llm: ServiceLLM, api: API) -> None:
     """Without an example: the text can be nothing but such an object."""
     make = ToolOrchestratingLLM(
         Person, [CAPITAL[0], ("user", "Write down the person: {text}")], llm, mode="json_schema"
     )
-    result = face.run(make, text=MET)
+    result = api.run(make, text=MET)
     assert type(result.output) is Person
     assert (result.repairs, result.response.stop_reason) == ((), "tool_use")
-    seen = face.stream(make, text=MET)
+    seen = api.stream(make, text=MET)
     assert seen.final == result.output
     assert len(seen.items) > 3
     assert all(is_partial(item) for item in seen.items[:-1])
 
 
 @pytest.mark.parametrize("mode", ["tool_call", "json_schema"])
-def test_what_is_not_enforced_is_never_taken_on_trust(
-    endpoint: Endpoint, llm: ServiceLLM, face: Face, mode: Any
-) -> None:
+def test_what_is_not_enforced_is_never_taken_on_trust(endpoint: Endpoint, llm: ServiceLLM, api: API, mode: Any) -> None:
     """An object, or an error that says what the model wrote instead, after every attempt."""
     make = ToolOrchestratingLLM(Person, ONE, llm, mode=mode, max_attempts=2)
-    seen = face.stream(make, text=MET)
+    seen = api.stream(make, text=MET)
     if seen.error is None:
         assert type(seen.final) is Person
     else:
@@ -300,13 +298,13 @@ def test_what_is_not_enforced_is_never_taken_on_trust(
         assert all(is_partial(item) for item in seen.items)
 
 
-def test_an_object_that_max_tokens_cuts(endpoint: Endpoint, llm: ServiceLLM, face: Face) -> None:
+def test_an_object_that_max_tokens_cuts(endpoint: Endpoint, llm: ServiceLLM, api: API) -> None:
     """Where the server does not say that it cut, the text itself shows it."""
     make = find(llm, max_tokens=8)
     kind = OutputTruncated if endpoint.tells_of_cuts else ValidationError
     with pytest.raises(kind):
-        face.call(make, text=MET)
-    seen = face.stream(make, text=MET)
+        api.call(make, text=MET)
+    seen = api.stream(make, text=MET)
     assert type(seen.error) is kind
     assert seen.items
     assert all(is_partial(item) for item in seen.items)
@@ -315,18 +313,18 @@ def test_an_object_that_max_tokens_cuts(endpoint: Endpoint, llm: ServiceLLM, fac
 # -- bad connections and early leaves -----------------------------------------------------------------------------
 
 
-def test_a_cut_connection(endpoint: Endpoint, llama: LlamaServer, face: Face) -> None:
+def test_a_cut_connection(endpoint: Endpoint, llama: LlamaServer, api: API) -> None:
     with cut(llama.url, after=2500) as url, endpoint.llm(url, llama.key) as llm:
-        seen = face.stream(find(llm), text=MET)
+        seen = api.stream(find(llm), text=MET)
     assert type(seen.error) is StreamInterrupted
     assert seen.items
     assert all(is_partial(item) for item in seen.items)
 
 
-def test_a_connection_that_is_cut_before_anything_was_shown(endpoint: Endpoint, llama: LlamaServer, face: Face) -> None:
+def test_a_connection_that_is_cut_before_anything_was_shown(endpoint: Endpoint, llama: LlamaServer, api: API) -> None:
     """It is tried again, in vain, as often as it may be."""
     with cut(llama.url, after=120) as url, endpoint.llm(url, llama.key, max_retries=1) as llm:
-        seen = face.stream(find(llm), text=MET)
+        seen = api.stream(find(llm), text=MET)
     assert type(seen.error) is StreamInterrupted
     assert (len(seen.error.attempts), seen.items) == (2, [])
 

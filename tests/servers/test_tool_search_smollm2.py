@@ -34,7 +34,7 @@ def llm(smollm2: Path) -> Iterator[LlamaCpp]:
         yield made
 
 
-def test_it_names_tools_that_are_there_on_both_faces(llm: LlamaCpp) -> None:
+def test_it_names_tools_that_are_there_on_both_apis(llm: LlamaCpp) -> None:
     search, costs = LLMSearch(limit=2, threshold=0, fallback=False, settings=EXACT), list[Usage]()
     found = sync_driver.run(search(SAID, SOME, SearchContext(llm, paid=costs.append)))
     again = anyio.run(search, SAID, SOME, SearchContext(llm, concurrent=True, paid=costs.append))

@@ -12,7 +12,7 @@ from anyio.lowlevel import checkpoint
 import toolcast
 from support.albums import SEA, SHORT, Album, call
 from support.chunks import delta, sse
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import (
     CallableTool,
     CallError,
@@ -41,12 +41,12 @@ def maker(*answers: Any, output: Any = Album, **options: Any) -> Any:
     return ToolOrchestratingLLM(output, "x", ScriptedLLM(*answers), **options)
 
 
-def failure(face: Face, make: Any, streamed: bool) -> Any:
+def failure(api: API, make: Any, streamed: bool) -> Any:
     """The error that a call ends with."""
     if streamed:
-        return face.stream(make).error
+        return api.stream(make).error
     with pytest.raises(toolcast.ToolcastError) as caught:
-        face.call(make)
+        api.call(make)
     return caught.value
 
 
@@ -60,9 +60,9 @@ STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "str
     ids=["words", "invalid", "cut", "refused"],
 )
 def test_every_error_of_an_answer_carries_the_attempts(
-    face: Face, answer: Any, kind: type[CallError], streamed: bool
+    api: API, answer: Any, kind: type[CallError], streamed: bool
 ) -> None:
-    error = failure(face, maker(answer), streamed)
+    error = failure(api, maker(answer), streamed)
     assert type(error) is kind
     assert [attempt.error for attempt in error.attempts] == [error]
     assert error.attempts[0].number == 1
@@ -71,33 +71,33 @@ def test_every_error_of_an_answer_carries_the_attempts(
 
 
 @STREAMED
-def test_an_error_after_asking_again_carries_both_attempts(face: Face, streamed: bool) -> None:
-    error = failure(face, maker("no", REFUSAL, max_attempts=2), streamed)
+def test_an_error_after_asking_again_carries_both_attempts(api: API, streamed: bool) -> None:
+    error = failure(api, maker("no", REFUSAL, max_attempts=2), streamed)
     assert [type(attempt.error) for attempt in error.attempts] == [NoToolCallError, Refused]
 
 
-def test_damage_to_an_answer_in_words_carries_the_attempt(face: Face) -> None:
+def test_damage_to_an_answer_in_words_carries_the_attempt(api: API) -> None:
     text = SEA.model_dump_json()
     pieces = sse(*(delta(content=text[at : at + 8]) for at in range(0, len(text), 8)), delta("stop"))
     pieces[4] = pieces[4][:40] + b"\n\n"
     make = ToolOrchestratingLLM(Album, "x", OpenAI("m-1", api_key="k", network=ReplayNetwork(Recorded(pieces))))
-    error = face.stream(make).error
+    error = api.stream(make).error
     assert isinstance(error, MalformedEvent)
     assert [attempt.error for attempt in error.attempts] == [error]
 
 
 @STREAMED
-def test_a_damaged_answer_is_asked_for_again(face: Face, streamed: bool) -> None:
+def test_a_damaged_answer_is_asked_for_again(api: API, streamed: bool) -> None:
     make = maker(MalformedEvent("damaged"), SEA, max_attempts=2)
-    result = face.stream(make).final if streamed else face.run(make).output
+    result = api.stream(make).final if streamed else api.run(make).output
     assert result == SEA
-    error = failure(face, maker(*[MalformedEvent("damaged")] * 2, max_attempts=2), streamed)
+    error = failure(api, maker(*[MalformedEvent("damaged")] * 2, max_attempts=2), streamed)
     assert [type(attempt.error) for attempt in error.attempts] == [MalformedEvent, MalformedEvent]
-    assert isinstance(failure(face, maker(MalformedEvent("damaged"), SEA), streamed), MalformedEvent)
+    assert isinstance(failure(api, maker(MalformedEvent("damaged"), SEA), streamed), MalformedEvent)
 
 
 @STREAMED
-def test_an_error_of_the_callers_own_tool_is_not_the_models(face: Face, streamed: bool) -> None:
+def test_an_error_of_the_callers_own_tool_is_not_the_models(api: API, streamed: bool) -> None:
     """A tool that makes a call of its own may raise an error of this library: it ran once, and the error is its own."""
     runs: list[int] = []
     inner = NoToolCallError("the inner call")
@@ -107,18 +107,18 @@ def test_an_error_of_the_callers_own_tool_is_not_the_models(face: Face, streamed
         raise inner
 
     make = maker({"a": 1}, {"a": 2}, output=ask_another, max_attempts=2)
-    assert failure(face, make, streamed) is inner
+    assert failure(api, make, streamed) is inner
     assert runs == [1]
     assert inner.attempts == ()
     assert "ask_another" in "".join(inner.__notes__)
 
 
 @STREAMED
-def test_a_tool_that_asks_for_another_try_to_the_end(face: Face, streamed: bool) -> None:
+def test_a_tool_that_asks_for_another_try_to_the_end(api: API, streamed: bool) -> None:
     def never(a: int) -> int:
         raise TryAgain("not yet")
 
-    error = failure(face, maker({"a": 1}, {"a": 2}, output=never, max_attempts=2), streamed)
+    error = failure(api, maker({"a": 1}, {"a": 2}, output=never, max_attempts=2), streamed)
     assert isinstance(error, ValidationError)
     assert "not yet" in str(error)
     assert isinstance(error.__cause__, TryAgain)
@@ -127,15 +127,15 @@ def test_a_tool_that_asks_for_another_try_to_the_end(face: Face, streamed: bool)
 
 
 @STREAMED
-def test_the_last_of_several_errors_keeps_its_cause(face: Face, streamed: bool) -> None:
-    error = failure(face, maker(BAD, BAD, max_attempts=2), streamed)
+def test_the_last_of_several_errors_keeps_its_cause(api: API, streamed: bool) -> None:
+    error = failure(api, maker(BAD, BAD, max_attempts=2), streamed)
     assert isinstance(error, ValidationError)
     assert error.__cause__ is not None
     assert error.error_count() == len(error.errors()) > 0
 
 
-def test_usage_is_the_sum_over_all_attempts(face: Face) -> None:
-    result = face.run(maker("no", BAD, SEA, max_attempts=3))
+def test_usage_is_the_sum_over_all_attempts(api: API) -> None:
+    result = api.run(maker("no", BAD, SEA, max_attempts=3))
     assert result.output == SEA
     assert result.usage == Usage(30, 15)
     assert [attempt.usage for attempt in result.attempts] == [Usage(10, 5)] * 3
@@ -144,7 +144,7 @@ def test_usage_is_the_sum_over_all_attempts(face: Face) -> None:
     assert stream.usage == Usage(30, 15)
 
 
-def test_several_functions_give_their_results_in_order(face: Face) -> None:
+def test_several_functions_give_their_results_in_order(api: API) -> None:
     ran: list[int] = []
 
     def note(a: int) -> int:
@@ -153,8 +153,8 @@ def test_several_functions_give_their_results_in_order(face: Face) -> None:
 
     calls = [call('{"a": 1}', "note"), call('{"a": 2}', "note", id="call_2")]
     make = maker(calls, calls, output=note, allow_parallel_tool_calls=True)
-    assert face.call(make) == [-1, -2]
-    assert face.stream(make).final == [-1, -2]
+    assert api.call(make) == [-1, -2]
+    assert api.stream(make).final == [-1, -2]
     assert sorted(ran) == [1, 1, 2, 2]
 
 
@@ -163,19 +163,19 @@ WAYS = pytest.mark.parametrize("way", ["call", "stream", "predict"])
 BUFFERED_WITHIN = 30.0
 
 
-def outputs_of(face: Face, way: str, tool: Any, calls: Any = THREE, **options: Any) -> Any:
+def outputs_of(api: API, way: str, tool: Any, calls: Any = THREE, **options: Any) -> Any:
     """What the three calls of `tool` in one answer give."""
     llm = ScriptedLLM(calls)
     if way == "predict":
-        answer = face.method(llm, "predict_and_call", [tool], "x", allow_parallel_tool_calls=True)
+        answer = api.method(llm, "predict_and_call", [tool], "x", allow_parallel_tool_calls=True)
         return answer.parse_tool_outputs(allow_parallel_tool_calls=True)
     make = ToolOrchestratingLLM(tool, "x", llm, allow_parallel_tool_calls=True, **options)
-    return face.call(make) if way == "call" else face.stream(make).final
+    return api.call(make) if way == "call" else api.stream(make).final
 
 
 @WAYS
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_functions_run_at_the_same_time(face: Face, way: str, kind: str) -> None:
+def test_functions_run_at_the_same_time(api: API, way: str, kind: str) -> None:
     """Each waits for the others: one after the other they would never end."""
     all_here = Barrier(3, timeout=BUFFERED_WITHIN)
 
@@ -187,11 +187,11 @@ def test_functions_run_at_the_same_time(face: Face, way: str, kind: str) -> None
         return await to_thread.run_sync(note, a)
 
     tool = CallableTool.from_function(note if kind == "sync" else later, name="note")
-    assert outputs_of(face, way, tool) == [-1, -2, -3]
+    assert outputs_of(api, way, tool) == [-1, -2, -3]
 
 
 @WAYS
-def test_a_tool_that_may_not_run_beside_others_runs_alone(face: Face, way: str) -> None:
+def test_a_tool_that_may_not_run_beside_others_runs_alone(api: API, way: str) -> None:
     log: list[tuple[str, int]] = []
 
     async def note(a: int) -> int:
@@ -201,14 +201,14 @@ def test_a_tool_that_may_not_run_beside_others_runs_alone(face: Face, way: str) 
         return -a
 
     tool = CallableTool.from_function(note).with_(parallel=False)
-    assert outputs_of(face, way, tool) == [-1, -2, -3]
+    assert outputs_of(api, way, tool) == [-1, -2, -3]
     assert log == [(step, number) for number in (1, 2, 3) for step in ("begin", "end")]
 
 
 @pytest.mark.fault(128)
 @WAYS
 @pytest.mark.parametrize("parallel", [None, False])
-def test_when_one_function_fails_the_others_are_not_lost(face: Face, way: str, parallel: bool | None) -> None:
+def test_when_one_function_fails_the_others_are_not_lost(api: API, way: str, parallel: bool | None) -> None:
     ran: list[int] = []
 
     def note(a: int) -> int:
@@ -219,7 +219,7 @@ def test_when_one_function_fails_the_others_are_not_lost(face: Face, way: str, p
 
     tool = CallableTool.from_function(note).with_(parallel=parallel)
     with pytest.raises(OSError, match="disk full") as caught:
-        outputs_of(face, way, tool)
+        outputs_of(api, way, tool)
     error: Any = caught.value
     assert sorted(ran) == [1, 2, 3]
     assert error.partial == [-1, -3]
@@ -228,22 +228,22 @@ def test_when_one_function_fails_the_others_are_not_lost(face: Face, way: str, p
 
 
 @WAYS
-def test_of_several_functions_that_fail_the_first_is_raised_and_notes_the_others(face: Face, way: str) -> None:
+def test_of_several_functions_that_fail_the_first_is_raised_and_notes_the_others(api: API, way: str) -> None:
     def note(a: int) -> int:
         if a > 1:
             raise OSError(f"disk {a} full")
         return -a
 
     with pytest.raises(OSError, match="disk 2 full") as caught:
-        outputs_of(face, way, note)
+        outputs_of(api, way, note)
     assert caught.value.__notes__[1:] == ["the call 'call_3' of the tool 'note' failed too: OSError: disk 3 full"]
 
 
 @WAYS
-def test_an_error_of_the_arguments_names_the_call(face: Face, way: str) -> None:
+def test_an_error_of_the_arguments_names_the_call(api: API, way: str) -> None:
     calls = [call(SEA), call('{"title": 1}', id="call_2"), call(SHORT, id="call_3")]
     with pytest.raises(ValidationError) as caught:
-        outputs_of(face, way, Album, calls)
+        outputs_of(api, way, Album, calls)
     error = caught.value
     assert (error.call_id, error.tool_name, error.arguments) == ("call_2", "Album", '{"title": 1}')
     if way != "stream":  # which stops where the arguments cannot become valid any more
@@ -251,7 +251,7 @@ def test_an_error_of_the_arguments_names_the_call(face: Face, way: str) -> None:
 
 
 @STREAMED
-def test_after_a_function_asked_for_another_try_no_further_group_begins(face: Face, streamed: bool) -> None:
+def test_after_a_function_asked_for_another_try_no_further_group_begins(api: API, streamed: bool) -> None:
     ran: list[int] = []
 
     def note(a: int) -> int:
@@ -261,20 +261,20 @@ def test_after_a_function_asked_for_another_try_no_further_group_begins(face: Fa
         return -a
 
     tool = CallableTool.from_function(note).with_(parallel=False)
-    error = failure(face, maker(THREE, output=tool, allow_parallel_tool_calls=True), streamed)
+    error = failure(api, maker(THREE, output=tool, allow_parallel_tool_calls=True), streamed)
     assert (ran, error.partial) == ([1, 2], [-1])
     assert isinstance(error.__cause__, TryAgain)
 
 
-def test_another_failure_is_not_hidden_by_asking_again(face: Face) -> None:
+def test_another_failure_is_not_hidden_by_asking_again(api: API) -> None:
     def note(a: int) -> int:
         raise OSError("disk full") if a == 3 else TryAgain("again")
 
     with pytest.raises(OSError, match="disk full"):
-        face.call(maker(THREE, SEA, output=note, allow_parallel_tool_calls=True, max_attempts=2))
+        api.call(maker(THREE, SEA, output=note, allow_parallel_tool_calls=True, max_attempts=2))
 
 
-def test_attributes_of_an_exception_are_not_overwritten(face: Face) -> None:
+def test_attributes_of_an_exception_are_not_overwritten(api: API) -> None:
     class Mine(Exception):
         arguments = "mine"
 
@@ -291,16 +291,16 @@ def test_attributes_of_an_exception_are_not_overwritten(face: Face) -> None:
 
     for number in (1, 2):
         with pytest.raises(Mine) as caught:
-            face.call(maker(THREE[number - 1], output=note))
+            api.call(maker(THREE[number - 1], output=note))
         assert vars(caught.value)["call_id"] == f"call_{number}"
         assert caught.value.arguments == "mine"
         assert not hasattr(caught.value, "partial")
     four = [THREE[2], call('{"a": 4}', "note", id="call_4")]
     with pytest.raises(Closed):
-        face.call(maker(four, output=note, allow_parallel_tool_calls=True))
+        api.call(maker(four, output=note, allow_parallel_tool_calls=True))
 
 
-def test_the_time_limit_of_a_function_holds(face: Face) -> None:
+def test_the_time_limit_of_a_function_holds(api: API) -> None:
     over = Event()
 
     def note(a: int) -> int:
@@ -310,7 +310,7 @@ def test_the_time_limit_of_a_function_holds(face: Face) -> None:
     tool = CallableTool.from_function(note).with_(timeout=0.01)
     try:
         with pytest.raises(ToolTimeout, match=r"note took longer than 0\.01 seconds"):
-            face.call(maker({"a": 1}, output=tool))
+            api.call(maker({"a": 1}, output=tool))
     finally:
         over.set()
 
@@ -321,7 +321,7 @@ JOIN = ["wrap_output", "collect_outputs"]
 
 @pytest.mark.parametrize("way", ["call", "stream"])
 @pytest.mark.parametrize("output", ["model", "function"])
-def test_each_of_several_tool_calls_has_states_of_its_own(face: Face, way: str, output: str) -> None:
+def test_each_of_several_tool_calls_has_states_of_its_own(api: API, way: str, output: str) -> None:
     observed: list[tuple[str, str]] = []
 
     def note(a: int) -> int:
@@ -329,7 +329,7 @@ def test_each_of_several_tool_calls_has_states_of_its_own(face: Face, way: str, 
 
     calls = THREE[:2] if output == "function" else [call(SEA), call(SHORT, id="2")]
     outputs_of(
-        face,
+        api,
         way,
         note if output == "function" else Album,
         calls,
@@ -370,7 +370,7 @@ def test_the_states_of_a_tool_call_that_fails_and_of_one_that_does_not(raised: t
     assert second == [*FORK, end]
 
 
-def test_nothing_runs_when_one_of_several_calls_is_bad(face: Face) -> None:
+def test_nothing_runs_when_one_of_several_calls_is_bad(api: API) -> None:
     ran: list[int] = []
     calls = [call('{"a": 1}', "note"), call('{"a": "x"}', "note", id="call_2")]
 
@@ -378,7 +378,7 @@ def test_nothing_runs_when_one_of_several_calls_is_bad(face: Face) -> None:
         ran.append(a)
 
     with pytest.raises(ValidationError):
-        face.call(maker(calls, output=note, allow_parallel_tool_calls=True))
+        api.call(maker(calls, output=note, allow_parallel_tool_calls=True))
     assert ran == []
 
 
@@ -431,11 +431,11 @@ def test_what_is_no_llm_is_refused_by_its_type(llm: Any) -> None:
         ToolOrchestratingLLM(Album, "x", llm)
 
 
-def test_progress_events_of_a_structured_call_are_discarded(face: Face) -> None:
+def test_progress_events_of_a_structured_call_are_discarded(api: API) -> None:
     def note(a: int, context: ToolContext) -> int:
         context.emit("half")
         return -a
 
     tool = CallableTool.from_function(note).with_(timeout=BUFFERED_WITHIN)
-    assert face.call(maker(THREE, output=tool, allow_parallel_tool_calls=True)) == [-1, -2, -3]
-    assert face.call(maker(THREE[0], output=note)) == -1
+    assert api.call(maker(THREE, output=tool, allow_parallel_tool_calls=True)) == [-1, -2, -3]
+    assert api.call(maker(THREE[0], output=note)) == -1

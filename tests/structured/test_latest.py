@@ -12,7 +12,7 @@ import pytest
 import toolcast
 from support.albums import SEA, SHORT, Album, call
 from support.chunks import album_stream, call_deltas, delta, sse
-from support.sync_and_async import Async, Face, InLoop
+from support.sync_and_async import API, AsyncAPI, SyncInLoopAPI
 from toolcast import (
     Finish,
     OpenAI,
@@ -76,23 +76,23 @@ def alooked(make: Any, backend: str) -> list[tuple[Any, Any]]:
     return seen
 
 
-def slowly(face: Face, make: Any) -> list[tuple[Any, Any]]:
-    """The same on any face."""
-    if isinstance(face, Async):
-        return alooked(make, face.name)
-    return face._inside(lambda: looked(make)) if isinstance(face, InLoop) else looked(make)
+def slowly(api: API, make: Any) -> list[tuple[Any, Any]]:
+    """The same on any API."""
+    if isinstance(api, AsyncAPI):
+        return alooked(make, api.name)
+    return api._inside(lambda: looked(make)) if isinstance(api, SyncInLoopAPI) else looked(make)
 
 
 # -- a fast reader ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("observed", [True, False])
-def test_a_fast_reader_sees_what_iteration_sees(face: Face, observed: bool) -> None:
+def test_a_fast_reader_sees_what_iteration_sees(api: API, observed: bool) -> None:
     """However long each event takes to come."""
     options = {"observer": lambda *_: None} if observed else {}
     for waits in ((), range(100), range(0, 100, 3)):
-        seen = face.view(maker(SEA, waits=waits, **options), "latest")
-        every = face.stream(maker(SEA, **options)).items
+        seen = api.view(maker(SEA, waits=waits, **options), "latest")
+        every = api.stream(maker(SEA, **options)).items
         assert list(map(repr, seen)) == list(map(repr, every))
         assert seen[-1] == SEA
         assert not is_partial(seen[-1])
@@ -105,7 +105,7 @@ def test_the_changes_of_a_fast_reader_are_those_of_iteration() -> None:
     assert len(every) > 15
 
 
-def test_several_events_in_one_read_are_one_item(face: Face) -> None:
+def test_several_events_in_one_read_are_one_item(api: API) -> None:
     head, *rest = sse(*call_deltas(TEXT), delta("tool_calls"))
     middle = len(rest) // 2
 
@@ -115,7 +115,7 @@ def test_several_events_in_one_read_are_one_item(face: Face) -> None:
         llm.clock = VirtualClock()
         return ToolOrchestratingLLM(Album, "x", llm)
 
-    half, whole, last = face.view(make(), "latest")
+    half, whole, last = api.view(make(), "latest")
     assert is_partial(half)
     assert (half.title, half.artist, whole.model_dump(), last) == (SEA.title, "The Tides", SEA.model_dump(), SEA)
     stream = make().stream()
@@ -127,19 +127,19 @@ def test_several_events_in_one_read_are_one_item(face: Face) -> None:
 # -- a slow reader ------------------------------------------------------------------------------------------------
 
 
-def test_a_slow_reader_skips_to_the_newest(face: Face) -> None:
+def test_a_slow_reader_skips_to_the_newest(api: API) -> None:
     """All that comes at once was there while the reader was away: here the rest of the answer."""
-    (first, changed), (last, at_the_end) = slowly(face, maker(SEA))
+    (first, changed), (last, at_the_end) = slowly(api, maker(SEA))
     assert is_partial(first)
     assert changed == ("",)
     assert (last, at_the_end) == (SEA, ())
     assert not is_partial(last)
 
 
-def test_a_slow_reader_stops_at_what_has_to_be_waited_for(face: Face) -> None:
+def test_a_slow_reader_stops_at_what_has_to_be_waited_for(api: API) -> None:
     """Event 10 takes its time. It comes to the reader who had to wait for it, with all that came before it."""
-    every = [(repr(item), item) for item in face.stream(maker(SEA)).items]
-    (first, _), (newest, changed), (last, _) = slowly(face, maker(SEA, waits=[10]))
+    every = [(repr(item), item) for item in api.stream(maker(SEA)).items]
+    (first, _), (newest, changed), (last, _) = slowly(api, maker(SEA, waits=[10]))
     assert repr(first) == every[0][0]
     assert last == SEA
     assert newest.title == SEA.title
@@ -201,14 +201,14 @@ def test_items_of_a_slow_reader_never_change() -> None:
 # -- calls side by side, and answers that are asked for again -------------------------------------------------------
 
 
-def test_parallel_calls(face: Face) -> None:
+def test_parallel_calls(api: API) -> None:
     calls = [call(SEA), call(SHORT, id="call_2")]
-    seen = face.view(maker(calls, allow_parallel_tool_calls=True), "latest")
-    assert list(map(repr, seen)) == list(map(repr, face.stream(maker(calls, allow_parallel_tool_calls=True)).items))
+    seen = api.view(maker(calls, allow_parallel_tool_calls=True), "latest")
+    assert list(map(repr, seen)) == list(map(repr, api.stream(maker(calls, allow_parallel_tool_calls=True)).items))
     assert seen[-1] == [SEA, SHORT]
 
 
-def test_parallel_calls_and_a_slow_reader(face: Face) -> None:
+def test_parallel_calls_and_a_slow_reader(api: API) -> None:
     pieces = [TEXT[:12], TEXT[12:]]
     short = SHORT.model_dump_json()
     events = [
@@ -224,7 +224,7 @@ def test_parallel_calls_and_a_slow_reader(face: Face) -> None:
         Finish("tool_use"),
     ]
     make = maker(events, waits=[5, 7], allow_parallel_tool_calls=True)
-    (first, at_first), (both, at_both), *more, (last, _) = slowly(face, make)
+    (first, at_first), (both, at_both), *more, (last, _) = slowly(api, make)
     assert (len(first), at_first) == (1, ("0",))
     assert [part.title for part in both] == [SEA.title, SHORT.title]
     assert {path.split(".")[0] for path in at_both} == {"0", "1"}
@@ -234,11 +234,11 @@ def test_parallel_calls_and_a_slow_reader(face: Face) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["no", call('{"title": 1}'), call('{"title": "Wrong", "artist": 5}'), call("{")])
-def test_an_answer_that_is_asked_for_again(face: Face, wrong: Any) -> None:
-    seen = face.view(maker(wrong, SEA, max_attempts=2), "latest")
-    every = face.stream(maker(wrong, SEA, max_attempts=2)).items
+def test_an_answer_that_is_asked_for_again(api: API, wrong: Any) -> None:
+    seen = api.view(maker(wrong, SEA, max_attempts=2), "latest")
+    every = api.stream(maker(wrong, SEA, max_attempts=2)).items
     assert list(map(repr, seen)) == list(map(repr, every))
-    items = [item for item, _ in slowly(face, maker(wrong, SEA, max_attempts=2))]
+    items = [item for item, _ in slowly(api, maker(wrong, SEA, max_attempts=2))]
     assert items[-1] == SEA
     assert all(isinstance(item, Album) for item in items)
     assert len(items) <= 2
@@ -246,12 +246,12 @@ def test_an_answer_that_is_asked_for_again(face: Face, wrong: Any) -> None:
 
 @pytest.mark.parametrize("wait", [4, 5, 7, 9])
 @pytest.mark.parametrize("parallel", [False, True])
-def test_a_slow_reader_never_gets_nothing_at_all(face: Face, wait: int, parallel: bool) -> None:
+def test_a_slow_reader_never_gets_nothing_at_all(api: API, wait: int, parallel: bool) -> None:
     """The reader is away when the first answer fails, and the second takes its time, before or after it begins."""
     wrong = [ToolCallStart("1", "Album"), ToolCallDelta("1", "{"), ToolCallDelta("1", '"title": "Wrong"')]
     wrong += [ToolCallDelta("1", ', "artist": 5}')]
     make = maker(wrong, SEA, waits=[wait], max_attempts=2, allow_parallel_tool_calls=parallel)
-    items = [item for item, _ in slowly(face, make)]
+    items = [item for item, _ in slowly(api, make)]
     assert items[-1] == ([SEA] if parallel else SEA)
     assert all(items)
 
@@ -259,17 +259,17 @@ def test_a_slow_reader_never_gets_nothing_at_all(face: Face, wait: int, parallel
 # -- errors and endings -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("read", [lambda face, make: face.view(make, "latest"), slowly])
-def test_errors_are_raised(face: Face, read: Any) -> None:
+@pytest.mark.parametrize("read", [lambda api, make: api.view(make, "latest"), slowly])
+def test_errors_are_raised(api: API, read: Any) -> None:
     with pytest.raises(toolcast.NoToolCallError):
-        read(face, maker("no"))
+        read(api, maker("no"))
     with pytest.raises(toolcast.ValidationError) as caught:
-        read(face, maker(call('{"title": "a", "artist": 5}')))
+        read(api, maker(call('{"title": "a", "artist": 5}')))
     assert caught.value.partial.title == "a"
     with pytest.raises(toolcast.ConnectFailed):
-        read(face, maker(toolcast.ConnectFailed("no")))
+        read(api, maker(toolcast.ConnectFailed("no")))
     with pytest.raises(toolcast.CallError):
-        read(face, maker([ToolCallStart("1", "Album"), ToolCallDelta("1", TEXT[:20]), ToolCallDelta("1", TEXT[20:])]))
+        read(api, maker([ToolCallStart("1", "Album"), ToolCallDelta("1", TEXT[:20]), ToolCallDelta("1", TEXT[20:])]))
 
 
 def test_after_an_error_there_is_no_more() -> None:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, field_validator
 
 import toolcast
 from support.albums import SEA, SHORT, Album, Apology, Song, call
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import (
     ChatResponse,
     Configs,
@@ -164,27 +164,27 @@ def test_read_only_properties() -> None:
 # -- results --------------------------------------------------------------------------------------------------
 
 
-def test_a_tool_call_becomes_the_object(face: Face) -> None:
+def test_a_tool_call_becomes_the_object(api: API) -> None:
     make, llm = maker(SEA)
-    album = face.call(make, topic="the sea")
+    album = api.call(make, topic="the sea")
     assert album == SEA
     assert type(album) is Album
     assert llm.requests[0].messages[-1].text == "about the sea"
     assert llm.requests[0].tool_choice == NamedTool("Album")
 
 
-def test_run_returns_response_usage_and_attempts(face: Face) -> None:
+def test_run_returns_response_usage_and_attempts(api: API) -> None:
     make, _ = maker(SEA)
-    result = face.run(make, topic="x")
+    result = api.run(make, topic="x")
     assert (result.output, result.repairs, len(result.attempts)) == (SEA, (), 1)
     assert result.usage == toolcast.Usage(10, 5)
     assert result.response.stop_reason == "tool_use"
     assert result.attempts[0].error is None
 
 
-def test_the_stream_grows_and_ends_in_the_object(face: Face) -> None:
+def test_the_stream_grows_and_ends_in_the_object(api: API) -> None:
     make, _ = maker(SEA)
-    seen = face.stream(make, topic="x")
+    seen = api.stream(make, topic="x")
     assert seen.final == SEA
     assert type(seen.final) is Album
     partials = seen.items[:-1]
@@ -203,41 +203,41 @@ def test_every_chunk_size_ends_in_the_same_object(chunk: int) -> None:
 
 
 @pytest.mark.fault(99)
-def test_the_first_call_is_the_result(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_first_call_is_the_result(api: API, caplog: pytest.LogCaptureFixture) -> None:
     make, _ = maker([call(SEA), call(SHORT, id="call_2")])
-    assert face.call(make, topic="x") == SEA
+    assert api.call(make, topic="x") == SEA
     assert "more than one tool call" in caplog.text
 
 
-def test_the_first_call_is_the_result_of_a_stream(face: Face) -> None:
+def test_the_first_call_is_the_result_of_a_stream(api: API) -> None:
     make, _ = maker([call(SEA), call("{broken", id="call_2")])
-    assert face.stream(make, topic="x").final == SEA
+    assert api.stream(make, topic="x").final == SEA
 
 
-def test_parallel_calls_are_a_list_in_call_order(face: Face) -> None:
+def test_parallel_calls_are_a_list_in_call_order(api: API) -> None:
     make, _ = maker([call(SEA), call(SHORT, id="call_2")], allow_parallel_tool_calls=True)
-    assert face.call(make, topic="x") == [SEA, SHORT]
+    assert api.call(make, topic="x") == [SEA, SHORT]
 
 
-def test_one_parallel_call_is_a_list_too(face: Face) -> None:
+def test_one_parallel_call_is_a_list_too(api: API) -> None:
     make, _ = maker(SEA, allow_parallel_tool_calls=True)
-    assert face.call(make, topic="x") == [SEA]
+    assert api.call(make, topic="x") == [SEA]
 
 
-def test_a_parallel_stream_gives_lists(face: Face) -> None:
+def test_a_parallel_stream_gives_lists(api: API) -> None:
     make, _ = maker([call(SEA), call(SHORT, id="call_2")], allow_parallel_tool_calls=True)
-    seen = face.stream(make, topic="x")
+    seen = api.stream(make, topic="x")
     assert seen.final == [SEA, SHORT]
     assert all(isinstance(item, list) for item in seen.items)
     assert [len(item) for item in seen.items] == sorted(len(item) for item in seen.items)
     assert all(type(album) is Album for album in seen.final)
 
 
-def test_one_bad_parallel_call_keeps_the_good_ones(face: Face) -> None:
+def test_one_bad_parallel_call_keeps_the_good_ones(api: API) -> None:
     answer = [call(SEA), call('{"title": 1}', id="call_2")]
     make, _ = maker(answer, answer, allow_parallel_tool_calls=True)
     with pytest.raises(ValidationError) as caught:
-        face.call(make, topic="x")
+        api.call(make, topic="x")
     assert caught.value.partial == [SEA]
 
 
@@ -248,9 +248,9 @@ class Numbers(BaseModel):
 
 
 @pytest.mark.fault(90)
-def test_strings_stay_and_json_text_is_decoded_once(face: Face) -> None:
+def test_strings_stay_and_json_text_is_decoded_once(api: API) -> None:
     make, _ = maker(call('{"code": "00123", "count": "5", "tags": "[\\"a\\"]"}', "Numbers"), output=Numbers)
-    result = face.run(make, topic="x")
+    result = api.run(make, topic="x")
     assert result.output == Numbers(code="00123", count=5, tags=["a"])
     assert len(result.repairs) == 1
     assert "tags" in result.repairs[0]
@@ -270,11 +270,11 @@ def test_strings_stay_and_json_text_is_decoded_once(face: Face) -> None:
         (list[int], [1, 2, 3]),
     ],
 )
-def test_any_type_that_pydantic_validates(face: Face, output: Any, value: Any) -> None:
+def test_any_type_that_pydantic_validates(api: API, output: Any, value: Any) -> None:
     answer = {"value": value} if isinstance(value, str) else value  # a string alone would be an answer in text
     make, _ = maker(answer, answer, output=output)
-    assert face.call(make, topic="x") == value
-    assert face.stream(make, topic="x").final == value
+    assert api.call(make, topic="x") == value
+    assert api.stream(make, topic="x").final == value
 
 
 def test_a_list_grows_element_by_element() -> None:
@@ -284,12 +284,12 @@ def test_a_list_grows_element_by_element() -> None:
     assert lengths[-1] == 2
 
 
-def test_a_union_offers_one_tool_per_member(face: Face) -> None:
+def test_a_union_offers_one_tool_per_member(api: API) -> None:
     make, llm = maker(Apology(reason="no"), SEA, output=Album | Apology)
-    assert face.call(make, topic="x") == Apology(reason="no")
+    assert api.call(make, topic="x") == Apology(reason="no")
     assert [tool.name for tool in llm.requests[0].tools] == ["Album", "Apology"]
     assert llm.requests[0].tool_choice == "required"
-    assert face.stream(make, topic="x").final == SEA
+    assert api.stream(make, topic="x").final == SEA
 
 
 # -- functions ------------------------------------------------------------------------------------------------
@@ -327,19 +327,19 @@ class Repeater:
     ],
     ids=["function", "async", "partial", "callable", "method", "lambda"],
 )
-def test_a_function_is_called_once_with_coerced_arguments(face: Face, function: Any) -> None:
+def test_a_function_is_called_once_with_coerced_arguments(api: API, function: Any) -> None:
     runs.clear()
     make, llm = maker({"count": "3"}, {"count": "3"}, output=function)
     word = "b" if isinstance(function, functools.partial) else "a"
-    assert face.call(make, topic="x") == word * 3
+    assert api.call(make, topic="x") == word * 3
     assert runs == [(3, word)]
-    assert face.stream(make, topic="x").items == [word * 3]
+    assert api.stream(make, topic="x").items == [word * 3]
     assert runs == [(3, word)] * 2
     assert llm.requests[0].tools[0].name.replace("_", "").replace("-", "").isalnum()
 
 
 @pytest.mark.fault(110)
-def test_a_function_that_raises_ran_once_and_is_named(face: Face) -> None:
+def test_a_function_that_raises_ran_once_and_is_named(api: API) -> None:
     ran: list[int] = []
 
     def explode(count: int) -> None:
@@ -348,10 +348,10 @@ def test_a_function_that_raises_ran_once_and_is_named(face: Face) -> None:
 
     make, _ = maker({"count": 1}, {"count": 1}, output=explode)
     with pytest.raises(OSError, match="boom") as caught:
-        face.call(make, topic="x")
+        api.call(make, topic="x")
     assert ran == [1]
     assert "explode" in "".join(caught.value.__notes__)
-    assert isinstance(face.stream(make, topic="x").error, OSError)
+    assert isinstance(api.stream(make, topic="x").error, OSError)
     assert ran == [1, 1]
 
 
@@ -359,28 +359,28 @@ def test_a_function_that_raises_ran_once_and_is_named(face: Face) -> None:
 
 
 @pytest.mark.fault(98)
-def test_text_without_a_call(face: Face) -> None:
+def test_text_without_a_call(api: API) -> None:
     make, _ = maker("I would rather not.", "I would rather not.", SEA)
     with pytest.raises(NoToolCallError, match="Expected at least one tool call, but got 0 tool calls") as caught:
-        face.call(make, topic="x")
+        api.call(make, topic="x")
     assert "I would rather not." in str(caught.value)
     assert caught.value.response is not None
     assert len(caught.value.attempts) == 1
-    assert isinstance(face.stream(make, topic="x").error, NoToolCallError)
-    assert face.call(make, topic="x") == SEA
+    assert isinstance(api.stream(make, topic="x").error, NoToolCallError)
+    assert api.call(make, topic="x") == SEA
 
 
-def test_text_that_holds_the_object(face: Face) -> None:
+def test_text_that_holds_the_object(api: API) -> None:
     make, _ = maker(SEA.model_dump_json(), SEA.model_dump_json())
-    result = face.run(make, topic="x")
+    result = api.run(make, topic="x")
     assert result.output == SEA
     assert "text" in result.repairs[0]
-    seen = face.stream(make, topic="x")
+    seen = api.stream(make, topic="x")
     assert seen.final == SEA
     assert len(seen.items) > 10
 
 
-def test_text_that_fits_two_members_of_a_union_is_no_answer(face: Face) -> None:
+def test_text_that_fits_two_members_of_a_union_is_no_answer(api: API) -> None:
     class A(BaseModel):
         x: int
 
@@ -389,13 +389,13 @@ def test_text_that_fits_two_members_of_a_union_is_no_answer(face: Face) -> None:
 
     make, _ = maker('{"x": 1}', output=A | B)
     with pytest.raises(NoToolCallError):
-        face.call(make, topic="x")
+        api.call(make, topic="x")
 
 
-def test_invalid_arguments_raise_and_say_which(face: Face) -> None:
+def test_invalid_arguments_raise_and_say_which(api: API) -> None:
     make, _ = maker(*[call('{"title": "a", "artist": "b", "songs": [{"title": "c"}]}')] * 2)
     with pytest.raises(ValidationError) as caught:
-        face.call(make, topic="x")
+        api.call(make, topic="x")
     error = caught.value
     assert error.tool_name == "Album"
     assert error.arguments.startswith('{"title"')
@@ -403,19 +403,19 @@ def test_invalid_arguments_raise_and_say_which(face: Face) -> None:
     assert error.errors()[0]["loc"] == ("songs", 0, "seconds")
     assert isinstance(error.__cause__, pydantic.ValidationError)
     assert isinstance(error, ValueError)
-    streamed = face.stream(make, topic="x").error
+    streamed = api.stream(make, topic="x").error
     assert isinstance(streamed, ValidationError)
     assert [(fault["loc"], fault["type"], fault["msg"]) for fault in streamed.errors()] == [
         (fault["loc"], fault["type"], fault["msg"]) for fault in error.errors()
     ]
 
 
-def test_the_same_errors_streamed_and_whole_without_fail_fast(face: Face) -> None:
+def test_the_same_errors_streamed_and_whole_without_fail_fast(api: API) -> None:
     bad = call('{"title": 1, "artist": "b", "songs": [{"title": "c"}, {"title": 2, "seconds": "x"}]}')
     make, _ = maker(bad, bad)
     with pytest.raises(ValidationError) as whole:
-        face.call(make, topic="x")
-    seen = face.stream(make.with_(fail_fast=False), topic="x")
+        api.call(make, topic="x")
+    seen = api.stream(make.with_(fail_fast=False), topic="x")
     assert isinstance(seen.error, ValidationError)
     assert seen.error.errors() == whole.value.errors()
     assert whole.value.error_count() == 4
@@ -443,29 +443,29 @@ def test_fail_fast_stops_early() -> None:
         ('{"title": "a", "artist": "b", "songs": [3]}', "songs.0: Input should be an object"),
     ],
 )
-def test_a_value_of_another_kind_where_an_object_is_expected(face: Face, arguments: str, fault: str) -> None:
+def test_a_value_of_another_kind_where_an_object_is_expected(api: API, arguments: str, fault: str) -> None:
     make, llm = maker(*[call(arguments)] * 2, call(arguments), SEA, max_attempts=1)
     with pytest.raises(ValidationError) as caught:
-        face.call(make, topic="x")
+        api.call(make, topic="x")
     assert fault in str(caught.value)
-    assert isinstance(face.stream(make, topic="x").error, ValidationError)
-    assert face.call(make.with_(max_attempts=2), topic="x") == SEA
+    assert isinstance(api.stream(make, topic="x").error, ValidationError)
+    assert api.call(make.with_(max_attempts=2), topic="x") == SEA
     (result,) = llm.requests[-1].messages[-1].parts
     assert result.is_error and fault in result.content
 
 
 @pytest.mark.fault(87)
-def test_an_unknown_tool(face: Face) -> None:
+def test_an_unknown_tool(api: API) -> None:
     make, _ = maker(call(SEA, "Albumen"))
     with pytest.raises(UnknownToolError, match="Albumen"):
-        face.call(make, topic="x")
+        api.call(make, topic="x")
 
 
 @pytest.mark.fault(87, 98)
 @pytest.mark.parametrize("bad", ["hello", call('{"title": 1}'), call(SEA, "Albumen")])
-def test_a_bad_answer_is_asked_again(face: Face, bad: Any) -> None:
+def test_a_bad_answer_is_asked_again(api: API, bad: Any) -> None:
     make, llm = maker(bad, SEA, bad, SEA, max_attempts=2)
-    result = face.run(make, topic="x")
+    result = api.run(make, topic="x")
     assert result.output == SEA
     assert len(result.attempts) == 2
     assert result.attempts[0].error is not None
@@ -477,13 +477,13 @@ def test_a_bad_answer_is_asked_again(face: Face, bad: Any) -> None:
     assert [part.call_id for part in again[2].parts if part.type == "tool_result"] == [
         part.id for part in again[1].tool_calls
     ]
-    assert face.stream(make, topic="x").final == SEA
+    assert api.stream(make, topic="x").final == SEA
 
 
-def test_attempts_end_with_every_error(face: Face) -> None:
+def test_attempts_end_with_every_error(api: API) -> None:
     make, _ = maker("one", "two", "three", max_attempts=3)
     with pytest.raises(NoToolCallError, match="three") as caught:
-        face.call(make, topic="x")
+        api.call(make, topic="x")
     assert [type(attempt.error) for attempt in caught.value.attempts] == [NoToolCallError] * 3
 
 
@@ -510,56 +510,56 @@ class Careful(BaseModel):
         return name
 
 
-def test_try_again_in_a_validator(face: Face) -> None:
+def test_try_again_in_a_validator(api: API) -> None:
     make, llm = maker({"name": "r2d2"}, {"name": "Ada"}, output=Careful, max_attempts=2)
-    assert face.call(make, topic="x") == Careful(name="Ada")
+    assert api.call(make, topic="x") == Careful(name="Ada")
     assert "no digits, please" in str(llm.requests[1].messages)
 
 
-def test_try_again_without_attempts_left(face: Face) -> None:
+def test_try_again_without_attempts_left(api: API) -> None:
     make, _ = maker({"name": "r2d2"}, {"name": "r2d2"}, output=Careful)
     with pytest.raises(ValidationError, match="no digits, please") as caught:
-        face.call(make, topic="x")
+        api.call(make, topic="x")
     assert isinstance(caught.value.__cause__, TryAgain)
-    assert isinstance(face.stream(make, topic="x").error, ValidationError)
+    assert isinstance(api.stream(make, topic="x").error, ValidationError)
 
 
-def test_try_again_in_a_function(face: Face) -> None:
+def test_try_again_in_a_function(api: API) -> None:
     def positive(x: int) -> int:
         if x < 0:
             raise TryAgain("x must not be negative")
         return x
 
     make, llm = maker({"x": -1}, {"x": 1}, output=positive, max_attempts=2)
-    assert face.call(make, topic="t") == 1
+    assert api.call(make, topic="t") == 1
     assert "x must not be negative" in str(llm.requests[1].messages)
 
 
 @pytest.mark.fault(78)
-def test_max_tokens_with_complete_arguments(face: Face) -> None:
+def test_max_tokens_with_complete_arguments(api: API) -> None:
     make, _ = maker(*[call(SEA, truncated=True)] * 2)
-    result = face.run(make, topic="x")
+    result = api.run(make, topic="x")
     assert result.output == SEA
     assert result.response.stop_reason == "max_tokens"
-    assert face.stream(make, topic="x").final == SEA
+    assert api.stream(make, topic="x").final == SEA
 
 
 @pytest.mark.fault(78)
-def test_max_tokens_with_cut_arguments(face: Face) -> None:
+def test_max_tokens_with_cut_arguments(api: API) -> None:
     make, _ = maker(*[call('{"title": "Sea of', truncated=True)] * 2)
     with pytest.raises(OutputTruncated, match="max_tokens"):
-        face.call(make, topic="x")
-    seen = face.stream(make, topic="x")
+        api.call(make, topic="x")
+    seen = api.stream(make, topic="x")
     assert isinstance(seen.error, OutputTruncated)
     assert seen.items[-1].title == "Sea of"
 
 
-def test_a_stream_without_its_end(face: Face) -> None:
+def test_a_stream_without_its_end(api: API) -> None:
     events = [ToolCallStart("a", "Album"), ToolCallDelta("a", SEA.model_dump_json())]
     make, _ = maker(events, events)
     with pytest.raises(StreamTruncated):
-        face.call(make, topic="x")
-    seen = face.stream(make, topic="x")
+        api.call(make, topic="x")
+    seen = api.stream(make, topic="x")
     assert isinstance(seen.error, StreamTruncated)
     assert seen.error.partial == seen.items[-1]
     assert is_partial(seen.error.partial)
@@ -569,27 +569,27 @@ def test_a_stream_without_its_end(face: Face) -> None:
     ("reason", "error"),
     [("refusal", toolcast.Refused), ("content_filter", toolcast.ContentBlocked)],
 )
-def test_a_stopped_answer(face: Face, reason: Any, error: type[Exception]) -> None:
+def test_a_stopped_answer(api: API, reason: Any, error: type[Exception]) -> None:
     make, _ = maker([TextDelta("Sorry"), Finish(reason)])
     with pytest.raises(error, match="Sorry"):
-        face.call(make, topic="x")
+        api.call(make, topic="x")
 
 
 # -- prompts and settings -----------------------------------------------------------------------------------------
 
 
-def test_a_missing_and_an_unknown_value_send_nothing(face: Face) -> None:
+def test_a_missing_and_an_unknown_value_send_nothing(api: API) -> None:
     make, llm = maker(prompt="about {topic}, {other}")
     with pytest.raises(toolcast.PromptError, match="other"):
-        face.call(make, topic="x")
+        api.call(make, topic="x")
     with pytest.raises(toolcast.PromptError, match="topic"):
-        face.call(make, topik="x", other="y")
+        api.call(make, topik="x", other="y")
     assert llm.requests == []
 
 
-def test_values_are_inserted_once(face: Face) -> None:
+def test_values_are_inserted_once(api: API) -> None:
     make, llm = maker(SEA, prompt="about {topic}, {other}")
-    face.call(make, topic="{other}", other="y")
+    api.call(make, topic="{other}", other="y")
     assert llm.requests[0].messages[-1].text == "about {other}, y"
 
 
@@ -599,11 +599,11 @@ def test_a_stream_checks_its_prompt_when_it_is_made() -> None:
         make.stream()
 
 
-def test_the_system_prompt_is_first_on_every_path(face: Face) -> None:
+def test_the_system_prompt_is_first_on_every_path(api: API) -> None:
     llm = ScriptedLLM(SEA, SEA, system_prompt="Be brief.")
     make = ToolOrchestratingLLM(Album, "x", llm)
-    face.call(make)
-    face.stream(make)
+    api.call(make)
+    api.stream(make)
     for asked in llm.requests:
         assert asked.messages[0] == toolcast.system("Be brief.")
 
@@ -669,7 +669,7 @@ def test_few_shot_objects_become_calls() -> None:
     assert Album.model_validate_json(sent[1].tool_calls[0].arguments) == SEA
 
 
-def test_validation_context_reaches_the_validators(face: Face) -> None:
+def test_validation_context_reaches_the_validators(api: API) -> None:
     class Bounded(BaseModel):
         x: int
 
@@ -682,8 +682,8 @@ def test_validation_context_reaches_the_validators(face: Face) -> None:
 
     make, _ = maker({"x": 1}, {"x": 1}, output=Bounded)
     bounded = make.with_(validation_context={"limit": 5})
-    assert face.call(bounded, topic="x").x == 1
-    assert face.stream(bounded, topic="x").final.x == 1
+    assert api.call(bounded, topic="x").x == 1
+    assert api.stream(bounded, topic="x").final.x == 1
 
 
 def test_preview_sends_nothing() -> None:
@@ -695,9 +695,9 @@ def test_preview_sends_nothing() -> None:
     assert llm.requests == []
 
 
-def test_parse_reads_a_response(face: Face) -> None:
+def test_parse_reads_a_response(api: API) -> None:
     make, llm = maker(SEA)
-    response = face.chat(llm, "x", tools=[Album])
+    response = api.chat(llm, "x", tools=[Album])
     assert isinstance(response, ChatResponse)
     assert make.parse(response) == SEA
     with pytest.raises(TypeError):
@@ -707,10 +707,10 @@ def test_parse_reads_a_response(face: Face) -> None:
 # -- observers ------------------------------------------------------------------------------------------------
 
 
-def test_an_observer_is_called_with_the_states_of_a_call(face: Face) -> None:
+def test_an_observer_is_called_with_the_states_of_a_call(api: API) -> None:
     observed: list[tuple[str, str]] = []
     make, _ = maker(SEA, SEA, observer=lambda call_id, state: observed.append((call_id, state)))
-    face.call(make, topic="x")
+    api.call(make, topic="x")
     assert [state for _, state in observed] == [
         "creating_tool",
         "formatting_prompt",
@@ -724,7 +724,7 @@ def test_an_observer_is_called_with_the_states_of_a_call(face: Face) -> None:
     ]
     assert len({call_id for call_id, _ in observed}) == 1
     observed.clear()
-    face.stream(make, topic="x")
+    api.stream(make, topic="x")
     states = [state for _, state in observed]
     assert states[:4] == ["creating_tool", "formatting_prompt", "extending_messages", "initiating_stream"]
     assert states[4:10] == [
@@ -739,23 +739,23 @@ def test_an_observer_is_called_with_the_states_of_a_call(face: Face) -> None:
     assert states[-1] == "ready"
 
 
-def test_errors_end_in_error(face: Face) -> None:
+def test_errors_end_in_error(api: API) -> None:
     observed: list[str] = []
     make, _ = maker("no", "no", observer=lambda _, state: observed.append(state))
     with pytest.raises(NoToolCallError):
-        face.call(make, topic="x")
+        api.call(make, topic="x")
     assert observed[-1] == "error"
-    face.stream(make, topic="x")
+    api.stream(make, topic="x")
     assert observed[-1] == "error"
 
 
 @pytest.mark.fault(110)
-def test_an_observer_that_fails_changes_nothing(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_observer_that_fails_changes_nothing(api: API, caplog: pytest.LogCaptureFixture) -> None:
     def broken(call_id: str, state: str) -> None:
         raise RuntimeError("observer fell asleep")
 
     make, _ = maker(SEA, observer=broken)
-    assert face.call(make, topic="x") == SEA
+    assert api.call(make, topic="x") == SEA
     assert "observer fell asleep" in caplog.text
 
 
@@ -778,10 +778,10 @@ def test_two_streams_of_one_instance_are_independent() -> None:
     assert (first.final(), second.final()) == (SEA, SHORT)
 
 
-def test_an_orchestrator_is_a_tool(face: Face) -> None:
+def test_an_orchestrator_is_a_tool(api: API) -> None:
     make, _ = maker(SEA)
     outer = ScriptedLLM([call('{"topic": "tides"}', make.as_tool().name)])
-    answer = face.method(outer, "predict_and_call", [make], "Make me an album")
+    answer = api.method(outer, "predict_and_call", [make], "Make me an album")
     assert answer.parse_tool_outputs() == SEA
 
 
@@ -803,32 +803,32 @@ def test_the_schema_carries_descriptions() -> None:
         ({"temperature": 0}, "with_(settings=Settings(temperature=...))"),
     ],
 )
-def test_an_option_passed_to_a_call_is_an_error_that_points_to_with(face: Face, options: Any, way: str) -> None:
+def test_an_option_passed_to_a_call_is_an_error_that_points_to_with(api: API, options: Any, way: str) -> None:
     llm = ScriptedLLM()
     make = ToolOrchestratingLLM(Album, "about {topic}", llm)
     with pytest.raises(PromptError, match=re.escape(way)):
-        face.call(make, topic="a", **options)
+        api.call(make, topic="a", **options)
     with pytest.raises(PromptError, match=re.escape(way)):
         make.preview(topic="a", **options)
     assert llm.requests == []
 
 
-def test_a_variable_may_have_the_name_of_an_option(face: Face) -> None:
+def test_a_variable_may_have_the_name_of_an_option(api: API) -> None:
     llm = ScriptedLLM(SEA)
-    assert face.call(ToolOrchestratingLLM(Album, "{llm} {seed}", llm), llm="a", seed="b") == SEA
+    assert api.call(ToolOrchestratingLLM(Album, "{llm} {seed}", llm), llm="a", seed="b") == SEA
     assert llm.requests[0].messages == (user("a b"),)
 
 
 def test_the_states_of_the_object_itself() -> None:
     seen: list[str] = []
 
-    class Seen(ToolOrchestratingLLM[Any]):
+    class StreamRecord(ToolOrchestratingLLM[Any]):
         def __setattr__(self, name: str, value: Any) -> None:
             super().__setattr__(name, value)
             seen.append(self.state)
 
-    assert Seen.__new__(Seen).state == "uninitialized"
-    make = Seen(Album, "a", ScriptedLLM(SEA))
+    assert StreamRecord.__new__(StreamRecord).state == "uninitialized"
+    make = StreamRecord(Album, "a", ScriptedLLM(SEA))
     assert list(dict.fromkeys(seen)) == ["validating", "ready"]
     seen.clear()
     make.prompt = "about {topic}"
@@ -838,7 +838,7 @@ def test_the_states_of_the_object_itself() -> None:
     assert make.state == "ready"
     assert make(topic="b") == SEA
     assert make.with_(prompt="c").state == "ready"
-    broken = Seen.__new__(Seen)
+    broken = StreamRecord.__new__(StreamRecord)
     with pytest.raises(PromptError):
         broken.__init__(Album, 5, ScriptedLLM())  # type: ignore[misc, call-overload]  # what is refused
     assert broken.state == "error"

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from support.albums import SEA, SHORT, Album, Apology, Song, call
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import (
     Finish,
     Restarted,
@@ -161,10 +161,10 @@ def test_arguments_that_cannot_become_valid_any_more() -> None:
         (dict[str, int], {"a": "b"}),
     ],
 )
-def test_a_streamed_error_names_the_field_and_the_fault_like_the_plain_call(face: Face, form: Any, answer: Any) -> None:
+def test_a_streamed_error_names_the_field_and_the_fault_like_the_plain_call(api: API, form: Any, answer: Any) -> None:
     with pytest.raises(ValidationError) as whole:
-        face.call(ToolOrchestratingLLM(form, "x", ScriptedLLM(answer)))
-    streamed = face.stream(ToolOrchestratingLLM(form, "x", ScriptedLLM(answer))).error
+        api.call(ToolOrchestratingLLM(form, "x", ScriptedLLM(answer)))
+    streamed = api.stream(ToolOrchestratingLLM(form, "x", ScriptedLLM(answer))).error
     assert isinstance(streamed, ValidationError)
     assert streamed.message == f"{whole.value.message}; the answer was stopped early"
 
@@ -176,15 +176,15 @@ class Easy(BaseModel):
 
 
 @pytest.mark.parametrize("arguments", ["", "{}", "null", " null "])
-def test_no_arguments_at_all_are_an_empty_object(face: Face, arguments: str) -> None:
+def test_no_arguments_at_all_are_an_empty_object(api: API, arguments: str) -> None:
     """Some models write `null` for a tool whose arguments may all be left out."""
     answer = call(arguments, "Easy")
     make = ToolOrchestratingLLM(Easy, "x", ScriptedLLM(answer, answer))
-    assert face.call(make) == Easy()
-    assert face.stream(make).final == Easy()
+    assert api.call(make) == Easy()
+    assert api.stream(make).final == Easy()
 
 
-def test_an_unknown_tool_and_a_union(face: Face) -> None:
+def test_an_unknown_tool_and_a_union(api: API) -> None:
     processor = StreamingObjectProcessor(Album | Apology)
     processed(processor, ToolCallStart("1", "Albumen"), ToolCallDelta("1", TEXT))
     assert processor.cur_objects == []
@@ -193,13 +193,13 @@ def test_an_unknown_tool_and_a_union(face: Face) -> None:
     assert isinstance(processor.item, Apology)
 
 
-def test_shorter_at_the_end_than_on_the_way(face: Face) -> None:
+def test_shorter_at_the_end_than_on_the_way(api: API) -> None:
     events = [
         ToolCallStart("1", "Album"),
         ToolCallDelta("1", TEXT),
         ToolCallDone("1", "Album", SHORT.model_dump_json()),
         Finish("tool_use"),
     ]
-    seen = face.stream(ToolOrchestratingLLM(Album, "x", ScriptedLLM(events)))
+    seen = api.stream(ToolOrchestratingLLM(Album, "x", ScriptedLLM(events)))
     assert seen.items[0].songs == SEA.songs
     assert seen.final == SHORT

@@ -19,7 +19,7 @@ from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from support.albums import SEA, SHORT, Album, Apology, Song
 from support.chunks import USAGE, delta, sse
-from support.sync_and_async import FACES, Face
+from support.sync_and_async import API, APIS
 from toolcast import (
     CallError,
     Finish,
@@ -142,7 +142,7 @@ def cut(draw: st.DrawFn, whole: Any, most: int = 12) -> list[Any]:
     return [piece for piece in pieces if piece or isinstance(piece, str)]  # no bytes are the end of an answer
 
 
-faces = st.sampled_from(FACES)
+apis = st.sampled_from(APIS)
 
 # -- what a consumer sees ---------------------------------------------------------------------------------------------
 
@@ -155,17 +155,17 @@ class Ending(NamedTuple):
     faults: tuple[Any, ...] = ()
 
 
-def whole(make: Any, face: Face = FACES[0]) -> Ending:
+def whole(make: Any, api: API = APIS[0]) -> Ending:
     """How the whole call ends."""
     try:
-        return Ending(face.call(make), None)
+        return Ending(api.call(make), None)
     except ToolcastError as error:
         return _failed(error)
 
 
-def streamed(make: Any, face: Face = FACES[0]) -> tuple[Ending, list[Any]]:
+def streamed(make: Any, api: API = APIS[0]) -> tuple[Ending, list[Any]]:
     """How the same call ends as a stream, and its partials."""
-    seen = face.stream(make)
+    seen = api.stream(make)
     if seen.error is None:
         return Ending(seen.items[-1], None), seen.items[:-1]
     if not isinstance(seen.error, ToolcastError):
@@ -211,12 +211,12 @@ def script(made: Made, pieces: Sequence[str], **options: Any) -> Any:
 
 
 @pytest.mark.gate("G4")
-@given(st.data(), made(), faces)
-def test_a_stream_ends_as_the_whole_call_and_only_grows(data: st.DataObject, made: Made, face: Face) -> None:
+@given(st.data(), made(), apis)
+def test_a_stream_ends_as_the_whole_call_and_only_grows(data: st.DataObject, made: Made, api: API) -> None:
     make = script(made, data.draw(cut(made.text)))
-    seen = face.stream(make)
+    seen = api.stream(make)
     final = seen.final
-    assert final == face.call(make) == made.value
+    assert final == api.call(make) == made.value
     assert type(final) is made.model
     assert not is_partial(final)
     partials = seen.items[:-1]
@@ -234,11 +234,11 @@ def test_no_item_changes_once_it_was_given(made: Made) -> None:
     assert [repr(item) for item in items] == shown
 
 
-@given(st.data(), made(damage=True), faces)
-def test_errors_are_the_same_streamed_and_whole(data: st.DataObject, made: Made, face: Face) -> None:
+@given(st.data(), made(damage=True), apis)
+def test_errors_are_the_same_streamed_and_whole(data: st.DataObject, made: Made, api: API) -> None:
     make = script(made, data.draw(cut(made.text))).with_(fail_fast=False)
-    ending, partials = streamed(make, face)
-    assert ending == whole(make, face)
+    ending, partials = streamed(make, api)
+    assert ending == whole(make, api)
     assert all(isinstance(item, made.model) for item in partials)
 
 
@@ -328,20 +328,20 @@ def _places(value: Any, steps: tuple[str, ...] = ()) -> list[tuple[tuple[str, ..
     return [(steps, value), *(place for key, part in inside for place in _places(part, (*steps, str(key))))]
 
 
-@given(st.data(), made(), faces)
-def test_views_add_up_to_the_result(data: st.DataObject, made: Made, face: Face) -> None:
+@given(st.data(), made(), apis)
+def test_views_add_up_to_the_result(data: st.DataObject, made: Made, api: API) -> None:
     make = script(made, data.draw(cut(made.text)))
     final = made.value
     for steps, _ in _places(json.loads(made.text)):
         found = value_at_steps(final, steps)
         if isinstance(found, str):
-            assert "".join(face.view(make, "text", steps)) == found
+            assert "".join(api.view(make, "text", steps)) == found
             break
     make = script(made, data.draw(cut(made.text)))
     for steps, _ in _places(json.loads(made.text)):
         found = value_at_steps(final, steps)
         if isinstance(found, list):
-            assert face.view(make, "items", steps) == found
+            assert api.view(make, "items", steps) == found
             break
 
 
@@ -378,14 +378,14 @@ def _wired(output: Any, *answers: Recorded, **options: Any) -> tuple[Any, Replay
 
 
 @pytest.mark.fault(1, 42)
-@given(st.data(), made(), faces)
-def test_bytes_cut_anywhere(data: st.DataObject, made: Made, face: Face) -> None:
+@given(st.data(), made(), apis)
+def test_bytes_cut_anywhere(data: st.DataObject, made: Made, api: API) -> None:
     name = made.model.__name__
     raw = b"".join(sse(*_chunks(data.draw(cut(made.text)), name), delta("tool_calls"), USAGE))
     answers = Recorded(data.draw(cut(raw))), Recorded(data.draw(cut(_body(made))), headers={})
     make, network = _wired(made.model, *answers)
-    seen = face.stream(make)
-    result = face.run(make)
+    seen = api.stream(make)
+    result = api.run(make)
     assert seen.final == result.output == made.value
     assert type(seen.final) is made.model
     assert result.usage == Usage(7, 3)
@@ -408,27 +408,27 @@ def test_calls_that_are_written_side_by_side(data: st.DataObject, albums: list[A
 
 
 @pytest.mark.fault(8, 9)
-@given(st.data(), faces)
-def test_a_connection_that_ends_anywhere(data: st.DataObject, face: Face) -> None:
+@given(st.data(), apis)
+def test_a_connection_that_ends_anywhere(data: st.DataObject, api: API) -> None:
     raw = b"".join(sse(*_chunks(list(SEA.model_dump_json()), "Album"), delta("tool_calls"), USAGE))
     end = data.draw(st.integers(0, len(raw)))
     make, network = _wired(Album, Recorded(data.draw(cut(raw[:end]))))
-    ending, partials = streamed(make, face)
+    ending, partials = streamed(make, api)
     assert ending.value == SEA or (ending.error is not None and issubclass(ending.error, CallError))
     assert all(grew(look(item), look(SEA)) for item in partials)
     assert network.open_replies == 0
 
 
 @pytest.mark.gate("G1")
-@given(st.data(), st.binary(min_size=1, max_size=6), faces)
-def test_bytes_overwritten_anywhere(data: st.DataObject, noise: bytes, face: Face) -> None:
+@given(st.data(), st.binary(min_size=1, max_size=6), apis)
+def test_bytes_overwritten_anywhere(data: st.DataObject, noise: bytes, api: API) -> None:
     """Whatever a server sends: a validated result, or one exception of the library; and every connection back."""
     raw = b"".join(sse(*_chunks(data.draw(cut(SEA.model_dump_json())), "Album"), delta("tool_calls"), USAGE))
     at = data.draw(st.integers(0, len(raw)))
     damaged = raw[:at] + noise + raw[at + data.draw(st.integers(0, 9)) :]
     answer = Recorded(data.draw(cut(damaged)))
     make, network = _wired(Album, answer, answer)
-    ending, _ = streamed(make, face)
+    ending, _ = streamed(make, api)
     assert ending.error is not None or type(ending.value) is Album
     assert ending.error is None or issubclass(ending.error, CallError)
     del make

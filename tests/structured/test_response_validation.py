@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, field_validator
 
 from support.albums import SEA, SHORT, Album, Apology, Song, call
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import (
     CallError,
     ChatResponse,
@@ -127,7 +127,7 @@ def test_values_of_single_calls() -> None:
     assert reader(Fussy).build_value(call('{"a": 1}', "Fussy")) is None
 
 
-def test_complete_calls_that_are_not_valid_are_no_items(face: Face) -> None:
+def test_complete_calls_that_are_not_valid_are_no_items(api: API) -> None:
     calls = [call(SEA), call('{"title": 1}', id="2"), call(SEA, "Albumen", id="3")]
     make, _ = maker(calls, allow_parallel_tool_calls=True)
     seen: list[Any] = []
@@ -149,12 +149,12 @@ def test_complete_calls_that_are_not_valid_are_no_items(face: Face) -> None:
         ("  [1,2]\n", [1, 2]),
     ],
 )
-def test_a_wrapped_type_in_words(face: Face, text: str, value: Any) -> None:
+def test_a_wrapped_type_in_words(api: API, text: str, value: Any) -> None:
     make, _ = maker(text, text, output=list[int])
-    result = face.run(make)
+    result = api.run(make)
     assert result.output == value
     assert "from the text" in result.repairs[0]
-    assert face.stream(make).final == value
+    assert api.stream(make).final == value
 
 
 OBJECT = SEA.model_dump_json()
@@ -174,11 +174,11 @@ FENCED, AROUND = "took the JSON out of a markdown fence", "left out the text aro
         (OBJECT + OBJECT, ["took one of 2 equal values"]),
     ],
 )
-def test_an_object_among_words(face: Face, text: str, repairs: list[str]) -> None:
+def test_an_object_among_words(api: API, text: str, repairs: list[str]) -> None:
     make, _ = maker(text, text)
-    result = face.run(make)
+    result = api.run(make)
     assert (result.output, result.repairs) == (SEA, (FROM_TEXT, *repairs))
-    assert face.stream(make).final == SEA
+    assert api.stream(make).final == SEA
 
 
 @pytest.mark.parametrize(
@@ -191,20 +191,20 @@ def test_an_object_among_words(face: Face, text: str, repairs: list[str]) -> Non
         'Like {"title": "B"}',
     ],
 )
-def test_words_that_hold_no_object_or_several(face: Face, text: str) -> None:
+def test_words_that_hold_no_object_or_several(api: API, text: str) -> None:
     make, _ = maker(text, text)
     with pytest.raises(NoToolCallError, match="got 0 tool calls"):
-        face.call(make)
-    assert isinstance(face.stream(make).error, NoToolCallError)
+        api.call(make)
+    assert isinstance(api.stream(make).error, NoToolCallError)
 
 
-def test_words_cut_off_behind_their_object_or_inside_it(face: Face) -> None:
+def test_words_cut_off_behind_their_object_or_inside_it(api: API) -> None:
     make, _ = maker([TextDelta(f"Here: {OBJECT} I ho"), Finish("max_tokens")])
-    assert face.call(make) == SEA
+    assert api.call(make) == SEA
     for text in (f"Here: {OBJECT[:-1]}", f"```json\n{OBJECT[:-3]}", f"```json\n{OBJECT[:-1]}\n```"):
         make, _ = maker([TextDelta(text), Finish("max_tokens")])
         with pytest.raises(OutputTruncated, match="before it held the object"):
-            face.call(make)
+            api.call(make)
 
 
 @pytest.mark.parametrize(
@@ -216,31 +216,31 @@ def test_words_cut_off_behind_their_object_or_inside_it(face: Face) -> None:
         (Song | Apology, "Sorry! {'reason': 'none'}", Apology(reason="none")),
     ],
 )
-def test_other_values_among_words(face: Face, output: Any, text: str, value: Any) -> None:
+def test_other_values_among_words(api: API, output: Any, text: str, value: Any) -> None:
     make, _ = maker(text, text, output=output)
-    assert face.call(make) == value
-    assert face.stream(make).final == value
+    assert api.call(make) == value
+    assert api.stream(make).final == value
 
 
 @pytest.mark.parametrize("text", ["7 apples", "", "   ", "{", "[1,", '"7"x', "null"])
-def test_words_that_are_no_answer(face: Face, text: str) -> None:
+def test_words_that_are_no_answer(api: API, text: str) -> None:
     make, _ = maker(text, text, output=list[int])
     with pytest.raises(NoToolCallError, match="got 0 tool calls"):
-        face.call(make)
-    assert isinstance(face.stream(make).error, NoToolCallError)
+        api.call(make)
+    assert isinstance(api.stream(make).error, NoToolCallError)
 
 
-def test_a_number_in_words_is_the_number(face: Face) -> None:
+def test_a_number_in_words_is_the_number(api: API) -> None:
     make, _ = maker("7", "7", output=int)
-    assert face.call(make) == 7
-    assert face.stream(make).final == 7
+    assert api.call(make) == 7
+    assert api.stream(make).final == 7
 
 
-def test_the_member_of_a_union_that_words_fit(face: Face) -> None:
+def test_the_member_of_a_union_that_words_fit(api: API) -> None:
     text = Song(title="a", seconds=1).model_dump_json()
     make, _ = maker(text, text, output=Song | Apology)
-    assert face.call(make) == Song(title="a", seconds=1)
-    assert face.stream(make).final == Song(title="a", seconds=1)
+    assert api.call(make) == Song(title="a", seconds=1)
+    assert api.stream(make).final == Song(title="a", seconds=1)
 
 
 def test_long_words_are_shortened() -> None:
@@ -250,13 +250,13 @@ def test_long_words_are_shortened() -> None:
     assert "…" in str(caught.value)
 
 
-def test_words_that_were_stopped(face: Face) -> None:
+def test_words_that_were_stopped(api: API) -> None:
     make, _ = maker([TextDelta('{"title": "Sea'), Finish("max_tokens")], [TextDelta("I"), Finish("content_filter")])
     with pytest.raises(OutputTruncated, match="before it held the object") as caught:
-        face.call(make)
+        api.call(make)
     assert caught.value.partial == '{"title": "Sea'
     with pytest.raises(ContentBlocked, match="content_filter"):
-        face.call(make)
+        api.call(make)
 
 
 @pytest.mark.parametrize(("stop", "kind"), [("refusal", Refused), ("content_filter", ContentBlocked)])
@@ -341,22 +341,22 @@ def test_an_error_without_details_is_sent_as_its_message() -> None:
         ('{"title": "' + "a" * 500 + '", "songs": nan}', "NaN is not a JSON number"),
     ],
 )
-def test_a_number_that_json_does_not_have_is_named(face: Face, text: str, named: str) -> None:
+def test_a_number_that_json_does_not_have_is_named(api: API, text: str, named: str) -> None:
     for form in (Album, list[float], Album | Apology):
         with pytest.raises(NoToolCallError) as caught:
-            face.call(ToolOrchestratingLLM(form, "x", ScriptedLLM(text)))
+            api.call(ToolOrchestratingLLM(form, "x", ScriptedLLM(text)))
         assert named in str(caught.value)
-        streamed = face.stream(ToolOrchestratingLLM(form, "x", ScriptedLLM(text))).error
+        streamed = api.stream(ToolOrchestratingLLM(form, "x", ScriptedLLM(text))).error
         assert str(streamed) == str(caught.value)
     with pytest.raises(ValidationError, match=re.escape(named)):
-        face.call(ToolOrchestratingLLM(Album, "x", ScriptedLLM(ToolCallPart("1", "Album", text))))
+        api.call(ToolOrchestratingLLM(Album, "x", ScriptedLLM(ToolCallPart("1", "Album", text))))
 
 
-def test_invalid_json_in_text_is_explained_in_the_error_and_the_retry_messages(face: Face) -> None:
+def test_invalid_json_in_text_is_explained_in_the_error_and_the_retry_messages(api: API) -> None:
     wrong = '{"title": 5, "artist": "Ada", "songs": []}'
     with pytest.raises(NoToolCallError, match="1 error: title: Input should be a valid string, got 5") as caught:
-        face.call(ToolOrchestratingLLM(Album, "x", ScriptedLLM(wrong)))
+        api.call(ToolOrchestratingLLM(Album, "x", ScriptedLLM(wrong)))
     assert isinstance(caught.value.__cause__, ValidationError)
     llm = ScriptedLLM(wrong, SEA)
-    assert face.call(ToolOrchestratingLLM(Album, "x", llm, max_attempts=2)) == SEA
+    assert api.call(ToolOrchestratingLLM(Album, "x", llm, max_attempts=2)) == SEA
     assert "title: Input should be a valid string" in llm.requests[1].messages[-1].text

@@ -12,7 +12,7 @@ import toolcast
 from support.albums import SEA, SHORT, Album, Song, call
 from support.chunks import album_stream, call_deltas, delta, sse
 from support.example_counts import examples
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import (
     Finish,
     OpenAI,
@@ -64,14 +64,14 @@ def test_the_states_of_a_stream_that_is_looked_at(observed: bool) -> None:
     ids=["good", "words first", "invalid first", "in words", "bad to the end"],
 )
 @pytest.mark.parametrize("view", [None, "events", "changes"])
-def test_every_step_is_in_the_table(face: Face, answers: Any, view: str | None) -> None:
+def test_every_step_is_in_the_table(api: API, answers: Any, view: str | None) -> None:
     observed_states: list[str] = []
     make = maker(*answers, max_attempts=2, observer=lambda _, state: observed_states.append(state))
     if view is None:
-        face.stream(make)
+        api.stream(make)
     else:
         try:
-            face.view(make, view)
+            api.view(make, view)
         except toolcast.ToolcastError:
             assert answers[-1] == "no"
     assert walked(["ready", *observed_states])
@@ -80,7 +80,7 @@ def test_every_step_is_in_the_table(face: Face, answers: Any, view: str | None) 
 
 
 def test_a_chunk_that_cannot_be_read_is_skipped_and_the_next_one_counts(
-    face: Face, caplog: pytest.LogCaptureFixture
+    api: API, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Between two items, observed or not: the states go on from where they were."""
     pieces = sse(*call_deltas(SEA.model_dump_json()), delta("tool_calls"))
@@ -89,7 +89,7 @@ def test_a_chunk_that_cannot_be_read_is_skipped_and_the_next_one_counts(
         make = ToolOrchestratingLLM(
             Album, "x", OpenAI("m", api_key="k", network=ReplayNetwork(Recorded(pieces))), observer=observer
         )
-        seen = face.stream(make)
+        seen = api.stream(make)
         assert isinstance(seen.error, toolcast.MalformedEvent)
         assert seen.items[-1].artist == SEA.artist
     assert caplog.text.count("Failed to parse streaming response") == 2
@@ -107,51 +107,51 @@ def replayed(*bodies: list[bytes], **options: Any) -> tuple[Any, ReplayNetwork]:
 
 
 @pytest.mark.parametrize("body", [CALLED, WORDS], ids=["call", "words"])
-def test_a_damaged_answer_is_asked_for_again(face: Face, body: list[bytes]) -> None:
+def test_a_damaged_answer_is_asked_for_again(api: API, body: list[bytes]) -> None:
     """With the same request, since the model did nothing wrong."""
     make, network = replayed([*body[:6], DAMAGE, *body[6:]], body, max_attempts=2)
-    seen = face.stream(make)
+    seen = api.stream(make)
     assert (seen.error, seen.final) == (None, SEA)
     assert len(seen.items) > 3
     first, second = network.requests
     assert first.body == second.body
     make, _ = replayed([*body[:6], DAMAGE, *body[6:]], [*body[:4], DAMAGE, *body[4:]], max_attempts=2)
-    error = face.stream(make).error
+    error = api.stream(make).error
     assert isinstance(error, toolcast.MalformedEvent)
     assert error.partial is not None
     assert [type(attempt.error) for attempt in error.attempts] == [toolcast.MalformedEvent] * 2
 
 
-def test_a_damaged_answer_is_asked_for_again_in_every_view(face: Face) -> None:
+def test_a_damaged_answer_is_asked_for_again_in_every_view(api: API) -> None:
     make, _ = replayed([*CALLED[:6], DAMAGE, *CALLED[6:]], CALLED, max_attempts=2)
-    (restarted,) = [event for event in face.view(make, "events") if isinstance(event, toolcast.Restarted)]
+    (restarted,) = [event for event in api.view(make, "events") if isinstance(event, toolcast.Restarted)]
     assert "could not be read" in restarted.reason
 
 
 @pytest.mark.parametrize("body", [CALLED, WORDS], ids=["call", "words"])
 def test_damage_after_the_end_of_the_call_is_a_warning(
-    face: Face, body: list[bytes], caplog: pytest.LogCaptureFixture
+    api: API, body: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     make, _ = replayed([*body[:-1], DAMAGE, body[-1]])
-    assert face.stream(make).final == SEA
+    assert api.stream(make).final == SEA
     assert "Failed to parse streaming response" in caplog.text
 
 
-def test_damage_behind_a_finish_reason_counts_where_the_call_goes_on(face: Face) -> None:
+def test_damage_behind_a_finish_reason_counts_where_the_call_goes_on(api: API) -> None:
     early = sse(delta("tool_calls"), done=False)
     make, _ = replayed([*CALLED[:4], *early, DAMAGE, *CALLED[4:]])
-    assert isinstance(face.stream(make).error, toolcast.MalformedEvent)
+    assert isinstance(api.stream(make).error, toolcast.MalformedEvent)
 
 
 @pytest.mark.parametrize("body", [CALLED, WORDS], ids=["call", "words"])
-def test_damaged_answers_are_accepted_where_that_is_asked_for(face: Face, body: list[bytes]) -> None:
+def test_damaged_answers_are_accepted_where_that_is_asked_for(api: API, body: list[bytes]) -> None:
     make, _ = replayed([*body[:3], DAMAGE, *body[3:]])
-    assert face.stream(make.with_(accept_damaged=True)).final == SEA
+    assert api.stream(make.with_(accept_damaged=True)).final == SEA
 
 
-def test_what_does_not_validate_is_not_accepted(face: Face) -> None:
+def test_what_does_not_validate_is_not_accepted(api: API) -> None:
     make, _ = replayed([CALLED[0], DAMAGE, *CALLED[4:]])
-    assert isinstance(face.stream(make.with_(accept_damaged=True)).error, toolcast.ValidationError)
+    assert isinstance(api.stream(make.with_(accept_damaged=True)).error, toolcast.ValidationError)
 
 
 # -- what has arrived -----------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_the_response_grows_with_the_stream() -> None:
     assert stream.response.message.tool_calls == (call(SEA),)
 
 
-def test_a_request_id_is_known_as_soon_as_there_is_one(face: Face) -> None:
+def test_a_request_id_is_known_as_soon_as_there_is_one(api: API) -> None:
     headers = {"content-type": "text/event-stream", "x-request-id": "req-7"}
     network = ReplayNetwork(Recorded(album_stream(), headers=headers), Recorded(album_stream()[:6], headers=headers))
     make = ToolOrchestratingLLM(Album, "x", OpenAI("m", api_key="k", network=network, max_retries=0))
@@ -179,7 +179,7 @@ def test_a_request_id_is_known_as_soon_as_there_is_one(face: Face) -> None:
     next(stream)
     assert stream.response.request_id == "req-7"
     assert stream.final() == SEA
-    error = face.stream(make).error
+    error = api.stream(make).error
     assert isinstance(error, toolcast.CallError)
     assert error.request_id == "req-7"
 
@@ -205,12 +205,12 @@ REPAIRED = [
 @pytest.mark.parametrize("size", [1, 7, 1000])
 @pytest.mark.parametrize("fail_fast", [True, False])
 def test_arguments_that_are_no_json_are_repaired_at_the_end(
-    face: Face, text: str, repair: str, size: int, fail_fast: bool
+    api: API, text: str, repair: str, size: int, fail_fast: bool
 ) -> None:
     events = [ToolCallStart("1", "Album"), *deltas(text, size=size), done(text), Finish("tool_use")]
     make = maker(events, events, events).with_(fail_fast=fail_fast)
-    assert face.stream(make).final == SEA
-    result = face.run(make)
+    assert api.stream(make).final == SEA
+    result = api.run(make)
     assert (result.output, result.repairs) == (SEA, (repair,))
     stream = make.stream()
     assert stream.final() == SEA
@@ -220,13 +220,13 @@ def test_arguments_that_are_no_json_are_repaired_at_the_end(
 @pytest.mark.fault(94)
 @pytest.mark.parametrize("text", [f"```json\n{SEA.model_dump_json()[:-1]}\n```", repr(SEA.model_dump())[:-1]])
 @pytest.mark.parametrize("size", [1, 7, 1000])
-def test_arguments_that_were_cut_off_are_not_repaired(face: Face, text: str, size: int) -> None:
+def test_arguments_that_were_cut_off_are_not_repaired(api: API, text: str, size: int) -> None:
     for stop, error in (("tool_use", ValidationError), ("max_tokens", toolcast.OutputTruncated)):
         events = [ToolCallStart("1", "Album"), *deltas(text, size=size), done(text), Finish(stop)]
-        assert type(face.stream(maker(events)).error) is error
+        assert type(api.stream(maker(events)).error) is error
 
 
-def test_a_final_value_smaller_than_an_earlier_partial_wins(face: Face) -> None:
+def test_a_final_value_smaller_than_an_earlier_partial_wins(api: API) -> None:
     """A call that is taken back and made again, shorter."""
     text, short = LONG.model_dump_json(), SHORT.model_dump_json()
     events = [
@@ -237,26 +237,26 @@ def test_a_final_value_smaller_than_an_earlier_partial_wins(face: Face) -> None:
         toolcast.ToolCallDone("1", "Album", short),
         Finish("tool_use"),
     ]
-    seen = face.stream(maker(events))
+    seen = api.stream(maker(events))
     assert len(seen.items[0].songs) == 2
     assert seen.final == SHORT
 
 
-def test_the_last_word_has_the_call_not_its_pieces(face: Face) -> None:
+def test_the_last_word_has_the_call_not_its_pieces(api: API) -> None:
     events = [
         ToolCallStart("1", "Album"),
         ToolCallDelta("1", LONG.model_dump_json()),
         toolcast.ToolCallDone("1", "Album", SHORT.model_dump_json()),
         Finish("tool_use"),
     ]
-    seen = face.stream(maker(events))
+    seen = api.stream(maker(events))
     assert seen.items[0].title == LONG.title
     assert seen.final == SHORT
 
 
-def test_words_before_a_call_do_not_grow_an_object(face: Face) -> None:
+def test_words_before_a_call_do_not_grow_an_object(api: API) -> None:
     events = [TextDelta('{"title": "no'), *_called(SEA), Finish("tool_use")]
-    seen = face.stream(maker(events))
+    seen = api.stream(maker(events))
     assert seen.items[0].title == "no"
     assert seen.final == SEA
 
@@ -269,25 +269,25 @@ def _called(album: Album) -> list[Any]:
 # -- views ------------------------------------------------------------------------------------------------------
 
 
-def test_items_begin_again_when_the_model_is_asked_again(face: Face) -> None:
+def test_items_begin_again_when_the_model_is_asked_again(api: API) -> None:
     wrong = call('{"title": 1, "artist": "b", "songs": [{"title": "c", "seconds": 3}]}')
     make = maker(wrong, SEA, max_attempts=2).with_(fail_fast=False)
-    assert face.view(make, "items", "songs") == [Song(title="c", seconds=3), *SEA.songs]
+    assert api.view(make, "items", "songs") == [Song(title="c", seconds=3), *SEA.songs]
 
 
-def test_text_begins_again_when_the_model_is_asked_again(face: Face) -> None:
+def test_text_begins_again_when_the_model_is_asked_again(api: API) -> None:
     make = maker(call('{"title": "Wrong", "artist": 5}'), SEA, max_attempts=2)
-    assert "".join(face.view(make, "text", "title")) == f"Wrong{SEA.title}"
+    assert "".join(api.view(make, "text", "title")) == f"Wrong{SEA.title}"
 
 
-def test_events_of_a_stream_that_is_asked_again(face: Face) -> None:
-    events = face.view(maker("no", SEA, max_attempts=2), "events")
+def test_events_of_a_stream_that_is_asked_again(api: API) -> None:
+    events = api.view(maker("no", SEA, max_attempts=2), "events")
     (restarted,) = [event for event in events if isinstance(event, toolcast.Restarted)]
     assert restarted.attempt == 2
     assert "0 tool calls" in restarted.reason
 
 
-def test_an_error_is_raised_once_and_repeated_by_final(face: Face) -> None:
+def test_an_error_is_raised_once_and_repeated_by_final(api: API) -> None:
     stream = maker(call('{"title": 1}')).stream()
     with pytest.raises(ValidationError) as first:
         list(stream)
@@ -466,28 +466,28 @@ def test_each_item_matches_the_text_so_far() -> None:
 
 @pytest.mark.parametrize("arguments", ["null", " null ", "{}", ""])
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_no_arguments_at_all_on_the_pooled_connection(face: Face, arguments: str, size: int) -> None:
+def test_no_arguments_at_all_on_the_pooled_connection(api: API, arguments: str, size: int) -> None:
     class Easy(Song):
         title: str = "none"
         seconds: int = 0
 
     events = [ToolCallStart("1", "Easy"), *deltas(arguments, size=size)]
     events += [toolcast.ToolCallDone("1", "Easy", arguments), Finish("tool_use")]
-    assert face.stream(maker(events, output=Easy)).final == Easy()
+    assert api.stream(maker(events, output=Easy)).final == Easy()
 
 
 @pytest.mark.parametrize("view", [None, "latest"])
-def test_fail_fast_on_the_pooled_connection_asks_again(face: Face, view: str | None) -> None:
+def test_fail_fast_on_the_pooled_connection_asks_again(api: API, view: str | None) -> None:
     wrong = '{"title": "a long title", "artist": 5, '
     events = [START_1, *deltas(wrong, size=3)]
     llm = ScriptedLLM(events, SEA)
     make = ToolOrchestratingLLM(Album, "x", llm, max_attempts=2)
-    items = face.stream(make).items if view is None else face.view(make, view)
+    items = api.stream(make).items if view is None else api.view(make, view)
     assert items[-1] == SEA
     assert "a long title" in [item.title for item in items]
     told_why = llm.requests[1].messages[-1]
     assert "artist" in repr(told_why)
-    stopped = face.stream(maker([*events, *deltas("never read")]))
+    stopped = api.stream(maker([*events, *deltas("never read")]))
     assert isinstance(stopped.error, ValidationError)
     assert wrong.startswith(stopped.error.arguments)
     assert stopped.error.partial.title == "a long title"
@@ -504,8 +504,8 @@ def test_observers_hear_of_every_delta_and_others_see_the_same_states() -> None:
     assert stream.state == "ready"
 
 
-def test_the_answer_breaks_off_on_the_pooled_connection(face: Face) -> None:
-    seen = face.stream(maker([START_1, *deltas(TEXT)]))
+def test_the_answer_breaks_off_on_the_pooled_connection(api: API) -> None:
+    seen = api.stream(maker([START_1, *deltas(TEXT)]))
     assert isinstance(seen.error, toolcast.StreamTruncated)
     assert seen.error.partial.model_dump() == LONG.model_dump()
     assert seen.items[-1].title == LONG.title

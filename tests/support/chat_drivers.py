@@ -1,8 +1,8 @@
-"""One way to write a test of the chat machine for every face: see the fixture `chats` (agents/conftest.py).
+"""The chat machine through every API: see the fixture `chats` (chat/conftest.py).
 
-Tests are plain functions. An event loop, where there is one, runs in another thread; so a test may wait for anything.
-`Stage` takes the place of the work: each work that is ordered is an `Act`, which tells what the test has it tell, when
-the test has it tell that, and ends when the test says so or it is cancelled.
+Tests are plain functions. The event loop of an async API runs in another thread, so that a test may block.
+`FakeStages` replaces the tasks of a chat: each task that is started is a `FakeTask`, which emits events and ends when
+the test calls its methods, or when it is cancelled.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ PATIENCE = 30.0
 Chat = ChatMachine | AsyncChatMachine
 
 
-class ChatFace:
-    """Chats whose work goes on in threads."""
+class ChatAPI:
+    """Chats whose tasks run in threads."""
 
     name = "sync"
 
     @contextmanager
-    def running(self) -> Generator[ChatFace]:
-        """Inside, it can be used. What was opened is closed in the end."""
+    def running(self) -> Generator[ChatAPI]:
+        """Start the event loop, if the API has one; close all chats at the end."""
         self.opened: list[Chat] = []
         try:
             yield self
@@ -44,11 +44,11 @@ class ChatFace:
                 self.close(chat)
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What `function` gives where this face is used: in the event loop, if there is one."""
+        """Call `function` in the event loop, if the API has one."""
         return function(*args)
 
     def open(self, *answers: Any, engine: Engine | None = None, **options: Any) -> Chat:
-        """A chat with `engine`, or else with a model that gives these answers."""
+        """Open a chat with `engine`, or with a scripted model that gives these answers."""
         chat = self.call(partial(self._made, engine or Engine(ScriptedLLM(*answers)), **options))
         self.opened.append(chat)
         return chat
@@ -57,13 +57,13 @@ class ChatFace:
         return ChatMachine(engine, **options)
 
     def dispatch(self, chat: Chat, *events: Any) -> ChatChange:
-        """Have these happen, one after the other; gives what came of the last."""
+        """Dispatch the events in order; return the last change."""
         changes = [self.call(chat.dispatch, event) for event in events]
         assert isinstance(changes[-1], ChatChange)
         return changes[-1]
 
     def until(self, chat: Any, *states: ChatState) -> ChatState:
-        """Wait until one of `states` is reached."""
+        """Wait until the chat is in one of `states`."""
         state: ChatState = self.call(partial(chat.run_until, *states, timeout=PATIENCE))
         return state
 
@@ -71,15 +71,15 @@ class ChatFace:
         self.call(chat.close)
 
 
-class Async(ChatFace):
-    """Chats whose work goes on in tasks."""
+class AsyncChatAPI(ChatAPI):
+    """Chats whose tasks run in an event loop."""
 
     def __init__(self, backend: str) -> None:
         self.name = backend
         self._portal: BlockingPortal | None = None
 
     @contextmanager
-    def running(self) -> Generator[ChatFace]:
+    def running(self) -> Generator[ChatAPI]:
         with start_blocking_portal(self.name) as self._portal, super().running():
             yield self
 
@@ -105,77 +105,77 @@ class Async(ChatFace):
         self.call(chat.aclose)
 
 
-CHAT_FACES = [ChatFace, partial(Async, "asyncio"), partial(Async, "trio")]
+CHAT_APIS = [ChatAPI, partial(AsyncChatAPI, "asyncio"), partial(AsyncChatAPI, "trio")]
 CHAT_NAMES = ["sync", "asyncio", "trio"]
 
 
-class Act:
-    """One work that goes on."""
+class FakeTask:
+    """A running task of a chat."""
 
     def __init__(self, order: str, work: StageTask) -> None:
         self.order = order
         self.work = work
         self.ended = threading.Event()
-        self._lines: Queue[Any] = Queue()
-        work.cancellation.then(lambda: self._lines.put(None))
+        self._steps: Queue[Any] = Queue()
+        work.cancellation.then(lambda: self._steps.put(None))
 
     @property
     def cancelled(self) -> bool:
-        """Whether it was cancelled, and has ended."""
+        """True once the task was cancelled and has ended."""
         return self.work.cancellation.cancelled and self.ended.wait(PATIENCE)
 
     def emit(self, *events: Any) -> None:
-        """Have the work tell these; an error is raised in it. Comes back when all is told."""
-        text = threading.Event()
-        self._lines.put((events, text))
-        assert text.wait(PATIENCE)
+        """Emit events, or raise an error in the task; return once all are emitted."""
+        emitted = threading.Event()
+        self._steps.put((events, emitted))
+        assert emitted.wait(PATIENCE)
 
     def end(self, *events: Any) -> None:
-        """Have the work tell these, and end."""
+        """Emit events and end the task."""
         self.emit(*events)
-        self._lines.put(None)
+        self._steps.put(None)
         assert self.ended.wait(PATIENCE)
 
-    async def play(self) -> None:
+    async def run(self) -> None:
         try:
-            while (line := await self._next()) is not None:
-                events, text = line
+            while (step := await self._next()) is not None:
+                events, emitted = step
                 try:
                     for event in events:
                         if isinstance(event, BaseException):
                             raise event
                         self.work.emit(event)
                 finally:
-                    text.set()
+                    emitted.set()
         finally:
             self.ended.set()
 
     async def _next(self) -> Any:
         if not self.work.concurrent:
-            return self._lines.get(timeout=PATIENCE)
-        return await to_thread.run_sync(partial(self._lines.get, timeout=PATIENCE), abandon_on_cancel=True)
+            return self._steps.get(timeout=PATIENCE)
+        return await to_thread.run_sync(partial(self._steps.get, timeout=PATIENCE), abandon_on_cancel=True)
 
 
-class Stage:
-    """Where all work of a chat is acted."""
+class FakeStages:
+    """The tasks of a chat, run by the test."""
 
     def __init__(self) -> None:
-        self._acts: Queue[Act] = Queue()
+        self._tasks: Queue[FakeTask] = Queue()
         orders = ("load_model", "search_tools", "generate", "call_tools")
         self.perform: dict[Any, Any] = {order: partial(self._perform, order) for order in orders}
 
-    def act(self, order: str) -> Act:
-        """The work that was ordered next, which must be of this kind."""
-        act = self._acts.get(timeout=PATIENCE)
-        assert act.order == order
-        return act
+    def task(self, order: str) -> FakeTask:
+        """Return the task that was started next, which must be of this kind."""
+        task = self._tasks.get(timeout=PATIENCE)
+        assert task.order == order
+        return task
 
     @property
     def is_empty(self) -> bool:
-        """Whether no work has begun that nobody has asked for."""
-        return self._acts.empty()
+        """True if every task that was started has been taken with `task`."""
+        return self._tasks.empty()
 
     async def _perform(self, order: str, work: StageTask) -> None:
-        act = Act(order, work)
-        self._acts.put(act)
-        await act.play()
+        task = FakeTask(order, work)
+        self._tasks.put(task)
+        await task.run()

@@ -1,6 +1,6 @@
-"""One way to write a test of an engine's turns for every face: see the fixture `turning` (agents/conftest.py).
+"""Turns of an engine through every API: see the fixture `engine_api` (agents/conftest.py).
 
-`submit` gives the turn or raises; `tell` gives all that a consumer of the stream saw.
+`submit` returns the turn or raises; `stream` returns all that a consumer of the stream received.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from toolcast.states import TURN
 from toolcast.turn import Turn
 
 Watch = Callable[[Any, Any], object]
-"""Is told the stream and each of its events."""
+"""A function that is called with the stream and each of its events."""
 
 
 @dataclass
-class Told:
-    """What the consumer of a turn saw: its events, the states it was in at each, and how it ended."""
+class TurnRecord:
+    """The events of a turn, the state at each of them, and the turn or the error at its end."""
 
     events: list[Any] = field(default_factory=list[Any])
     states: list[str] = field(default_factory=list[str])
@@ -35,91 +35,91 @@ class Told:
         return [event for event in self.events if isinstance(event, kinds)]
 
 
-class Turning:
-    """Turns through the sync face."""
+class EngineAPI:
+    """Turns through the sync API."""
 
     name = "sync"
 
-    def submit(self, engine: Engine, said: Any = None, /, **options: Any) -> Turn[Any]:
-        return engine.submit(said, **options)
+    def submit(self, engine: Engine, message: Any = None, /, **options: Any) -> Turn[Any]:
+        return engine.submit(message, **options)
 
-    def tell(
-        self, engine: Engine, said: Any = None, /, *, watch: Watch | None = None, take: int = -1, **options: Any
-    ) -> Told:
-        """The whole turn; or its first `take` events, after which the stream is closed."""
-        text = Told()
-        with engine.stream(said, **options) as stream:
+    def stream(
+        self, engine: Engine, message: Any = None, /, *, watch: Watch | None = None, take: int = -1, **options: Any
+    ) -> TurnRecord:
+        """Stream the whole turn, or its first `take` events, after which the stream is closed."""
+        record = TurnRecord()
+        with engine.stream(message, **options) as stream:
             for event in stream:
-                text.events.append(event)
-                text.states.append(stream.state)
+                record.events.append(event)
+                record.states.append(stream.state)
                 if watch is not None:
                     watch(stream, event)
-                if len(text.events) == take:
-                    return text
+                if len(record.events) == take:
+                    return record
             try:
-                text.turn = stream.result()
+                record.turn = stream.result()
             except Exception as error:
-                text.error = error
-        return text
+                record.error = error
+        return record
 
 
-class InLoop(Turning):
-    """The sync face, called from inside a running event loop."""
+class SyncInLoopEngineAPI(EngineAPI):
+    """Turns through the sync API from inside a running event loop."""
 
     def __init__(self, backend: str) -> None:
         self.name = f"sync-in-{backend}"
         self._backend = backend
 
-    def submit(self, engine: Engine, said: Any = None, /, **options: Any) -> Turn[Any]:
+    def submit(self, engine: Engine, message: Any = None, /, **options: Any) -> Turn[Any]:
         async def main() -> Turn[Any]:
-            return Turning.submit(self, engine, said, **options)
+            return EngineAPI.submit(self, engine, message, **options)
 
         return anyio.run(main, backend=self._backend)
 
-    def tell(self, engine: Engine, said: Any = None, /, **options: Any) -> Told:
-        async def main() -> Told:
-            return Turning.tell(self, engine, said, **options)
+    def stream(self, engine: Engine, message: Any = None, /, **options: Any) -> TurnRecord:
+        async def main() -> TurnRecord:
+            return EngineAPI.stream(self, engine, message, **options)
 
         return anyio.run(main, backend=self._backend)
 
 
-class Async(Turning):
-    """The async face, on one backend."""
+class AsyncEngineAPI(EngineAPI):
+    """Turns through the async API on one backend."""
 
     def __init__(self, backend: str) -> None:
         self.name = backend
 
-    def submit(self, engine: Engine, said: Any = None, /, **options: Any) -> Turn[Any]:
+    def submit(self, engine: Engine, message: Any = None, /, **options: Any) -> Turn[Any]:
         async def main() -> Turn[Any]:
-            made: Turn[Any] = await engine.asubmit(said, **options)
+            made: Turn[Any] = await engine.asubmit(message, **options)
             return made
 
         return anyio.run(main, backend=self.name)
 
-    def tell(
-        self, engine: Engine, said: Any = None, /, *, watch: Watch | None = None, take: int = -1, **options: Any
-    ) -> Told:
-        text = Told()
+    def stream(
+        self, engine: Engine, message: Any = None, /, *, watch: Watch | None = None, take: int = -1, **options: Any
+    ) -> TurnRecord:
+        record = TurnRecord()
 
         async def main() -> None:
-            async with engine.astream(said, **options) as stream:
+            async with engine.astream(message, **options) as stream:
                 async for event in stream:
-                    text.events.append(event)
-                    text.states.append(stream.state)
+                    record.events.append(event)
+                    record.states.append(stream.state)
                     if watch is not None:
                         watch(stream, event)
-                    if len(text.events) == take:
+                    if len(record.events) == take:
                         return
                 try:
-                    text.turn = await stream.result()
+                    record.turn = await stream.result()
                 except Exception as error:
-                    text.error = error
+                    record.error = error
 
         anyio.run(main, backend=self.name)
-        return text
+        return record
 
 
-TURNINGS = [Turning(), Async("asyncio"), Async("trio"), InLoop("asyncio")]
+ENGINE_APIS = [EngineAPI(), AsyncEngineAPI("asyncio"), AsyncEngineAPI("trio"), SyncInLoopEngineAPI("asyncio")]
 
 
 def call(id: str, tool: str, arguments: str = "{}", **more: Any) -> ToolCallPart:
@@ -131,28 +131,28 @@ def sequence(engine: Engine) -> list[str]:
 
 
 def results(messages: Any) -> list[ToolResultPart]:
-    """All results in `messages`, in order."""
+    """Return all tool results in `messages`, in order."""
     return [part for message in messages for part in message.parts if isinstance(part, ToolResultPart)]
 
 
 def check(engine: Engine) -> None:
-    """What holds of an engine between turns, whatever has happened to it."""
+    """Check what is true of every engine between turns."""
     assert engine.state == "idle"
     assert find_problems(engine.history) == []
     assert unanswered_calls(engine.history) == ()
-    walked(engine)
+    check_transitions(engine)
 
 
-def walked(engine: Engine) -> None:
-    """The engine has gone only where the table lets it."""
+def check_transitions(engine: Engine) -> None:
+    """Check that every transition of the engine is in the table."""
     trace = engine.trace
     assert trace[0] == "idle"
     for before, after in pairwise(trace):
         assert after in TURN[before].values(), f"{before} -> {after}"
 
 
-def sound_requests(requests: Any) -> Iterator[tuple[Message, ...]]:
-    """The messages of each request, every one of which a service would take."""
-    for asked in requests:
-        assert find_problems((user("before"), *asked.messages)) == []
-        yield asked.messages
+def valid_requests(requests: Any) -> Iterator[tuple[Message, ...]]:
+    """Yield the messages of each request, after a check that every service accepts them."""
+    for request in requests:
+        assert find_problems((user("before"), *request.messages)) == []
+        yield request.messages

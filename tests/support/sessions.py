@@ -1,6 +1,6 @@
-"""One way to write a test of sessions for every face: see the fixture `talk` (agents/conftest.py).
+"""Sessions through every API: see the fixture `session_api` (agents/conftest.py).
 
-Tests are plain functions. An event loop, where there is one, runs in another thread; so a test may wait for anything.
+Tests are plain functions. The event loop of an async API runs in another thread, so that a test may block.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from toolcast.turn import Turn
 PATIENCE = 30.0
 
 
-class Talk:
-    """Sessions through the sync face."""
+class SessionAPI:
+    """Sessions through the sync API."""
 
     name = "sync"
     awaits = False
 
     @contextmanager
-    def running(self) -> Generator[Talk]:
-        """Inside, it can be used."""
+    def running(self) -> Generator[SessionAPI]:
+        """Start the event loop, if the API has one."""
         yield self
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
-        """What `function` gives where this face is used: in the event loop, if there is one."""
+        """Call `function` in the event loop, if the API has one."""
         return function(*args)
 
-    def send(self, session: Session, said: Any = None, **options: Any) -> None:
-        self.call(partial(session.send, said, **options))
+    def send(self, session: Session, message: Any = None, **options: Any) -> None:
+        self.call(partial(session.send, message, **options))
 
-    def run(self, session: Session, said: Any = None, **options: Any) -> Turn[Any]:
-        turn: Turn[Any] = self.call(partial(session.run, said, **options))
+    def run(self, session: Session, message: Any = None, **options: Any) -> Turn[Any]:
+        turn: Turn[Any] = self.call(partial(session.run, message, **options))
         return turn
 
     def result(self, session: Session) -> Turn[Any]:
@@ -61,8 +61,8 @@ class Talk:
         self.call(session.close)
 
 
-class InLoop(Talk):
-    """The sync face, called in a running event loop, whose thread waits meanwhile."""
+class SyncInLoopSessionAPI(SessionAPI):
+    """Sessions through the sync API, called in a running event loop, which it blocks."""
 
     def __init__(self, backend: str) -> None:
         self.name = f"sync-in-{backend}"
@@ -70,7 +70,7 @@ class InLoop(Talk):
         self._portal: BlockingPortal | None = None
 
     @contextmanager
-    def running(self) -> Generator[Talk]:
+    def running(self) -> Generator[SessionAPI]:
         with start_blocking_portal(self._backend) as self._portal:
             yield self
 
@@ -79,8 +79,8 @@ class InLoop(Talk):
         return self._portal.call(function, *args)
 
 
-class Async(InLoop):
-    """The async face, on one backend."""
+class AsyncSessionAPI(SyncInLoopSessionAPI):
+    """Sessions through the async API on one backend."""
 
     awaits = True
 
@@ -88,11 +88,11 @@ class Async(InLoop):
         super().__init__(backend)
         self.name = backend
 
-    def send(self, session: Session, said: Any = None, **options: Any) -> None:
-        self.call(partial(session.asend, said, **options))
+    def send(self, session: Session, message: Any = None, **options: Any) -> None:
+        self.call(partial(session.asend, message, **options))
 
-    def run(self, session: Session, said: Any = None, **options: Any) -> Turn[Any]:
-        turn: Turn[Any] = self.call(partial(session.arun, said, **options))
+    def run(self, session: Session, message: Any = None, **options: Any) -> Turn[Any]:
+        turn: Turn[Any] = self.call(partial(session.arun, message, **options))
         return turn
 
     def result(self, session: Session) -> Turn[Any]:
@@ -110,57 +110,63 @@ class Async(InLoop):
         self.call(session.aclose)
 
 
-TALKS = [Talk, partial(Async, "asyncio"), partial(Async, "trio"), partial(InLoop, "asyncio"), partial(InLoop, "trio")]
+SESSION_APIS = [
+    SessionAPI,
+    partial(AsyncSessionAPI, "asyncio"),
+    partial(AsyncSessionAPI, "trio"),
+    partial(SyncInLoopSessionAPI, "asyncio"),
+    partial(SyncInLoopSessionAPI, "trio"),
+]
 NAMES = ["sync", "asyncio", "trio", "sync-in-asyncio", "sync-in-trio"]
 
 
-class Door:
-    """A tool that waits before a door. Who cancels the turn opens it."""
+class BlockingTool:
+    """Tools that block until `release` is called, or until the turn is cancelled."""
 
     def __init__(self) -> None:
-        self.begun = threading.Event()
-        self.opened = threading.Event()
+        self.started = threading.Event()
+        self.released = threading.Event()
 
     def wait(self, context: ToolContext[Any]) -> str:
         """Wait."""
-        context.cancellation.then(self.opened.set)
-        return self.stand()
+        context.cancellation.then(self.released.set)
+        return self.wait_uncancelled()
 
-    def stand(self) -> str:
-        """Wait, whatever happens."""
-        self.begun.set()
-        assert self.opened.wait(PATIENCE)
-        return "opened"
+    def wait_uncancelled(self) -> str:
+        """Wait, even if the turn is cancelled."""
+        self.started.set()
+        assert self.released.wait(PATIENCE)
+        return "released"
 
-    async def linger(self) -> None:
-        """Wait; and having been cancelled, be slow to end."""
-        self.begun.set()
+    async def end_slowly(self) -> None:
+        """Wait, and end late after a cancellation."""
+        self.started.set()
         try:
             await anyio.sleep(PATIENCE)
         finally:
             with anyio.CancelScope(shield=True):
-                await anyio.to_thread.run_sync(self.opened.wait, PATIENCE)
+                await anyio.to_thread.run_sync(self.released.wait, PATIENCE)
 
-    def ask(self, request: PermissionRequest) -> bool:
-        """Let a person think about it, who then says yes."""
-        self.stand()
+    def approve(self, request: PermissionRequest) -> bool:
+        """Wait, then approve the call."""
+        self.wait_uncancelled()
         return True
 
-    def reached(self) -> None:
-        """Wait until somebody stands before it."""
-        assert self.begun.wait(PATIENCE)
-        self.begun.clear()
+    def wait_until_started(self) -> None:
+        """Wait until the tool runs."""
+        assert self.started.wait(PATIENCE)
+        self.started.clear()
 
-    def let_in(self) -> None:
-        """Open it, for one who stands before it."""
-        self.opened.set()
+    def release(self) -> None:
+        """Let the tool return."""
+        self.released.set()
 
 
 @contextmanager
 def ctrl_c(after: Callable[[], object], session: Session) -> Generator[None]:
-    """Inside, Ctrl-C is pressed `after` something, and again if nothing comes of it.
+    """Press Ctrl-C once `after` has returned, and again while the session is active.
 
-    Python does not notice one that comes in the very moment in which its main thread begins to wait.
+    Python does not notice a signal that arrives at the moment when its main thread begins to wait.
     """
     main, over = threading.main_thread().ident, threading.Event()
     assert main is not None
@@ -178,8 +184,8 @@ def ctrl_c(after: Callable[[], object], session: Session) -> Generator[None]:
     presses.join(PATIENCE)
 
 
-class Walk(list[str]):
-    """An observer that remembers the states of a session, each of which the table must allow."""
+class StateTrace(list[str]):
+    """An observer that collects the states of a session and checks each transition against the table."""
 
     def __init__(self) -> None:
         super().__init__(["idle"])
@@ -193,6 +199,6 @@ def call(id: str, name: str, arguments: str = "{}") -> ToolCallPart:
     return ToolCallPart(id, name, arguments)
 
 
-def sound(engine: Engine) -> None:
-    """The history is one that every service takes."""
+def check_history(engine: Engine) -> None:
+    """Check that every service accepts the history."""
     assert find_problems(engine.history) == []

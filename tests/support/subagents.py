@@ -1,6 +1,6 @@
-"""What the tests of elves share: each way to use them, a tool that is held, and a model that threads may ask.
+"""Elves through every API, a tool that blocks, and a model for several threads.
 
-The fixtures `ways` and `gate` are in agents/conftest.py.
+The fixtures `subagent_api` and `gate` are in agents/conftest.py.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ PATIENCE = 30.0
 CALL = ToolCallPart("call_1", "hold", "{}")
 
 
-class Ways:
-    """One way to use elves. A test is written once, as a coroutine; under the sync face it never suspends."""
+class SubagentAPI:
+    """Elves through one API. A test is a coroutine, which never suspends under the sync API."""
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
@@ -46,11 +46,11 @@ class Ways:
     async def spawn(self, manager: ElfManager, config: ElfConfig | str, **options: Any) -> Elf:
         return await manager.aspawn(config, **options) if self.asynchronous else manager.spawn(config, **options)
 
-    async def send(self, elf: Elf, said: str) -> None:
+    async def send(self, elf: Elf, message: str) -> None:
         if self.asynchronous:
-            await elf.asend(said)
+            await elf.asend(message)
         else:
-            elf.send(said)
+            elf.send(message)
 
     async def wait(self, elf: Elf) -> ElfResult:
         return await elf if self.asynchronous else elf.wait(PATIENCE)
@@ -58,8 +58,8 @@ class Ways:
     async def wait_all(self, manager: ElfManager) -> tuple[ElfResult, ...]:
         return await manager.await_all() if self.asynchronous else manager.wait_all(PATIENCE)
 
-    async def submit(self, engine: Engine, said: str) -> Turn[None]:
-        return await engine.asubmit(said) if self.asynchronous else engine.submit(said)
+    async def submit(self, engine: Engine, message: str) -> Turn[None]:
+        return await engine.asubmit(message) if self.asynchronous else engine.submit(message)
 
     async def events(self, elf: Elf) -> list[Any]:
         return [event async for event in elf.aevents()] if self.asynchronous else list(elf.events())
@@ -69,7 +69,7 @@ class Ways:
 
 
 class Gate:
-    """A tool that is held until the gate opens."""
+    """A tool that blocks until the gate is opened."""
 
     def __init__(self) -> None:
         self.begun = threading.Event()
@@ -83,7 +83,7 @@ class Gate:
 
 
 class Mirror(ScriptedLLM):
-    """Answers what `reply` makes of the last message, in whatever order threads may ask."""
+    """A model that answers with `reply` of the last message, whichever thread sends it."""
 
     def __init__(self, reply: Callable[[Message], Any] = lambda message: f"about {message.text}") -> None:
         super().__init__()

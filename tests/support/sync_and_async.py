@@ -1,7 +1,6 @@
-"""One way to write a behaviour test for every face: sync, asyncio, trio, and sync inside a running loop.
+"""The fixture `api`, which runs a test on every API: sync, asyncio, trio, and sync inside a running event loop.
 
-A test takes the fixture `face` and says what is called; the face says how. `Face.stream` gives everything that a
-consumer saw, the error included, so that faces can be compared.
+`API.stream` returns all items and the error of a stream, so that the APIs can be compared.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Seen:
-    """What the consumer of a stream saw."""
+class StreamRecord:
+    """The items and the error that the consumer of a stream received."""
 
     items: list[Any] = field(default_factory=list)
     error: BaseException | None = None
@@ -32,8 +31,8 @@ class Seen:
         return self.items[-1]
 
 
-class Face:
-    """The sync face."""
+class API:
+    """Calls through the sync API."""
 
     name = "sync"
 
@@ -43,9 +42,9 @@ class Face:
     def run(self, make: ToolOrchestratingLLM[Any], /, **values: Any) -> Any:
         return make.run(**values)
 
-    def stream(self, make: ToolOrchestratingLLM[Any], /, take: int | None = None, **values: Any) -> Seen:
-        """All that `make` streams, or its first `take` items, after which the stream is closed."""
-        seen = Seen()
+    def stream(self, make: ToolOrchestratingLLM[Any], /, take: int | None = None, **values: Any) -> StreamRecord:
+        """Return all items of a stream, or its first `take` items, after which the stream is closed."""
+        seen = StreamRecord()
         with make.stream(**values) if take is not None else _NotEntered(make.stream(**values)) as stream:
             try:
                 for item in stream:
@@ -57,7 +56,7 @@ class Face:
         return seen
 
     def view(self, make: ToolOrchestratingLLM[Any], name: str, /, *args: Any, **values: Any) -> list[Any]:
-        """All that one view of a stream gives."""
+        """Return all items of one view of a stream."""
         return list(getattr(make.stream(**values), name)(*args))
 
     def events(self, llm: FunctionCallingLLM, messages: Any, /, **options: Any) -> list[Event]:
@@ -67,7 +66,7 @@ class Face:
         return llm.chat(messages, **options)
 
     def method(self, llm: FunctionCallingLLM, name: str, /, *args: Any, **options: Any) -> Any:
-        """A method that has an async twin with an `a` before its name."""
+        """Call a method whose async counterpart has an `a` before its name."""
         return getattr(llm, name)(*args, **options)
 
 
@@ -84,8 +83,8 @@ class _NotEntered:
         return None
 
 
-class InLoop(Face):
-    """The sync face, called from inside a running event loop, as in a notebook."""
+class SyncInLoopAPI(API):
+    """Calls through the sync API from inside a running event loop, as in a notebook."""
 
     def __init__(self, backend: str) -> None:
         self.name = f"sync-in-{backend}"
@@ -98,33 +97,33 @@ class InLoop(Face):
         return anyio.run(main, backend=self._backend)
 
     def call(self, make: ToolOrchestratingLLM[Any], /, **values: Any) -> Any:
-        return self._inside(lambda: Face.call(self, make, **values))
+        return self._inside(lambda: API.call(self, make, **values))
 
     def run(self, make: ToolOrchestratingLLM[Any], /, **values: Any) -> Any:
-        return self._inside(lambda: Face.run(self, make, **values))
+        return self._inside(lambda: API.run(self, make, **values))
 
-    def stream(self, make: ToolOrchestratingLLM[Any], /, take: int | None = None, **values: Any) -> Seen:
-        seen: Seen = self._inside(lambda: Face.stream(self, make, take, **values))
+    def stream(self, make: ToolOrchestratingLLM[Any], /, take: int | None = None, **values: Any) -> StreamRecord:
+        seen: StreamRecord = self._inside(lambda: API.stream(self, make, take, **values))
         return seen
 
     def view(self, make: ToolOrchestratingLLM[Any], name: str, /, *args: Any, **values: Any) -> list[Any]:
-        found: list[Any] = self._inside(lambda: Face.view(self, make, name, *args, **values))
+        found: list[Any] = self._inside(lambda: API.view(self, make, name, *args, **values))
         return found
 
     def events(self, llm: FunctionCallingLLM, messages: Any, /, **options: Any) -> list[Event]:
-        found: list[Event] = self._inside(lambda: Face.events(self, llm, messages, **options))
+        found: list[Event] = self._inside(lambda: API.events(self, llm, messages, **options))
         return found
 
     def chat(self, llm: FunctionCallingLLM, messages: Any, /, **options: Any) -> ChatResponse:
-        response: ChatResponse = self._inside(lambda: Face.chat(self, llm, messages, **options))
+        response: ChatResponse = self._inside(lambda: API.chat(self, llm, messages, **options))
         return response
 
     def method(self, llm: FunctionCallingLLM, name: str, /, *args: Any, **options: Any) -> Any:
-        return self._inside(lambda: Face.method(self, llm, name, *args, **options))
+        return self._inside(lambda: API.method(self, llm, name, *args, **options))
 
 
-class Async(Face):
-    """The async face, on one backend."""
+class AsyncAPI(API):
+    """Calls through the async API on one backend."""
 
     def __init__(self, backend: str) -> None:
         self.name = backend
@@ -141,8 +140,8 @@ class Async(Face):
     def run(self, make: ToolOrchestratingLLM[Any], /, **values: Any) -> Any:
         return self._await(lambda: make.arun(**values))
 
-    def stream(self, make: ToolOrchestratingLLM[Any], /, take: int | None = None, **values: Any) -> Seen:
-        seen = Seen()
+    def stream(self, make: ToolOrchestratingLLM[Any], /, take: int | None = None, **values: Any) -> StreamRecord:
+        seen = StreamRecord()
 
         async def consume() -> None:
             stream = await make.acall(stream=True, **values)
@@ -183,11 +182,11 @@ class Async(Face):
         return self._await(lambda: getattr(llm, f"a{name}")(*args, **options))
 
 
-FACES = [Face(), Async("asyncio"), Async("trio"), InLoop("asyncio"), InLoop("trio")]
+APIS = [API(), AsyncAPI("asyncio"), AsyncAPI("trio"), SyncInLoopAPI("asyncio"), SyncInLoopAPI("trio")]
 
 
-@pytest.fixture(params=FACES, ids=lambda face: face.name)
-def face(request: pytest.FixtureRequest) -> Face:
-    """Each way to call toolcast in turn."""
-    chosen: Face = request.param
+@pytest.fixture(params=APIS, ids=lambda api: api.name)
+def api(request: pytest.FixtureRequest) -> API:
+    """Return each API in turn."""
+    chosen: API = request.param
     return chosen

@@ -1,4 +1,4 @@
-"""Chats whose work is done by the test: what would be ordered goes on for ever, and the test says what comes of it."""
+"""Chats whose tasks never end; the test dispatches their results."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ TO_STREAMING: tuple[ChatEvent, ...] = (*TO_READY, QueueMessage("Hello"), ToolSea
 
 
 async def never(work: StageTask) -> None:
-    """Work that does not end by itself."""
+    """Run until cancelled."""
     await anyio.sleep_forever()
 
 
 def chat(*events: ChatEvent) -> AsyncChatMachine:
-    """A chat in which these events have happened."""
+    """Return a chat to which these events have been dispatched."""
     machine = AsyncChatMachine(
         Engine(ScriptedLLM()), perform=dict.fromkeys(("load_model", "search_tools", "generate", "call_tools"), never)
     )
@@ -40,8 +40,8 @@ def chat(*events: ChatEvent) -> AsyncChatMachine:
     return machine
 
 
-class Told:
-    """One server-sent event, taken apart."""
+class ServerSentEvent:
+    """A parsed server-sent event."""
 
     def __init__(self, block: str) -> None:
         fields = dict(line.split(": ", 1) for line in block.splitlines())
@@ -52,7 +52,7 @@ class Told:
 
 
 class Tab:
-    """Reads a feed as a page does: it keeps the id of the last event, and what it knows of the chat."""
+    """A client of the event stream that, like the web page, keeps the last event id and the state of the chat."""
 
     def __init__(self) -> None:
         self.last: str | None = None
@@ -63,19 +63,19 @@ class Tab:
         self.answer: str = ""
 
     def take(self, piece: bytes) -> None:
-        """Take in what was read."""
+        """Read a chunk of the stream."""
         for block in piece.decode("ascii").split("\n\n"):
-            text = Told(block)
-            if text.name == "snapshot":
+            event = ServerSentEvent(block)
+            if event.name == "snapshot":
                 self.snapshots += 1
-                self.context = text.data["context"]
+                self.context = event.data["context"]
                 self.answer = "".join(part["text"] for part in self.context.pop("streamed")["parts"])
-            elif text.name == "change":
+            elif event.name == "change":
                 self.changes += 1
-                self._change(text.data["changes"])
-                self._piece(text.data)
-            if text.name:
-                self.last, self.state = text.id, text.data["state"]
+                self._change(event.data["changes"])
+                self._piece(event.data)
+            if event.name:
+                self.last, self.state = event.id, event.data["state"]
 
     def _change(self, changes: dict[str, Any]) -> None:
         messages = changes.pop("messages", None)
@@ -84,7 +84,7 @@ class Tab:
             self.context["messages"][messages["from"] :] = messages["messages"]
 
     def _piece(self, change: dict[str, Any]) -> None:
-        """The answer that is being written: what it holds comes piece by piece, and is over with its state."""
+        """Update the streamed answer, which ends with the state `streaming_response`."""
         if change["state"] != "streaming_response" or change["event"]["type"] == "GENERATION_SUCCESS":
             self.answer = ""
         elif change["event"]["type"] == "STREAM_CHUNK" and not change["ignored"]:
@@ -92,10 +92,10 @@ class Tab:
             self.answer += content if isinstance(content, str) else content.get("text", "")
 
 
-async def pieces(reader: AsyncGenerator[bytes], count: int) -> list[Told]:
-    """The next `count` events of a reader."""
-    found: list[Told] = []
+async def pieces(reader: AsyncGenerator[bytes], count: int) -> list[ServerSentEvent]:
+    """Return the next `count` events of a reader."""
+    found: list[ServerSentEvent] = []
     while len(found) < count:
         piece = (await anext(reader)).decode("ascii")
-        found += [text for text in map(Told, piece.split("\n\n")) if text.name]
+        found += [event for event in map(ServerSentEvent, piece.split("\n\n")) if event.name]
     return found

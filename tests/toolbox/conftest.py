@@ -1,14 +1,14 @@
-"""Each way to run a turn of an engine: the fixture `turning`."""
+"""The fixture `engine_api`: each API of the engine in turn."""
 
 from __future__ import annotations
 
 import pytest
 
-from support.engines import TURNINGS, Turning
+from support.engines import ENGINE_APIS, EngineAPI
 
 
-@pytest.fixture(params=TURNINGS, ids=lambda turning: turning.name)
-def turning(request: pytest.FixtureRequest) -> Turning:
-    """Each way to run a turn in turn."""
-    chosen: Turning = request.param
+@pytest.fixture(params=ENGINE_APIS, ids=lambda engine_api: engine_api.name)
+def engine_api(request: pytest.FixtureRequest) -> EngineAPI:
+    """Return each API of the engine in turn."""
+    chosen: EngineAPI = request.param
     return chosen

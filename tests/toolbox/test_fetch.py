@@ -67,7 +67,7 @@ def test_a_page(server: Loopback) -> None:
     assert not {"cookie", "authorization", "proxy-authorization", "referer"} & set(request.headers)
 
 
-async def test_the_async_face(anyio_backend: str) -> None:
+async def test_the_async_api(anyio_backend: str) -> None:
     with Loopback() as server:
         server.answer(whole(b"some text", 200, TEXT))
         output = await open_tool().acall({"url": f"http://example.com:{server.port}/"})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.engines import Turning, call, results
+from support.engines import EngineAPI, call, results
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Mode, Permissions
 from toolcast.errors import TryAgain, ValidationError
@@ -224,7 +224,7 @@ CALLS = [
         ("deny", []),
     ],
 )
-def test_what_runs_in_each_mode(turning: Turning, tmp_path: Path, mode: Mode, ran: list[str]) -> None:
+def test_what_runs_in_each_mode(engine_api: EngineAPI, tmp_path: Path, mode: Mode, ran: list[str]) -> None:
     (tmp_path / "a.txt").write_text("one")
     asked: list[str] = []
 
@@ -234,7 +234,7 @@ def test_what_runs_in_each_mode(turning: Turning, tmp_path: Path, mode: Mode, ra
 
     permissions = Permissions(mode, approve=ask, file_tools=FILE_TOOLS, root=str(tmp_path))
     engine = Engine(ScriptedLLM(CALLS, "Done."), file_tools(tmp_path), permissions=permissions)
-    given = {part.call_id: part for part in results(turning.submit(engine, "Go").messages)}
+    given = {part.call_id: part for part in results(engine_api.submit(engine, "Go").messages)}
     assert [id for id, part in given.items() if not part.is_error] == ran
     assert "denied" in given["6"].content and "6" not in asked
     if "1" in ran:
@@ -244,13 +244,13 @@ def test_what_runs_in_each_mode(turning: Turning, tmp_path: Path, mode: Mode, ra
     assert (tmp_path / "b.txt").exists() == ("4" in ran) and not (tmp_path / ".env").exists()
 
 
-def test_what_is_asked_about_runs_when_it_is_allowed(turning: Turning, tmp_path: Path) -> None:
+def test_what_is_asked_about_runs_when_it_is_allowed(engine_api: EngineAPI, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     permissions = Permissions("auto", approve="later", root=str(tmp_path))
     engine = Engine(ScriptedLLM(CALLS[2:4], "Done."), file_tools(tmp_path), permissions=permissions)
-    turn = turning.submit(engine, "Go")
+    turn = engine_api.submit(engine, "Go")
     assert [request.tool for request in turn.pending] == ["edit_file", "write_file"]
     assert (tmp_path / "a.txt").read_text() == "one"
     edit, new = turn.pending
-    turning.submit(engine, answers=[edit.allow(), new.deny("not now")])
+    engine_api.submit(engine, answers=[edit.allow(), new.deny("not now")])
     assert (tmp_path / "a.txt").read_text() == "two" and not (tmp_path / "b.txt").exists()

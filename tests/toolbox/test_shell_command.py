@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from support.engines import Turning, call, check, results
+from support.engines import EngineAPI, call, check, results
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Mode, Permissions
 from toolcast.agents.permissions.rules import Rule
@@ -280,7 +280,7 @@ def test_a_call_that_is_cancelled_already_runs_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [WAITS, f"trap '' TERM; {WAITS}"])
 def test_a_turn_that_is_cancelled_ends_it(
-    turning: Turning, tmp_path: Path, held: Held, little_grace: None, command: str
+    engine_api: EngineAPI, tmp_path: Path, held: Held, little_grace: None, command: str
 ) -> None:
     calls = call("1", "run_command", f'{{"command": "{command}"}}')
     engine = Engine(ScriptedLLM(calls, "Done."), [command_tool(tmp_path)])
@@ -292,7 +292,7 @@ def test_a_turn_that_is_cancelled_ends_it(
             threads.append(threading.Thread(target=engine.cancel))
             threads[-1].start()
 
-    text = turning.tell(engine, "Go", watch=watch)
+    text = engine_api.stream(engine, "Go", watch=watch)
     held.wait()
     assert isinstance(text.error, TurnCancelled)
     check(engine)
@@ -302,10 +302,10 @@ def test_a_turn_that_is_cancelled_ends_it(
         thread.join()
 
 
-def test_the_time_of_the_engine_ends_it(turning: Turning, tmp_path: Path, held: Held) -> None:
+def test_the_time_of_the_engine_ends_it(engine_api: EngineAPI, tmp_path: Path, held: Held) -> None:
     tool = command_tool(tmp_path).with_(timeout=0.05)
     engine = Engine(ScriptedLLM(call("1", "run_command", f'{{"command": "{WAITS}"}}'), "Done."), [tool])
-    (result,) = results(turning.submit(engine, "Go").messages)
+    (result,) = results(engine_api.submit(engine, "Go").messages)
     assert result.content.startswith("run_command took longer than 0.05 seconds")
     held.wait()
 
@@ -348,17 +348,17 @@ def test_what_the_tool_says_of_itself(tmp_path: Path) -> None:
     ("mode", "ran"),
     [("plan", "denied"), ("auto", "asked"), ("accept_edits", "asked"), ("default", "asked"), ("bypass", "ran")],
 )
-def test_what_runs_in_each_mode(turning: Turning, tmp_path: Path, mode: Mode, ran: str) -> None:
+def test_what_runs_in_each_mode(engine_api: EngineAPI, tmp_path: Path, mode: Mode, ran: str) -> None:
     permissions = Permissions(mode, approve="later", root=str(tmp_path))
     engine = Engine(
         ScriptedLLM(call("1", "run_command", '{"command": "touch made"}'), "Done."),
         [command_tool(tmp_path)],
         permissions=permissions,
     )
-    turn = turning.submit(engine, "Go")
+    turn = engine_api.submit(engine, "Go")
     assert bool(turn.pending) == (ran == "asked") and names(tmp_path) == (["made"] if ran == "ran" else [])
     if turn.pending:
-        turning.submit(engine, answers=[request.allow() for request in turn.pending])
+        engine_api.submit(engine, answers=[request.allow() for request in turn.pending])
         assert names(tmp_path) == ["made"]
 
 

@@ -79,20 +79,20 @@ def eventually(a: int, b: int = 0) -> Any:
 
 
 class Call(NamedTuple):
-    """One tool, called through one face."""
+    """One tool, called through one API."""
 
-    face: str
+    api: str
     tool: CallableTool
 
     async def __call__(self, arguments: Any, **options: Any) -> ToolOutput:
-        if self.face == "sync":
+        if self.api == "sync":
             return self.tool.call(arguments, **options)
         return await self.tool.acall(arguments, **options)
 
 
 @pytest.fixture(params=["sync", "async"])
 def through(request: pytest.FixtureRequest) -> Callable[[Any], Call]:
-    """Makes a tool that is called through either face, here inside a running loop."""
+    """Makes a tool that is called through either API, here inside a running loop."""
     return lambda value: Call(request.param, as_tool(value))
 
 
@@ -149,7 +149,7 @@ def test_a_tool_shows_what_it_is() -> None:
         lambda a, b: add(a, b),
     ],
 )
-async def test_every_function_works_from_both_faces(function: Any, through: Callable[[Any], Call]) -> None:
+async def test_every_function_works_from_both_apis(function: Any, through: Callable[[Any], Call]) -> None:
     given = '{"a": 40}' if isinstance(function, functools.partial) else '{"a": 40, "b": 2}'
     call = through(function)
     for arguments in (given, json.loads(given)):

@@ -35,7 +35,7 @@ GOOD = [Album(title="Sea"), Album(title="Sky")]
 
 @pytest.fixture(params=["sync", "async"])
 def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """`run_tools` through either face."""
+    """`run_tools` through either API."""
 
     async def run_it(tools: list[Any], calls: list[ToolCallPart], **options: Any) -> list[ToolOutput]:
         if request.param == "sync":

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast.async_support import background_jobs, sync_driver
 from toolcast.cancellation import Cancellation
 from toolcast.errors import OutputTruncated, ToolTimeout, TryAgain, TurnCancelled, UnknownToolError, ValidationError
@@ -84,9 +84,9 @@ Drive = Callable[[Callable[[Turn], Coroutine[Any, Any, Any]]], Any]
 
 
 @pytest.fixture
-def drive(face: Face) -> Drive:
-    """Runs a coroutine function through one face; a tool that hangs is an error."""
-    backend = face.name.removeprefix("sync-in-")
+def drive(api: API) -> Drive:
+    """Runs a coroutine function through one API; a tool that hangs is an error."""
+    backend = api.name.removeprefix("sync-in-")
 
     def run(main: Callable[[Turn], Coroutine[Any, Any, Any]]) -> Any:
         async def concurrently() -> Any:
@@ -96,9 +96,9 @@ def drive(face: Face) -> Drive:
         async def inside() -> Any:
             return sync_driver.run(main(Turn(concurrent=False)))
 
-        if face.name == "sync":
+        if api.name == "sync":
             return sync_driver.run(main(Turn(concurrent=False)))
-        return anyio.run(concurrently if face.name == backend else inside, backend=backend)
+        return anyio.run(concurrently if api.name == backend else inside, backend=backend)
 
     return run
 
@@ -210,7 +210,7 @@ def test_what_may_not_overlap_is_refused() -> None:
 # Running
 
 
-def test_every_tool_through_every_face(drive: Drive) -> None:
+def test_every_tool_through_every_api(drive: Drive) -> None:
     tools = [double, triple, speak, speak_async, Album]
     calls = [
         call("double", "a", x=1),

@@ -23,7 +23,7 @@ from toolcast.errors import BadRequest, LLMError, StreamClosed, StreamInterrupte
 from toolcast.http_request import HTTPRequest
 from toolcast.transport.network import Body, IOBackend, async_backend
 from transport import test_httpx_connections as connections, test_network as httpx_network_tests
-from transport.test_network import CHUNKED, Face, get, opened, request_to, rest
+from transport.test_network import API, CHUNKED, get, opened, request_to, rest
 
 # The scenarios of the default network once more: each of these takes the fixtures of this file.
 SAME: list[Callable[..., None]] = [
@@ -61,8 +61,8 @@ BREAKS = next(
 
 
 @pytest.fixture
-def face() -> Face:
-    return Face("asyncio")
+def api() -> API:
+    return API("asyncio")
 
 
 @pytest.fixture
@@ -94,17 +94,15 @@ def pool(network: AiohttpNetwork) -> list[Any]:
 
 
 @pytest.mark.parametrize(*BREAKS.args)
-def test_what_breaks_is_reported(
-    face: Face, server: Loopback, answer: tuple[Piece, ...], error: type[LLMError]
-) -> None:
+def test_what_breaks_is_reported(api: API, server: Loopback, answer: tuple[Piece, ...], error: type[LLMError]) -> None:
     network = AiohttpNetwork(max_inflated=1 << 20)
     server.answer(*answer)
     with pytest.raises(error) as caught:
-        face(network, lambda backend: get(backend, server))
+        api(network, lambda backend: get(backend, server))
     assert caught.value.retryable == (error is StreamInterrupted)
 
 
-def test_what_had_come_before_the_break_is_read_first(face: Face, server: Loopback, network: AiohttpNetwork) -> None:
+def test_what_had_come_before_the_break_is_read_first(api: API, server: Loopback, network: AiohttpNetwork) -> None:
     gate = threading.Event()
     server.answer(CHUNKED, chunk(b"one"), gate, chunk(b"two"), chunk(b"three"), CLOSE)
 
@@ -119,11 +117,11 @@ def test_what_had_come_before_the_break_is_read_first(face: Face, server: Loopba
         with pytest.raises(StreamInterrupted):
             await body.read(5.0)
 
-    face(network, work)
+    api(network, work)
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_more_than_the_content_length(face: Face, server: Loopback, network: AiohttpNetwork, at_once: bool) -> None:
+def test_more_than_the_content_length(api: API, server: Loopback, network: AiohttpNetwork, at_once: bool) -> None:
     """It is never read. Where it comes along with the headers, one of aiohttp's two parsers refuses it all."""
     start = head(200, "content-length: 3")
     gate = threading.Event()
@@ -139,10 +137,10 @@ def test_more_than_the_content_length(face: Face, server: Loopback, network: Aio
         return b"".join(await rest(body))
 
     refused = f"the connection to 127.0.0.1:{server.port} broke: what came is not HTTP. Send the request again."
-    assert face(network, work) in ([b"one", refused] if at_once else [b"one"])
+    assert api(network, work) in ([b"one", refused] if at_once else [b"one"])
 
 
-def test_headers_that_come_twice_or_are_no_text(face: Face, server: Loopback, network: AiohttpNetwork) -> None:
+def test_headers_that_come_twice_or_are_no_text(api: API, server: Loopback, network: AiohttpNetwork) -> None:
     start = (
         b"HTTP/1.1 200 OK\r\nX-Twice: a\r\nx-tWice: b\r\nX-Utf: \xc3\xa9\r\nX-Latin: \xe9\r\ncontent-length: 0\r\n\r\n"
     )
@@ -152,10 +150,10 @@ def test_headers_that_come_twice_or_are_no_text(face: Face, server: Loopback, ne
         headers = (await opened(backend, server)).headers
         assert headers == {"x-twice": "a, b", "x-utf": "é", "x-latin": "\ufffd", "content-length": "0"}
 
-    face(network, work)
+    api(network, work)
 
 
-def test_a_large_body_is_sent_whole_and_again(face: Face, server: Loopback, network: AiohttpNetwork) -> None:
+def test_a_large_body_is_sent_whole_and_again(api: API, server: Loopback, network: AiohttpNetwork) -> None:
     request = HTTPRequest("POST", server.url, {}, os.urandom(3_000_000))
     server.answer(whole(b""))
     server.answer(RESET)
@@ -166,11 +164,11 @@ def test_a_large_body_is_sent_whole_and_again(face: Face, server: Loopback, netw
         body = await backend.open(request, connect=5.0, read=5.0)
         assert await rest(body) == [b"ok"]
 
-    face(network, work)
+    api(network, work)
     assert [sent.body == request.body for sent in server.requests] == [False, True, True]
 
 
-def test_an_upload_that_no_one_takes_is_broken_off(face: Face, network: AiohttpNetwork) -> None:
+def test_an_upload_that_no_one_takes_is_broken_off(api: API, network: AiohttpNetwork) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
         request = HTTPRequest("POST", url, {}, bytes(50_000_000))
@@ -187,10 +185,10 @@ def test_an_upload_that_no_one_takes_is_broken_off(face: Face, network: AiohttpN
                 connection.settimeout(5.0)
                 return sum(iter(lambda: len(connection.recv(1 << 20)), 0))
 
-        assert face(network, work) < len(request.body)
+        assert api(network, work) < len(request.body)
 
 
-def test_no_free_connection_in_time(face: Face, server: Loopback) -> None:
+def test_no_free_connection_in_time(api: API, server: Loopback) -> None:
     network = AiohttpNetwork(max_connections=1)
     server.answer(CHUNKED, HOLD)
 
@@ -202,10 +200,10 @@ def test_no_free_connection_in_time(face: Face, server: Loopback) -> None:
         await first.close()
         assert await get(backend, server) == (200, b"")
 
-    face(network, work)
+    api(network, work)
 
 
-def test_a_cancellation_wins_over_the_limit(face: Face, server: Loopback, network: AiohttpNetwork) -> None:
+def test_a_cancellation_wins_over_the_limit(api: API, server: Loopback, network: AiohttpNetwork) -> None:
     """Who was cancelled in the moment in which the time was over has been cancelled."""
     server.answer(HOLD)
 
@@ -219,7 +217,7 @@ def test_a_cancellation_wins_over_the_limit(face: Face, server: Loopback, networ
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    face(network, work)
+    api(network, work)
 
 
 def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network: AiohttpNetwork) -> None:
@@ -232,11 +230,11 @@ def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network:
         assert await get(backend, server) == (200, b"")
 
     for _ in range(2):
-        Face("asyncio")(network, work)
+        API("asyncio")(network, work)
         server.wait_open(0)
         assert network._clients._loops == {}
     with pytest.raises(StreamClosed):
-        Face("asyncio")(network, lambda _: held[0].read(1.0))
+        API("asyncio")(network, lambda _: held[0].read(1.0))
 
 
 def test_a_forked_child_opens_its_own_connection(
@@ -267,7 +265,7 @@ def test_a_network_that_is_collected_closes_its_sessions(server: Loopback) -> No
     anyio.run(main)
 
 
-def test_closing_while_another_waits_for_its_answer(face: Face, server: Loopback, network: AiohttpNetwork) -> None:
+def test_closing_while_another_waits_for_its_answer(api: API, server: Loopback, network: AiohttpNetwork) -> None:
     async def work(backend: IOBackend) -> None:
         assert await get(backend, server) == (200, b"")
         server.answer(HOLD)
@@ -278,11 +276,11 @@ def test_closing_while_another_waits_for_its_answer(face: Face, server: Loopback
             await task
         assert await get(backend, server) == (200, b"")
 
-    face(network, work)
+    api(network, work)
     assert server.accepted == 2
 
 
-def test_a_connection_that_is_lost_before_it_was_had(face: Face, network: AiohttpNetwork) -> None:
+def test_a_connection_that_is_lost_before_it_was_had(api: API, network: AiohttpNetwork) -> None:
     class Lost:
         closed = None
 
@@ -290,7 +288,7 @@ def test_a_connection_that_is_lost_before_it_was_had(face: Face, network: Aiohtt
         connector: Any = network._clients.running()._connector
         assert connector._new(Lost()).active is None
 
-    face(network, work)
+    api(network, work)
 
 
 @pytest.mark.parametrize("end", ["stopped", "closed"])
@@ -324,9 +322,9 @@ if {end!r} == "closed":
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_a_sync_call_is_refused(server: Loopback, network: AiohttpNetwork, backend: str) -> None:
-    for face in (Face("sync"), Face(f"sync in {backend}")):
+    for api in (API("sync"), API(f"sync in {backend}")):
         with pytest.raises(BadRequest, match="async method"):
-            face(network, lambda backend: opened(backend, server))
+            api(network, lambda backend: opened(backend, server))
     network.close()
     assert server.accepted == 0
 
@@ -337,17 +335,15 @@ def test_trio_is_refused(server: Loopback, network: AiohttpNetwork) -> None:
             await opened(backend, server)
         await network.aclose()
 
-    Face("trio")(network, work)
+    API("trio")(network, work)
     assert server.accepted == 0
 
 
-def test_without_aiohttp(
-    face: Face, server: Loopback, network: AiohttpNetwork, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_aiohttp(api: API, server: Loopback, network: AiohttpNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "toolcast.transport.aiohttp_connections", raising=False)
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(ImportError, match=r"pip install 'toolcast\[aiohttp\]'"):
-        face(network, lambda backend: opened(backend, server))
+        api(network, lambda backend: opened(backend, server))
 
 
 def test_aiohttp_is_loaded_by_the_first_request() -> None:

@@ -1,4 +1,4 @@
-"""Whole calls over aiohttp: the public face on top, a real server below."""
+"""Whole calls over aiohttp: the public API on top, a real server below."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ def server() -> Iterator[Loopback]:
     gc.collect()
 
 
-@pytest.mark.parametrize("face", ["sync", "asyncio", "trio"])
-def test_headers_are_text_whatever_they_hold(server: Loopback, face: str) -> None:
+@pytest.mark.parametrize("api", ["sync", "asyncio", "trio"])
+def test_headers_are_text_whatever_they_hold(server: Loopback, api: str) -> None:
     network = HttpxNetwork()
     request = HTTPRequest("POST", server.url, {"x-api-key": Secret("sk-canary")}, b"{}")
     lines = [b"HTTP/1.1 200 OK", b"Content-Length: 0", b"X-A: sch\xf6n", b"x-a: two", b"X-B: sch\xc3\xb6n", b"", b""]
@@ -38,6 +38,6 @@ def test_headers_are_text_whatever_they_hold(server: Loopback, face: str) -> Non
         reply.close()
         return dict(reply.headers)
 
-    seen = headers() if face == "sync" else anyio.run(aheaders, backend=face)
+    seen = headers() if api == "sync" else anyio.run(aheaders, backend=api)
     assert seen == {"content-length": "0", "x-a": "schön, two", "x-b": "schön"}
     network.close()

@@ -1,4 +1,4 @@
-"""The door to the network against a real server, over every face: sync, asyncio, trio, and sync in a running loop."""
+"""The door to the network against a real server, over every API: sync, asyncio, trio, and sync in a running loop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CHUNKED = head(200, "Content-Type: text/event-stream", "transfer-encoding: chunk
 Work = Callable[[IOBackend], Awaitable[Any]]
 
 
-class Face:
+class API:
     """A way to run what awaits an `IOBackend`."""
 
     def __init__(self, name: str) -> None:
@@ -56,8 +56,8 @@ class Face:
 
 
 @pytest.fixture(params=["sync", "asyncio", "trio", "sync in asyncio", "sync in trio"])
-def face(request: pytest.FixtureRequest) -> Face:
-    return Face(request.param)
+def api(request: pytest.FixtureRequest) -> API:
+    return API(request.param)
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ async def get(backend: IOBackend, server: Loopback | str) -> tuple[int, bytes]:
     return body.status, b"".join(await rest(body))
 
 
-def test_an_answer_arrives_piece_by_piece(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+def test_an_answer_arrives_piece_by_piece(api: API, server: Loopback, network: HttpxNetwork) -> None:
     gate = threading.Event()
     server.answer(CHUNKED, chunk(b"one"), gate, chunk(b"two"), END)
 
@@ -111,40 +111,40 @@ def test_an_answer_arrives_piece_by_piece(face: Face, server: Loopback, network:
         await body.close()
         await body.close()
 
-    face(network, work)
+    api(network, work)
     sent = server.requests[0]
     assert (sent.line, sent.body) == ("POST /v1/chat HTTP/1.1", b'{"model": "m"}')
     assert (sent.headers["x-api-key"], sent.headers["accept-encoding"]) == (KEY, "identity")
 
 
-def test_a_connection_is_used_again(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+def test_a_connection_is_used_again(api: API, server: Loopback, network: HttpxNetwork) -> None:
     async def work(backend: IOBackend) -> None:
         for _ in range(3):
             server.answer(CHUNKED, chunk(b"one"), END)
             assert await get(backend, server) == (200, b"one")
 
-    face(network, work)
+    api(network, work)
     assert server.accepted == 1
 
 
 @pytest.mark.fault(34)
 @pytest.mark.parametrize("status", [204, 301, 302, 307, 404, 500])
-def test_every_status_is_an_answer(face: Face, server: Loopback, network: HttpxNetwork, status: int) -> None:
+def test_every_status_is_an_answer(api: API, server: Loopback, network: HttpxNetwork, status: int) -> None:
     with Loopback() as elsewhere:
         body = b"" if status == 204 else b"why"
         for location in (elsewhere.url, "http://x:port/"):
             server.answer(whole(body, status, f"location: {location}"))
-            assert face(network, lambda backend: get(backend, server)) == (status, body)
+            assert api(network, lambda backend: get(backend, server)) == (status, body)
         assert elsewhere.accepted == 0
 
 
 @pytest.mark.fault(36)
-def test_a_thousand_headers_and_a_giant_one(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+def test_a_thousand_headers_and_a_giant_one(api: API, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(whole(b"ok", 200, *(f"x-{number}: {number}" for number in range(1000))))
-    assert face(network, lambda backend: get(backend, server)) == (200, b"ok")
+    assert api(network, lambda backend: get(backend, server)) == (200, b"ok")
     server.answer(head(200, "x: " + "y" * 1_000_000))
     with pytest.raises(StreamInterrupted):
-        face(network, lambda backend: get(backend, server))
+        api(network, lambda backend: get(backend, server))
 
 
 @pytest.mark.fault(5, 6, 7, 8, 11, 18, 19, 20)
@@ -167,35 +167,33 @@ def test_a_thousand_headers_and_a_giant_one(face: Face, server: Loopback, networ
         ((whole(gzip.compress(bytes(1 << 21)), 200, "content-encoding: gzip"),), LimitExceeded),
     ],
 )
-def test_what_breaks_is_reported(
-    face: Face, server: Loopback, answer: tuple[Piece, ...], error: type[LLMError]
-) -> None:
+def test_what_breaks_is_reported(api: API, server: Loopback, answer: tuple[Piece, ...], error: type[LLMError]) -> None:
     network = HttpxNetwork(max_inflated=1 << 20)
     server.answer(*answer)
     with pytest.raises(error) as caught:
-        face(network, lambda backend: get(backend, server))
+        api(network, lambda backend: get(backend, server))
     assert caught.value.retryable == (error is StreamInterrupted)
     network.close()
 
 
 @pytest.mark.fault(38)
-def test_answers_on_the_way_are_passed_over(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+def test_answers_on_the_way_are_passed_over(api: API, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", whole(b"ok"))
-    assert face(network, lambda backend: get(backend, server)) == (200, b"ok")
+    assert api(network, lambda backend: get(backend, server)) == (200, b"ok")
 
 
 @pytest.mark.fault(38)
-def test_a_server_that_says_it_closes_is_connected_to_anew(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+def test_a_server_that_says_it_closes_is_connected_to_anew(api: API, server: Loopback, network: HttpxNetwork) -> None:
     async def work(backend: IOBackend) -> None:
         for _ in range(2):
             server.answer(whole(b"ok", 200, "connection: close"), CLOSE)
             assert await get(backend, server) == (200, b"ok")
 
-    face(network, work)
+    api(network, work)
     assert server.accepted == 2
 
 
-def test_a_broken_body_does_not_look_complete(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+def test_a_broken_body_does_not_look_complete(api: API, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(CHUNKED, chunk(b"one"), RESET)
 
     async def work(backend: IOBackend) -> None:
@@ -206,60 +204,60 @@ def test_a_broken_body_does_not_look_complete(face: Face, server: Loopback, netw
             with pytest.raises(StreamClosed):
                 await body.read(1.0)
 
-    face(network, work)
+    api(network, work)
 
 
 @pytest.mark.fault(11)
-def test_more_than_the_content_length_is_ignored(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+def test_more_than_the_content_length_is_ignored(api: API, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(head(200, "content-length: 3"), b"one and more", CLOSE)
-    assert face(network, lambda backend: get(backend, server)) == (200, b"one")
+    assert api(network, lambda backend: get(backend, server)) == (200, b"one")
 
 
 @pytest.mark.fault(3)
-def test_no_one_there(face: Face, network: HttpxNetwork) -> None:
+def test_no_one_there(api: API, network: HttpxNetwork) -> None:
     with Loopback() as gone:
         refused = gone.url
     for url in (refused, "http://nohost.invalid/v1"):
         with pytest.raises(ConnectFailed) as caught:
-            face(network, lambda backend, url=url: get(backend, url))
+            api(network, lambda backend, url=url: get(backend, url))
         assert caught.value.retryable
 
 
 @pytest.mark.fault(3, 37)
 @pytest.mark.parametrize("url", ["no-scheme/v1", "ftp://127.0.0.1/", "http://[::1/", "http://\0/"])
-def test_no_address_at_all(face: Face, network: HttpxNetwork, url: str) -> None:
+def test_no_address_at_all(api: API, network: HttpxNetwork, url: str) -> None:
     with pytest.raises(BadRequest):
-        face(network, lambda backend: get(backend, url))
+        api(network, lambda backend: get(backend, url))
 
 
 @pytest.mark.fault(3)
 @pytest.mark.parametrize("host", ["a" * 70 + ".invalid", "ex..ample.invalid", ".", "1" * 300])
-def test_a_name_that_no_host_can_have(face: Face, network: HttpxNetwork, host: str) -> None:
+def test_a_name_that_no_host_can_have(api: API, network: HttpxNetwork, host: str) -> None:
     """The system cannot even ask for it: the codec for such names raises a `UnicodeError`."""
     with pytest.raises((BadRequest, ConnectFailed)) as caught:
-        face(network, lambda backend: get(backend, f"http://{host}/v1"))
+        api(network, lambda backend: get(backend, f"http://{host}/v1"))
     assert host[:60] in str(caught.value)
 
 
 @pytest.mark.fault(36)
 @pytest.mark.parametrize("name", ["x", "x-api-key"])
 @pytest.mark.parametrize("value", ["a\r\nb: c", "a\nb", "a\0", "schlüssel"])
-def test_a_header_cannot_smuggle(face: Face, server: Loopback, network: HttpxNetwork, name: str, value: str) -> None:
+def test_a_header_cannot_smuggle(api: API, server: Loopback, network: HttpxNetwork, name: str, value: str) -> None:
     request = HTTPRequest("POST", server.url, {name: Secret(KEY + value)}, b"")
 
     async def work(backend: IOBackend) -> None:
         await backend.open(request, connect=1.0, read=1.0)
 
     with pytest.raises(BadRequest, match=repr(name)) as caught:
-        face(network, work)
+        api(network, work)
     assert KEY not in str(caught.value)
     with pytest.raises(BadRequest, match="not a header's name"):
-        face(network, lambda backend: backend.open(request_to(server, **{"a b": "c"}), connect=1, read=1))
+        api(network, lambda backend: backend.open(request_to(server, **{"a b": "c"}), connect=1, read=1))
     assert server.accepted == 0
 
 
 @pytest.mark.fault(14, 15)
-def test_time_limits(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+def test_time_limits(api: API, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(HOLD)
 
     async def silent(backend: IOBackend) -> None:
@@ -268,29 +266,29 @@ def test_time_limits(face: Face, server: Loopback, network: HttpxNetwork) -> Non
         assert caught.value.phase == "first_token"
 
     async def stalled(backend: IOBackend) -> None:
-        body = await backend.open(request_to(server), connect=5.0, read=None if face.is_async else 0.5)
+        body = await backend.open(request_to(server), connect=5.0, read=None if api.is_async else 0.5)
         assert await body.read(5.0) == b"one"
         with pytest.raises(TimeoutError):
             await body.read(0.05)
         with pytest.raises(StreamClosed):
             await body.read(0.05)
 
-    face(network, silent)
+    api(network, silent)
     server.answer(head(200, "content-length: 9"), b"one", HOLD)
-    face(network, stalled)
+    api(network, stalled)
     server.wait_open(0)
 
 
 @pytest.mark.fault(12)
-def test_a_half_closed_connection_is_not_waited_for(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+def test_a_half_closed_connection_is_not_waited_for(api: API, server: Loopback, network: HttpxNetwork) -> None:
     server.answer(CHUNKED, chunk(b"one"), HALF_CLOSE, HOLD)
     with pytest.raises(StreamInterrupted):
-        face(network, lambda backend: get(backend, server))
+        api(network, lambda backend: get(backend, server))
     server.wait_open(0)
 
 
 @pytest.mark.fault(17)
-def test_compressed_pieces_come_before_the_end(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+def test_compressed_pieces_come_before_the_end(api: API, server: Loopback, network: HttpxNetwork) -> None:
     packed = gzip.compress(os.urandom(5000))
     gate = threading.Event()
     server.answer(
@@ -304,11 +302,11 @@ def test_compressed_pieces_come_before_the_end(face: Face, server: Loopback, net
         gate.set()
         return b"".join([first, *await rest(body)])
 
-    assert face(network, work) == gzip.decompress(packed)
+    assert api(network, work) == gzip.decompress(packed)
 
 
 @pytest.mark.fault(13)
-def test_a_stale_connection_is_replaced_once(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+def test_a_stale_connection_is_replaced_once(api: API, server: Loopback, network: HttpxNetwork) -> None:
     async def work(backend: IOBackend) -> Any:
         assert await get(backend, server) == (200, b"")
         return await get(backend, server)
@@ -317,16 +315,16 @@ def test_a_stale_connection_is_replaced_once(face: Face, server: Loopback, netwo
         server.answer(whole(b""))
         server.answer(end)
         server.answer(whole(b"again"))
-        assert face(network, work) == (200, b"again")
+        assert api(network, work) == (200, b"again")
     assert len(server.requests) == 6
     server.answer(whole(b""))
     server.answer(b"HTTP/9.9 nonsense\r\n\r\n", CLOSE)
     with pytest.raises(StreamInterrupted):
-        face(network, work)
+        api(network, work)
     assert len(server.requests) == 8
 
 
-def test_closing_early_gives_the_connection_back(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+def test_closing_early_gives_the_connection_back(api: API, server: Loopback, network: HttpxNetwork) -> None:
     async def work(backend: IOBackend) -> None:
         for reads in (0, 1):
             server.answer(CHUNKED, chunk(b"one"), HOLD)
@@ -335,17 +333,17 @@ def test_closing_early_gives_the_connection_back(face: Face, server: Loopback, n
                 await body.read(5.0)
             assert server.open == 1
             await body.close()
-            await anyio.to_thread.run_sync(server.wait_open, 0) if face.is_async else server.wait_open(0)
+            await anyio.to_thread.run_sync(server.wait_open, 0) if api.is_async else server.wait_open(0)
             with pytest.raises(StreamClosed):
                 await body.read(5.0)
 
-    face(network, work)
+    api(network, work)
 
 
 @pytest.mark.parametrize("reads", [0, 1])
 @pytest.mark.parametrize("cyclic", [False, True])
 def test_a_forgotten_answer_gives_the_connection_back(
-    face: Face, server: Loopback, network: HttpxNetwork, reads: int, cyclic: bool
+    api: API, server: Loopback, network: HttpxNetwork, reads: int, cyclic: bool
 ) -> None:
     server.answer(CHUNKED, chunk(b"one"), HOLD)
 
@@ -357,10 +355,10 @@ def test_a_forgotten_answer_gives_the_connection_back(
             held.append(held)
         del held
         gc.collect()
-        await anyio.to_thread.run_sync(server.wait_open, 0) if face.is_async else server.wait_open(0)
+        await anyio.to_thread.run_sync(server.wait_open, 0) if api.is_async else server.wait_open(0)
         assert await get(backend, server) == (200, b"")
 
-    face(network, work)
+    api(network, work)
 
 
 @pytest.mark.fault(107)
@@ -374,38 +372,38 @@ def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network:
         assert await get(backend, server) == (200, b"")
 
     for backend in ("asyncio", "trio", "asyncio", "trio"):
-        Face(backend)(network, work)
+        API(backend)(network, work)
         server.wait_open(0)
         gc.collect()
-    for face, body in zip(("asyncio", "trio"), held[2:], strict=True):
+    for api, body in zip(("asyncio", "trio"), held[2:], strict=True):
         with pytest.raises(StreamClosed):
-            Face(face)(network, lambda _, body=body: body.read(1.0))
+            API(api)(network, lambda _, body=body: body.read(1.0))
 
 
-def test_closing_a_network(face: Face, server: Loopback, network: HttpxNetwork) -> None:
+def test_closing_a_network(api: API, server: Loopback, network: HttpxNetwork) -> None:
     async def work(backend: IOBackend) -> None:
         for _ in range(2):
             server.answer(CHUNKED, chunk(b"one"), HOLD)
             body = await opened(backend, server)
-            await network.aclose() if face.is_async else network.close()
-            await anyio.to_thread.run_sync(server.wait_open, 0) if face.is_async else server.wait_open(0)
+            await network.aclose() if api.is_async else network.close()
+            await anyio.to_thread.run_sync(server.wait_open, 0) if api.is_async else server.wait_open(0)
             with pytest.raises(StreamClosed):
                 await body.read(1.0)
 
-    face(network, work)
+    api(network, work)
 
 
 @pytest.mark.fault(108)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_opens_its_own_connection(server: Loopback, network: HttpxNetwork) -> None:
-    assert Face("sync")(network, lambda backend: get(backend, server)) == (200, b"")
+    assert API("sync")(network, lambda backend: get(backend, server)) == (200, b"")
     child = os.fork()
     if child == 0:
-        fine = Face("sync")(network, lambda backend: get(backend, server)) == (200, b"")
+        fine = API("sync")(network, lambda backend: get(backend, server)) == (200, b"")
         os._exit(0 if fine else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert server.accepted == 2
-    assert Face("sync")(network, lambda backend: get(backend, server)) == (200, b"")
+    assert API("sync")(network, lambda backend: get(backend, server)) == (200, b"")
     assert server.accepted == 2
 
 

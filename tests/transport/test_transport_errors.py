@@ -307,9 +307,9 @@ def traces(error: BaseException) -> str:
 @pytest.mark.fault(134)
 @pytest.mark.gate("G11")
 @pytest.mark.parametrize("failure", FAILURES)
-@pytest.mark.parametrize("face", ["sync", "asyncio", "trio"])
+@pytest.mark.parametrize("api", ["sync", "asyncio", "trio"])
 def test_no_failure_holds_the_key(
-    server: Loopback, failure: str, face: str, network: HttpxNetwork, caplog: pytest.LogCaptureFixture
+    server: Loopback, failure: str, api: str, network: HttpxNetwork, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     server.answer(*FAILURES[failure])
@@ -325,7 +325,7 @@ def test_no_failure_holds_the_key(
             pass
 
     with pytest.raises((LLMError, TimeoutError)) as caught:
-        sync() if face == "sync" else anyio.run(work, backend=face)
+        sync() if api == "sync" else anyio.run(work, backend=api)
     assert KEY not in traces(caught.value)
     assert KEY not in caplog.text
     server.wait_requests(1)

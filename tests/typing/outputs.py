@@ -88,7 +88,7 @@ assert_type(ToolOrchestratingLLM(output_cls=Album, prompt="x", llm=Ollama("llama
 assert_type(ToolOrchestratingLLM(Album, "x", allow_parallel_tool_calls=True)(), list[Album])
 
 
-async def on_the_async_face() -> None:
+async def on_the_async_api() -> None:
     assert_type(await make.acall(topic="a"), Album)
     assert_type(await make.acall(stream=True), AsyncObjectStream[Album])
     assert_type((await make.arun()).output, Album)
@@ -98,7 +98,7 @@ async def on_the_async_face() -> None:
         assert_type(await stream.final(), Album)
 
 
-def on_the_sync_face() -> None:
+def on_the_sync_api() -> None:
     for partial in make.stream():
         assert_type(partial, Album)
         assert_type(is_partial(partial), bool)

@@ -81,7 +81,7 @@ def at_terminal(server: OllamaServer, folder: Path, *words: str) -> AbstractCont
     return driven(home, "--tools", "tools.py", *words, OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL)
 
 
-def talk(server: OllamaServer, number: int = -1) -> list[tuple[str, str]]:
+def conversation(server: OllamaServer, number: int = -1) -> list[tuple[str, str]]:
     """Who said what, as a request tells it; the system's words left out."""
     said = server.bodies[number]["messages"]
     return [(message["role"], message["content"]) for message in said if message["role"] != "system"]
@@ -121,7 +121,7 @@ def test_a_bad_hour(server: OllamaServer, env: dict[str, str]) -> None:
     errors = screen.err.splitlines()
     assert errors.pop(4) == skipped
     assert [line[:19] for line in errors] == ["error: ollama m-1: "] * 6, screen.err
-    assert talk(server)[-1] == ("user", "7")
+    assert conversation(server)[-1] == ("user", "7")
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
@@ -158,7 +158,7 @@ def test_a_disk_that_is_full(server: OllamaServer, env: dict[str, str]) -> None:
 def test_odd_questions(typed: str, received: str, server: OllamaServer, env: dict[str, str]) -> None:
     server.says("Well.")
     assert shell("toolcast chat", env, typed).went_well() == ["Well."]
-    assert talk(server) == [("user", received)]
+    assert conversation(server) == [("user", received)]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,9 @@ def test_tools_that_are_not_there(server: OllamaServer, env: dict[str, str]) -> 
     screen = shell("toolcast chat", env, "Fly!")
     assert (screen.lines, screen.code) == (["I cannot."], 0)
     assert screen.err.count("! fly: ") == 2
-    assert [content for role, content in talk(server) if role == "tool" and "it was offered" not in content] == []
+    assert [
+        content for role, content in conversation(server) if role == "tool" and "it was offered" not in content
+    ] == []
 
 
 def test_a_model_that_takes_no_tools(server: OllamaServer, env: dict[str, str]) -> None:
@@ -216,7 +218,7 @@ def test_a_model_that_takes_no_tools(server: OllamaServer, env: dict[str, str]) 
     assert screen.err.splitlines()[0] == "m-1 does not support tools; continuing without them."
     assert ["tools" in body for body in server.bodies] == [True, False, False, True]
     assert "You can" not in server.bodies[1]["messages"][0]["content"]
-    assert [said for _, said in talk(server)] == ["Hi", "Hello.", "Hi again", "Again.", "And you?"]
+    assert [said for _, said in conversation(server)] == ["Hi", "Hello.", "Hi again", "Again.", "And you?"]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +278,7 @@ def test_a_session_of_yesterday_is_gone_on_with_by_its_beginning(
         terminal.say("Why?")
         terminal.type(CTRL_C)
         terminal.ends()
-    assert talk(server) == [("user", "What is the answer?"), ("assistant", "It is **42**."), ("user", "Why?")]
+    assert conversation(server) == [("user", "What is the answer?"), ("assistant", "It is **42**."), ("user", "Why?")]
 
 
 def test_ctrl_c_before_the_first_byte(server: OllamaServer, terminal: Driven) -> None:
@@ -291,7 +293,7 @@ def test_ctrl_c_before_the_first_byte(server: OllamaServer, terminal: Driven) ->
     terminal.at_prompt(before)
     before = terminal.say("/retry")
     assert "Here." in terminal.text
-    assert talk(server) == [("user", "Are you there?")]
+    assert conversation(server) == [("user", "Are you there?")]
 
 
 def test_ctrl_c_in_a_question_denies_that_call_alone(server: OllamaServer, terminal: Driven) -> None:
@@ -304,7 +306,7 @@ def test_ctrl_c_in_a_question_denies_that_call_alone(server: OllamaServer, termi
     terminal.until('"the bread"')
     terminal.type("y" + ENTER)
     terminal.until("The bread.", lines=before)
-    milk, bread = [content for role, content in talk(server) if role == "tool"]
+    milk, bread = [content for role, content in conversation(server) if role == "tool"]
     assert "did not answer" in milk
     assert bread == "I remember the bread"
 
@@ -327,7 +329,7 @@ def test_ctrl_c_ends_a_command_with_its_children(server: OllamaServer, terminal:
     terminal.at_prompt(before)
     assert "    begun" in terminal.lines[before:], "what it said stays to be read"
     terminal.say("Well?")
-    assert "was cancelled while it ran" in dict(talk(server))["tool"]
+    assert "was cancelled while it ran" in dict(conversation(server))["tool"]
 
 
 def test_ctrl_c_ends_a_command_of_ones_own(terminal: Driven) -> None:
@@ -369,7 +371,7 @@ def test_a_tool_in_which_the_program_was_killed(server: OllamaServer, folder: Pa
     server.says("It was in vain.")
     with at_terminal(server, folder, "--session", "s") as second:
         second.until("last turn was interrupted", "It was in vain.")
-    asked, _, result = talk(server)
+    asked, _, result = conversation(server)
     assert asked == ("user", "Wait")
     assert "It was not run again" in result[1]
 
@@ -387,7 +389,7 @@ def test_a_question_in_which_the_program_was_killed(server: OllamaServer, folder
         second.until("run it?")
         second.type("y" + ENTER)
         second.until("Good.")
-    assert talk(server)[-1] == ("tool", "I remember the milk")
+    assert conversation(server)[-1] == ("tool", "I remember the milk")
 
 
 def test_a_huge_paste_is_one_question(server: OllamaServer, terminal: Driven) -> None:
@@ -397,7 +399,7 @@ def test_a_huge_paste_is_one_question(server: OllamaServer, terminal: Driven) ->
     pasting.start()  # the terminal takes no more while the program writes
     terminal.until("Read.")
     pasting.join()
-    assert talk(server) == [("user", text.strip())]
+    assert conversation(server) == [("user", text.strip())]
 
 
 def test_a_model_that_is_not_there_and_back(server: OllamaServer, terminal: Driven) -> None:

@@ -36,13 +36,13 @@ LOOPS = {
 }
 
 
-@pytest.mark.parametrize("face", LOOPS)
-def test_the_newest_is_drawn_and_the_rest_is_passed_over(face: str) -> None:
+@pytest.mark.parametrize("api", LOOPS)
+def test_the_newest_is_drawn_and_the_rest_is_passed_over(api: str) -> None:
     with Loopback() as server:
         answer = b"".join(piece for piece in spoken(*album_stream()) if isinstance(piece, bytes))
         server.answer(answer)  # all of it is there when the first piece is read
         server.answer(answer)
         plain = play("for album in make_album.stream(topic='the sea'): print(album.title)", server).went_well()
-        drawn = play(DRAW + dedent(LOOPS[face]), server).went_well()
+        drawn = play(DRAW + dedent(LOOPS[api]), server).went_well()
     assert drawn[-1] == "Sea of Glass 2"
     assert len(drawn) < len(plain) / 2

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from support.engines import call, walked
+from support.engines import call, check_transitions
 from support.example_counts import examples
 from toolcast.agents.engine.compaction import Compaction
 from toolcast.agents.engine.conversation import Conversation
@@ -240,7 +240,7 @@ class EngineMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_state_is_legal(self) -> None:
-        walked(self.engine)
+        check_transitions(self.engine)
 
     @invariant()
     def usage_only_grows(self) -> None:

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from support.engines import Turning, call, check, results
+from support.engines import EngineAPI, call, check, results
 from support.loopback import HOLD, Loopback, head
 from toolcast import OpenAICompatible
 from toolcast.agents.engine.engine import Engine
@@ -29,8 +29,8 @@ def look() -> str:
     return "nothing"
 
 
-def stopped(turning: Turning, engine: Engine, kind: type[TurnStopped], **options: Any) -> TurnStopped:
-    text = turning.tell(engine, "Go.", **options)
+def stopped(engine_api: EngineAPI, engine: Engine, kind: type[TurnStopped], **options: Any) -> TurnStopped:
+    text = engine_api.stream(engine, "Go.", **options)
     assert type(text.error) is kind
     assert text.events[-1].error is text.error
     turn = text.error.turn
@@ -41,9 +41,9 @@ def stopped(turning: Turning, engine: Engine, kind: type[TurnStopped], **options
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 5])
-def test_max_rounds_counts_requests(turning: Turning, rounds: int) -> None:
+def test_max_rounds_counts_requests(engine_api: EngineAPI, rounds: int) -> None:
     engine = Engine(llm := ScriptedLLM(*[LOOK] * 9), [look], max_rounds=rounds)
-    error = stopped(turning, engine, RoundsExceeded)
+    error = stopped(engine_api, engine, RoundsExceeded)
     assert error.turn is not None and error.turn.rounds == len(llm.requests) == rounds
 
 
@@ -60,7 +60,7 @@ def test_max_rounds_counts_requests(turning: Turning, rounds: int) -> None:
 )
 @pytest.mark.parametrize("of_the_turn", [True, False])
 def test_a_budget_is_checked_before_each_request(
-    turning: Turning, budget: Budget, limit: str, requests: int, of_the_turn: bool
+    engine_api: EngineAPI, budget: Budget, limit: str, requests: int, of_the_turn: bool
 ) -> None:
     clock = VirtualClock()
 
@@ -71,23 +71,23 @@ def test_a_budget_is_checked_before_each_request(
 
     engine = Engine(llm := ScriptedLLM(*[call("c", "work")] * 9), [work], budget=None if of_the_turn else budget)
     llm.clock = clock
-    error = stopped(turning, engine, BudgetExceeded, **({"budget": budget} if of_the_turn else {}))
+    error = stopped(engine_api, engine, BudgetExceeded, **({"budget": budget} if of_the_turn else {}))
     assert isinstance(error, BudgetExceeded) and error.limit == limit
     assert len(llm.requests) == requests
     assert limit in str(error) and "Budget(" in str(error)
 
 
-def test_only_work_counts_as_time(turning: Turning) -> None:
+def test_only_work_counts_as_time(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM("a", "b"), budget=Budget(seconds=5))
     llm.clock = clock = VirtualClock()
-    turning.submit(engine, "1")
+    engine_api.submit(engine, "1")
     clock.advance(1_000)
-    assert turning.submit(engine, "2").text == "b"
+    assert engine_api.submit(engine, "2").text == "b"
 
 
 @pytest.mark.fault(124)
 @pytest.mark.parametrize("of_the_turn", [True, False])
-def test_calls_beyond_the_budget_are_not_run(turning: Turning, of_the_turn: bool) -> None:
+def test_calls_beyond_the_budget_are_not_run(engine_api: EngineAPI, of_the_turn: bool) -> None:
     ran: list[int] = []
 
     def work() -> str:
@@ -98,63 +98,63 @@ def test_calls_beyond_the_budget_are_not_run(turning: Turning, of_the_turn: bool
     calls = [[call("a", "work")], [call("b", "work"), call("c", "work")], [call("d", "work")]]
     budget = Budget(tool_calls=2)
     engine = Engine(llm := ScriptedLLM(*calls), [work], budget=None if of_the_turn else budget)
-    error = stopped(turning, engine, BudgetExceeded, **({"budget": budget} if of_the_turn else {}))
+    error = stopped(engine_api, engine, BudgetExceeded, **({"budget": budget} if of_the_turn else {}))
     assert isinstance(error, BudgetExceeded) and error.limit == "tool_calls"
     assert len(llm.requests) == 2 and len(ran) == 1
     assert [one.is_error for one in results(engine.history)] == [False, True, True]
 
 
-def test_the_budget_of_a_turn_is_for_that_turn_alone(turning: Turning) -> None:
+def test_the_budget_of_a_turn_is_for_that_turn_alone(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM("a", "b"))
-    turning.submit(engine, "1", budget=Budget(tokens=1))
-    assert turning.submit(engine, "2", budget=Budget(tokens=1)).text == "b"
+    engine_api.submit(engine, "1", budget=Budget(tokens=1))
+    assert engine_api.submit(engine, "2", budget=Budget(tokens=1)).text == "b"
 
 
-def test_what_is_spent_within_the_budget_of_a_turn_counts_in_that_of_the_engine(turning: Turning) -> None:
+def test_what_is_spent_within_the_budget_of_a_turn_counts_in_that_of_the_engine(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM("a", "b"), budget=Budget(tokens=15))
-    turning.submit(engine, "1", budget=Budget(tokens=1_000))
+    engine_api.submit(engine, "1", budget=Budget(tokens=1_000))
     with pytest.raises(BudgetExceeded):
-        turning.submit(engine, "2", budget=Budget(tokens=1_000))
+        engine_api.submit(engine, "2", budget=Budget(tokens=1_000))
     assert engine.conversation.spending.usage == Usage(10, 5)
     assert len(engine.history) == 2
 
 
 @pytest.mark.fault(123)
 @pytest.mark.parametrize("limit", [1, 3])
-def test_the_same_call_may_come_so_often_in_a_row(turning: Turning, limit: int) -> None:
+def test_the_same_call_may_come_so_often_in_a_row(engine_api: EngineAPI, limit: int) -> None:
     engine = Engine(llm := ScriptedLLM(*[LOOK] * 9), [look], max_repeats=limit)
-    stopped(turning, engine, RepeatedCall)
+    stopped(engine_api, engine, RepeatedCall)
     assert len(llm.requests) == limit + 1
     assert [one.is_error for one in results(engine.history)] == [False] * limit + [True]
 
 
-def test_the_same_call_several_times_in_one_answer_counts(turning: Turning) -> None:
+def test_the_same_call_several_times_in_one_answer_counts(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM([call("a", "look"), call("b", "look"), call("c", "look")]), [look], max_repeats=2)
-    stopped(turning, engine, RepeatedCall)
+    stopped(engine_api, engine, RepeatedCall)
 
 
-def test_another_call_in_between_begins_the_count_again(turning: Turning) -> None:
+def test_another_call_in_between_begins_the_count_again(engine_api: EngineAPI) -> None:
     def see(what: str) -> str:
         """See."""
         return what
 
     calls = [call("c", "see", f'{{"what": "{what}"}}') for what in "aabaab"]
     engine = Engine(ScriptedLLM(*calls, "ok"), [see], max_repeats=2)
-    assert turning.submit(engine, "Go.").text == "ok"
+    assert engine_api.submit(engine, "Go.").text == "ok"
 
 
-def test_each_turn_counts_anew(turning: Turning) -> None:
+def test_each_turn_counts_anew(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM(LOOK, "a", LOOK, "b"), [look], max_repeats=1, max_rounds=2)
-    turning.submit(engine, "1")
-    assert turning.submit(engine, "2").text == "b"
+    engine_api.submit(engine, "1")
+    assert engine_api.submit(engine, "2").text == "b"
 
 
-def test_a_turn_that_is_stopped_at_once_takes_back_what_was_sent(turning: Turning) -> None:
+def test_a_turn_that_is_stopped_at_once_takes_back_what_was_sent(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM("a", "never said"), budget=Budget(tokens=1))
-    turning.submit(engine, "1")
+    engine_api.submit(engine, "1")
     history = engine.history
     with pytest.raises(BudgetExceeded):
-        turning.submit(engine, "2")
+        engine_api.submit(engine, "2")
     assert engine.history == history
     assert llm.requests[0].messages == (user("1"),)
 
@@ -198,12 +198,12 @@ def waiting(kind: str, over: threading.Event) -> CallableTool:
 @pytest.mark.parametrize("of_the_turn", [True, False])
 @pytest.mark.parametrize("tool_timeout", [None, 60.0])
 def test_the_time_of_a_budget_ends_a_tool(
-    turning: Turning, kind: str, over: threading.Event, of_the_turn: bool, tool_timeout: float | None
+    engine_api: EngineAPI, kind: str, over: threading.Event, of_the_turn: bool, tool_timeout: float | None
 ) -> None:
     llm = ScriptedLLM([call("a", "wait"), call("b", "look")], "never said")
     budget = None if of_the_turn else SHORT
     engine = Engine(llm, [waiting(kind, over), look], budget=budget, tool_timeout=tool_timeout)
-    error = stopped(turning, engine, BudgetExceeded, **({"budget": SHORT} if of_the_turn else {}))
+    error = stopped(engine_api, engine, BudgetExceeded, **({"budget": SHORT} if of_the_turn else {}))
     assert isinstance(error, BudgetExceeded) and error.limit == "seconds"
     assert len(llm.requests) == 1
     ended, not_run = results(engine.history)
@@ -211,28 +211,28 @@ def test_the_time_of_a_budget_ends_a_tool(
     assert "not run" in not_run.content
 
 
-def test_a_shorter_time_limit_of_the_tool_comes_first(turning: Turning) -> None:
+def test_a_shorter_time_limit_of_the_tool_comes_first(engine_api: EngineAPI) -> None:
     tool = CallableTool.from_function(wait).with_(timeout=0.05)
     engine = Engine(ScriptedLLM(call("a", "wait"), "done"), [tool], budget=Budget(seconds=60))
-    assert turning.submit(engine, "Go.").text == "done"
+    assert engine_api.submit(engine, "Go.").text == "done"
     assert results(engine.history)[0].content.startswith("wait took longer than 0.05 seconds")
 
 
-def test_the_time_of_who_started_an_engine_ends_its_tools_too(turning: Turning) -> None:
+def test_the_time_of_who_started_an_engine_ends_its_tools_too(engine_api: EngineAPI) -> None:
     inner = Engine(ScriptedLLM(call("a", "wait"), "never said"), [wait])
     llm = ScriptedLLM(call("b", "ask", '{"prompt": "Go."}'), "never said")
     engine = Engine(llm, [inner.as_tool("ask", "Ask.")], budget=SHORT)
-    error = stopped(turning, engine, BudgetExceeded)
+    error = stopped(engine_api, engine, BudgetExceeded)
     assert isinstance(error, BudgetExceeded) and error.limit == "seconds"
 
 
-def test_a_result_that_was_given_is_kept_where_the_time_ended_a_tool(turning: Turning) -> None:
+def test_a_result_that_was_given_is_kept_where_the_time_ended_a_tool(engine_api: EngineAPI) -> None:
     llm = ScriptedLLM([call("a", "wait"), call("b", "Place", '{"name": "Oslo"}')])
-    turn = turning.submit(Engine(llm, [wait], budget=SHORT), "Go.", output_cls=Place)
+    turn = engine_api.submit(Engine(llm, [wait], budget=SHORT), "Go.", output_cls=Place)
     assert turn.output == Place(name="Oslo")
 
 
-def test_no_tool_begins_after_the_time(turning: Turning) -> None:
+def test_no_tool_begins_after_the_time(engine_api: EngineAPI) -> None:
     clock = VirtualClock()
     began: list[int] = []
 
@@ -244,18 +244,18 @@ def test_no_tool_begins_after_the_time(turning: Turning) -> None:
 
     llm = ScriptedLLM([call("a", "work", '{"n": 1}'), call("b", "work", '{"n": 2}')])
     llm.clock = clock
-    stopped(turning, Engine(llm, [work], budget=Budget(seconds=10)), BudgetExceeded)
+    stopped(engine_api, Engine(llm, [work], budget=Budget(seconds=10)), BudgetExceeded)
     assert began == [1]
 
 
 @pytest.mark.parametrize("budget", [0.2, None])
-def test_the_time_of_a_budget_ends_the_wait_for_the_model(turning: Turning, budget: float | None) -> None:
+def test_the_time_of_a_budget_ends_the_wait_for_the_model(engine_api: EngineAPI, budget: float | None) -> None:
     with Loopback() as server:
         server.answer(head(200, "content-type: text/event-stream", "transfer-encoding: chunked"), HOLD)
         settings = Settings(timeout=Timeouts(total=0.2)) if budget is None else None
         llm = OpenAICompatible("m", base_url=f"{server.url}/v1", api_key="k", settings=settings, max_retries=0)
         with llm:
-            text = turning.tell(Engine(llm, budget=budget and Budget(seconds=budget)), "Go.")
+            text = engine_api.stream(Engine(llm, budget=budget and Budget(seconds=budget)), "Go.")
     if budget is None:
         assert isinstance(text.error, Timeout)
         return

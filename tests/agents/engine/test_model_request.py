@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
 from support.chunks import USAGE, delta, sse
-from support.engines import Told, Turning, call, check, results, sound_requests
+from support.engines import EngineAPI, TurnRecord, call, check, results, valid_requests
 from toolcast import Capabilities, OpenAI, ToolOrchestratingLLM
 from toolcast.agents.engine.engine import Engine
 from toolcast.approvals import PermissionRequest
@@ -42,14 +42,14 @@ def look(city: str, days: int = 1) -> str:
     return f"{city} {days}"
 
 
-def ids_of(told: Told) -> list[str]:
-    return [event.id for event in told.of(ToolCallStart)]
+def ids_of(record: TurnRecord) -> list[str]:
+    return [event.id for event in record.of(ToolCallStart)]
 
 
-def test_ids_that_come_again_are_made_unique(turning: Turning) -> None:
+def test_ids_that_come_again_are_made_unique(engine_api: EngineAPI) -> None:
     oslo = call("call_1", "look", '{"city": "Oslo"}')
     engine = Engine(llm := ScriptedLLM(oslo, [oslo, call("call_2", "look", '{"city": "Bergen"}')], oslo, "ok"), [look])
-    text = turning.tell(engine, "Go.")
+    text = engine_api.stream(engine, "Go.")
     ids = [made.id for message in engine.history for made in message.tool_calls]
     assert ids == ["call_1", "call_1-2", "call_2", "call_1-3"]
     assert ids_of(text) == ids
@@ -58,31 +58,31 @@ def test_ids_that_come_again_are_made_unique(turning: Turning) -> None:
     assert [event.call_id for event in text.of(ToolResult)] == ids
     assert [one.call_id for one in results(engine.history)] == ids
     assert {event.id for event in text.of(ToolCallDelta)} == set(ids)
-    list(sound_requests(llm.requests))
+    list(valid_requests(llm.requests))
     check(engine)
 
 
-def test_ids_are_unique_over_turns_and_restarts(turning: Turning) -> None:
+def test_ids_are_unique_over_turns_and_restarts(engine_api: EngineAPI) -> None:
     made = call("c", "look", '{"city": "Oslo"}')
     engine = Engine(ScriptedLLM(made, "ok", made, "ok"), [look])
-    turning.submit(engine, "1")
-    turning.submit(engine, "2")
+    engine_api.submit(engine, "1")
+    engine_api.submit(engine, "2")
     other = Engine(ScriptedLLM(made, "ok"), [look])
     other.restore(engine.snapshot())
-    turning.submit(other, "3")
+    engine_api.submit(other, "3")
     assert [one.call_id for one in results(other.history)] == ["c", "c-2", "c-3"]
     check(other)
 
 
-def test_a_call_that_comes_only_as_done_has_an_id_of_its_own_too(turning: Turning) -> None:
+def test_a_call_that_comes_only_as_done_has_an_id_of_its_own_too(engine_api: EngineAPI) -> None:
     done = ToolCallDone("c", "look", '{"city": "Oslo"}')
     engine = Engine(ScriptedLLM([done, Finish("tool_use")], [done, Finish("tool_use")], "ok"), [look])
-    turning.submit(engine, "Go.")
+    engine_api.submit(engine, "Go.")
     assert [one.call_id for one in results(engine.history)] == ["c", "c-2"]
     check(engine)
 
 
-def test_a_call_that_is_written_again_after_a_restart_has_another_id(turning: Turning) -> None:
+def test_a_call_that_is_written_again_after_a_restart_has_another_id(engine_api: EngineAPI) -> None:
     again = [
         ToolCallStart("c", "look"),
         ToolCallDelta("c", '{"city": "Os'),
@@ -93,14 +93,14 @@ def test_a_call_that_is_written_again_after_a_restart_has_another_id(turning: Tu
         Finish("tool_use"),
     ]
     engine = Engine(ScriptedLLM(again, "ok"), [look])
-    text = turning.tell(engine, "Go.")
+    text = engine_api.stream(engine, "Go.")
     (made,) = engine.history[1].tool_calls
     assert made.id == ids_of(text)[-1] == results(engine.history)[0].call_id
     assert results(engine.history)[0].content == "Rome 1"
     check(engine)
 
 
-def growing(turning: Turning, tools: Any, *answers: Any, id: str = "c") -> list[Any]:
+def growing(engine_api: EngineAPI, tools: Any, *answers: Any, id: str = "c") -> list[Any]:
     """What can be seen of the arguments of a call, event by event."""
     seen: list[Any] = []
 
@@ -108,12 +108,12 @@ def growing(turning: Turning, tools: Any, *answers: Any, id: str = "c") -> list[
         if isinstance(event, (*OF_A_CALL, ToolCallReset)):
             seen.append(stream.arguments(id))
 
-    turning.tell(Engine(ScriptedLLM(*answers, "ok", chunk=5), tools), "Go.", watch=watch)
+    engine_api.stream(Engine(ScriptedLLM(*answers, "ok", chunk=5), tools), "Go.", watch=watch)
     return seen
 
 
-def test_the_arguments_of_a_function_grow(turning: Turning) -> None:
-    seen = growing(turning, [look], call("c", "look", '{"city": "Longyearbyen", "days": 3}'))
+def test_the_arguments_of_a_function_grow(engine_api: EngineAPI) -> None:
+    seen = growing(engine_api, [look], call("c", "look", '{"city": "Longyearbyen", "days": 3}'))
     assert seen[0] is None or seen[0] == {}
     assert seen[-1] == {"city": "Longyearbyen", "days": 3}
     cities = [each["city"] for each in seen if each and each.get("city")]
@@ -121,31 +121,33 @@ def test_the_arguments_of_a_function_grow(turning: Turning) -> None:
     assert len(set(cities)) > 1
 
 
-def test_the_arguments_of_a_model_grow_as_its_partial(turning: Turning) -> None:
-    seen = growing(turning, [Album], call("c", "Album", '{"artist": "Nina", "songs": ["Sinnerman", "Be My Husband"]}'))
+def test_the_arguments_of_a_model_grow_as_its_partial(engine_api: EngineAPI) -> None:
+    seen = growing(
+        engine_api, [Album], call("c", "Album", '{"artist": "Nina", "songs": ["Sinnerman", "Be My Husband"]}')
+    )
     assert isinstance(seen[-1], Album)
     assert seen[-1].songs == ["Sinnerman", "Be My Husband"]
     assert any(each is not None and each.artist == "Nina" and each.songs and len(each.songs) == 1 for each in seen)
 
 
-def test_the_arguments_of_an_orchestrator_grow(turning: Turning) -> None:
+def test_the_arguments_of_an_orchestrator_grow(engine_api: EngineAPI) -> None:
     make = ToolOrchestratingLLM(Album, "An album of {artist}.", llm=ScriptedLLM({"artist": "x"}))
     name = make.as_tool().name
-    seen = growing(turning, [make], call("c", name, '{"artist": "Nina"}'))
+    seen = growing(engine_api, [make], call("c", name, '{"artist": "Nina"}'))
     assert seen[-1] == {"artist": "Nina"}
 
 
-def test_the_arguments_of_an_unknown_tool_grow_as_a_dict(turning: Turning) -> None:
-    seen = growing(turning, [], call("c", "what", '{"a": {"b": [1, 2]}}'))
+def test_the_arguments_of_an_unknown_tool_grow_as_a_dict(engine_api: EngineAPI) -> None:
+    seen = growing(engine_api, [], call("c", "what", '{"a": {"b": [1, 2]}}'))
     assert seen[-1] == {"a": {"b": [1, 2]}}
 
 
-def test_arguments_of_a_plain_type_grow_as_it(turning: Turning) -> None:
-    seen = growing(turning, [list[int]], call("c", "list_int", '{"value": [1, 2, 3]}'))
+def test_arguments_of_a_plain_type_grow_as_it(engine_api: EngineAPI) -> None:
+    seen = growing(engine_api, [list[int]], call("c", "list_int", '{"value": [1, 2, 3]}'))
     assert seen[-1] in ([1, 2, 3], {"value": [1, 2, 3]})
 
 
-def test_arguments_that_begin_again_are_read_again(turning: Turning) -> None:
+def test_arguments_that_begin_again_are_read_again(engine_api: EngineAPI) -> None:
     events = [
         ToolCallStart("c", "look"),
         ToolCallDelta("c", '{"city": "Os'),
@@ -154,17 +156,17 @@ def test_arguments_that_begin_again_are_read_again(turning: Turning) -> None:
         ToolCallDone("c", "look", '{"city": "Rome"}'),
         Finish("tool_use"),
     ]
-    seen = growing(turning, [look], events)
+    seen = growing(engine_api, [look], events)
     assert seen[1]["city"] == "Os"
     assert not seen[2]
     assert seen[-1] == {"city": "Rome"}
 
 
-def test_of_a_call_that_no_one_made_there_is_nothing(turning: Turning) -> None:
-    assert growing(turning, [look], call("c", "look", '{"city": "Oslo"}'), id="other") == [None] * 6
+def test_of_a_call_that_no_one_made_there_is_nothing(engine_api: EngineAPI) -> None:
+    assert growing(engine_api, [look], call("c", "look", '{"city": "Oslo"}'), id="other") == [None] * 6
 
 
-def test_arguments_by_the_id_of_the_events(turning: Turning) -> None:
+def test_arguments_by_the_id_of_the_events(engine_api: EngineAPI) -> None:
     seen: list[Any] = []
 
     def watch(stream: Any, event: Any) -> None:
@@ -174,7 +176,7 @@ def test_arguments_by_the_id_of_the_events(turning: Turning) -> None:
             assert stream.arguments("c") is None
 
     made = call("c", "look", '{"city": "Oslo"}')
-    turning.tell(Engine(ScriptedLLM(made, made, "ok"), [look]), "Go.", watch=watch)
+    engine_api.stream(Engine(ScriptedLLM(made, made, "ok"), [look]), "Go.", watch=watch)
     assert ("c", {"city": "Oslo"}) in seen and ("c-2", {"city": "Oslo"}) in seen
 
 
@@ -183,7 +185,7 @@ def test_whatever_ids_a_service_gives_the_history_is_sound(rounds: list[list[str
     answers = [[call(id, "look", '{"city": "Oslo"}') for id in ids] for ids in rounds]
     engine = Engine(llm := ScriptedLLM(*answers, "ok"), [look])
     engine.submit("Go.")
-    list(sound_requests(llm.requests))
+    list(valid_requests(llm.requests))
     check(engine)
 
 
@@ -197,20 +199,20 @@ def said_by_one_without_tools(text: str, **known: Any) -> tuple[ReplayNetwork, O
     return network, OpenAI("m", api_key="k", network=network, capabilities=Capabilities(tools=False, **known))
 
 
-def test_it_is_offered_none(turning: Turning) -> None:
+def test_it_is_offered_none(engine_api: EngineAPI) -> None:
     network, llm = said_by_one_without_tools("Hello!")
     engine = Engine(llm, [look])
-    assert turning.submit(engine, "Hi.").text == "Hello!"
+    assert engine_api.submit(engine, "Hi.").text == "Hello!"
     (request,) = network.requests
     assert b"tool" not in request.body
     check(engine)
 
 
 @pytest.mark.parametrize(("schema", "where"), [(True, b"json_schema"), (False, b"Answer with JSON")])
-def test_a_typed_result_is_asked_for_by_a_schema_or_in_words(turning: Turning, schema: bool, where: bytes) -> None:
+def test_a_typed_result_is_asked_for_by_a_schema_or_in_words(engine_api: EngineAPI, schema: bool, where: bytes) -> None:
     network, llm = said_by_one_without_tools('{"artist": "Ys"}', json_schema=schema)
     engine = Engine(llm, [look])
-    assert turning.submit(engine, "An album.", output_cls=Album).output == Album(artist="Ys")
+    assert engine_api.submit(engine, "An album.", output_cls=Album).output == Album(artist="Ys")
     (request,) = network.requests
     assert where in request.body and b'"tools"' not in request.body
     check(engine)

@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from support.engines import Async, Turning, call, check, results, sound_requests
+from support.engines import AsyncEngineAPI, EngineAPI, call, check, results, valid_requests
 from toolcast.agents.engine.conversation import NOT_RUN
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import find_problems
@@ -93,10 +93,10 @@ def raising(request: PermissionRequest) -> bool:
     ids=["allow", "True", "False", "None", "a word", "deny, why", "deny", "edit", "a wrong edit", "raising"],
 )
 def test_E5_E13_what_the_approver_says(
-    turning: Turning, kind: Callable[[Say], Say], say: Say, runs: list[str], told: str
+    engine_api: EngineAPI, kind: Callable[[Say], Say], say: Say, runs: list[str], told: str
 ) -> None:
     shelf, _, engine = shelf_and_engine(put("c1", "a"), kind(say))
-    received = turning.tell(engine, "Go.")
+    received = engine_api.stream(engine, "Go.")
     assert received.turn is not None and received.turn.text == "Done."
     assert shelf.put_there == runs
     (result,) = results(engine.history)
@@ -109,30 +109,32 @@ def test_E5_E13_what_the_approver_says(
 
 
 @pytest.mark.fault(129)
-def test_E13_without_an_approver_it_is_denied_and_no_one_is_asked(turning: Turning) -> None:
+def test_E13_without_an_approver_it_is_denied_and_no_one_is_asked(engine_api: EngineAPI) -> None:
     shelf, _, engine = shelf_and_engine(put("c1", "a"), None)
-    text = turning.tell(engine, "Go.")
+    text = engine_api.stream(engine, "Go.")
     assert text.of(PermissionRequest) == [] and shelf.put_there == []
     assert "no approver" in results(engine.history)[0].content
     assert "permission_wait" not in engine.trace
 
 
-def test_E13_an_approver_that_raises_is_reported_to_the_log(turning: Turning, caplog: pytest.LogCaptureFixture) -> None:
+def test_E13_an_approver_that_raises_is_reported_to_the_log(
+    engine_api: EngineAPI, caplog: pytest.LogCaptureFixture
+) -> None:
     _, _, engine = shelf_and_engine(put("c1", "a"), raising)
     with caplog.at_level(logging.ERROR, "toolcast"):
-        turning.submit(engine, "Go.")
+        engine_api.submit(engine, "Go.")
     assert "the approver failed on put" in caplog.text
 
 
-def test_the_request_has_the_exact_arguments(turning: Turning) -> None:
+def test_the_request_has_the_exact_arguments(engine_api: EngineAPI) -> None:
     asked: list[PermissionRequest] = []
     _, _, engine = shelf_and_engine(put("c1", "a"), asked.append)
-    turning.submit(engine, "Go.")
+    engine_api.submit(engine, "Go.")
     assert [(one.call_id, one.tool, one.arguments) for one in asked] == [("c1", "put", '{"item": "a"}')]
     assert asked[0].reason
 
 
-def test_calls_are_asked_about_one_at_a_time_before_any_runs(turning: Turning) -> None:
+def test_calls_are_asked_about_one_at_a_time_before_any_runs(engine_api: EngineAPI) -> None:
     order: list[str] = []
 
     def approve(request: PermissionRequest) -> bool:
@@ -146,12 +148,12 @@ def test_calls_are_asked_about_one_at_a_time_before_any_runs(turning: Turning) -
 
     calls = [call(id, "work", json.dumps({"name": id})) for id in "abc"]
     engine = Engine(ScriptedLLM(calls, "ok"), [work], permissions=Permissions(approve=approve))
-    turning.submit(engine, "Go.")
+    engine_api.submit(engine, "Go.")
     assert order == ["asked a", "asked b", "asked c", "ran a", "ran c"]
     assert [(one.call_id, one.is_error) for one in results(engine.history)] == [("a", False), ("b", True), ("c", False)]
 
 
-def test_allow_session_counts_for_the_calls_behind_it_and_the_turns_after(turning: Turning) -> None:
+def test_allow_session_counts_for_the_calls_behind_it_and_the_turns_after(engine_api: EngineAPI) -> None:
     asked: list[str] = []
 
     def approve(request: PermissionRequest) -> ApprovalDecision:
@@ -160,45 +162,45 @@ def test_allow_session_counts_for_the_calls_behind_it_and_the_turns_after(turnin
 
     calls = [put("a", "1"), put("b", "2")]
     shelf, _, engine = shelf_and_engine(calls, approve, "Done.", put("c", "3"))
-    turning.submit(engine, "Go.")
-    turning.submit(engine, "Again.")
+    engine_api.submit(engine, "Go.")
+    engine_api.submit(engine, "Again.")
     assert (asked, shelf.put_there) == (["a"], ["1", "2", "3"])
     engine.reset()
     assert engine.conversation.remembered == []
 
 
-def test_a_no_holds_beside_what_was_allowed_for_the_session(turning: Turning) -> None:
+def test_a_no_holds_beside_what_was_allowed_for_the_session(engine_api: EngineAPI) -> None:
     shelf, _, engine = shelf_and_engine([put("1", "cup"), put("2", "vase"), put("3", "jug")], "later")
-    first, second, third = turning.submit(engine, "Put them there.").pending
-    turning.submit(engine, answers=[first.deny(), second.allow_session(), third.deny()])
+    first, second, third = engine_api.submit(engine, "Put them there.").pending
+    engine_api.submit(engine, answers=[first.deny(), second.allow_session(), third.deny()])
     assert shelf.put_there == ["vase"]
     assert len(engine.conversation.remembered) == 1
     check(engine)
 
 
-def test_a_no_holds_when_the_others_are_allowed_after_it(turning: Turning) -> None:
+def test_a_no_holds_when_the_others_are_allowed_after_it(engine_api: EngineAPI) -> None:
     shelf, _, engine = shelf_and_engine([put("1", "cup"), put("2", "vase"), put("3", "jug")], "later")
-    first, second, _ = turning.submit(engine, "Put them there.").pending
-    turning.submit(engine, answers=[first.deny()])
-    assert turning.submit(engine, answers=[second.allow_session()]).text == "Done."
+    first, second, _ = engine_api.submit(engine, "Put them there.").pending
+    engine_api.submit(engine, answers=[first.deny()])
+    assert engine_api.submit(engine, answers=[second.allow_session()]).text == "Done."
     assert shelf.put_there == ["vase", "jug"]
     check(engine)
 
 
-def test_what_is_allowed_for_the_session_while_others_wait_is_remembered_once(turning: Turning) -> None:
+def test_what_is_allowed_for_the_session_while_others_wait_is_remembered_once(engine_api: EngineAPI) -> None:
     engine = Engine(
         ScriptedLLM([put("1", "cup"), call("2", "drop", "{}"), call("3", "drop", "{}")], "Done."),
         [Shelf().put, CallableTool.from_function(lambda: "dropped", "drop", "Drop it.")],
         permissions=Permissions(approve="later"),
     )
     for action in ("allow_session", "allow", "deny"):
-        request = (engine.pending or turning.submit(engine, "Go.").pending)[0]
-        turning.submit(engine, answers=[ApprovalDecision(request.call_id, request.fingerprint, action)])
+        request = (engine.pending or engine_api.submit(engine, "Go.").pending)[0]
+        engine_api.submit(engine, answers=[ApprovalDecision(request.call_id, request.fingerprint, action)])
     assert [rule.tool for rule in engine.conversation.remembered] == ["put"]
     check(engine)
 
 
-def test_what_is_forbidden_stays_forbidden_when_it_is_edited(turning: Turning) -> None:
+def test_what_is_forbidden_stays_forbidden_when_it_is_edited(engine_api: EngineAPI) -> None:
     opened: list[str] = []
 
     def open_file(path: str) -> str:
@@ -210,17 +212,17 @@ def test_what_is_forbidden_stays_forbidden_when_it_is_edited(turning: Turning) -
     engine = Engine(
         ScriptedLLM(call("a", "open_file", '{"path": "notes"}'), "ok"), [open_file], permissions=permissions
     )
-    turning.submit(engine, "Go.")
+    engine_api.submit(engine, "Go.")
     assert opened == [] and "protected" in results(engine.history)[0].content
 
 
 # Later
 
 
-def test_later_ends_the_turn_and_answers_go_on_with_it(turning: Turning) -> None:
+def test_later_ends_the_turn_and_answers_go_on_with_it(engine_api: EngineAPI) -> None:
     calls = [put("a", "1"), put("b", "2"), put("c", "3"), put("d", "4")]
     shelf, llm, engine = shelf_and_engine(calls, "later")
-    turn = turning.submit(engine, "Go.")
+    turn = engine_api.submit(engine, "Go.")
     assert (turn.end, turn.text, shelf.put_there) == ("approval", "", [])
     assert engine.trace[-3:] == ("tool_exec", "permission_wait", "idle")
     assert [one.call_id for one in turn.pending] == ["a", "b", "c", "d"]
@@ -234,7 +236,7 @@ def test_later_ends_the_turn_and_answers_go_on_with_it(turning: Turning) -> None
             turn.pending[3].allow(),
         )
     )
-    text = turning.tell(engine, answers=[one, two, three, four])
+    text = engine_api.stream(engine, answers=[one, two, three, four])
     assert text.turn is not None and text.turn.text == "Done."
     assert text.of(PermissionRequest) == []
     assert shelf.put_there == ["1", "three", "4"]
@@ -244,30 +246,30 @@ def test_later_ends_the_turn_and_answers_go_on_with_it(turning: Turning) -> None
     check(engine)
 
 
-def test_answers_may_come_one_by_one(turning: Turning) -> None:
+def test_answers_may_come_one_by_one(engine_api: EngineAPI) -> None:
     shelf, llm, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
-    turn = turning.submit(engine, "Go.")
-    again = turning.submit(engine, answers=[turn.pending[0].allow()])
+    turn = engine_api.submit(engine, "Go.")
+    again = engine_api.submit(engine, answers=[turn.pending[0].allow()])
     assert (again.end, [one.call_id for one in again.pending], shelf.put_there) == ("approval", ["b"], [])
     assert again.pending == engine.pending and len(llm.requests) == 1
-    assert turning.submit(engine, answers=[again.pending[0].deny()]).text == "Done."
+    assert engine_api.submit(engine, answers=[again.pending[0].deny()]).text == "Done."
     assert shelf.put_there == ["1"] and engine.conversation.answers == {}
     check(engine)
 
 
-def test_an_answer_can_be_taken_back_while_others_are_missing(turning: Turning) -> None:
+def test_an_answer_can_be_taken_back_while_others_are_missing(engine_api: EngineAPI) -> None:
     shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
-    one, two = turning.submit(engine, "Go.").pending
-    turning.submit(engine, answers=[one.allow()])
-    turning.submit(engine, answers=[one.deny(), two.allow()])
+    one, two = engine_api.submit(engine, "Go.").pending
+    engine_api.submit(engine, answers=[one.allow()])
+    engine_api.submit(engine, answers=[one.deny(), two.allow()])
     assert shelf.put_there == ["2"]
 
 
-def test_answers_are_forgotten_with_their_calls(turning: Turning) -> None:
+def test_answers_are_forgotten_with_their_calls(engine_api: EngineAPI) -> None:
     shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
-    one, _ = turning.submit(engine, "Go.").pending
-    turning.submit(engine, answers=[one.allow()])
-    turning.submit(engine, "Forget it.")
+    one, _ = engine_api.submit(engine, "Go.").pending
+    engine_api.submit(engine, answers=[one.allow()])
+    engine_api.submit(engine, "Forget it.")
     assert (shelf.put_there, engine.conversation.answers) == ([], {})
 
 
@@ -282,41 +284,41 @@ def test_answers_are_forgotten_with_their_calls(turning: Turning) -> None:
     ids=["no fingerprint", "other arguments", "another tool"],
 )
 @pytest.mark.parametrize("how", ["answers", "stream", "approver"])
-def test_an_answer_to_something_else_denies(turning: Turning, forged: Any, how: str) -> None:
+def test_an_answer_to_something_else_denies(engine_api: EngineAPI, forged: Any, how: str) -> None:
     shelf, _, engine = shelf_and_engine(put("a", "1"), forged if how == "approver" else "later")
 
     def watch(stream: Any, event: Any) -> None:
         if how == "stream" and isinstance(event, PermissionRequest):
             stream.answer(forged(event))
 
-    turning.tell(engine, "Go.", watch=watch)
+    engine_api.stream(engine, "Go.", watch=watch)
     if how == "answers":
-        turning.submit(engine, answers=[forged(engine.pending[0])])
+        engine_api.submit(engine, answers=[forged(engine.pending[0])])
     assert shelf.put_there == []
     assert "on another call, or on other arguments" in results(engine.history)[0].content
     assert engine.conversation.remembered == []
 
 
-def test_an_answer_on_the_stream_comes_before_the_approver(turning: Turning) -> None:
+def test_an_answer_on_the_stream_comes_before_the_approver(engine_api: EngineAPI) -> None:
     shelf, _, engine = shelf_and_engine(put("a", "1"), lambda request: pytest.fail("asked"))
 
     def watch(stream: Any, event: Any) -> None:
         if isinstance(event, PermissionRequest):
             stream.answer(event.allow())
 
-    turning.tell(engine, "Go.", watch=watch)
+    engine_api.stream(engine, "Go.", watch=watch)
     assert shelf.put_there == ["1"]
 
 
-def test_text_in_place_of_answers_leaves_the_calls_unrun(turning: Turning) -> None:
+def test_text_in_place_of_answers_leaves_the_calls_unrun(engine_api: EngineAPI) -> None:
     shelf, llm, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
-    turning.submit(engine, "Go.")
-    turn = turning.submit(engine, "Forget it.")
+    engine_api.submit(engine, "Go.")
+    turn = engine_api.submit(engine, "Forget it.")
     assert turn.text == "Done." and len(turn.messages) == 1
     assert shelf.put_there == []
     assert [(one.call_id, one.is_error) for one in results(engine.history)] == [("a", True), ("b", True)]
     assert "not run" in results(engine.history)[0].content
-    list(sound_requests(llm.requests))
+    list(valid_requests(llm.requests))
     check(engine)
 
 
@@ -331,53 +333,53 @@ def resumed(engine: Engine, *answers: Any, tools: Any, **options: Any) -> tuple[
     return llm, other
 
 
-def test_after_a_restart_calls_without_a_result_are_run(turning: Turning) -> None:
+def test_after_a_restart_calls_without_a_result_are_run(engine_api: EngineAPI) -> None:
     shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
-    turning.submit(engine, "Go.")
+    engine_api.submit(engine, "Go.")
     llm, other = resumed(engine, "All there.", tools=[shelf.put])
-    assert turning.submit(other).text == "All there."
+    assert engine_api.submit(other).text == "All there."
     assert shelf.put_there == ["1", "2"]
     assert len(llm.requests) == 1
     check(other)
 
 
-def test_after_a_restart_pending_requests_are_the_same(turning: Turning) -> None:
+def test_after_a_restart_pending_requests_are_the_same(engine_api: EngineAPI) -> None:
     shelf, _, engine = shelf_and_engine(put("a", "1"), "later")
-    turn = turning.submit(engine, "Go.")
+    turn = engine_api.submit(engine, "Go.")
     _, other = resumed(engine, "ok", tools=[shelf.put], permissions=Permissions(approve="later"))
     assert other.pending == turn.pending
-    turning.submit(other, answers=[turn.pending[0].allow()])
+    engine_api.submit(other, answers=[turn.pending[0].allow()])
     assert shelf.put_there == ["1"]
 
 
 @pytest.mark.fault(130)
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_after_a_restart_what_had_begun_runs_again_only_if_it_may(turning: Turning, idempotent: bool) -> None:
+def test_after_a_restart_what_had_begun_runs_again_only_if_it_may(engine_api: EngineAPI, idempotent: bool) -> None:
     shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
-    turning.submit(engine, "Go.")
+    engine_api.submit(engine, "Go.")
     engine.conversation.started.add("a")
     tool = CallableTool.from_function(shelf.put).with_(idempotent=idempotent)
     _, other = resumed(engine, "ok", tools=[tool])
-    turning.submit(other)
+    engine_api.submit(other)
     assert shelf.put_there == (["1", "2"] if idempotent else ["2"])
     assert [one.is_error for one in results(other.history)] == [not idempotent, False]
     assert other.conversation.started == set()
     check(other)
 
 
-def test_after_a_restart_who_says_something_else_is_reported_of_what_had_begun(turning: Turning) -> None:
+def test_after_a_restart_who_says_something_else_is_reported_of_what_had_begun(engine_api: EngineAPI) -> None:
     shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
-    turning.submit(engine, "Go.")
+    engine_api.submit(engine, "Go.")
     engine.conversation.started.add("a")
     _, other = resumed(engine, "ok", tools=[shelf.put])
-    turning.submit(other, "What happened?")
+    engine_api.submit(other, "What happened?")
     first, second = results(other.history)
     assert "may have had its effect" in first.content and "not run" in second.content
     assert other.conversation.started == set() and shelf.put_there == []
     check(other)
 
 
-def test_a_tool_is_marked_as_started_while_it_runs(turning: Turning) -> None:
+def test_a_tool_is_marked_as_started_while_it_runs(engine_api: EngineAPI) -> None:
     seen: list[set[str]] = []
 
     def look() -> str:
@@ -386,7 +388,7 @@ def test_a_tool_is_marked_as_started_while_it_runs(turning: Turning) -> None:
         return "ok"
 
     engine = Engine(ScriptedLLM([call("a", "look"), call("b", "look")], "ok"), [look])
-    turning.submit(engine, "Go.")
+    engine_api.submit(engine, "Go.")
     assert seen == [{"a"}, {"b"}]
     assert engine.conversation.started == set()
 
@@ -402,13 +404,13 @@ def raises(error: BaseException) -> CallableTool:
 
 
 @pytest.mark.parametrize("beside", [False, True], ids=["here", "beside"])
-def test_a_tool_can_end_the_turn_as_failed(turning: Turning, beside: bool) -> None:
+def test_a_tool_can_end_the_turn_as_failed(engine_api: EngineAPI, beside: bool) -> None:
     shelf = Shelf()
     llm = ScriptedLLM([call("a", "work"), put("b", "x")], "Done.")
     work = raises(FailTurn("the licence has expired")).with_(timeout=60 if beside else None)
     engine = Engine(llm, [work, shelf.put])
     with pytest.raises(TurnFailed, match=r"^the tool work ended the turn: the licence has expired$") as caught:
-        turning.submit(engine, "Go.")
+        engine_api.submit(engine, "Go.")
     assert isinstance(caught.value.__cause__, FailTurn)
     assert (caught.value.tool_name, shelf.put_there, len(llm.requests)) == ("work", [], 1)
     turn = caught.value.turn
@@ -416,7 +418,7 @@ def test_a_tool_can_end_the_turn_as_failed(turning: Turning, beside: bool) -> No
     failed, left = results(engine.history)
     assert (failed.content, left.content, left.is_error) == ("the licence has expired", NOT_RUN, True)
     check(engine)
-    assert turning.submit(engine, "Go on.").text == "Done."
+    assert engine_api.submit(engine, "Go on.").text == "Done."
 
 
 def test_a_session_and_an_elf_end_as_failed() -> None:
@@ -431,32 +433,34 @@ def test_a_session_and_an_elf_end_as_failed() -> None:
     assert isinstance(result.error, TurnFailed)
 
 
-def test_what_a_tool_raises_is_a_result_by_default(turning: Turning) -> None:
+def test_what_a_tool_raises_is_a_result_by_default(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM(call("a", "work"), "I see."), [raises(OSError("no disk"))])
-    assert turning.submit(engine, "Go.").text == "I see."
+    assert engine_api.submit(engine, "Go.").text == "I see."
     assert results(engine.history)[0].content == "OSError: no disk"
 
 
 @pytest.mark.parametrize(
     ("error", "words"), [(OSError("no disk"), "OSError: no disk"), (FailTurn(), "FailTurn"), (KeyError(), "KeyError")]
 )
-def test_an_engine_can_let_every_error_of_a_tool_end_the_turn(turning: Turning, error: Exception, words: str) -> None:
+def test_an_engine_can_let_every_error_of_a_tool_end_the_turn(
+    engine_api: EngineAPI, error: Exception, words: str
+) -> None:
     engine = Engine(ScriptedLLM(call("a", "work"), "I see."), [raises(error)], tool_errors="raise")
     with pytest.raises(TurnFailed, match=f"^the tool work ended the turn: {words}$") as caught:
-        turning.submit(engine, "Go.")
+        engine_api.submit(engine, "Go.")
     assert caught.value.__cause__ is error
 
 
 @pytest.mark.parametrize("calls", [call("a", "work"), call("a", "other"), call("a", "work", '{"x": ')])
-def test_words_to_the_model_do_not_end_the_turn(turning: Turning, calls: ToolCallPart) -> None:
+def test_words_to_the_model_do_not_end_the_turn(engine_api: EngineAPI, calls: ToolCallPart) -> None:
     tools = [raises(TryAgain("later"))]
     engine = Engine(ScriptedLLM(calls, "I see."), tools, tool_errors="raise")
-    assert turning.submit(engine, "Go.").text == "I see."
+    assert engine_api.submit(engine, "Go.").text == "I see."
 
 
-def test_a_mistake_in_a_tool_is_logged(turning: Turning, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_mistake_in_a_tool_is_logged(engine_api: EngineAPI, caplog: pytest.LogCaptureFixture) -> None:
     engine = Engine(ScriptedLLM(call("a", "work"), "I see."), [raises(NameError("name 'x' is not defined"))])
-    turning.submit(engine, "Go.")
+    engine_api.submit(engine, "Go.")
     (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert record.getMessage() == "the tool work raised NameError"
     assert record.exc_info
@@ -465,49 +469,51 @@ def test_a_mistake_in_a_tool_is_logged(turning: Turning, caplog: pytest.LogCaptu
 # Arguments
 
 
-def test_arguments_that_are_read_leniently_are_kept_as_valid_json(turning: Turning) -> None:
+def test_arguments_that_are_read_leniently_are_kept_as_valid_json(engine_api: EngineAPI) -> None:
     shelf, llm, engine = shelf_and_engine(call("a", "put", "```json\n{'item': 'x',}\n```"), PermissionRequest.allow)
-    text = turning.tell(engine, "Go.")
+    text = engine_api.stream(engine, "Go.")
     assert shelf.put_there == ["x"]
     (made,) = engine.history[1].tool_calls
     assert json.loads(made.arguments) == {"item": "x"} and not made.truncated
     assert text.of(PermissionRequest)[0].arguments == made.arguments
-    list(sound_requests(llm.requests))
+    list(valid_requests(llm.requests))
     check(engine)
 
 
 @pytest.mark.fault(89, 94)
 @pytest.mark.parametrize("arguments", ['{"item": ', "[1]", "3"])
-def test_arguments_that_no_one_can_read_are_kept_as_cut_off_and_never_run(turning: Turning, arguments: str) -> None:
+def test_arguments_that_no_one_can_read_are_kept_as_cut_off_and_never_run(
+    engine_api: EngineAPI, arguments: str
+) -> None:
     calls = [call("a", "put", arguments), put("b", "x")]
     shelf, _, engine = shelf_and_engine(calls, "later")
-    turning.submit(engine, "Go.")
+    engine_api.submit(engine, "Go.")
     made, _ = engine.history[1].tool_calls
     assert (made.arguments, made.truncated) == ("{}", True)
     assert [one.call_id for one in engine.pending] == ["b"]
     assert find_problems(engine.history[:1]) == []
     _, other = resumed(engine, "ok", tools=[shelf.put])
-    turning.submit(other)
+    engine_api.submit(other)
     assert shelf.put_there == ["x"]
     assert [one.is_error for one in results(other.history)] == [True, False]
     check(other)
 
 
-def test_an_unknown_tool_with_broken_arguments_leaves_a_valid_history(turning: Turning) -> None:
+def test_an_unknown_tool_with_broken_arguments_leaves_a_valid_history(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM(call("a", "unknown", "{oops"), "ok"), [])
-    turning.submit(engine, "Go.")
-    list(sound_requests(llm.requests))
+    engine_api.submit(engine, "Go.")
+    list(valid_requests(llm.requests))
     check(engine)
 
 
 @pytest.mark.fault(88)
-def test_no_arguments_are_an_empty_object(turning: Turning) -> None:
+def test_no_arguments_are_an_empty_object(engine_api: EngineAPI) -> None:
     def now() -> str:
         """What time it is."""
         return "noon"
 
     engine = Engine(ScriptedLLM(call("a", "now", ""), "ok"), [now])
-    turning.submit(engine, "Go.")
+    engine_api.submit(engine, "Go.")
     assert results(engine.history)[0].content == "noon"
     check(engine)
 
@@ -515,19 +521,19 @@ def test_no_arguments_are_an_empty_object(turning: Turning) -> None:
 # Order and overlap
 
 
-def test_E10_results_come_in_call_order(turning: Turning) -> None:
+def test_E10_results_come_in_call_order(engine_api: EngineAPI) -> None:
     calls = [call(id, "work", json.dumps({"name": id})) for id in "abcd"]
 
     def work(name: str) -> str:
         """Work."""
         return name.upper()
 
-    text = turning.tell(Engine(ScriptedLLM(calls, "ok"), [work]), "Go.")
+    text = engine_api.stream(Engine(ScriptedLLM(calls, "ok"), [work]), "Go.")
     assert [event.content for event in text.of(ToolResult)] == ["A", "B", "C", "D"]
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_E10_tools_that_only_read_overlap(turning: Turning, kind: str) -> None:
+def test_E10_tools_that_only_read_overlap(engine_api: EngineAPI, kind: str) -> None:
     meet = threading.Barrier(3)
 
     def look(name: str) -> str:
@@ -542,13 +548,13 @@ def test_E10_tools_that_only_read_overlap(turning: Turning, kind: str) -> None:
     tool = CallableTool.from_function(look if kind == "sync" else alook, "look", "Look.").with_(read_only=True)
     calls = [call(id, "look", json.dumps({"name": id})) for id in "abc"]
     engine = Engine(ScriptedLLM(calls, "ok"), [tool])
-    text = turning.tell(engine, "Go.")
+    text = engine_api.stream(engine, "Go.")
     assert [event.content for event in text.of(ToolResult)] == ["a", "b", "c"]
     assert [type(event) for event in text.of(ToolStarted, ToolResult)] == [ToolStarted] * 3 + [ToolResult] * 3
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_E10_tools_that_write_never_overlap(turning: Turning, kind: str) -> None:
+def test_E10_tools_that_write_never_overlap(engine_api: EngineAPI, kind: str) -> None:
     inside: list[str] = []
     most: list[int] = []
 
@@ -576,13 +582,13 @@ def test_E10_tools_that_write_never_overlap(turning: Turning, kind: str) -> None
     names = ["write", "look", "write", "write", "look", "look", "write"]
     calls = [call(f"c{at}", name, json.dumps({"name": name})) for at, name in enumerate(names)]
     engine = Engine(ScriptedLLM(calls, "ok"), [reads, writes])
-    text = turning.tell(engine, "Go.")
+    text = engine_api.stream(engine, "Go.")
     assert most == [1] * 7
     assert [event.name for event in text.of(ToolResult)] == names
     check(engine)
 
 
-def test_a_tool_may_say_itself_that_it_runs_beside_others(turning: Turning) -> None:
+def test_a_tool_may_say_itself_that_it_runs_beside_others(engine_api: EngineAPI) -> None:
     meet = threading.Barrier(2)
 
     def work() -> str:
@@ -592,14 +598,14 @@ def test_a_tool_may_say_itself_that_it_runs_beside_others(turning: Turning) -> N
 
     tool = CallableTool.from_function(work).with_(parallel=True)
     engine = Engine(ScriptedLLM([call("a", "work"), call("b", "work")], "ok"), [tool])
-    assert turning.submit(engine, "Go.").text == "ok"
+    assert engine_api.submit(engine, "Go.").text == "ok"
     assert not any(one.is_error for one in results(engine.history))
 
 
 # What tools are told, and tell
 
 
-def test_a_tool_knows_its_call_and_tells_how_it_gets_on(turning: Turning) -> None:
+def test_a_tool_knows_its_call_and_tells_how_it_gets_on(engine_api: EngineAPI) -> None:
     known: list[Any] = []
 
     def work(context: ToolContext[str]) -> str:
@@ -610,22 +616,22 @@ def test_a_tool_knows_its_call_and_tells_how_it_gets_on(turning: Turning) -> Non
         return "ok"
 
     engine = Engine(ScriptedLLM(call("a", "work"), "ok"), [work], deps="mine")
-    text = turning.tell(engine, "Go.")
+    text = engine_api.stream(engine, "Go.")
     assert known == [("a", "work", "mine", False)]
     assert text.of(ToolProgress) == [ToolProgress("a", "work", 1), ToolProgress("a", "work", 2)]
 
 
-def test_what_a_tool_gives_is_cut_to_the_limit(turning: Turning) -> None:
+def test_what_a_tool_gives_is_cut_to_the_limit(engine_api: EngineAPI) -> None:
     def much() -> str:
         """Much."""
         return "x" * 10_000
 
     engine = Engine(ScriptedLLM(call("a", "much"), "ok"), [much], output_limit=500)
-    turning.submit(engine, "Go.")
+    engine_api.submit(engine, "Go.")
     assert len(results(engine.history)[0].content) < 700
 
 
-def test_a_tool_that_takes_too_long_is_an_error_result(turning: Turning) -> None:
+def test_a_tool_that_takes_too_long_is_an_error_result(engine_api: EngineAPI) -> None:
     released = threading.Event()
 
     def hang() -> str:
@@ -639,7 +645,7 @@ def test_a_tool_that_takes_too_long_is_an_error_result(turning: Turning) -> None
         tool_timeout=10,
     )
     try:
-        assert turning.submit(engine, "Go.").text == "ok"
+        assert engine_api.submit(engine, "Go.").text == "ok"
     finally:
         released.set()
     assert results(engine.history)[0].is_error
@@ -649,7 +655,7 @@ def test_a_tool_that_takes_too_long_is_an_error_result(turning: Turning) -> None
 # Cancelling while somebody is asked
 
 
-def test_E9_cancel_from_another_thread_while_an_async_approver_waits(turning: Turning) -> None:
+def test_E9_cancel_from_another_thread_while_an_async_approver_waits(engine_api: EngineAPI) -> None:
     async def approve(request: PermissionRequest) -> bool:
         threading.Thread(target=engine.cancel).start()
         await anyio.sleep_forever()
@@ -657,12 +663,12 @@ def test_E9_cancel_from_another_thread_while_an_async_approver_waits(turning: Tu
 
     shelf, llm, engine = shelf_and_engine(put("a", "1"), approve)
     with pytest.raises(TurnCancelled):
-        turning.submit(engine, "Go.")
+        engine_api.submit(engine, "Go.")
     assert engine.trace[-3:] == ("permission_wait", "cancelled", "idle")
     assert results(engine.history)[0].is_error and shelf.put_there == []
     check(engine)
-    assert turning.submit(engine, "And?").text == "Done."
-    list(sound_requests(llm.requests))
+    assert engine_api.submit(engine, "And?").text == "Done."
+    list(valid_requests(llm.requests))
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -676,7 +682,7 @@ def test_E9_under_an_event_loop_a_sync_approver_is_left_behind(backend: str) -> 
     shelf, _, engine = shelf_and_engine(put("a", "1"), approve)
     try:
         with pytest.raises(TurnCancelled):
-            Async(backend).submit(engine, "Go.")
+            AsyncEngineAPI(backend).submit(engine, "Go.")
     finally:
         released.set()
     assert shelf.put_there == []
@@ -760,7 +766,7 @@ def test_what_is_sent_twice_is_shown_as_it_will_run(doubled: str) -> None:
     assert shelf.put_there == ["1"]
 
 
-def test_a_path_is_looked_at_again_when_a_tool_has_run(tmp_path: Path, turning: Turning) -> None:
+def test_a_path_is_looked_at_again_when_a_tool_has_run(tmp_path: Path, engine_api: EngineAPI) -> None:
     """What was a file when it was asked about may be a way to something else by now."""
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh" / "key").write_text("secret")
@@ -776,7 +782,7 @@ def test_a_path_is_looked_at_again_when_a_tool_has_run(tmp_path: Path, turning: 
 
     wanted = ToolCallPart("b", "read", json.dumps({"path": str(tmp_path / "x" / "key")}))
     engine = Engine(ScriptedLLM([call("a", "unpack", '{"archive": "x.zip"}'), wanted], "Hm."), [unpack, read])
-    turning.submit(engine, "Go.")
+    engine_api.submit(engine, "Go.")
     (tmp_path / "x").unlink(missing_ok=True)
     assert [one.is_error for one in results(engine.history)] == [False, True]
     assert "protected" in results(engine.history)[1].content

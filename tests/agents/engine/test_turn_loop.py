@@ -14,7 +14,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from support.engines import Async, Turning, call, check, results, sequence, sound_requests
+from support.engines import AsyncEngineAPI, EngineAPI, call, check, results, sequence, valid_requests
 from toolcast.agents.engine.compaction import Compaction
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import estimate_tokens
@@ -44,33 +44,33 @@ def look() -> str:
 # Going on by itself
 
 
-def test_auto_continue_asks_for_the_rest(turning: Turning) -> None:
+def test_auto_continue_asks_for_the_rest(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM(cut_off("Once "), cut_off("upon "), "a time."), auto_continue=True)
-    turn = turning.submit(engine, "A tale.")
+    turn = engine_api.submit(engine, "A tale.")
     assert (turn.rounds, turn.end, turn.truncated, turn.text) == (3, "end_turn", False, "a time.")
     assert sequence(engine) == ["user", "assistant"] * 3
     assert "Continue" in llm.requests[1].messages[-1].text
     check(engine)
 
 
-def test_auto_continue_stops_at_the_limit_of_rounds(turning: Turning) -> None:
+def test_auto_continue_stops_at_the_limit_of_rounds(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM(*[cut_off("more ")] * 5), auto_continue=True, max_rounds=2)
     with pytest.raises(Exception, match="another round"):
-        turning.submit(engine, "A tale.")
+        engine_api.submit(engine, "A tale.")
     check(engine)
 
 
-def test_calls_that_were_cut_off_are_not_gone_on_with(turning: Turning) -> None:
+def test_calls_that_were_cut_off_are_not_gone_on_with(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM(call("a", "look", "{", truncated=True)), [look], auto_continue=True)
-    assert turning.submit(engine, "Go.").truncated
+    assert engine_api.submit(engine, "Go.").truncated
     check(engine)
 
 
-def test_thoughts_alone_are_no_answer(turning: Turning) -> None:
+def test_thoughts_alone_are_no_answer(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM([ThinkingDelta("Hm."), Finish("end_turn")], "Yes."))
-    turning.submit(engine, "Go.")
-    turning.submit(engine, "Well?")
-    list(sound_requests(llm.requests))
+    engine_api.submit(engine, "Go.")
+    engine_api.submit(engine, "Well?")
+    list(valid_requests(llm.requests))
     check(engine)
 
 
@@ -78,9 +78,9 @@ def test_thoughts_alone_are_no_answer(turning: Turning) -> None:
 
 
 @pytest.mark.parametrize("compaction", ["default", Compaction(keep=300)])
-def test_a_history_that_is_too_long_is_shortened_once_and_sent_again(turning: Turning, compaction: Any) -> None:
+def test_a_history_that_is_too_long_is_shortened_once_and_sent_again(engine_api: EngineAPI, compaction: Any) -> None:
     engine = Engine(llm := ScriptedLLM(TOO_LONG, "Short."), history=OLD, compaction=compaction)
-    turn = turning.submit(engine, "Go.")
+    turn = engine_api.submit(engine, "Go.")
     assert (turn.text, len(llm.requests)) == ("Short.", 2)
     assert estimate_tokens(llm.requests[1].messages) < estimate_tokens(llm.requests[0].messages)
     assert llm.requests[1].messages[-1] == user("Go.")
@@ -88,37 +88,37 @@ def test_a_history_that_is_too_long_is_shortened_once_and_sent_again(turning: Tu
     check(engine)
 
 
-def test_a_history_that_is_still_too_long_is_an_error(turning: Turning) -> None:
+def test_a_history_that_is_still_too_long_is_an_error(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM(TOO_LONG, TOO_LONG, "never said"), history=OLD)
     with pytest.raises(ContextTooLong):
-        turning.submit(engine, "Go.")
+        engine_api.submit(engine, "Go.")
     assert len(llm.requests) == 2
     assert user("Go.") not in engine.history
     check(engine)
 
 
 @pytest.mark.parametrize("history, compaction", [(OLD, None), ((), "default")], ids=["not allowed", "nothing to cut"])
-def test_where_no_room_can_be_made_it_is_an_error(turning: Turning, history: Any, compaction: Any) -> None:
+def test_where_no_room_can_be_made_it_is_an_error(engine_api: EngineAPI, history: Any, compaction: Any) -> None:
     engine = Engine(llm := ScriptedLLM(TOO_LONG, "never said"), history=history, compaction=compaction)
     with pytest.raises(ContextTooLong):
-        turning.submit(engine, "Go.")
+        engine_api.submit(engine, "Go.")
     assert len(llm.requests) == 1 and list(engine.history) == list(history)
 
 
-def test_room_is_made_in_the_middle_of_a_turn(turning: Turning) -> None:
+def test_room_is_made_in_the_middle_of_a_turn(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM(call("a", "look"), TOO_LONG, "Fine."), [look], history=OLD)
-    assert turning.submit(engine, "Go.").text == "Fine."
+    assert engine_api.submit(engine, "Go.").text == "Fine."
     assert [message.role for message in llm.requests[2].messages][-3:] == ["user", "assistant", "tool"]
-    list(sound_requests(llm.requests))
+    list(valid_requests(llm.requests))
     check(engine)
 
 
-def test_a_limit_shortens_before_the_request(turning: Turning) -> None:
+def test_a_limit_shortens_before_the_request(engine_api: EngineAPI) -> None:
     compaction = Compaction(keep=300, at=1_000)
     engine = Engine(llm := ScriptedLLM("Fine.", "Fine."), history=OLD, compaction=compaction)
-    turning.submit(engine, "Go.")
+    engine_api.submit(engine, "Go.")
     assert estimate_tokens(llm.requests[0].messages) < 400
-    turning.submit(engine, "Go on.")
+    engine_api.submit(engine, "Go on.")
     assert len(llm.requests[1].messages) == len(llm.requests[0].messages) + 2
 
 
@@ -132,28 +132,28 @@ async def asummarise(messages: Sequence[Message]) -> str:
 
 
 @pytest.mark.parametrize("how", [summarise, asummarise])
-def test_a_summary_takes_the_place_of_what_is_cut(turning: Turning, how: Any) -> None:
+def test_a_summary_takes_the_place_of_what_is_cut(engine_api: EngineAPI, how: Any) -> None:
     engine = Engine(llm := ScriptedLLM(TOO_LONG, "Fine."), history=OLD, compaction=Compaction(300, how))
-    turning.submit(engine, "Go.")
+    engine_api.submit(engine, "Go.")
     assert "messages" in llm.requests[1].messages[0].text
     check(engine)
 
 
-def test_a_summary_by_an_llm_is_paid_for(turning: Turning) -> None:
+def test_a_summary_by_an_llm_is_paid_for(engine_api: EngineAPI) -> None:
     writer = ScriptedLLM("They talked.")
     engine = Engine(llm := ScriptedLLM(TOO_LONG, "Fine."), history=OLD, compaction=Compaction(300, writer))
-    turn = turning.submit(engine, "Go.")
+    turn = engine_api.submit(engine, "Go.")
     assert "They talked." in llm.requests[1].messages[0].text
     assert turn.usage == engine.usage == ONCE + ONCE == engine.conversation.spending.usage
 
 
-def test_a_summariser_that_raises_ends_the_turn(turning: Turning) -> None:
+def test_a_summariser_that_raises_ends_the_turn(engine_api: EngineAPI) -> None:
     def fails(messages: Any) -> str:
         raise LookupError("no words")
 
     engine = Engine(ScriptedLLM(TOO_LONG), history=OLD, compaction=Compaction(300, fails))
     with pytest.raises(LookupError):
-        turning.submit(engine, "Go.")
+        engine_api.submit(engine, "Go.")
     assert list(engine.history) == OLD
     check(engine)
 
@@ -190,8 +190,8 @@ class Waiting(ScriptedLLM):
             self.closed += 1
 
 
-def test_E9_cancel_from_another_thread_while_the_model_thinks(turning: Turning) -> None:
-    engine = Engine(llm := Waiting("unused", "Hm?", blocks=turning.name.startswith("sync")))
+def test_E9_cancel_from_another_thread_while_the_model_thinks(engine_api: EngineAPI) -> None:
+    engine = Engine(llm := Waiting("unused", "Hm?", blocks=engine_api.name.startswith("sync")))
 
     def cancel() -> None:
         assert llm.waits.wait(30)
@@ -201,14 +201,14 @@ def test_E9_cancel_from_another_thread_while_the_model_thinks(turning: Turning) 
     thread = threading.Thread(target=cancel)
     thread.start()
     with pytest.raises(TurnCancelled) as caught:
-        turning.submit(engine, "Go.")
+        engine_api.submit(engine, "Go.")
     thread.join()
     assert engine.trace == ("idle", "streaming", "cancelled", "idle")
     assert engine.history[-1].text.startswith("Well")
     assert caught.value.turn is not None and caught.value.turn.messages == engine.history[1:]
     assert llm.closed == 1
     check(engine)
-    assert turning.submit(engine, "And?").text == "Hm?"
+    assert engine_api.submit(engine, "And?").text == "Hm?"
 
 
 async def test_E9_cancel_from_a_task_while_the_model_thinks(anyio_backend: str) -> None:
@@ -243,7 +243,7 @@ async def test_E9_a_timeout_is_a_cancellation_and_comes_out_as_one(anyio_backend
 
 
 @pytest.mark.parametrize("takes_context", [True, False])
-def test_E9_cancel_from_another_thread_in_a_sync_tool(turning: Turning, takes_context: bool) -> None:
+def test_E9_cancel_from_another_thread_in_a_sync_tool(engine_api: EngineAPI, takes_context: bool) -> None:
     inside = threading.Event()
     cancelled = threading.Event()
 
@@ -268,13 +268,13 @@ def test_E9_cancel_from_another_thread_in_a_sync_tool(turning: Turning, takes_co
     thread = threading.Thread(target=cancel)
     thread.start()
     with pytest.raises(TurnCancelled):
-        turning.submit(engine, "Go.")
+        engine_api.submit(engine, "Go.")
     thread.join()
     assert [one.call_id for one in results(engine.history)] == ["a", "b"]
     assert results(engine.history)[1].is_error
     check(engine)
-    assert turning.submit(engine, "And?").text == "Hm?"
-    list(sound_requests(llm.requests))
+    assert engine_api.submit(engine, "And?").text == "Hm?"
+    list(valid_requests(llm.requests))
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -292,20 +292,20 @@ def test_E9_cancel_in_an_async_tool(backend: str) -> None:
 
     engine = Engine(ScriptedLLM([call("a", "work"), call("b", "look")], "Hm?"), [work, look])
     with pytest.raises(TurnCancelled):
-        Async(backend).submit(engine, "Go.")
+        AsyncEngineAPI(backend).submit(engine, "Go.")
     assert ended == ["work"]
     assert [one.is_error for one in results(engine.history)] == [True, True]
     check(engine)
 
 
-def test_a_turn_that_is_cancelled_before_it_begins_changes_nothing(turning: Turning) -> None:
+def test_a_turn_that_is_cancelled_before_it_begins_changes_nothing(engine_api: EngineAPI) -> None:
     before = [user("Go."), assistant("Yes."), user("Go.")]
     parent = Cancellation()
     engine = Engine(llm := ScriptedLLM("never said"), history=before).fork(context=ToolContext(cancellation=parent))
     engine.conversation.history = list(before)
     engine.conversation.added = [assistant("of another turn")]
     parent.cancel()
-    text = turning.tell(engine, "Go.")
+    text = engine_api.stream(engine, "Go.")
     assert isinstance(text.error, TurnCancelled)
     assert text.error.turn is not None and text.error.turn.messages == ()
     assert list(engine.history) == before
@@ -313,26 +313,26 @@ def test_a_turn_that_is_cancelled_before_it_begins_changes_nothing(turning: Turn
     assert engine.trace == ("idle", "cancelled", "idle")
 
 
-def test_calls_that_wait_for_an_answer_go_on_waiting_where_a_turn_never_began(turning: Turning) -> None:
+def test_calls_that_wait_for_an_answer_go_on_waiting_where_a_turn_never_began(engine_api: EngineAPI) -> None:
     asked = [user("Go."), assistant(call("a", "look"))]
     parent = Cancellation()
     engine = Engine(ScriptedLLM("ok"), [look]).fork(context=ToolContext(cancellation=parent))
     engine.conversation.history = list(asked)
     parent.cancel()
     with pytest.raises(TurnCancelled):
-        turning.submit(engine)
+        engine_api.submit(engine)
     assert list(engine.history) == asked
 
 
-def test_a_turn_leaves_nothing_with_the_cancellation_above_it(turning: Turning) -> None:
+def test_a_turn_leaves_nothing_with_the_cancellation_above_it(engine_api: EngineAPI) -> None:
     parent = Cancellation()
     engine = Engine(ScriptedLLM("a", "b")).fork(context=ToolContext(cancellation=parent))
-    turning.submit(engine, "1")
-    turning.submit(engine, "2")
+    engine_api.submit(engine, "1")
+    engine_api.submit(engine, "2")
     assert parent._then == {}
 
 
-def test_what_is_interrupted_in_a_tool_is_cancelled(turning: Turning) -> None:
+def test_what_is_interrupted_in_a_tool_is_cancelled(engine_api: EngineAPI) -> None:
     class Grave(BaseException):
         pass
 
@@ -342,22 +342,22 @@ def test_what_is_interrupted_in_a_tool_is_cancelled(turning: Turning) -> None:
 
     engine = Engine(ScriptedLLM([call("a", "look"), call("b", "work"), call("c", "look")], "Hm?"), [look, work])
     with pytest.raises(BaseException) as caught:  # trio may put it into a group
-        turning.submit(engine, "Go.")
+        engine_api.submit(engine, "Go.")
     assert isinstance(caught.value, Grave)
     assert [one.is_error for one in results(engine.history)] == [False, True, True]
     assert engine.trace[-2:] == ("cancelled", "idle")
     check(engine)
-    assert turning.submit(engine, "And?").text == "Hm?"
+    assert engine_api.submit(engine, "And?").text == "Hm?"
 
 
-def test_results_that_were_ready_are_reported_before_the_error(turning: Turning) -> None:
+def test_results_that_were_ready_are_reported_before_the_error(engine_api: EngineAPI) -> None:
     def stop(context: ToolContext) -> str:
         """Stop."""
         engine.cancel()
         return "stopped"
 
     engine = Engine(ScriptedLLM(call("a", "stop"), "Hm?"), [stop])
-    text = turning.tell(engine, "Go.")
+    text = engine_api.stream(engine, "Go.")
     assert [type(event) for event in text.events[-2:]] == [ToolResult, ErrorEvent]
     assert isinstance(text.error, TurnCancelled)
 
@@ -433,14 +433,14 @@ class Careless(ScriptedLLM):
             raise LookupError("there is nothing to close") from None
 
 
-def test_a_model_that_cannot_be_closed_harms_no_turn(turning: Turning, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_that_cannot_be_closed_harms_no_turn(engine_api: EngineAPI, caplog: pytest.LogCaptureFixture) -> None:
     engine = Engine(Careless("Hello there", "Hm?"))
     with caplog.at_level(logging.ERROR, "toolcast"):
-        text = turning.tell(engine, "Hi.", watch=lambda stream, event: engine.cancel())
+        text = engine_api.stream(engine, "Hi.", watch=lambda stream, event: engine.cancel())
     assert isinstance(text.error, TurnCancelled)
     assert "closing an answer failed" in caplog.text
     check(engine)
-    assert turning.submit(engine, "And?").text == "Hm?"
+    assert engine_api.submit(engine, "And?").text == "Hm?"
 
 
 # Checkpoints
@@ -485,7 +485,7 @@ def test_a_checkpoint_that_fails_ends_the_turn_before_the_tool_runs() -> None:
 # Usage
 
 
-def test_an_answer_that_was_broken_off_is_paid_for(turning: Turning) -> None:
+def test_an_answer_that_was_broken_off_is_paid_for(engine_api: EngineAPI) -> None:
     answer = [UsageReport(ONCE), TextDelta("Hello"), TextDelta(" there"), Finish("end_turn")]
     engine = Engine(ScriptedLLM(answer))
     seen: list[Usage] = []
@@ -495,12 +495,12 @@ def test_an_answer_that_was_broken_off_is_paid_for(turning: Turning) -> None:
         if isinstance(event, TextDelta):
             engine.cancel()
 
-    text = turning.tell(engine, "Hi.", watch=watch)
+    text = engine_api.stream(engine, "Hi.", watch=watch)
     assert isinstance(text.error, TurnCancelled) and text.error.turn is not None
     assert seen[-1] == text.error.turn.usage == engine.usage == engine.conversation.spending.usage == ONCE
 
 
-def test_the_turn_can_be_looked_at_while_it_goes_on(turning: Turning) -> None:
+def test_the_turn_can_be_looked_at_while_it_goes_on(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM(call("a", "look"), "Fine."), [look])
     rounds: list[int] = []
 
@@ -510,7 +510,7 @@ def test_the_turn_can_be_looked_at_while_it_goes_on(turning: Turning) -> None:
             assert stream.turn.messages == (assistant(call("a", "look")), tool_result(call("a", "look"), "fine"))
             assert stream.usage == ONCE
 
-    turning.tell(engine, "Go.", watch=watch)
+    engine_api.stream(engine, "Go.", watch=watch)
     assert sorted(set(rounds)) == [1, 2] and rounds == sorted(rounds)
 
 
@@ -523,7 +523,7 @@ def test_a_turn_is_forgotten_with_its_engine() -> None:
     assert gone() is None
 
 
-def test_a_failed_turn_can_be_asked_for_again(turning: Turning) -> None:
+def test_a_failed_turn_can_be_asked_for_again(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM(RateLimited("slow down")))
     with engine.stream("Go.") as stream:
         for _ in range(2):
@@ -531,8 +531,8 @@ def test_a_failed_turn_can_be_asked_for_again(turning: Turning) -> None:
                 stream.result()
 
 
-def test_the_budget_is_looked_at_before_calls_are_run(turning: Turning) -> None:
+def test_the_budget_is_looked_at_before_calls_are_run(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM(call("a", "look")), [look], budget=Budget(tokens=15))
-    text = turning.tell(engine, "Go.")
+    text = engine_api.stream(engine, "Go.")
     assert isinstance(text.error, BudgetExceeded)
     assert results(engine.history)[0].is_error

@@ -8,7 +8,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from support.engines import Turning, call, check, results
+from support.engines import EngineAPI, call, check, results
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.approvals import PermissionRequest
@@ -33,16 +33,16 @@ def test_the_turn_begins_with_the_first_event() -> None:
     assert stream.result().text == "Hello."
 
 
-def test_iteration_never_raises_and_result_does(turning: Turning) -> None:
+def test_iteration_never_raises_and_result_does(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM(RateLimited("slow down")))
-    text = turning.tell(engine, "Go.")
+    text = engine_api.stream(engine, "Go.")
     (last,) = text.events
     assert isinstance(last, ErrorEvent) and last.error is text.error
 
 
-def test_result_drains(turning: Turning) -> None:
+def test_result_drains(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM("Hello there!"))
-    assert turning.submit(engine, "Hi.").text == "Hello there!"
+    assert engine_api.submit(engine, "Hi.").text == "Hello there!"
     with Engine(ScriptedLLM("Hello there!")).stream("Hi.") as stream:
         next(stream)
         assert stream.result().text == stream.result().text == "Hello there!"
@@ -101,9 +101,9 @@ async def test_an_async_stream_closed_before_its_turn_began_begins_none() -> Non
     assert (llm.requests, engine.history) == ([], ())
 
 
-def test_closing_after_the_end_changes_nothing(turning: Turning) -> None:
+def test_closing_after_the_end_changes_nothing(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM("Hello."))
-    text = turning.tell(engine, "Hi.")
+    text = engine_api.stream(engine, "Hi.")
     assert text.turn is not None and engine.trace[-2:] == ("complete", "idle")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, field_validator
 
-from support.engines import Turning, call, check, results, sound_requests
+from support.engines import EngineAPI, call, check, results, valid_requests
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.agents.permissions.rules import Rule
@@ -42,9 +42,9 @@ def look(city: str = "Oslo") -> str:
     return f"{city} is fine."
 
 
-def test_a_model(turning: Turning) -> None:
+def test_a_model(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM(ALBUM), [look])
-    text = turning.tell(engine, "An album.", output_cls=Album)
+    text = engine_api.stream(engine, "An album.", output_cls=Album)
     assert text.turn is not None
     assert (text.turn.output, text.turn.end, text.turn.rounds) == (ALBUM, "output", 1)
     assert [one.name for one in llm.requests[0].tools] == ["look", "Album"]
@@ -56,14 +56,14 @@ def test_a_model(turning: Turning) -> None:
     check(engine)
 
 
-def test_without_other_tools_the_model_must_give_it(turning: Turning) -> None:
+def test_without_other_tools_the_model_must_give_it(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM(ALBUM))
-    assert turning.submit(engine, "An album.", output_cls=Album).output == ALBUM
+    assert engine_api.submit(engine, "An album.", output_cls=Album).output == ALBUM
     assert llm.requests[0].tool_choice == NamedTool("Album")
 
 
-def test_it_grows(turning: Turning) -> None:
-    text = turning.tell(Engine(ScriptedLLM(ALBUM)), "An album.", output_cls=Album)
+def test_it_grows(engine_api: EngineAPI) -> None:
+    text = engine_api.stream(Engine(ScriptedLLM(ALBUM)), "An album.", output_cls=Album)
     snapshots = [event.value for event in text.of(OutputDelta)]
     assert len(snapshots) > 3
     assert snapshots[-1].artist == "Nina" and snapshots[-1].songs == ALBUM.songs
@@ -71,9 +71,9 @@ def test_it_grows(turning: Turning) -> None:
     assert lengths == sorted(lengths)
 
 
-def test_a_union_is_one_tool_for_each_member(turning: Turning) -> None:
+def test_a_union_is_one_tool_for_each_member(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM(Book(title="Emma")))
-    assert turning.submit(engine, "Something.", output_cls=Album | Book).output == Book(title="Emma")
+    assert engine_api.submit(engine, "Something.", output_cls=Album | Book).output == Book(title="Emma")
     assert [one.name for one in llm.requests[0].tools] == ["Album", "Book"]
     assert llm.requests[0].tool_choice == "required"
 
@@ -82,15 +82,15 @@ def test_a_union_is_one_tool_for_each_member(turning: Turning) -> None:
     "output_cls, value",
     [(list[int], [1, 2, 3]), (int, 7), (list[Book], [Book(title="Emma"), Book(title="Persuasion")])],
 )
-def test_other_types(turning: Turning, output_cls: Any, value: Any) -> None:
+def test_other_types(engine_api: EngineAPI, output_cls: Any, value: Any) -> None:
     engine = Engine(ScriptedLLM(value))
-    text = turning.tell(engine, "Numbers.", output_cls=output_cls)
+    text = engine_api.stream(engine, "Numbers.", output_cls=output_cls)
     assert text.turn is not None and text.turn.output == value
     assert text.of(OutputDelta)
     check(engine)
 
 
-def test_a_function_is_run_once_with_what_the_model_gave(turning: Turning) -> None:
+def test_a_function_is_run_once_with_what_the_model_gave(engine_api: EngineAPI) -> None:
     ran: list[str] = []
 
     def rate(title: str, stars: int) -> str:
@@ -99,20 +99,20 @@ def test_a_function_is_run_once_with_what_the_model_gave(turning: Turning) -> No
         return title + "*" * stars
 
     engine = Engine(ScriptedLLM(call("c", "rate", '{"title": "Emma", "stars": 3}')))
-    assert turning.submit(engine, "Rate.", output_cls=rate).output == "Emma***"
+    assert engine_api.submit(engine, "Rate.", output_cls=rate).output == "Emma***"
     assert ran == ["Emma"]
 
 
-def test_an_async_function(turning: Turning) -> None:
+def test_an_async_function(engine_api: EngineAPI) -> None:
     async def rate(title: str) -> str:
         """Rate a book."""
         return title.upper()
 
     engine = Engine(ScriptedLLM(call("c", "rate", '{"title": "Emma"}')))
-    assert turning.submit(engine, "Rate.", output_cls=rate).output == "EMMA"
+    assert engine_api.submit(engine, "Rate.", output_cls=rate).output == "EMMA"
 
 
-def test_a_function_that_raises_tells_the_model_and_in_the_end_the_caller(turning: Turning) -> None:
+def test_a_function_that_raises_tells_the_model_and_in_the_end_the_caller(engine_api: EngineAPI) -> None:
     def rate(title: str) -> str:
         """Rate a book."""
         raise LookupError(title)
@@ -120,13 +120,13 @@ def test_a_function_that_raises_tells_the_model_and_in_the_end_the_caller(turnin
     calls = [call(id, "rate", '{"title": "Emma"}') for id in ("a", "b")]
     engine = Engine(llm := ScriptedLLM(*calls), max_attempts=2)
     with pytest.raises(LookupError):
-        turning.submit(engine, "Rate.", output_cls=rate)
+        engine_api.submit(engine, "Rate.", output_cls=rate)
     assert [one.content for one in results(engine.history)] == ["LookupError: Emma"] * 2
     assert (len(llm.requests), engine.trace[-3:]) == (2, ("tool_exec", "error", "idle"))
     check(engine)
 
 
-def test_a_function_may_have_the_model_asked_again(turning: Turning) -> None:
+def test_a_function_may_have_the_model_asked_again(engine_api: EngineAPI) -> None:
     def rate(stars: int) -> int:
         """Rate a book."""
         if stars > 5:
@@ -135,18 +135,18 @@ def test_a_function_may_have_the_model_asked_again(turning: Turning) -> None:
 
     first = call("a", "rate", '{"stars": 9}')
     engine = Engine(ScriptedLLM(first, call("b", "rate", '{"stars": 4}')))
-    turn = turning.submit(engine, "Rate.", output_cls=rate)
+    turn = engine_api.submit(engine, "Rate.", output_cls=rate)
     assert (turn.output, turn.rounds) == (4, 2)
     assert [one.content for one in results(engine.history)] == ["at most 5 stars", "4"]
     check(engine)
     engine = Engine(ScriptedLLM(first), max_attempts=1)
     with pytest.raises(ValidationError, match="at most 5 stars") as caught:
-        turning.submit(engine, "Rate.", output_cls=rate)
+        engine_api.submit(engine, "Rate.", output_cls=rate)
     assert isinstance(caught.value.__cause__, TryAgain)
     check(engine)
 
 
-def test_a_function_is_not_run_on_mere_text(turning: Turning) -> None:
+def test_a_function_is_not_run_on_mere_text(engine_api: EngineAPI) -> None:
     """Nobody could be asked about it: a text is no call."""
     ran: list[int] = []
 
@@ -156,22 +156,22 @@ def test_a_function_is_not_run_on_mere_text(turning: Turning) -> None:
         return stars
 
     engine = Engine(llm := ScriptedLLM('{"stars": 3}', call("b", "rate", '{"stars": 4}')))
-    assert turning.submit(engine, "Rate.", output_cls=rate).output == 4
+    assert engine_api.submit(engine, "Rate.", output_cls=rate).output == 4
     assert ran == [4] and "calling the tool" in llm.requests[1].messages[-1].text
 
 
-def test_of_two_calls_of_a_function_the_first_counts(turning: Turning) -> None:
+def test_of_two_calls_of_a_function_the_first_counts(engine_api: EngineAPI) -> None:
     def rate(stars: int) -> int:
         """Rate a book."""
         return stars
 
     engine = Engine(ScriptedLLM([call("a", "rate", '{"stars": 3}'), call("b", "rate", '{"stars": 4}')]))
-    assert turning.submit(engine, "Rate.", output_cls=rate).output == 3
+    assert engine_api.submit(engine, "Rate.", output_cls=rate).output == 3
     assert [one.is_error for one in results(engine.history)] == [False, True]
 
 
 @pytest.mark.parametrize("permissions", [Permissions("deny"), Permissions(rules=[Rule("write", "deny")])])
-def test_a_function_needs_permission_like_any_tool(turning: Turning, permissions: Permissions) -> None:
+def test_a_function_needs_permission_like_any_tool(engine_api: EngineAPI, permissions: Permissions) -> None:
     ran: list[str] = []
 
     def write(path: str) -> str:
@@ -181,16 +181,16 @@ def test_a_function_needs_permission_like_any_tool(turning: Turning, permissions
 
     engine = Engine(ScriptedLLM(call("a", "write", '{"path": ".env"}')), permissions=permissions, max_attempts=1)
     with pytest.raises(PermissionDenied):
-        turning.submit(engine, "Write.", output_cls=write)
+        engine_api.submit(engine, "Write.", output_cls=write)
     engine = Engine(ScriptedLLM(call("a", "write", '{"path": ".env"}')), max_attempts=1)
     with pytest.raises(PermissionDenied, match="protected"):
-        turning.submit(engine, "Write.", output_cls=write)
+        engine_api.submit(engine, "Write.", output_cls=write)
     assert ran == []
 
 
-def test_a_wrong_one_is_asked_for_again(turning: Turning) -> None:
+def test_a_wrong_one_is_asked_for_again(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM(WRONG, RIGHT))
-    text = turning.tell(engine, "An album.", output_cls=Album)
+    text = engine_api.stream(engine, "An album.", output_cls=Album)
     assert text.turn is not None
     assert (text.turn.output, text.turn.rounds) == (Album(artist="Nina", songs=["Sinnerman"]), 2)
     first, second = results(engine.history)
@@ -200,9 +200,9 @@ def test_a_wrong_one_is_asked_for_again(turning: Turning) -> None:
 
 
 @pytest.mark.parametrize("attempts", [1, 2, 3])
-def test_wrong_as_often_as_it_may_be_is_an_error(turning: Turning, attempts: int) -> None:
+def test_wrong_as_often_as_it_may_be_is_an_error(engine_api: EngineAPI, attempts: int) -> None:
     engine = Engine(llm := ScriptedLLM(*[WRONG] * 9), max_attempts=attempts)
-    text = turning.tell(engine, "An album.", output_cls=Album)
+    text = engine_api.stream(engine, "An album.", output_cls=Album)
     assert isinstance(text.error, ValidationError) and text.error.response is not None
     assert text.error.errors()[0]["loc"] == ("artist",)
     assert len(llm.requests) == attempts
@@ -210,51 +210,51 @@ def test_wrong_as_often_as_it_may_be_is_an_error(turning: Turning, attempts: int
     check(engine)
 
 
-def test_arguments_that_cannot_be_read_leave_a_valid_history(turning: Turning) -> None:
+def test_arguments_that_cannot_be_read_leave_a_valid_history(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM(call("a", "Album", "oops"), RIGHT))
-    assert turning.submit(engine, "An album.", output_cls=Album).output.artist == "Nina"
-    list(sound_requests(llm.requests))
+    assert engine_api.submit(engine, "An album.", output_cls=Album).output.artist == "Nina"
+    list(valid_requests(llm.requests))
     check(engine)
 
 
-def test_arguments_that_are_read_leniently_are_kept_as_valid_json(turning: Turning) -> None:
+def test_arguments_that_are_read_leniently_are_kept_as_valid_json(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM(call("a", "Album", "```json\n{'artist': 'Nina',}\n```")))
-    assert turning.submit(engine, "An album.", output_cls=Album).output == Album(artist="Nina")
+    assert engine_api.submit(engine, "An album.", output_cls=Album).output == Album(artist="Nina")
     assert json.loads(engine.history[1].tool_calls[0].arguments)["artist"] == "Nina"
     check(engine)
 
 
-def test_an_answer_in_words_is_asked_for_again(turning: Turning) -> None:
+def test_an_answer_in_words_is_asked_for_again(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM("I like Nina.", RIGHT))
-    turn = turning.submit(engine, "An album.", output_cls=Album)
+    turn = engine_api.submit(engine, "An album.", output_cls=Album)
     assert turn.output.artist == "Nina"
     assert llm.requests[1].messages[-1].role == "user" and "calling the tool" in llm.requests[1].messages[-1].text
     assert engine.trace[2:5] == ("accumulating", "streaming", "accumulating")
     check(engine)
 
 
-def test_an_answer_in_words_too_often_is_an_error(turning: Turning) -> None:
+def test_an_answer_in_words_too_often_is_an_error(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM(*["Nina."] * 9), max_attempts=2)
-    text = turning.tell(engine, "An album.", output_cls=Album)
+    text = engine_api.stream(engine, "An album.", output_cls=Album)
     assert type(text.error).__name__ == "NoToolCallError" and len(llm.requests) == 2
     check(engine)
 
 
 @pytest.mark.parametrize("function_calling", [True, False])
-def test_the_object_as_text_is_taken(turning: Turning, function_calling: bool) -> None:
+def test_the_object_as_text_is_taken(engine_api: EngineAPI, function_calling: bool) -> None:
     text = f"Here it is: {ALBUM.model_dump_json()}"
     engine = Engine(llm := ScriptedLLM(text, function_calling=function_calling), [look])
-    turn = turning.submit(engine, "An album.", output_cls=Album)
+    turn = engine_api.submit(engine, "An album.", output_cls=Album)
     assert (turn.output, turn.end) == (ALBUM, "output")
     if not function_calling:
         assert [one.name for one in llm.requests[0].tools] in ([], ["Album"])
     check(engine)
 
 
-def test_together_with_other_tools_in_one_answer(turning: Turning) -> None:
+def test_together_with_other_tools_in_one_answer(engine_api: EngineAPI) -> None:
     calls = [call("a", "look", '{"city": "Oslo"}'), RIGHT, call("b", "look", '{"city": "Rome"}')]
     engine = Engine(llm := ScriptedLLM(calls), [look])
-    text = turning.tell(engine, "An album.", output_cls=Album)
+    text = engine_api.stream(engine, "An album.", output_cls=Album)
     assert text.turn is not None and text.turn.output.artist == "Nina"
     assert [one.content for one in results(engine.history)] == ["Oslo is fine.", TAKEN, "Rome is fine."]
     assert [event.call_id for event in text.of(ToolStarted)] == ["a", "b"]
@@ -262,21 +262,21 @@ def test_together_with_other_tools_in_one_answer(turning: Turning) -> None:
     check(engine)
 
 
-def test_other_tools_first_then_the_result(turning: Turning) -> None:
+def test_other_tools_first_then_the_result(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM(call("a", "look"), RIGHT), [look])
-    turn = turning.submit(engine, "An album.", output_cls=Album)
+    turn = engine_api.submit(engine, "An album.", output_cls=Album)
     assert (turn.rounds, turn.output.artist) == (2, "Nina")
 
 
-def test_the_first_of_several_results_counts(turning: Turning) -> None:
+def test_the_first_of_several_results_counts(engine_api: EngineAPI) -> None:
     calls = [WRONG, RIGHT, call("l", "Album", '{"artist": "Late"}')]
     engine = Engine(ScriptedLLM(calls))
-    assert turning.submit(engine, "An album.", output_cls=Album).output.artist == "Nina"
+    assert engine_api.submit(engine, "An album.", output_cls=Album).output.artist == "Nina"
     assert [one.is_error for one in results(engine.history)] == [True, False, True]
     check(engine)
 
 
-def test_a_validator_may_have_the_model_asked_again(turning: Turning) -> None:
+def test_a_validator_may_have_the_model_asked_again(engine_api: EngineAPI) -> None:
     class Even(BaseModel):
         number: int
 
@@ -288,50 +288,50 @@ def test_a_validator_may_have_the_model_asked_again(turning: Turning) -> None:
             return number
 
     engine = Engine(ScriptedLLM(call("a", "Even", '{"number": 3}'), call("b", "Even", '{"number": 4}')))
-    assert turning.submit(engine, "A number.", output_cls=Even).output.number == 4
+    assert engine_api.submit(engine, "A number.", output_cls=Even).output.number == 4
     assert "even numbers only" in results(engine.history)[0].content
     engine = Engine(ScriptedLLM(call("a", "Even", '{"number": 3}')), max_attempts=1)
     with pytest.raises(ValidationError, match="even numbers only") as caught:
-        turning.submit(engine, "A number.", output_cls=Even)
+        engine_api.submit(engine, "A number.", output_cls=Even)
     assert isinstance(caught.value.__cause__, TryAgain)
     check(engine)
 
 
-def test_an_answer_that_was_cut_off_is_an_error(turning: Turning) -> None:
+def test_an_answer_that_was_cut_off_is_an_error(engine_api: EngineAPI) -> None:
     cut = call("a", "Album", '{"artist": "Ni', truncated=True)
     engine = Engine(ScriptedLLM(cut), [look])
-    text = turning.tell(engine, "An album.", output_cls=Album)
+    text = engine_api.stream(engine, "An album.", output_cls=Album)
     assert isinstance(text.error, OutputTruncated)
     check(engine)
 
 
-def test_a_refusal_is_an_error(turning: Turning) -> None:
+def test_a_refusal_is_an_error(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM([TextDelta("No."), Finish("refusal")]))
-    text = turning.tell(engine, "An album.", output_cls=Album)
+    text = engine_api.stream(engine, "An album.", output_cls=Album)
     assert isinstance(text.error, Refused)
     check(engine)
 
 
-def test_a_turn_with_a_result_can_wait_for_an_approval(turning: Turning) -> None:
+def test_a_turn_with_a_result_can_wait_for_an_approval(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM([call("a", "look"), RIGHT]), [look], permissions=Permissions(approve="later"))
-    turn = turning.submit(engine, "An album.", output_cls=Album)
+    turn = engine_api.submit(engine, "An album.", output_cls=Album)
     assert (turn.end, turn.output) == ("approval", None)
-    other = turning.submit(engine, output_cls=Album, answers=[turn.pending[0].allow()])
+    other = engine_api.submit(engine, output_cls=Album, answers=[turn.pending[0].allow()])
     assert other.output.artist == "Nina" and len(llm.requests) == 1
     assert [one.is_error for one in results(engine.history)] == [False, False]
     check(engine)
 
 
-def test_the_next_turn_needs_no_result(turning: Turning) -> None:
+def test_the_next_turn_needs_no_result(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM(ALBUM, "Fine."))
-    turning.submit(engine, "An album.", output_cls=Album)
-    turn = turning.submit(engine, "Thanks.")
+    engine_api.submit(engine, "An album.", output_cls=Album)
+    turn = engine_api.submit(engine, "Thanks.")
     assert (turn.output, turn.text) == (None, "Fine.")
     assert llm.requests[1].tools == () and llm.requests[1].messages[-1] == user("Thanks.")
 
 
-def test_in_the_last_round_only_the_result_is_offered(turning: Turning) -> None:
+def test_in_the_last_round_only_the_result_is_offered(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM(call("a", "look"), ALBUM), [look], max_rounds=2)
-    assert turning.submit(engine, "An album.", output_cls=Album).output == ALBUM
+    assert engine_api.submit(engine, "An album.", output_cls=Album).output == ALBUM
     assert [[tool.name for tool in asked.tools] for asked in llm.requests] == [["look", "Album"], ["Album"]]
     assert llm.requests[1].tool_choice == NamedTool("Album")

@@ -18,7 +18,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import ToolCallPart, ValidationError
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.mcp import server as mcp
@@ -118,14 +118,14 @@ def test_a_server_is_named_by_what_you_wrote(server: MCPServer, name: str) -> No
 # Calls.
 
 
-def test_a_call(face: Face, tools: Tools) -> None:
-    output = face.method(tools["t_add"], "call", '{"a": "1", "b": 2}')
+def test_a_call(api: API, tools: Tools) -> None:
+    output = api.method(tools["t_add"], "call", '{"a": "1", "b": 2}')
     assert (output.content, output.raw_output, output.is_error) == ("3", {"result": 3}, False)
     assert output.tool_name == "t_add"
 
 
-def test_the_tools_are_listed_in_every_way(face: Face, server: MCPServer) -> None:
-    assert "add" in {tool.name for tool in face.method(server, "tools", prefix=False)}
+def test_the_tools_are_listed_in_every_way(api: API, server: MCPServer) -> None:
+    assert "add" in {tool.name for tool in api.method(server, "tools", prefix=False)}
 
 
 def test_a_picture(tools: Tools) -> None:
@@ -153,12 +153,12 @@ def test_a_server_sees_little_of_the_environment(tools: Tools, monkeypatch: pyte
     assert not [name for name in seen if name.startswith("PYTEST")]
 
 
-def test_an_engine_calls(face: Face, tools: Tools) -> None:
+def test_an_engine_calls(api: API, tools: Tools) -> None:
     from toolcast.testing import ScriptedLLM
 
     calls = [ToolCallPart("c1", "t_add", '{"a": 1, "b": 2}'), ToolCallPart("c2", "t_fail", '{"why": "Never."}')]
     engine = Engine(ScriptedLLM(calls, "3"), tools.values())
-    assert face.method(engine, "submit", "1 + 2?").text == "3"
+    assert api.method(engine, "submit", "1 + 2?").text == "3"
     first, second = [part for message in engine.history if message.role == "tool" for part in message.parts]
     assert (first.content, first.is_error) == ("3", False)
     assert second.is_error
@@ -244,14 +244,14 @@ def test_what_ends_a_call_does_not_mind_a_closed_loop() -> None:
     asyncio.run(make())()
 
 
-def test_a_call_that_takes_too_long(face: Face, server: MCPServer, tools: Tools) -> None:
+def test_a_call_that_takes_too_long(api: API, server: MCPServer, tools: Tools) -> None:
     impatient = {tool.name: tool for tool in server.tools(timeout=0.05)}
     with pytest.raises(ToolTimeout, match=r"wait took longer than 0\.05 s"):
-        face.method(impatient["t_wait"], "call", {"key": "whatever"})
+        api.method(impatient["t_wait"], "call", {"key": "whatever"})
 
 
 def test_a_call_whose_time_is_up_is_cancelled_on_the_server(
-    face: Face, tools: Tools, monkeypatch: pytest.MonkeyPatch
+    api: API, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time is up as soon as the server says that it has begun."""
     scopes: list[anyio.CancelScope] = []
@@ -262,11 +262,11 @@ def test_a_call_whose_time_is_up_is_cancelled_on_the_server(
             return await work
         raise late
 
-    wait, key = tools["t_wait"], f"late {face.name}"
+    wait, key = tools["t_wait"], f"late {api.name}"
     context = ToolContext[None](on_progress=lambda _: scopes[0].cancel())
     with monkeypatch.context() as patch, pytest.raises(ToolTimeout, match=r"wait took longer than 120\.0 s"):
         patch.setattr(mcp, "_with_timeout", within)
-        face.method(wait, "run", wait.read({"key": key}).value, context)
+        api.method(wait, "run", wait.read({"key": key}).value, context)
     assert tools["t_was_cancelled"].call({"key": key}).content == "true"
 
 
@@ -325,11 +325,11 @@ def test_what_a_server_refuses(server: MCPServer) -> None:
         server._submit(ask).result()
 
 
-def test_what_is_closed_stays_closed(face: Face) -> None:
+def test_what_is_closed_stays_closed(api: API) -> None:
     server = MCPServer.stdio(sys.executable, [SERVER])
-    face.method(server, "close")
+    api.method(server, "close")
     with pytest.raises(MCPError, match=r"the MCP server mcp_server is closed; start\(\) opens it again"):
-        face.method(server, "tools")
+        api.method(server, "tools")
     assert "mcp mcp_server" not in mcp_threads()
 
 
@@ -373,17 +373,17 @@ async def never() -> AsyncGenerator[Any]:
     ],
     ids=["no program", "no server", "nobody listens"],
 )
-def test_a_server_that_does_not_start(face: Face, server: MCPServer, why: str) -> None:
+def test_a_server_that_does_not_start(api: API, server: MCPServer, why: str) -> None:
     with pytest.raises(MCPError, match=why):
-        face.method(server, "start")
-    face.method(server, "close")
+        api.method(server, "start")
+    api.method(server, "close")
 
 
-def test_a_server_that_does_not_start_in_time(face: Face) -> None:
+def test_a_server_that_does_not_start_in_time(api: API) -> None:
     server = MCPServer(ConnectOptions(never, "Wait."), "slow")
     with pytest.raises(MCPError, match=r"the MCP server slow did not start in time; .* 0\.01 s\. Wait\."):
-        face.method(server, "start", timeout=0.01)
-    face.method(server, "close")
+        api.method(server, "start", timeout=0.01)
+    api.method(server, "close")
 
 
 async def test_a_list_without_an_end() -> None:
@@ -398,19 +398,19 @@ async def test_a_list_without_an_end() -> None:
 # Servers that are rough.
 
 
-def test_an_answer_that_cannot_be_read_ends_its_call(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_answer_that_cannot_be_read_ends_its_call(api: API, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing else would end it but its time limit."""
     with MCPServer.stdio(sys.executable, [ROUGH], name="rough") as server:
         tools = {tool.name: tool for tool in server.tools(prefix=False, timeout=60)}
-        assert face.method(tools["surrogate"], "call", {}).content == "a\ufffdb"
+        assert api.method(tools["surrogate"], "call", {}).content == "a\ufffdb"
         with pytest.raises(MCPError, match="its answer cannot be read: it is no JSON-RPC message"):
-            face.method(tools["wrong"], "call", {})
+            api.method(tools["wrong"], "call", {})
         caplog.clear()
-        assert face.method(tools["noise"], "call", {}).content == "heard"
+        assert api.method(tools["noise"], "call", {}).content == "heard"
         assert caplog.text.count("the MCP server rough sent a message that cannot be read: ") == 3
 
 
-def test_a_call_has_a_time_limit_unless_reported_otherwise(face: Face, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_has_a_time_limit_unless_reported_otherwise(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float | None] = []
 
     async def within(limit: float | None, work: Any, late: Exception) -> Any:
@@ -420,14 +420,14 @@ def test_a_call_has_a_time_limit_unless_reported_otherwise(face: Face, monkeypat
     monkeypatch.setattr(mcp, "_with_timeout", within)
     with MCPServer.stdio(sys.executable, [SERVER], name="t") as server:
         for timeout in ({}, {"timeout": None}, {"timeout": 7}):
-            tools = {tool.name: tool for tool in face.method(server, "tools", prefix=False, **timeout)}
-            face.method(tools["add"], "call", {"a": 1})
+            tools = {tool.name: tool for tool in api.method(server, "tools", prefix=False, **timeout)}
+            api.method(tools["add"], "call", {"a": 1})
     assert limits[1::2] == [120.0, None, 7]
 
 
-def test_a_rough_server(face: Face, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_rough_server(api: API, caplog: pytest.LogCaptureFixture) -> None:
     server = MCPServer.stdio(sys.executable, [ROUGH], name="rough")
-    refuse, fail, flood, *_ = face.method(server, "tools", prefix=False)
+    refuse, fail, flood, *_ = api.method(server, "tools", prefix=False)
     assert (refuse.name, fail.name, flood.name) == ("refuse", "fail", "flood")
     left_out = [record.getMessage() for record in caplog.records if record.name == "toolcast"]
     about = "the MCP server rough: left out the tool"
@@ -439,25 +439,25 @@ def test_a_rough_server(face: Face, caplog: pytest.LogCaptureFixture) -> None:
     assert left_out[3].startswith(f"{about} 'nonsense': ")
     link = server._connections[-1]
     with pytest.raises(MCPError) as refused:
-        face.method(refuse, "call", {})
+        api.method(refuse, "call", {})
     assert str(refused.value) == "the MCP server rough answered with an error: [31mno such CRITICAL row"
-    failed = face.method(fail, "call", {})
+    failed = api.method(fail, "call", {})
     assert str(failed.error) == "[2Jno such file"
-    flooded = face.method(flood, "call", {}).content
+    flooded = api.method(flood, "call", {}).content
     assert flooded.count("x") == MAX_TEXT
     assert flooded.endswith("[500000 characters left out]")
     assert server._connections == [link]
-    face.method(server, "close")
+    api.method(server, "close")
 
 
 # Over HTTP.
 
 
-def test_over_http(face: Face, http_process: tuple[subprocess.Popen[str], str]) -> None:
+def test_over_http(api: API, http_process: tuple[subprocess.Popen[str], str]) -> None:
     server = MCPServer.http(http_process[1], headers={"x-key": "1"}, name="web")
-    add = next(tool for tool in face.method(server, "tools") if tool.name == "web_add")
-    assert face.method(add, "call", {"a": 1}).content == "2"
-    face.method(server, "close")
+    add = next(tool for tool in api.method(server, "tools") if tool.name == "web_add")
+    assert api.method(add, "call", {"a": 1}).content == "2"
+    api.method(server, "close")
 
 
 async def test_a_cancelled_caller_cancels_the_call_over_http(

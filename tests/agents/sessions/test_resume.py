@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from support import session_program as program
-from support.sessions import Door, Talk, call, sound
+from support.sessions import BlockingTool, SessionAPI, call, check_history
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.agents.sessions.session import Session
@@ -185,17 +185,17 @@ def test_records_that_cannot_be_read_are_held_by_no_one() -> None:
 
 
 def test_a_session_that_is_closed_in_a_turn_is_saved_and_free(
-    new_store: Callable[[], Store], talk: Talk, door: Door
+    new_store: Callable[[], Store], session_api: SessionAPI, blocking_tool: BlockingTool
 ) -> None:
     store = new_store()
-    session = Session(Engine(ScriptedLLM(call("c1", "wait")), [door.wait]), id="mine", store=store)
-    talk.send(session, "go")
-    door.reached()
-    talk.close(session)
+    session = Session(Engine(ScriptedLLM(call("c1", "wait")), [blocking_tool.wait]), id="mine", store=store)
+    session_api.send(session, "go")
+    blocking_tool.wait_until_started()
+    session_api.close(session)
     with Session.resume("mine", Engine(ScriptedLLM("done")), store) as resumed:
         assert resumed.engine.history == session.engine.history
         assert resumed.engine.conversation.end == "cancelled"
-        sound(resumed.engine)
+        check_history(resumed.engine)
         assert resumed.run().text == "done"
 
 
@@ -251,7 +251,7 @@ def test_a_forked_child_has_no_part_in_the_session(kind: str, tmp_path: Path) ->
     store = program.STORES[kind](path)
     with Session.resume("mine", Engine(ScriptedLLM()), store) as session:
         assert [message.text for message in session.engine.history if message.role == "user"] == ["go", "parent"]
-        sound(session.engine)
+        check_history(session.engine)
     if kind == "sqlite":
         store.close()
 
@@ -259,17 +259,17 @@ def test_a_forked_child_has_no_part_in_the_session(kind: str, tmp_path: Path) ->
 # What close still writes.
 
 
-def test_what_was_injected_is_there_after_close(new_store: Callable[[], Store], talk: Talk) -> None:
+def test_what_was_injected_is_there_after_close(new_store: Callable[[], Store], session_api: SessionAPI) -> None:
     store = new_store()
     session = Session(Engine(ScriptedLLM("hello")), id="mine", store=store)
-    talk.run(session, "Hi.")
+    session_api.run(session, "Hi.")
     session.engine.inject("By the way.")
-    talk.close(session)
+    session_api.close(session)
     written = store.read("mine")
-    talk.close(session)
+    session_api.close(session)
     session = Session.resume("mine", Engine(ScriptedLLM()), store)
     assert session.engine.history[-1] == user("By the way.")
-    talk.close(session)
+    session_api.close(session)
     assert store.read("mine") == written  # nothing was new
 
 
@@ -331,11 +331,11 @@ def answered(history: Sequence[Message]) -> Counter[str]:
     return Counter(part.call_id for message in history for part in message.parts if isinstance(part, ToolResultPart))
 
 
-def crashed_anywhere(new_store: Callable[[], Store], talk: Talk) -> None:
+def crashed_anywhere(new_store: Callable[[], Store], session_api: SessionAPI) -> None:
     ran: list[str] = []
     whole = Recording(ran)
     with Session(agent(ran, SCRIPT, []), id="mine", store=whole) as session:
-        assert talk.run(session, "go").text == "done"
+        assert session_api.run(session, "go").text == "done"
     assert ran == ["look", "write a", "write b", "look", "read"]
     whole.ran.append(list(ran))
     for cut in range(1, len(whole.batches) + 1):
@@ -349,8 +349,8 @@ def crashed_anywhere(new_store: Callable[[], Store], talk: Talk) -> None:
         assert session.state == "idle"
         assert session.unfinished == (rounds < len(SCRIPT))
         if session.unfinished:
-            assert talk.run(session).text == "done"
-        sound(session.engine)
+            assert session_api.run(session).text == "done"
+        check_history(session.engine)
         assert answered(session.engine.history) == Counter(["c1", "c2", "c3", "c4", "c5"])
         for effect, times in (before + Counter(after)).items():
             assert times <= (2 if effect in ("look", "read") else 1), (cut, effect)
@@ -358,7 +358,7 @@ def crashed_anywhere(new_store: Callable[[], Store], talk: Talk) -> None:
         assert len([*before.elements(), *after]) <= 5 + ("read" in after and "read" in before)
         assert set(asked) <= {"c1", "c2", "c4", "c5"}  # for c3 there was an answer already
         history = session.engine.history
-        talk.close(session)
+        session_api.close(session)
         with Session.resume("mine", agent([], [], []), store) as session:
             assert session.engine.history == history
             assert not session.unfinished
@@ -366,11 +366,11 @@ def crashed_anywhere(new_store: Callable[[], Store], talk: Talk) -> None:
 
 @pytest.mark.fault(130)
 def test_a_crash_after_any_append(new_store: Callable[[], Store]) -> None:
-    crashed_anywhere(new_store, Talk())
+    crashed_anywhere(new_store, SessionAPI())
 
 
-def test_a_crash_after_any_append_through_every_face(talk: Talk) -> None:
-    crashed_anywhere(MemoryStore, talk)
+def test_a_crash_after_any_append_through_every_api(session_api: SessionAPI) -> None:
+    crashed_anywhere(MemoryStore, session_api)
 
 
 def crashed_in(tool: str, new_store: Callable[[], Store]) -> Store:
@@ -388,31 +388,31 @@ def crashed_in(tool: str, new_store: Callable[[], Store]) -> Store:
     return store
 
 
-def test_after_a_crash_something_else_is_asked(new_store: Callable[[], Store], talk: Talk) -> None:
+def test_after_a_crash_something_else_is_asked(new_store: Callable[[], Store], session_api: SessionAPI) -> None:
     ran: list[str] = []
     store = crashed_in("write", new_store)
     session = Session.resume("mine", agent(ran, ["no matter"], []), store)
-    assert talk.run(session, "Never mind.").text == "no matter"
-    sound(session.engine)
+    assert session_api.run(session, "Never mind.").text == "no matter"
+    check_history(session.engine)
     (result,) = session.engine.history[2].parts
     assert isinstance(result, ToolResultPart)
     assert "it may have had its effect" in result.content
     assert ran == []
-    talk.close(session)
+    session_api.close(session)
 
 
-def test_a_typed_result_is_wanted_again_after_a_crash(new_store: Callable[[], Store], talk: Talk) -> None:
+def test_a_typed_result_is_wanted_again_after_a_crash(new_store: Callable[[], Store], session_api: SessionAPI) -> None:
     ran: list[str] = []
     store = crashed_in("read", new_store)
     session = Session.resume("mine", agent(ran, [Sum(total=3)], []), store)
-    turn = talk.run(session, output_cls=Sum)
+    turn = session_api.run(session, output_cls=Sum)
     assert (turn.output, turn.end, ran) == (Sum(total=3), "output", ["read"])
-    talk.close(session)
+    session_api.close(session)
     with Session.resume("mine", agent([], [], []), store) as session:
         assert not session.unfinished
 
 
-def test_what_waits_for_an_answer_outlives_a_restart(new_store: Callable[[], Store], talk: Talk) -> None:
+def test_what_waits_for_an_answer_outlives_a_restart(new_store: Callable[[], Store], session_api: SessionAPI) -> None:
     ran: list[str] = []
 
     def engine(*answers: Any) -> Engine:
@@ -421,16 +421,16 @@ def test_what_waits_for_an_answer_outlives_a_restart(new_store: Callable[[], Sto
 
     store = new_store()
     session = Session(engine(call("c1", "write", '{"text": "a"}')), id="mine", store=store)
-    turn = talk.run(session, "go")
+    turn = session_api.run(session, "go")
     assert (turn.end, ran) == ("approval", [])
-    talk.close(session)
+    session_api.close(session)
     session = Session.resume("mine", engine("done"), store)
     assert session.unfinished
     assert session.pending == turn.pending
-    assert talk.run(session, answers=[session.pending[0].allow()]).text == "done"
+    assert session_api.run(session, answers=[session.pending[0].allow()]).text == "done"
     assert ran == ["write a"]
-    sound(session.engine)
-    talk.close(session)
+    check_history(session.engine)
+    session_api.close(session)
 
 
 # Killed.
@@ -471,7 +471,7 @@ def test_a_session_that_was_killed_is_gone_on_with(kind: str, where: str, idempo
         )
         assert session.run().text == "The tea is on its way."
         assert not session.unfinished
-        sound(engine)
+        check_history(engine)
         assert answered(engine.history) == Counter(["c1", "c2"])
         result = engine.history[4].parts[0]
         assert isinstance(result, ToolResultPart)

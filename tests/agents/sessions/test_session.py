@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from support.chunks import delta, sse, text_body
 from support.loopback import HOLD, Loopback, head, whole
-from support.sessions import PATIENCE, Door, Talk, Walk, call, ctrl_c, sound
+from support.sessions import PATIENCE, BlockingTool, SessionAPI, StateTrace, call, check_history, ctrl_c
 from toolcast import OpenAI
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.session_state import fold
@@ -57,37 +57,37 @@ def scripted(*answers: Any, tools: Sequence[Any] = (), **options: Any) -> Engine
 # E15: a turn goes on by itself.
 
 
-def test_E15_send_while_a_turn_goes_on_names_the_state(talk: Talk, door: Door) -> None:
-    session = Session(scripted(WAIT, "done", "again", tools=[door.wait]))
-    talk.send(session, "go")
-    door.reached()
+def test_E15_send_while_a_turn_goes_on_names_the_state(session_api: SessionAPI, blocking_tool: BlockingTool) -> None:
+    session = Session(scripted(WAIT, "done", "again", tools=[blocking_tool.wait]))
+    session_api.send(session, "go")
+    blocking_tool.wait_until_started()
     with pytest.raises(IllegalState, match="cannot send while it is active") as raised:
-        talk.send(session, "go")
+        session_api.send(session, "go")
     assert raised.value.state == "active"
     with pytest.raises(IllegalState):
-        talk.run(session, "go")
+        session_api.run(session, "go")
     assert session.state == "active"  # nobody else's turn was cancelled
-    door.let_in()
-    assert talk.result(session).text == "done"
+    blocking_tool.release()
+    assert session_api.result(session).text == "done"
     assert session.state == "idle"
-    assert talk.run(session, "go").text == "again"
-    sound(session.engine)
+    assert session_api.run(session, "go").text == "again"
+    check_history(session.engine)
 
 
-def test_E15_events_end_with_the_turn_and_the_result_is_there(talk: Talk) -> None:
+def test_E15_events_end_with_the_turn_and_the_result_is_there(session_api: SessionAPI) -> None:
     session = Session(scripted(call("c1", "look"), "a b c d", tools=[look]))
-    talk.send(session, "go")
-    events = talk.events(session)
+    session_api.send(session, "go")
+    events = session_api.events(session)
     assert session.state == "idle"
     assert [type(event) for event in events if isinstance(event, (ToolStarted, ToolResult))] == [
         ToolStarted,
         ToolResult,
     ]
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "a b c d"
-    turn = talk.result(session)
+    turn = session_api.result(session)
     assert (turn.text, turn.end, turn.rounds) == ("a b c d", "end_turn", 2)
-    assert talk.result(session) is turn
-    assert talk.events(session) == events
+    assert session_api.result(session) is turn
+    assert session_api.events(session) == events
 
 
 def look() -> str:
@@ -95,143 +95,145 @@ def look() -> str:
     return "nothing there"
 
 
-def test_every_reader_sees_all_events(talk: Talk, door: Door) -> None:
-    session = Session(scripted(WAIT, "done", tools=[door.wait]))
-    talk.send(session, "go")
+def test_every_reader_sees_all_events(session_api: SessionAPI, blocking_tool: BlockingTool) -> None:
+    session = Session(scripted(WAIT, "done", tools=[blocking_tool.wait]))
+    session_api.send(session, "go")
     early = session.events()
     seen: list[list[Any]] = [[], []]
     readers = [threading.Thread(target=lambda to=to: to.extend(session.events())) for to in seen]
     for reader in readers:
         reader.start()
-    door.reached()
-    door.let_in()
-    everything = talk.events(session)
+    blocking_tool.wait_until_started()
+    blocking_tool.release()
+    everything = session_api.events(session)
     for reader in readers:
         reader.join(PATIENCE)
     assert seen == [everything, everything]
     assert list(early) == everything
 
 
-def test_who_still_reads_the_last_turn_is_reported_nothing_of_the_next(talk: Talk) -> None:
+def test_who_still_reads_the_last_turn_is_reported_nothing_of_the_next(session_api: SessionAPI) -> None:
     session = Session(scripted("one", "two"))
-    talk.run(session, "go")
+    session_api.run(session, "go")
     reader = session.events()
-    talk.run(session, "go")
+    session_api.run(session, "go")
     assert "".join(event.text for event in reader if isinstance(event, TextDelta)) == "one"
 
 
-def test_there_are_no_events_before_the_first_turn(talk: Talk) -> None:
-    assert talk.events(Session(scripted())) == []
+def test_there_are_no_events_before_the_first_turn(session_api: SessionAPI) -> None:
+    assert session_api.events(Session(scripted())) == []
 
 
-def test_there_is_no_result_before_the_first_turn(talk: Talk) -> None:
+def test_there_is_no_result_before_the_first_turn(session_api: SessionAPI) -> None:
     session = Session(scripted())
     with pytest.raises(IllegalState, match="no turn to give the result of") as raised:
-        talk.result(session)
+        session_api.result(session)
     assert raised.value.state == "idle"
 
 
-def test_a_result_that_is_not_there_in_time(door: Door) -> None:
-    session = Session(scripted(WAIT, "done", tools=[door.wait]))
+def test_a_result_that_is_not_there_in_time(blocking_tool: BlockingTool) -> None:
+    session = Session(scripted(WAIT, "done", tools=[blocking_tool.wait]))
     session.send("go")
-    door.reached()
+    blocking_tool.wait_until_started()
     with pytest.raises(TimeoutError, match=r"goes on after 0 seconds; cancel\(\) ends it"):
         session.result(0)
     assert session.state == "active"
-    door.let_in()
+    blocking_tool.release()
     assert session.result(PATIENCE).text == "done"
 
 
 # E16: cancel and close.
 
 
-def test_E16_what_means_nothing_does_nothing(talk: Talk) -> None:
-    session = Session(scripted("hello"), observer=(walk := Walk()))
+def test_E16_what_means_nothing_does_nothing(session_api: SessionAPI) -> None:
+    session = Session(scripted("hello"), observer=(trace := StateTrace()))
     session.cancel()
     assert session.state == "idle"
-    talk.run(session, "go")
+    session_api.run(session, "go")
     session.cancel()
-    talk.close(session)
-    talk.close(session)
+    session_api.close(session)
+    session_api.close(session)
     session.cancel()
     assert session.state == "closed"
-    assert walk == ["idle", "active", "idle", "closed"]
+    assert trace == ["idle", "active", "idle", "closed"]
 
 
-def test_E16_send_after_close_is_an_error(talk: Talk) -> None:
+def test_E16_send_after_close_is_an_error(session_api: SessionAPI) -> None:
     session = Session(scripted("hello"))
-    talk.close(session)
+    session_api.close(session)
     with pytest.raises(IllegalState, match="cannot send while it is closed"):
-        talk.send(session, "go")
+        session_api.send(session, "go")
     assert session.engine.history == ()
 
 
-def test_E16_close_during_a_turn_cancels_it(talk: Talk, door: Door) -> None:
-    session = Session(scripted(WAIT, tools=[door.wait]), observer=(walk := Walk()))
-    talk.send(session, "go")
-    door.reached()
-    talk.close(session)
-    assert walk == ["idle", "active", "closed"]
+def test_E16_close_during_a_turn_cancels_it(session_api: SessionAPI, blocking_tool: BlockingTool) -> None:
+    session = Session(scripted(WAIT, tools=[blocking_tool.wait]), observer=(trace := StateTrace()))
+    session_api.send(session, "go")
+    blocking_tool.wait_until_started()
+    session_api.close(session)
+    assert trace == ["idle", "active", "closed"]
     with pytest.raises(TurnCancelled) as raised:
-        talk.result(session)
+        session_api.result(session)
     assert raised.value.turn is not None and raised.value.turn.end == "cancelled"
-    assert isinstance(talk.events(session)[-1], ErrorEvent)
-    sound(session.engine)
+    assert isinstance(session_api.events(session)[-1], ErrorEvent)
+    check_history(session.engine)
 
 
-def test_cancel_in_a_tool_and_the_next_send_works(talk: Talk, door: Door) -> None:
-    session = Session(scripted(WAIT, "again", tools=[door.wait]), observer=(walk := Walk()))
-    talk.send(session, "go")
-    door.reached()
+def test_cancel_in_a_tool_and_the_next_send_works(session_api: SessionAPI, blocking_tool: BlockingTool) -> None:
+    session = Session(scripted(WAIT, "again", tools=[blocking_tool.wait]), observer=(trace := StateTrace()))
+    session_api.send(session, "go")
+    blocking_tool.wait_until_started()
     session.cancel()
     with pytest.raises(TurnCancelled):
-        talk.result(session)
-    assert walk == ["idle", "active", "cancelling", "idle"]
-    sound(session.engine)
-    assert talk.run(session, "go").text == "again"
-    sound(session.engine)
+        session_api.result(session)
+    assert trace == ["idle", "active", "cancelling", "idle"]
+    check_history(session.engine)
+    assert session_api.run(session, "go").text == "again"
+    check_history(session.engine)
 
 
-def test_send_while_a_cancelled_turn_ends(talk: Talk, door: Door) -> None:
-    session = Session(scripted(call("c1", "linger"), tools=[door.linger]))
-    talk.send(session, "go")
-    door.reached()
+def test_send_while_a_cancelled_turn_ends(session_api: SessionAPI, blocking_tool: BlockingTool) -> None:
+    session = Session(scripted(call("c1", "end_slowly"), tools=[blocking_tool.end_slowly]))
+    session_api.send(session, "go")
+    blocking_tool.wait_until_started()
     session.cancel()
     session.cancel()
     with pytest.raises(IllegalState, match="while it is cancelling"):
-        talk.send(session, "go")
-    door.let_in()
+        session_api.send(session, "go")
+    blocking_tool.release()
     with pytest.raises(TurnCancelled):
-        talk.result(session)
+        session_api.result(session)
     assert session.state == "idle"
 
 
-def test_close_while_a_cancelled_turn_ends(talk: Talk, door: Door) -> None:
-    session = Session(scripted(call("c1", "linger"), tools=[door.linger]), observer=(walk := Walk()))
-    talk.send(session, "go")
-    door.reached()
+def test_close_while_a_cancelled_turn_ends(session_api: SessionAPI, blocking_tool: BlockingTool) -> None:
+    session = Session(
+        scripted(call("c1", "end_slowly"), tools=[blocking_tool.end_slowly]), observer=(trace := StateTrace())
+    )
+    session_api.send(session, "go")
+    blocking_tool.wait_until_started()
     session.cancel()
     closing = threading.Thread(target=session.close)
     closing.start()
-    door.let_in()
+    blocking_tool.release()
     closing.join(PATIENCE)
-    talk.close(session)
-    assert walk == ["idle", "active", "cancelling", "closed"]
+    session_api.close(session)
+    assert trace == ["idle", "active", "cancelling", "closed"]
     with pytest.raises(TurnCancelled):
-        talk.result(session)
+        session_api.result(session)
 
 
-def test_cancel_while_a_person_is_asked(talk: Talk, door: Door) -> None:
-    permissions = Permissions(approve=door.ask)
+def test_cancel_while_a_person_is_asked(session_api: SessionAPI, blocking_tool: BlockingTool) -> None:
+    permissions = Permissions(approve=blocking_tool.approve)
     session = Session(scripted(call("c1", "act"), "again", tools=[act], permissions=permissions))
-    talk.send(session, "go")
-    door.reached()
+    session_api.send(session, "go")
+    blocking_tool.wait_until_started()
     session.cancel()
-    door.let_in()
+    blocking_tool.release()
     with pytest.raises(TurnCancelled):
-        talk.result(session)
-    sound(session.engine)
-    assert talk.run(session, "go").text == "again"
+        session_api.result(session)
+    check_history(session.engine)
+    assert session_api.run(session, "go").text == "again"
 
 
 def act() -> str:
@@ -247,63 +249,63 @@ STALLED: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("where", STALLED)
-def test_cancel_while_a_server_says_nothing(talk: Talk, where: str) -> None:
+def test_cancel_while_a_server_says_nothing(session_api: SessionAPI, where: str) -> None:
     with Loopback() as server:
         server.answer(*STALLED[where])
         server.answer(whole(text_body("again"), 200, "content-type: application/json"))
         llm = OpenAI("m-1", base_url=address(server), api_key="k", max_retries=0)
         session = Session(Engine(llm))
-        talk.send(session, "go")
+        session_api.send(session, "go")
         server.wait_requests(1)
         if where == "in the answer":
             assert isinstance(next(session.events()), TextDelta)
         session.cancel()
         with pytest.raises(TurnCancelled):
-            talk.result(session)
+            session_api.result(session)
         server.wait_open(0)
         message = [user("go"), assistant("Once upon")] if where == "in the answer" else []
         assert list(session.engine.history) == message
-        assert talk.run(session, "go").text == "again"
-        talk.close(session)
-        talk.call(llm.aclose if talk.awaits else llm.close)
+        assert session_api.run(session, "go").text == "again"
+        session_api.close(session)
+        session_api.call(llm.aclose if session_api.awaits else llm.close)
 
 
-def test_cancel_while_the_service_wants_us_to_wait(talk: Talk) -> None:
+def test_cancel_while_the_service_wants_us_to_wait(session_api: SessionAPI) -> None:
     with Loopback() as server:
         server.answer(whole(b"{}", 429, "retry-after: 50"))
         llm = OpenAI("m-1", base_url=address(server), api_key="k")
         session = Session(Engine(llm))
-        talk.send(session, "go")
+        session_api.send(session, "go")
         server.wait_requests(1)
         session.cancel()
         with pytest.raises(TurnCancelled):
-            talk.result(session)
-        talk.call(llm.aclose if talk.awaits else llm.close)
+            session_api.result(session)
+        session_api.call(llm.aclose if session_api.awaits else llm.close)
 
 
-def test_E17_no_one_has_to_read(talk: Talk) -> None:
+def test_E17_no_one_has_to_read(session_api: SessionAPI) -> None:
     session = Session(Engine(ScriptedLLM("x" * 5_000, chunk=1)))
-    assert len(talk.run(session, "go").text) == 5_000
+    assert len(session_api.run(session, "go").text) == 5_000
 
 
 # How a turn is left by its own.
 
 
-def test_a_tool_that_closes_the_session(talk: Talk) -> None:
+def test_a_tool_that_closes_the_session(session_api: SessionAPI) -> None:
     def close() -> str:
         """Close."""
         session.close()
         return "closed"
 
-    session = Session(scripted(call("c1", "close"), tools=[close]), observer=(walk := Walk()))
-    talk.send(session, "go")
+    session = Session(scripted(call("c1", "close"), tools=[close]), observer=(trace := StateTrace()))
+    session_api.send(session, "go")
     with pytest.raises(TurnCancelled):
-        talk.result(session)
-    assert walk == ["idle", "active", "closed"]
-    sound(session.engine)
+        session_api.result(session)
+    assert trace == ["idle", "active", "closed"]
+    check_history(session.engine)
 
 
-def test_a_tool_in_a_thread_of_its_own_that_closes_the_session(talk: Talk) -> None:
+def test_a_tool_in_a_thread_of_its_own_that_closes_the_session(session_api: SessionAPI) -> None:
     closed = threading.Event()
 
     def close(context: ToolContext[Any]) -> str:
@@ -313,14 +315,14 @@ def test_a_tool_in_a_thread_of_its_own_that_closes_the_session(talk: Talk) -> No
         return "closed"
 
     session = Session(scripted(call("c1", "close"), tools=[close]))
-    talk.send(session, "go")
+    session_api.send(session, "go")
     with pytest.raises(TurnCancelled):
-        talk.result(session)
+        session_api.result(session)
     assert closed.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("name", ["close", "aclose"])
-def test_an_async_tool_that_closes_the_session(talk: Talk, name: str) -> None:
+def test_an_async_tool_that_closes_the_session(session_api: SessionAPI, name: str) -> None:
     async def close() -> str:
         """Close."""
         if name == "close":
@@ -330,21 +332,21 @@ def test_an_async_tool_that_closes_the_session(talk: Talk, name: str) -> None:
         return "closed"
 
     session = Session(scripted(call("c1", "close"), tools=[close]))
-    talk.send(session, "go")
+    session_api.send(session, "go")
     with pytest.raises(TurnCancelled):
-        talk.result(session)
+        session_api.result(session)
     assert session.state == "closed"
-    sound(session.engine)
+    check_history(session.engine)
 
 
-def test_a_tool_cannot_wait_for_its_own_turn(talk: Talk) -> None:
+def test_a_tool_cannot_wait_for_its_own_turn(session_api: SessionAPI) -> None:
     def ask() -> str:
         """Ask."""
         return session.result().text
 
     session = Session(scripted(call("c1", "ask"), "done", tools=[ask]))
-    talk.run(session, "go")
-    (asked,) = [event for event in talk.events(session) if isinstance(event, ToolResult)]
+    session_api.run(session, "go")
+    (asked,) = [event for event in session_api.events(session) if isinstance(event, ToolResult)]
     assert "the turn would wait for itself" in asked.content
 
 
@@ -361,7 +363,7 @@ async def test_a_thread_cannot_wait_for_a_task_of_its_own() -> None:
         session.result()
 
 
-def test_an_observer_may_call_what_it_likes(talk: Talk) -> None:
+def test_an_observer_may_call_what_it_likes(session_api: SessionAPI) -> None:
     seen: list[str] = []
 
     def observe(session_id: str, state: str) -> None:
@@ -372,9 +374,9 @@ def test_an_observer_may_call_what_it_likes(talk: Talk) -> None:
             session.close()
 
     session = Session(scripted("hello"), id="mine", observer=observe)
-    talk.send(session, "go")
+    session_api.send(session, "go")
     with pytest.raises(TurnCancelled):
-        talk.result(session)
+        session_api.result(session)
     assert seen == ["active", "cancelling", "closed"]
     assert session.engine.history == ()
 
@@ -389,16 +391,16 @@ def test_the_observer_hears_the_id() -> None:
 # Errors.
 
 
-def test_back_to_idle_after_an_error(talk: Talk) -> None:
-    session = Session(scripted(RateLimited("slower"), "hello"), observer=(walk := Walk()))
+def test_back_to_idle_after_an_error(session_api: SessionAPI) -> None:
+    session = Session(scripted(RateLimited("slower"), "hello"), observer=(trace := StateTrace()))
     with pytest.raises(RateLimited):
-        talk.run(session, "go")
+        session_api.run(session, "go")
     assert (session.state, session.engine.history, session.unfinished) == ("idle", (), False)
-    assert isinstance(talk.events(session)[-1], ErrorEvent)
+    assert isinstance(session_api.events(session)[-1], ErrorEvent)
     with pytest.raises(RateLimited):
-        talk.result(session)
-    assert talk.run(session, "go").text == "hello"
-    assert walk == ["idle", "active", "idle", "active", "idle"]
+        session_api.result(session)
+    assert session_api.run(session, "go").text == "hello"
+    assert trace == ["idle", "active", "idle", "active", "idle"]
 
 
 class Counting(MemoryStore):
@@ -413,7 +415,7 @@ class Counting(MemoryStore):
         super().append(id, records)
 
 
-def test_what_a_turn_writes_does_not_grow_with_the_history(talk: Talk) -> None:
+def test_what_a_turn_writes_does_not_grow_with_the_history(session_api: SessionAPI) -> None:
     """A turn that fails takes back what was said; a turn with a tool is saved at each step."""
 
     def cost(messages: int) -> list[int]:
@@ -421,14 +423,14 @@ def test_what_a_turn_writes_does_not_grow_with_the_history(talk: Talk) -> None:
         store = Counting()
         answers = ("first", RateLimited("slow down"), call("c1", "look"), "an answer")
         session = Session(scripted(*answers, tools=[look], history=history), store=store)
-        talk.run(session, "go")  # which writes the history that there was
+        session_api.run(session, "go")  # which writes the history that there was
         counts = []
         for _ in range(2):
             before = store.written
             with suppress(RateLimited):
-                talk.run(session, "go")
+                session_api.run(session, "go")
             counts.append(store.written - before)
-        talk.close(session)
+        session_api.close(session)
         assert fold(store.read(session.id)).history == session.engine.history
         return counts
 
@@ -436,12 +438,12 @@ def test_what_a_turn_writes_does_not_grow_with_the_history(talk: Talk) -> None:
         assert abs(few - many) < 50  # digits of numbers
 
 
-def test_a_turn_that_never_begins_leaves_the_session_idle(talk: Talk) -> None:
+def test_a_turn_that_never_begins_leaves_the_session_idle(session_api: SessionAPI) -> None:
     session = Session(scripted("hello"))
     with pytest.raises(ValueError, match="no message, and no history"):
-        talk.send(session)
+        session_api.send(session)
     assert session.state == "idle"
-    assert talk.run(session, "go").text == "hello"
+    assert session_api.run(session, "go").text == "hello"
 
 
 def test_the_engine_may_be_busy_without_its_session() -> None:
@@ -460,12 +462,12 @@ def test_without_a_thread_there_is_no_turn(monkeypatch: pytest.MonkeyPatch) -> N
         raise RuntimeError("can't start new thread")
 
     store = MemoryStore()
-    session = Session(scripted("hello"), id="mine", store=store, observer=(walk := Walk()))
+    session = Session(scripted("hello"), id="mine", store=store, observer=(trace := StateTrace()))
     with monkeypatch.context() as full:
         full.setattr(sessions, "start_job", refuse)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             session.send("go")
-    assert walk == ["idle", "active", "idle"]
+    assert trace == ["idle", "active", "idle"]
     assert session.run("go").text == "hello"
     session.close()
 
@@ -479,24 +481,26 @@ def test_what_is_no_exception_of_a_tool_reaches_who_asks() -> None:
     with pytest.raises(SystemExit):
         session.run("go")
     assert session.state == "idle"
-    sound(session.engine)
+    check_history(session.engine)
     assert session.run("go on").text == "again"
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-def test_a_turn_whose_event_loop_ends(backend: str, door: Door) -> None:
-    session = Session(scripted(WAIT, "again", tools=[door.wait]), store=MemoryStore(), observer=(walk := Walk()))
+def test_a_turn_whose_event_loop_ends(backend: str, blocking_tool: BlockingTool) -> None:
+    session = Session(
+        scripted(WAIT, "again", tools=[blocking_tool.wait]), store=MemoryStore(), observer=(trace := StateTrace())
+    )
 
     async def begin() -> None:
         await session.asend("go")
-        await anyio.to_thread.run_sync(door.reached)
+        await anyio.to_thread.run_sync(blocking_tool.wait_until_started)
 
     anyio.run(begin, backend=backend)
-    assert walk == ["idle", "active", "idle"]
+    assert trace == ["idle", "active", "idle"]
     with pytest.raises(TurnCancelled, match="the turn was cancelled") as raised:
         session.result()
     assert raised.value.turn is not None and raised.value.turn.end == "cancelled"
-    sound(session.engine)
+    check_history(session.engine)
     assert session.run("go on").text == "again"
     session.close()
 
@@ -555,7 +559,7 @@ def test_a_turn_whose_loop_is_closed_is_ended_by_who_asks(left: Left, how: str) 
     assert isinstance(list(session.events())[-1], ErrorEvent)
     with pytest.raises(TurnCancelled):
         session.result()
-    sound(session.engine)
+    check_history(session.engine)
     assert session.run("go on").text == "again"
     message = session.engine.history
     left.forget()
@@ -578,7 +582,7 @@ def test_close_ends_a_turn_whose_loop_has_stopped(
         session.result()
     with Session.resume("mine", scripted(), left.store) as resumed:
         assert resumed.engine.history == session.engine.history
-        sound(resumed.engine)
+        check_history(resumed.engine)
 
 
 def test_close_in_another_thread_waits_a_while_for_a_loop_that_may_go_on(
@@ -624,13 +628,15 @@ def test_who_waits_for_a_result_looks_whether_the_loop_is_open(left: Left, monke
     left.session.close()
 
 
-def test_a_turn_of_the_parent_is_not_the_childs(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_turn_of_the_parent_is_not_the_childs(blocking_tool: BlockingTool, monkeypatch: pytest.MonkeyPatch) -> None:
     # test_session_resume.py forks; here, in one process, what the child does is looked at.
     over = threading.Event()
-    engine = scripted(WAIT, "done", tools=[door.wait], observer=lambda id, state: state == "idle" and over.set())
+    engine = scripted(
+        WAIT, "done", tools=[blocking_tool.wait], observer=lambda id, state: state == "idle" and over.set()
+    )
     session = Session(engine, id="mine", store=MemoryStore())
     session.send("go")
-    door.reached()
+    blocking_tool.wait_until_started()
     assert session._turn is not None
     with monkeypatch.context() as child:
         child.setattr(session_turns, "getpid", lambda: -1)
@@ -644,7 +650,7 @@ def test_a_turn_of_the_parent_is_not_the_childs(door: Door, monkeypatch: pytest.
     with pytest.raises(SessionLocked):
         session._saved._store.claim("mine")
     session._saved.close()
-    door.let_in()
+    blocking_tool.release()
     assert over.wait(PATIENCE)
 
 
@@ -686,21 +692,23 @@ def test_a_session_that_never_opens_has_no_engine() -> None:
     del first, second  # they kept what failed
 
 
-def test_an_engine_belongs_to_a_closed_session_until_its_turn_ends(talk: Talk, door: Door) -> None:
-    session = Session(scripted(call("c1", "linger"), "again", tools=[door.linger]))
-    talk.send(session, "go")
-    door.reached()
+def test_an_engine_belongs_to_a_closed_session_until_its_turn_ends(
+    session_api: SessionAPI, blocking_tool: BlockingTool
+) -> None:
+    session = Session(scripted(call("c1", "end_slowly"), "again", tools=[blocking_tool.end_slowly]))
+    session_api.send(session, "go")
+    blocking_tool.wait_until_started()
     closing = threading.Thread(target=session.close)
     closing.start()
     session.cancel()
     with pytest.raises(IllegalState, match="belongs to the session"):
         Session(session.engine)
-    door.let_in()
+    blocking_tool.release()
     closing.join(PATIENCE)
     with pytest.raises(TurnCancelled):
-        talk.result(session)
+        session_api.result(session)
     with Session(session.engine) as other:
-        assert talk.run(other, "go").text == "again"
+        assert session_api.run(other, "go").text == "again"
     session.close()
     session.engine.detach(session)  # is no longer its own
     Session(session.engine).close()
@@ -720,19 +728,19 @@ class Unclaimable(MemoryStore):
 
 
 def test_a_claim_that_cannot_be_released_keeps_no_one_waiting(
-    talk: Talk, door: Door, caplog: pytest.LogCaptureFixture
+    session_api: SessionAPI, blocking_tool: BlockingTool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    session = Session(scripted(WAIT, tools=[door.wait]), store=Unclaimable())
-    talk.send(session, "go")
-    door.reached()
-    talk.close(session)
+    session = Session(scripted(WAIT, tools=[blocking_tool.wait]), store=Unclaimable())
+    session_api.send(session, "go")
+    blocking_tool.wait_until_started()
+    session_api.close(session)
     with pytest.raises(TurnCancelled):
-        talk.result(session)
-    assert talk.events(session)
+        session_api.result(session)
+    assert session_api.events(session)
     assert "could not be saved in session" in caplog.text and "no lock" in caplog.text
     idle = Session(scripted(), store=Unclaimable())
     with pytest.raises(OSError, match="no lock"):
-        talk.close(idle)
+        session_api.close(idle)
     assert idle.state == "closed"
 
 
@@ -759,11 +767,11 @@ def test_an_observer_that_ends_the_program_ends_the_turn(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["cancelling", "closed"])
-def test_an_observer_that_ends_the_program_hinders_no_end(door: Door, state: str) -> None:
+def test_an_observer_that_ends_the_program_hinders_no_end(blocking_tool: BlockingTool, state: str) -> None:
     store = MemoryStore()
-    session = Session(scripted(WAIT, tools=[door.wait]), id="mine", store=store, observer=Leaving(state))
+    session = Session(scripted(WAIT, tools=[blocking_tool.wait]), id="mine", store=store, observer=Leaving(state))
     session.send("go")
-    door.reached()
+    blocking_tool.wait_until_started()
     with pytest.raises(SystemExit):
         session.cancel() if state == "cancelling" else session.close()
     with pytest.raises(TurnCancelled):
@@ -776,12 +784,12 @@ def test_an_observer_that_ends_the_program_hinders_no_end(door: Door, state: str
 
 
 @signals
-def test_ctrl_c_ends_run_and_its_turn(door: Door) -> None:
-    session = Session(scripted(WAIT, "again", tools=[door.wait]), observer=(walk := Walk()))
-    with ctrl_c(door.reached, session), pytest.raises(KeyboardInterrupt):
+def test_ctrl_c_ends_run_and_its_turn(blocking_tool: BlockingTool) -> None:
+    session = Session(scripted(WAIT, "again", tools=[blocking_tool.wait]), observer=(trace := StateTrace()))
+    with ctrl_c(blocking_tool.wait_until_started, session), pytest.raises(KeyboardInterrupt):
         session.run("go")
-    assert walk == ["idle", "active", "cancelling", "idle"]
-    sound(session.engine)
+    assert trace == ["idle", "active", "cancelling", "idle"]
+    check_history(session.engine)
     assert session.run("go").text == "again"
 
 
@@ -798,18 +806,18 @@ def test_ctrl_c_ends_run_while_a_server_says_nothing() -> None:
         llm.close()
 
 
-def test_ctrl_c_while_the_thread_begins(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_while_the_thread_begins(blocking_tool: BlockingTool, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*args: Any, **options: Any) -> None:
         start_job(*args, **options)
-        door.reached()
+        blocking_tool.wait_until_started()
         raise KeyboardInterrupt
 
-    session = Session(scripted(WAIT, "again", tools=[door.wait]), observer=(walk := Walk()))
+    session = Session(scripted(WAIT, "again", tools=[blocking_tool.wait]), observer=(trace := StateTrace()))
     with monkeypatch.context() as busy:
         busy.setattr(sessions, "start_job", interrupted)
         with pytest.raises(KeyboardInterrupt):
             session.run("go")
-    assert walk == ["idle", "active", "cancelling", "idle"]
+    assert trace == ["idle", "active", "cancelling", "idle"]
     assert session.run("go").text == "again"
 
 
@@ -820,24 +828,24 @@ def test_a_thread_that_begins_after_ctrl_c_has_nothing_to_do(monkeypatch: pytest
         works.append(work)
         raise KeyboardInterrupt
 
-    session = Session(scripted("hello"), observer=(walk := Walk()))
+    session = Session(scripted("hello"), observer=(trace := StateTrace()))
     with monkeypatch.context() as busy:
         busy.setattr(sessions, "start_job", interrupted)
         with pytest.raises(KeyboardInterrupt):
             session.run("go")
     sync_driver.run(works[0]())
-    assert walk == ["idle", "active", "idle"]
+    assert trace == ["idle", "active", "idle"]
     assert session.run("go").text == "hello"
 
 
-async def test_who_cancels_arun_cancels_its_turn(door: Door) -> None:
-    session = Session(scripted(WAIT, "again", tools=[door.wait]), observer=(walk := Walk()))
+async def test_who_cancels_arun_cancels_its_turn(blocking_tool: BlockingTool) -> None:
+    session = Session(scripted(WAIT, "again", tools=[blocking_tool.wait]), observer=(trace := StateTrace()))
     async with anyio.create_task_group() as group:
         group.start_soon(session.arun, "go")
-        await anyio.to_thread.run_sync(door.reached)
+        await anyio.to_thread.run_sync(blocking_tool.wait_until_started)
         group.cancel_scope.cancel()
-    assert walk == ["idle", "active", "cancelling", "idle"]
-    sound(session.engine)
+    assert trace == ["idle", "active", "cancelling", "idle"]
+    check_history(session.engine)
     assert (await session.arun("go")).text == "again"
 
 
@@ -867,54 +875,54 @@ def test_a_task_that_is_cancelled_twice_still_leaves_an_idle_session() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert session.state == "idle"
-        sound(session.engine)
+        check_history(session.engine)
         assert (await session.arun("go")).text == "again"
 
     asyncio.run(main())
 
 
-async def test_who_stops_waiting_for_a_result_cancels_nothing(door: Door) -> None:
-    session = Session(scripted(WAIT, "done", tools=[door.wait]))
+async def test_who_stops_waiting_for_a_result_cancels_nothing(blocking_tool: BlockingTool) -> None:
+    session = Session(scripted(WAIT, "done", tools=[blocking_tool.wait]))
     await session.asend("go")
-    await anyio.to_thread.run_sync(door.reached)
+    await anyio.to_thread.run_sync(blocking_tool.wait_until_started)
     with anyio.move_on_after(0):
         await session.aresult()
     assert session.state == "active"
-    door.let_in()
+    blocking_tool.release()
     assert (await session.aresult()).text == "done"
 
 
-def test_a_run_that_fails_cancels_no_later_turn(talk: Talk, door: Door) -> None:
-    session = Session(scripted(WAIT, WAIT, "done", tools=[door.wait]))
-    talk.send(session, "go")
-    door.reached()
+def test_a_run_that_fails_cancels_no_later_turn(session_api: SessionAPI, blocking_tool: BlockingTool) -> None:
+    session = Session(scripted(WAIT, WAIT, "done", tools=[blocking_tool.wait]))
+    session_api.send(session, "go")
+    blocking_tool.wait_until_started()
     first = session._turn
     assert first is not None
     session.cancel()
     with pytest.raises(TurnCancelled):
-        talk.result(session)
-    door.opened.clear()
-    talk.send(session, "go")
-    door.reached()
+        session_api.result(session)
+    blocking_tool.released.clear()
+    session_api.send(session, "go")
+    blocking_tool.wait_until_started()
     session._cancel(first)  # as a run() does that was interrupted when its turn had just ended
     assert session.state == "active"
-    door.let_in()
-    assert talk.result(session).text == "done"
+    blocking_tool.release()
+    assert session_api.result(session).text == "done"
 
 
 # What else there is to know.
 
 
-def test_a_typed_result(talk: Talk) -> None:
+def test_a_typed_result(session_api: SessionAPI) -> None:
     session = Session(scripted(Colour(name="red"), "hello"))
-    turn = talk.run(session, "go", output_cls=Colour)
+    turn = session_api.run(session, "go", output_cls=Colour)
     assert turn.output == Colour(name="red")
     assert not session.unfinished
-    assert talk.run(session, "go").text == "hello"
+    assert session_api.run(session, "go").text == "hello"
     assert not session.unfinished
 
 
-def test_pending_calls_wait_for_answers(talk: Talk) -> None:
+def test_pending_calls_wait_for_answers(session_api: SessionAPI) -> None:
     done: list[str] = []
 
     def write(text: str) -> str:
@@ -926,28 +934,28 @@ def test_pending_calls_wait_for_answers(talk: Talk) -> None:
         call("c1", "write", '{"text": "a"}'), "done", tools=[write], permissions=Permissions(approve="later")
     )
     session = Session(engine)
-    assert talk.run(session, "go").end == "approval"
+    assert session_api.run(session, "go").end == "approval"
     assert session.unfinished
     (request,) = session.pending
     assert (request.tool, request.call_id) == ("write", "c1")
-    assert talk.run(session, answers=[request.allow()]).text == "done"
+    assert session_api.run(session, answers=[request.allow()]).text == "done"
     assert (done, session.pending, session.unfinished) == (["a"], (), False)
 
 
-def test_nothing_is_pending_while_the_turn_goes_on(talk: Talk, door: Door) -> None:
+def test_nothing_is_pending_while_the_turn_goes_on(session_api: SessionAPI, blocking_tool: BlockingTool) -> None:
     permissions = Permissions(approve=lambda request: True)
-    session = Session(scripted([WAIT, call("c2", "wait")], "done", tools=[door.wait], permissions=permissions))
-    talk.send(session, "go")
-    door.reached()
+    session = Session(scripted([WAIT, call("c2", "wait")], "done", tools=[blocking_tool.wait], permissions=permissions))
+    session_api.send(session, "go")
+    blocking_tool.wait_until_started()
     assert session.pending == ()
-    door.let_in()
-    assert talk.result(session).text == "done"
+    blocking_tool.release()
+    assert session_api.result(session).text == "done"
 
 
-def test_a_history_that_ends_with_a_question_is_unfinished(talk: Talk) -> None:
+def test_a_history_that_ends_with_a_question_is_unfinished(session_api: SessionAPI) -> None:
     session = Session(scripted("hello", history=[user("Hi.")]))
     assert session.unfinished
-    assert talk.run(session).text == "hello"
+    assert session_api.run(session).text == "hello"
     assert not session.unfinished
 
 
@@ -1019,7 +1027,7 @@ class Failing(MemoryStore):
         super().append(id, records)
 
 
-def test_no_tool_runs_where_the_store_fails(talk: Talk) -> None:
+def test_no_tool_runs_where_the_store_fails(session_api: SessionAPI) -> None:
     ran: list[str] = []
 
     def write() -> str:
@@ -1039,55 +1047,55 @@ def test_no_tool_runs_where_the_store_fails(talk: Talk) -> None:
         store = Failing(failing)
         session = begun("mine", store)
         with pytest.raises(OSError, match="the disk is full"):
-            talk.run(session, "go")
+            session_api.run(session, "go")
         assert ran == (["write"] if failing > starts else [])
         assert session.state == "idle"
-        sound(session.engine)
-        assert talk.run(session, "go on").text in ("done", "again")
-        sound(session.engine)
+        check_history(session.engine)
+        assert session_api.run(session, "go on").text in ("done", "again")
+        check_history(session.engine)
         history = session.engine.history
-        talk.close(session)
+        session_api.close(session)
         assert Session.resume("mine", scripted(), store).engine.history == history
 
 
-def test_a_store_that_fails_for_good(talk: Talk, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_store_that_fails_for_good(session_api: SessionAPI, caplog: pytest.LogCaptureFixture) -> None:
     store = Failing(*range(10))
     session = Session(scripted("hello"), id="mine", store=store)
     for _ in range(2):
         with pytest.raises(OSError, match="the disk is full"):
-            talk.run(session, "go")
+            session_api.run(session, "go")
         assert session.state == "idle"
     assert "the end of a turn could not be saved in session mine: the disk is full" in caplog.text
     with pytest.raises(OSError, match="the disk is full"):
-        talk.close(session)
+        session_api.close(session)
     assert session.state == "closed"
     store.claim("mine").release()
 
 
-def test_what_ended_the_turn_counts_more_than_that_it_is_not_saved(talk: Talk) -> None:
+def test_what_ended_the_turn_counts_more_than_that_it_is_not_saved(session_api: SessionAPI) -> None:
     session = Session(scripted(RateLimited("slower")), store=Failing(2))
     with pytest.raises(RateLimited):
-        talk.run(session, "go")
+        session_api.run(session, "go")
     assert session.state == "idle"
 
 
-def test_the_end_of_a_turn_is_not_saved(talk: Talk) -> None:
+def test_the_end_of_a_turn_is_not_saved(session_api: SessionAPI) -> None:
     store = Failing(4)
     session = Session(scripted("hello", "again"), id="mine", store=store)
     with pytest.raises(OSError, match="the disk is full"):
-        talk.run(session, "go")
+        session_api.run(session, "go")
     assert session.engine.history == (user("go"), assistant("hello"))
-    talk.run(session, "go")
-    talk.close(session)
+    session_api.run(session, "go")
+    session_api.close(session)
     assert len(Session.resume("mine", scripted(), store).engine.history) == 4
 
 
-def test_what_could_not_be_written_is_written_by_close(talk: Talk) -> None:
+def test_what_could_not_be_written_is_written_by_close(session_api: SessionAPI) -> None:
     store = Failing(4)
     session = Session(scripted("hello"), id="mine", store=store)
     with pytest.raises(OSError, match="the disk is full"):
-        talk.run(session, "go")
-    talk.close(session)
+        session_api.run(session, "go")
+    session_api.close(session)
     assert Session.resume("mine", scripted(), store).engine.history == (user("go"), assistant("hello"))
 
 

@@ -16,7 +16,7 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from support.example_counts import examples
-from support.sessions import PATIENCE, Walk
+from support.sessions import PATIENCE, StateTrace
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import find_problems
 from toolcast.agents.permissions.permissions import Permissions, Rule
@@ -60,7 +60,7 @@ class Sessions(RuleBasedStateMachine):
         self.places: Queue[Place] = Queue()
         self.at: Place | None = None
         self.number = 0
-        self.walk = Walk()
+        self.trace = StateTrace()
         self.session: Session
 
     @initialize()
@@ -104,7 +104,7 @@ class Sessions(RuleBasedStateMachine):
         return place.wait()
 
     def _observe(self, id: str, state: str) -> None:
-        self.walk(id, state)
+        self.trace(id, state)
         if state == "idle":
             self.places.put(Place("end"))
 
@@ -197,7 +197,7 @@ class Sessions(RuleBasedStateMachine):
     @rule()
     def resume(self) -> None:
         before = self.session.engine
-        self.walk = Walk()
+        self.trace = StateTrace()
         self.session = Session.resume("mine", self._engine(), self.store, observer=self._observe)
         assert self.session.engine.history == before.history
         assert self.session.engine.usage == before.usage
@@ -210,7 +210,7 @@ class Sessions(RuleBasedStateMachine):
             Session.resume("mine", Engine(ScriptedLLM()), self.store)
         records, ran, old = self.store.read("mine"), Counter(self.ran), self.session
         old.close()
-        self.ran, self.at, self.walk, self.store = ran, None, Walk(), MemoryStore()
+        self.ran, self.at, self.trace, self.store = ran, None, StateTrace(), MemoryStore()
         self.store.append("mine", records)
         self.session = Session.resume("mine", self._engine(), self.store, observer=self._observe)
 
@@ -240,7 +240,7 @@ class Sessions(RuleBasedStateMachine):
 
     @invariant()
     def the_state_is_the_one_that_was_walked_to(self) -> None:
-        assert self.session.state == self.walk[-1]
+        assert self.session.state == self.trace[-1]
         assert (self.session.state == "active") == (self.at is not None)
 
     def teardown(self) -> None:

@@ -1,4 +1,4 @@
-"""Elves: E18 to E20, through the sync face, asyncio and trio; limits, budgets, and that nothing is left over."""
+"""Elves: E18 to E20, through the sync API, asyncio and trio; limits, budgets, and that nothing is left over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
-from support.subagents import CALL, PATIENCE, Gate, Mirror, Ways, tasks_living
+from support.subagents import CALL, PATIENCE, Gate, Mirror, SubagentAPI, tasks_living
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.agents.subagents import elves, run as elf_runs
@@ -37,20 +37,20 @@ def texts(messages: tuple[Message, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize("background", [True, False])
-def test_an_elf_has_a_result(ways: Ways, background: bool) -> None:
+def test_an_elf_has_a_result(subagent_api: SubagentAPI, background: bool) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(ToolCallPart("c", "double", '{"n": 4}'), "It is 8."), [double]))
-        elf = await ways.spawn(manager, ElfConfig("Double 4.", background=background))
-        result = await ways.wait(elf)
+        elf = await subagent_api.spawn(manager, ElfConfig("Double 4.", background=background))
+        result = await subagent_api.wait(elf)
         assert (result.id, result.status, result.output, result.error) == (elf.id, "completed", "It is 8.", None)
         assert [message.role for message in result.messages] == ["assistant", "tool", "assistant"]
         assert result.usage.total_tokens == 30
         assert result.duration > 0
-        assert await ways.wait(elf) is result
+        assert await subagent_api.wait(elf) is result
         assert elf.status == "completed"
         assert isinstance(elf, BackgroundElf if background else SyncElf)
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 def double(n: int) -> int:
@@ -66,69 +66,69 @@ def test_ids_count_up() -> None:
 
 
 @pytest.mark.parametrize("background", [True, False])
-def test_a_crash_is_a_failed_elf(ways: Ways, background: bool) -> None:
+def test_a_crash_is_a_failed_elf(subagent_api: SubagentAPI, background: bool) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(ServerError("the house is on fire"), "All is well again.")))
-        elf = await ways.spawn(manager, ElfConfig("Look.", background=background))
-        result = await ways.wait(elf)
+        elf = await subagent_api.spawn(manager, ElfConfig("Look.", background=background))
+        result = await subagent_api.wait(elf)
         assert (result.status, elf.status, manager.active) == ("failed", "failed", 0)
         assert "the house is on fire" in str(result.error)
-        await ways.send(elf, "And now?")
-        assert (await ways.wait(elf)).output == "All is well again."
+        await subagent_api.send(elf, "And now?")
+        assert (await subagent_api.wait(elf)).output == "All is well again."
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_a_limit_is_a_failed_elf_with_what_there_is(ways: Ways) -> None:
+def test_a_limit_is_a_failed_elf_with_what_there_is(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(ToolCallPart("c", "double", '{"n": 4}')), [double]))
-        result = await ways.wait(await ways.spawn(manager, ElfConfig("Double.", max_rounds=1)))
+        result = await subagent_api.wait(await subagent_api.spawn(manager, ElfConfig("Double.", max_rounds=1)))
         assert isinstance(result.error, RoundsExceeded)
         assert (result.status, len(result.messages)) == ("failed", 2)
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_cancel_in_the_middle_of_a_tool(ways: Ways, gate: Gate) -> None:
+def test_cancel_in_the_middle_of_a_tool(subagent_api: SubagentAPI, gate: Gate) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(CALL, "Here I am."), [gate.hold]))
-        elf = await ways.spawn(manager, "Wait.")
-        await ways.happens(gate.begun)
+        elf = await subagent_api.spawn(manager, "Wait.")
+        await subagent_api.happens(gate.begun)
         elf.cancel()
         elf.cancel()
-        result = await ways.wait(elf)
+        result = await subagent_api.wait(elf)
         assert (result.status, elf.status, manager.active) == ("cancelled", "cancelled", 0)
         assert isinstance(result.error, TurnCancelled)
         assert [message.role for message in elf.engine.history] == ["user", "assistant", "tool"]
         elf.cancel()
-        assert await ways.wait(elf) is result
-        await ways.send(elf, "Still there?")
-        assert (await ways.wait(elf)).output == "Here I am."
+        assert await subagent_api.wait(elf) is result
+        await subagent_api.send(elf, "Still there?")
+        assert (await subagent_api.wait(elf)).output == "Here I am."
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_an_elf_that_has_finished_stays_completed(ways: Ways) -> None:
+def test_an_elf_that_has_finished_stays_completed(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
-        elf = await ways.spawn(ElfManager(Engine(ScriptedLLM("Done."))), "Work.")
-        result = await ways.wait(elf)
+        elf = await subagent_api.spawn(ElfManager(Engine(ScriptedLLM("Done."))), "Work.")
+        result = await subagent_api.wait(elf)
         elf.cancel()
         assert elf.status == "completed"
-        assert await ways.wait(elf) is result
+        assert await subagent_api.wait(elf) is result
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_a_typed_result(ways: Ways) -> None:
+def test_a_typed_result(subagent_api: SubagentAPI) -> None:
     class Verdict(BaseModel):
         good: bool
 
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(Verdict(good=True))))
-        result = await ways.wait(await ways.spawn(manager, ElfConfig("Judge.", output_cls=Verdict)))
+        result = await subagent_api.wait(await subagent_api.spawn(manager, ElfConfig("Judge.", output_cls=Verdict)))
         assert result.output == Verdict(good=True)
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 @pytest.mark.parametrize("task_type", [*TASKS, "cooking"])
@@ -153,40 +153,40 @@ def test_a_configuration_makes_sense() -> None:
 # E19: a manager.
 
 
-def test_three_elves(ways: Ways) -> None:
+def test_three_elves(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(Mirror()))
-        started = [await ways.spawn(manager, name) for name in ("one", "two", "three")]
+        started = [await subagent_api.spawn(manager, name) for name in ("one", "two", "three")]
         assert manager.list() == tuple(started)
-        results = await ways.wait_all(manager)
+        results = await subagent_api.wait_all(manager)
         assert [result.output for result in results] == ["about one", "about two", "about three"]
         assert manager.active == 0
         assert manager.get(started[1].id) is started[1]
         manager.cleanup()
         assert manager.list() == ()
-        await ways.send(started[1], "four")
+        await subagent_api.send(started[1], "four")
         assert manager.list() == (started[1],)
-        assert (await ways.wait(started[1])).output == "about four"
+        assert (await subagent_api.wait(started[1])).output == "about four"
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_cancel_all_stops_all(ways: Ways) -> None:
+def test_cancel_all_stops_all(subagent_api: SubagentAPI) -> None:
     gates = [Gate() for _ in range(3)]
 
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(CALL, CALL, CALL)))
         for gate in gates:
-            await ways.spawn(manager, ElfConfig("Wait.", tools=[gate.hold]))
-            await ways.happens(gate.begun)
+            await subagent_api.spawn(manager, ElfConfig("Wait.", tools=[gate.hold]))
+            await subagent_api.happens(gate.begun)
         manager.cleanup()
         assert (manager.active, len(manager.list())) == (3, 3)
         manager.cancel_all()
-        assert [result.status for result in await ways.wait_all(manager)] == ["cancelled"] * 3
+        assert [result.status for result in await subagent_api.wait_all(manager)] == ["cancelled"] * 3
         assert manager.active == 0
 
     try:
-        ways.run(scenario)
+        subagent_api.run(scenario)
     finally:
         for gate in gates:
             gate.opened.set()
@@ -201,36 +201,36 @@ def test_no_such_elf() -> None:
 # E20: the conversation goes on; cancellation and permissions are inherited.
 
 
-def test_what_was_sent_is_remembered(ways: Ways) -> None:
+def test_what_was_sent_is_remembered(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         llm = ScriptedLLM("Hello Ann.", "You are Ann.")
-        elf = await ways.spawn(ElfManager(Engine(llm)), "I am Ann.")
-        first = await ways.wait(elf)
-        await ways.send(elf, "Who am I?")
-        second = await ways.wait(elf)
+        elf = await subagent_api.spawn(ElfManager(Engine(llm)), "I am Ann.")
+        first = await subagent_api.wait(elf)
+        await subagent_api.send(elf, "Who am I?")
+        second = await subagent_api.wait(elf)
         assert texts(llm.requests[1].messages)[1:] == ["I am Ann.", "Hello Ann.", "Who am I?"]
         assert (first.output, second.output) == ("Hello Ann.", "You are Ann.")
         assert texts(second.messages) == ["You are Ann."]
         assert second.usage.total_tokens == 15
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_a_running_elf_is_reported_nothing(ways: Ways, gate: Gate) -> None:
+def test_a_running_elf_is_reported_nothing(subagent_api: SubagentAPI, gate: Gate) -> None:
     async def scenario() -> None:
-        elf = await ways.spawn(ElfManager(Engine(ScriptedLLM(CALL, "Done."), [gate.hold])), "Wait.")
-        await ways.happens(gate.begun)
+        elf = await subagent_api.spawn(ElfManager(Engine(ScriptedLLM(CALL, "Done."), [gate.hold])), "Wait.")
+        await subagent_api.happens(gate.begun)
         with pytest.raises(IllegalState, match="is running") as raised:
-            await ways.send(elf, "Hurry!")
+            await subagent_api.send(elf, "Hurry!")
         assert raised.value.state == "running"
         gate.opened.set()
-        assert (await ways.wait(elf)).output == "Done."
+        assert (await subagent_api.wait(elf)).output == "Done."
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 @pytest.mark.parametrize("background", [True, False])
-def test_a_sync_elf_obeys_who_started_it(ways: Ways, background: bool) -> None:
+def test_a_sync_elf_obeys_who_started_it(subagent_api: SubagentAPI, background: bool) -> None:
     async def scenario() -> None:
         mine = ToolContext[None](cancellation=Cancellation())
         llm = ScriptedLLM(ToolCallPart("c", "stop", "{}"), "Went on.")
@@ -241,25 +241,25 @@ def test_a_sync_elf_obeys_who_started_it(ways: Ways, background: bool) -> None:
             return "stopped"
 
         manager = ElfManager(Engine(llm, [stop]))
-        elf = await ways.spawn(manager, ElfConfig("Work.", background=background), context=mine)
-        result = await ways.wait(elf)
+        elf = await subagent_api.spawn(manager, ElfConfig("Work.", background=background), context=mine)
+        result = await subagent_api.wait(elf)
         assert result.status == ("completed" if background else "cancelled")
         assert len(llm.requests) == (2 if background else 1)
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_what_is_cancelled_already_starts_nothing(ways: Ways) -> None:
+def test_what_is_cancelled_already_starts_nothing(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         llm = ScriptedLLM()
         mine = ToolContext[None](cancellation=Cancellation(), spending=BudgetTracker())
         mine.cancellation.cancel()
         manager = ElfManager(Engine(llm))
-        elf = await ways.spawn(manager, ElfConfig("Work.", background=False), context=mine)
-        result = await ways.wait(elf)
+        elf = await subagent_api.spawn(manager, ElfConfig("Work.", background=False), context=mine)
+        result = await subagent_api.wait(elf)
         assert (result.status, result.messages, elf.engine.history, llm.requests) == ("cancelled", (), (), [])
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 @pytest.mark.fault(132)
@@ -322,7 +322,7 @@ def test_an_elf_ends_with_its_event_loop() -> None:
 
 
 @pytest.mark.parametrize("background", [True, False])
-def test_no_one_can_be_asked(ways: Ways, background: bool) -> None:
+def test_no_one_can_be_asked(subagent_api: SubagentAPI, background: bool) -> None:
     asked: list[Any] = []
 
     def approve(request: Any) -> bool:
@@ -332,49 +332,53 @@ def test_no_one_can_be_asked(ways: Ways, background: bool) -> None:
     async def scenario() -> None:
         llm = ScriptedLLM(ToolCallPart("c", "double", '{"n": 4}'), "I may not.")
         manager = ElfManager(Engine(llm, [double], permissions=Permissions("default", approve=approve)))
-        result = await ways.wait(await ways.spawn(manager, ElfConfig("Double 4.", background=background)))
+        result = await subagent_api.wait(
+            await subagent_api.spawn(manager, ElfConfig("Double 4.", background=background))
+        )
         assert result.output == "I may not."
         (answer,) = (part for message in result.messages if message.role == "tool" for part in message.parts)
         assert answer.is_error  # type: ignore[union-attr]  # it is a result
         assert asked == []
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_the_call_that_waits_sees_events(ways: Ways) -> None:
+def test_the_call_that_waits_sees_events(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         text: list[ToolProgress] = []
         context = ToolContext[None]("call_9", "research", on_progress=text.append)
         manager = ElfManager(Engine(ScriptedLLM("Found.")))
-        elf = await ways.spawn(manager, ElfConfig("Look.", background=False), context=context)
-        assert [message.data for message in text] == [ElfEvent(elf.id, event) for event in await ways.events(elf)]
+        elf = await subagent_api.spawn(manager, ElfConfig("Look.", background=False), context=context)
+        assert [message.data for message in text] == [
+            ElfEvent(elf.id, event) for event in await subagent_api.events(elf)
+        ]
         assert {message.call_id for message in text} == {"call_9"}
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 # Limits.
 
 
-def test_no_more_than_so_many_at_once(ways: Ways, gate: Gate) -> None:
+def test_no_more_than_so_many_at_once(subagent_api: SubagentAPI, gate: Gate) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM("First.", CALL, "Done."), [gate.hold]), max_elves=1)
-        first = await ways.spawn(manager, "Work.")
-        await ways.wait(first)
-        second = await ways.spawn(manager, "Wait.")
+        first = await subagent_api.spawn(manager, "Work.")
+        await subagent_api.wait(first)
+        second = await subagent_api.spawn(manager, "Wait.")
         with pytest.raises(IllegalState, match=r"1 elves are running, and no more may; .*max_elves"):
-            await ways.spawn(manager, "Work.")
+            await subagent_api.spawn(manager, "Work.")
         with pytest.raises(IllegalState, match="max_elves"):
-            await ways.send(first, "Go on.")
+            await subagent_api.send(first, "Go on.")
         assert (manager.list(), first.status) == ((first, second), "completed")
         gate.opened.set()
-        assert (await ways.wait(second)).output == "Done."
+        assert (await subagent_api.wait(second)).output == "Done."
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 @pytest.mark.parametrize("background", [True, False])
-def test_no_deeper_than_so_deep(ways: Ways, background: bool) -> None:
+def test_no_deeper_than_so_deep(subagent_api: SubagentAPI, background: bool) -> None:
     async def scenario() -> None:
         depths: list[int] = []
         every: list[ElfResult] = []
@@ -396,15 +400,15 @@ def test_no_deeper_than_so_deep(ways: Ways, background: bool) -> None:
         call = ToolCallPart("c", "deeper", "{}")
         llm = ScriptedLLM(call, call, "At the bottom.", "On top.")
         manager = ElfManager(Engine(llm, [tool]), max_depth=2)
-        elf = await ways.spawn(manager, ElfConfig("Go deeper.", background=background))
-        assert (await ways.wait(elf)).output == "On top."
+        elf = await subagent_api.spawn(manager, ElfConfig("Go deeper.", background=background))
+        assert (await subagent_api.wait(elf)).output == "On top."
         assert (depths, manager.depth) == ([1, 2], 0)
         assert [result.output for result in every] == ["At the bottom."]
         assert [elf.depth for elf in manager.list()] == [1, 2]
         (refused,) = (part for message in every[0].messages if message.role == "tool" for part in message.parts)
         assert "an elf at depth 2 may not start another" in refused.content  # type: ignore[union-attr]  # a result
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 def test_what_cannot_begin_takes_no_place() -> None:
@@ -434,47 +438,47 @@ def test_a_thread_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch, module
 
 
 @pytest.mark.fault(132)
-def test_elves_spend_what_their_manager_may(ways: Ways) -> None:
+def test_elves_spend_what_their_manager_may(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         engine = Engine(Mirror(), budget=Budget(tokens=30))
         manager = ElfManager(engine)
-        results = [await ways.wait(await ways.spawn(manager, name)) for name in "abc"]
+        results = [await subagent_api.wait(await subagent_api.spawn(manager, name)) for name in "abc"]
         assert [result.status for result in results] == ["completed", "completed", "failed"]
         assert isinstance(results[2].error, BudgetExceeded)
         assert engine.conversation.spending.usage.total_tokens == 30
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_many_elves_count_together(ways: Ways) -> None:
+def test_many_elves_count_together(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         spending = BudgetTracker()
         manager = ElfManager(Engine(Mirror()), max_elves=50)
         for number in range(50):
-            await ways.spawn(manager, str(number), context=ToolContext[None](spending=spending))
-        results = await ways.wait_all(manager)
+            await subagent_api.spawn(manager, str(number), context=ToolContext[None](spending=spending))
+        results = await subagent_api.wait_all(manager)
         assert [result.output for result in results] == [f"about {number}" for number in range(50)]
         assert spending.usage.total_tokens == 50 * 15
         assert manager.engine.conversation.spending.usage.total_tokens == 0
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_an_elf_has_a_budget_of_its_own(ways: Ways) -> None:
+def test_an_elf_has_a_budget_of_its_own(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(*[ToolCallPart("c", "double", '{"n": 4}')] * 9), [double]))
         manager.budget = Budget(tokens=30)
-        result = await ways.wait(await ways.spawn(manager, "Double."))
+        result = await subagent_api.wait(await subagent_api.spawn(manager, "Double."))
         assert (result.status, result.usage.total_tokens) == ("failed", 30)
-        own = await ways.wait(await ways.spawn(manager, ElfConfig("Double.", budget=Budget(tokens=45))))
+        own = await subagent_api.wait(await subagent_api.spawn(manager, ElfConfig("Double.", budget=Budget(tokens=45))))
         assert own.usage.total_tokens == 45
         assert manager.engine.conversation.spending.usage.total_tokens == 75
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 @pytest.mark.fault(132)
-def test_the_time_of_who_started_it_runs_out(ways: Ways) -> None:
+def test_the_time_of_who_started_it_runs_out(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         clock = VirtualClock()
 
@@ -486,19 +490,21 @@ def test_the_time_of_who_started_it_runs_out(ways: Ways) -> None:
         llm.clock = clock
         spending = BudgetTracker(Budget(seconds=60))
         spending.begin(clock.now())
-        elf = await ways.spawn(ElfManager(Engine(llm, [dawdle])), "Work.", context=ToolContext[None](spending=spending))
-        result = await ways.wait(elf)
+        elf = await subagent_api.spawn(
+            ElfManager(Engine(llm, [dawdle])), "Work.", context=ToolContext[None](spending=spending)
+        )
+        result = await subagent_api.wait(elf)
         assert isinstance(result.error, BudgetExceeded)
         assert (result.error.limit, len(llm.requests)) == ("seconds", 1)
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 # States, and what is no use.
 
 
 @pytest.mark.parametrize("kind", [SyncElf, BackgroundElf])
-def test_an_elf_by_itself(ways: Ways, kind: type[Elf]) -> None:
+def test_an_elf_by_itself(subagent_api: SubagentAPI, kind: type[Elf]) -> None:
     async def scenario() -> None:
         seen: list[tuple[str, str]] = []
         elf = kind(Engine(Mirror()), ElfConfig(), observer=lambda id, status: seen.append((id, status)))
@@ -508,14 +514,14 @@ def test_an_elf_by_itself(ways: Ways, kind: type[Elf]) -> None:
                 use()
             assert raised.value.state == "pending"
         elf.cancel()
-        result = await ways.wait(elf)
+        result = await subagent_api.wait(elf)
         assert (elf.status, result.status, result.messages) == ("cancelled", "cancelled", ())
-        assert await ways.events(elf) == []
-        await ways.send(elf, "this")
-        assert (await ways.wait(elf)).output == "about this"
+        assert await subagent_api.events(elf) == []
+        await subagent_api.send(elf, "this")
+        assert (await subagent_api.wait(elf)).output == "about this"
         assert seen == [(elf.id, status) for status in ("cancelled", "running", "completed")]
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 @given(st.lists(st.sampled_from(["say", "fail", "cancel"]), max_size=12))

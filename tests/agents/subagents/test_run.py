@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from support.subagents import CALL, PATIENCE, Gate, Mirror, Ways
+from support.subagents import CALL, PATIENCE, Gate, Mirror, SubagentAPI
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.subagents import deadlocks, run as elf_runs
 from toolcast.agents.subagents.elves import Elf, ElfConfig, ElfManager
@@ -28,7 +28,7 @@ def calls(name: str) -> ToolCallPart:
 
 
 def both(function: Callable[[], Awaitable[str]]) -> CallableTool:
-    """A tool for both faces; under the sync one `function` never suspends."""
+    """A tool for both APIs; under the sync one `function` never suspends."""
 
     def sync() -> str:
         return sync_driver.run(function())  # type: ignore[arg-type]  # it is a coroutine
@@ -51,18 +51,18 @@ def time_of_the_gate(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("time_of_the_gate")
 @pytest.mark.parametrize("background", [True, False])
-def test_time_runs_out_while_a_tool_hangs(ways: Ways, gate: Gate, background: bool) -> None:
+def test_time_runs_out_while_a_tool_hangs(subagent_api: SubagentAPI, gate: Gate, background: bool) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(CALL, "Sorry."), [gate.hold]))
-        elf = await ways.spawn(manager, ElfConfig("Wait.", timeout=0.03, background=background))
-        result = await ways.wait(elf)
+        elf = await subagent_api.spawn(manager, ElfConfig("Wait.", timeout=0.03, background=background))
+        result = await subagent_api.wait(elf)
         assert (result.status, manager.active) == ("failed", 0)
         assert isinstance(result.error, TimeoutError)
         assert str(result.error) == f"{elf.id} was not done after 0.03 seconds; give it more timeout="
         assert result.messages[0].tool_calls
         assert [message.role for message in elf.engine.history] == ["user", "assistant", "tool"]
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 @pytest.mark.usefixtures("time_of_the_gate")
@@ -105,17 +105,17 @@ def test_without_a_time_limit_there_is_no_alarm() -> None:
     assert elf.wait().output == "about this"
 
 
-def test_events_are_there_for_who_wants_them(ways: Ways) -> None:
+def test_events_are_there_for_who_wants_them(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM("x" * 4000, "Again.", chunk=1)))
-        elf = await ways.spawn(manager, "Write.")
-        assert len((await ways.wait(elf)).output) == 4000
+        elf = await subagent_api.spawn(manager, "Write.")
+        assert len((await subagent_api.wait(elf)).output) == 4000
         for _ in range(2):
-            assert sum(type(event) is TextDelta for event in await ways.events(elf)) == 4000
-        await ways.send(elf, "Once more.")
-        assert "".join(event.text for event in await ways.events(elf) if type(event) is TextDelta) == "Again."
+            assert sum(type(event) is TextDelta for event in await subagent_api.events(elf)) == 4000
+        await subagent_api.send(elf, "Once more.")
+        assert "".join(event.text for event in await subagent_api.events(elf) if type(event) is TextDelta) == "Again."
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 @pytest.mark.parametrize("background", [True, False])
@@ -133,18 +133,18 @@ def test_an_elf_cannot_wait_for_itself(background: bool) -> None:
     assert elf.wait(PATIENCE).output == "I could not."
 
 
-def test_an_elf_cannot_wait_for_whom_it_works_for(ways: Ways) -> None:
+def test_an_elf_cannot_wait_for_whom_it_works_for(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         refused: list[str] = []
 
         async def ask(elf: Elf) -> None:
             with pytest.raises(IllegalState) as caught:
-                await ways.wait(elf)
+                await subagent_api.wait(elf)
             refused.append(str(caught.value))
 
         async def start() -> str:
-            elf = await ways.spawn(manager, "Look up.")
-            return (await ways.wait(elf)).output
+            elf = await subagent_api.spawn(manager, "Look up.")
+            return (await subagent_api.wait(elf)).output
 
         async def look() -> str:
             for elf in manager.list():
@@ -153,44 +153,44 @@ def test_an_elf_cannot_wait_for_whom_it_works_for(ways: Ways) -> None:
 
         llm = ScriptedLLM(calls("start"), calls("look"), "Refused.", "Good.")
         manager = ElfManager(Engine(llm, [both(start), both(look)]), timeout=None)
-        first = await ways.spawn(manager, "Start.")
-        assert (await ways.wait(first)).output == "Good."
+        first = await subagent_api.spawn(manager, "Start.")
+        assert (await subagent_api.wait(first)).output == "Good."
         second = manager.list()[1]
         assert refused == [
             f"{second.id} may not wait for {first.id}, which it works for; end your own task first, with what you know",
             f"{second.id} may not wait for itself; end your own task first, with what you know",
         ]
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_elves_do_not_wait_for_each_other(ways: Ways, gate: Gate) -> None:
+def test_elves_do_not_wait_for_each_other(subagent_api: SubagentAPI, gate: Gate) -> None:
     async def scenario() -> None:
         elves: list[Elf] = []
         waiting = threading.Event()
 
         async def first_waits() -> str:
-            await ways.happens(gate.opened)
+            await subagent_api.happens(gate.opened)
             with elves[1].expected():
                 waiting.set()
-                return (await ways.wait(elves[1])).output
+                return (await subagent_api.wait(elves[1])).output
 
         async def second_waits() -> str:
-            await ways.happens(waiting)
+            await subagent_api.happens(waiting)
             with pytest.raises(IllegalState, match=f"may not wait for {elves[0].id}, which waits for it"):
-                await ways.wait(elves[0])
+                await subagent_api.wait(elves[0])
             return "refused"
 
         llm = Mirror(lambda message: calls(message.text) if message.role == "user" else "Done.")
         manager = ElfManager(Engine(llm, [both(first_waits), both(second_waits)]), timeout=None)
-        elves += [await ways.spawn(manager, "first_waits"), await ways.spawn(manager, "second_waits")]
+        elves += [await subagent_api.spawn(manager, "first_waits"), await subagent_api.spawn(manager, "second_waits")]
         gate.opened.set()
-        assert [result.output for result in await ways.wait_all(manager)] == ["Done.", "Done."]
-        for result in await ways.wait_all(manager):
+        assert [result.output for result in await subagent_api.wait_all(manager)] == ["Done.", "Done."]
+        for result in await subagent_api.wait_all(manager):
             assert not result.messages[1].parts[0].is_error  # type: ignore[union-attr]  # it is a result
         assert deadlocks._waits == []
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 def test_an_elf_waits_for_whom_it_works_for_once_there_is_a_result(gate: Gate) -> None:

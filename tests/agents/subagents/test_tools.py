@@ -1,4 +1,4 @@
-"""The tools with which a model starts elves, used by a model, through the sync face, asyncio and trio."""
+"""The tools with which a model starts elves, used by a model, through the sync API, asyncio and trio."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.subagents import CALL, PATIENCE, Gate, Mirror, Ways
+from support.subagents import CALL, PATIENCE, Gate, Mirror, SubagentAPI
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.subagents.elves import TASKS, ElfConfig, ElfManager
 from toolcast.agents.subagents.run import ElfEvent
@@ -38,12 +38,12 @@ def told(turn: Turn[None]) -> list[ToolResultPart]:
 # One elf.
 
 
-def test_a_model_gives_a_task_away(ways: Ways) -> None:
+def test_a_model_gives_a_task_away(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         llm = ScriptedLLM("Line 7 is wrong.")
         manager = ElfManager(Engine(llm))
         lead = lead_of(manager, calls("agent", prompt="Read this.", task_type="review"))
-        turn = await ways.submit(lead, "Is it right?")
+        turn = await subagent_api.submit(lead, "Is it right?")
         assert [(part.content, part.is_error) for part in told(turn)] == [("Line 7 is wrong.", False)]
         task, message = llm.requests[0].messages
         assert task.text.startswith(TASKS["review"])
@@ -53,7 +53,7 @@ def test_a_model_gives_a_task_away(ways: Ways) -> None:
         (elf,) = manager.list()
         assert (elf.status, elf.depth, manager.active) == ("completed", 1, 0)
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 def test_who_follows_the_turn_sees_the_elf() -> None:
@@ -65,65 +65,65 @@ def test_who_follows_the_turn_sees_the_elf() -> None:
     assert "".join(seen.event.text for seen in seen if isinstance(seen.event, TextDelta)) == "Found it."
 
 
-def test_an_elf_that_fails_is_no_failure_of_the_turn(ways: Ways) -> None:
+def test_an_elf_that_fails_is_no_failure_of_the_turn(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(ServerError("no power"))))
-        turn = await ways.submit(lead_of(manager, calls("agent", prompt="Work.")), "Go.")
+        turn = await subagent_api.submit(lead_of(manager, calls("agent", prompt="Work.")), "Go.")
         (part,) = told(turn)
         assert part.is_error
         assert f"{manager.list()[0].id} failed: no power" in part.content
         assert turn.text == "I see."
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_an_elf_whose_time_is_up(ways: Ways, gate: Gate) -> None:
+def test_an_elf_whose_time_is_up(subagent_api: SubagentAPI, gate: Gate) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(CALL), [gate.hold]), timeout=0.03)
-        (part,) = told(await ways.submit(lead_of(manager, calls("agent", prompt="Wait.")), "Go."))
+        (part,) = told(await subagent_api.submit(lead_of(manager, calls("agent", prompt="Wait.")), "Go."))
         assert part.is_error
         assert "was not done after 0.03 seconds" in part.content
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_an_answer_that_is_fetched_later(ways: Ways, gate: Gate) -> None:
+def test_an_answer_that_is_fetched_later(subagent_api: SubagentAPI, gate: Gate) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(CALL, "At last."), [gate.hold]))
         lead = lead_of(manager, calls("agent", prompt="Wait.", wait=False))
-        (part,) = told(await ways.submit(lead, "Go."))
+        (part,) = told(await subagent_api.submit(lead, "Go."))
         (elf,) = manager.list()
         assert part.content == f"{elf.id} is at work; agent_result(id='{elf.id}') gives its answer"
         assert (elf.status, lead.state) == ("running", "idle")
         gate.opened.set()
         fetching = lead_of(manager, calls("agent_result", id=elf.id))
-        assert told(await ways.submit(fetching, "And?"))[0].content == "At last."
+        assert told(await subagent_api.submit(fetching, "And?"))[0].content == "At last."
         assert lead.conversation.spending.usage.total_tokens == 60
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_an_elf_that_was_never_started(ways: Ways) -> None:
+def test_an_elf_that_was_never_started(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(Mirror()))
-        (part,) = told(await ways.submit(lead_of(manager, calls("agent_result", id="elf-0")), "And?"))
+        (part,) = told(await subagent_api.submit(lead_of(manager, calls("agent_result", id="elf-0")), "And?"))
         assert part.is_error
         assert "there is no elf 'elf-0'" in part.content
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_an_elf_that_asks_for_its_own_answer(ways: Ways) -> None:
+def test_an_elf_that_asks_for_its_own_answer(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         llm = Mirror(lambda text: calls("agent_result", id=manager.list()[0].id) if text.role == "user" else "I see.")
         manager = ElfManager(Engine(llm), timeout=None)
-        elf = await ways.spawn(manager, ElfConfig("Wait.", tools=manager.tools()))
-        (part,) = [part for message in (await ways.wait(elf)).messages[1:2] for part in message.parts]
+        elf = await subagent_api.spawn(manager, ElfConfig("Wait.", tools=manager.tools()))
+        (part,) = [part for message in (await subagent_api.wait(elf)).messages[1:2] for part in message.parts]
         assert isinstance(part, ToolResultPart)
         assert part.is_error
         assert f"{elf.id} may not wait for itself; end your own task first" in part.content
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 def test_who_stops_waiting_stops_nothing(gate: Gate) -> None:
@@ -152,7 +152,9 @@ def test_who_stops_waiting_stops_nothing(gate: Gate) -> None:
     [calls("agent", prompt="Work."), calls("spawn_elves", tasks=[{"prompt": "Work."}])],
     ids=lambda call: call.name,
 )
-def test_an_elf_is_cancelled_with_the_turn_that_waits(ways: Ways, gate: Gate, call: ToolCallPart) -> None:
+def test_an_elf_is_cancelled_with_the_turn_that_waits(
+    subagent_api: SubagentAPI, gate: Gate, call: ToolCallPart
+) -> None:
     async def scenario() -> None:
         def stop() -> str:
             """Cancel the turn."""
@@ -162,18 +164,18 @@ def test_an_elf_is_cancelled_with_the_turn_that_waits(ways: Ways, gate: Gate, ca
         manager = ElfManager(Engine(ScriptedLLM(calls("stop"), "Went on."), [stop]))
         lead = lead_of(manager, call)
         with pytest.raises(TurnCancelled):
-            await ways.submit(lead, "Go.")
-        (result,) = await ways.wait_all(manager)
+            await subagent_api.submit(lead, "Go.")
+        (result,) = await subagent_api.wait_all(manager)
         assert (result.status, manager.active, lead.state) == ("cancelled", 0, "idle")
         assert lead.history[-1].role == "tool"
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 # Several elves.
 
 
-def test_several_elves_at_the_same_time(ways: Ways) -> None:
+def test_several_elves_at_the_same_time(subagent_api: SubagentAPI) -> None:
     meeting = threading.Barrier(3)
 
     def meet() -> int:
@@ -187,44 +189,44 @@ def test_several_elves_at_the_same_time(ways: Ways) -> None:
         manager = ElfManager(Engine(Mirror(reply), [meet]))
         tasks = [{"prompt": f"Task {name}"} for name in "abc"]
         lead = lead_of(manager, calls("spawn_elves", tasks=tasks))
-        (part,) = told(await ways.submit(lead, "Go."))
+        (part,) = told(await subagent_api.submit(lead, "Go."))
         assert [elf.status for elf in manager.list()] == ["completed"] * 3
         ids = [elf.id for elf in manager.list()]
         lines = [f"Task {number}: {id} completed: We have met." for number, id in enumerate(ids, 1)]
         assert part.content == "\n\n".join(lines)
         assert lead.conversation.spending.usage.total_tokens == 2 * 15 + 3 * 30
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_what_goes_wrong_is_reported_for_each_task(ways: Ways) -> None:
+def test_what_goes_wrong_is_reported_for_each_task(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(ServerError("no power"))), max_elves=1)
         lead = lead_of(manager, calls("spawn_elves", tasks=[{"prompt": "a"}]))
-        (part,) = told(await ways.submit(lead, "Go."))
+        (part,) = told(await subagent_api.submit(lead, "Go."))
         assert part.content == f"Task 1: {manager.list()[0].id} failed: no power"
         assert not part.is_error
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_more_tasks_than_may_run(ways: Ways, gate: Gate) -> None:
+def test_more_tasks_than_may_run(subagent_api: SubagentAPI, gate: Gate) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(CALL), [gate.hold]), max_elves=1)
-        waiting = await ways.spawn(manager, "Wait.")
+        waiting = await subagent_api.spawn(manager, "Wait.")
         lead = lead_of(manager, calls("spawn_elves", tasks=[{"prompt": "a"}, {"prompt": "b"}]))
-        first, second = told(await ways.submit(lead, "Go."))[0].content.split("\n\n")
+        first, second = told(await subagent_api.submit(lead, "Go."))[0].content.split("\n\n")
         assert first.startswith("Task 1: not started: ")
         assert "1 elves are running" in first
         assert second.startswith("Task 2: not started: ")
         assert manager.list() == (waiting,)
         waiting.cancel()
-        await ways.wait(waiting)
+        await subagent_api.wait(waiting)
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_a_task_that_cannot_start(ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_cannot_start(subagent_api: SubagentAPI, monkeypatch: pytest.MonkeyPatch) -> None:
     begin = Engine.begin
 
     def fail(engine: Engine, message: Any, *rest: Any, **options: Any) -> Any:
@@ -237,25 +239,25 @@ def test_a_task_that_cannot_start(ways: Ways, monkeypatch: pytest.MonkeyPatch) -
         lead = lead_of(manager, calls("spawn_elves", tasks=[{"prompt": prompt} for prompt in "abc"]))
         with monkeypatch.context() as patched:
             patched.setattr(Engine, "begin", fail)
-            (part,) = told(await ways.submit(lead, "Go."))
+            (part,) = told(await subagent_api.submit(lead, "Go."))
         first, second, third = part.content.split("\n\n")
         assert first.endswith("completed: about a")
         assert second == "Task 2: not started: ValueError: this cannot be said"
         assert third.endswith("completed: about c")
         assert manager.active == 0
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
-def test_long_answers_are_cut(ways: Ways) -> None:
+def test_long_answers_are_cut(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM("x" * 5000)))
         lead = lead_of(manager, calls("spawn_elves", tasks=[{"prompt": "Write."}]))
-        (part,) = told(await ways.submit(lead, "Go."))
+        (part,) = told(await subagent_api.submit(lead, "Go."))
         assert part.content.count("x") == OUTPUT_LIMIT
         assert part.content.endswith("[3000 characters left out]")
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 def test_rounds_are_limited() -> None:
@@ -272,17 +274,17 @@ def spin() -> str:
     return "round"
 
 
-def test_elves_spend_what_their_turn_may(ways: Ways) -> None:
+def test_elves_spend_what_their_turn_may(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         llm = ScriptedLLM(*[calls("spin")] * 9)
         manager = ElfManager(Engine(llm, [spin]))
         lead = lead_of(manager, calls("agent", prompt="Spin."), budget=Budget(tokens=45))
         with pytest.raises(Exception, match="the budget of 45 tokens is used up"):
-            await ways.submit(lead, "Go.")
+            await subagent_api.submit(lead, "Go.")
         assert len(llm.requests) == 2
         assert "the budget of 45 tokens is used up" in str(manager.list()[0].wait().error)
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 # What is offered.
@@ -322,19 +324,19 @@ def test_elves_have_the_last_word_on_their_time() -> None:
 
 
 @pytest.mark.parametrize("max_depth", [1, 2, 3])
-def test_elves_of_a_model_start_elves_while_they_may(ways: Ways, max_depth: int) -> None:
+def test_elves_of_a_model_start_elves_while_they_may(subagent_api: SubagentAPI, max_depth: int) -> None:
     async def scenario() -> None:
         deeper = calls("agent", prompt="Go deeper.")
         llm = ScriptedLLM(*[deeper] * (max_depth - 1), *["Back."] * max_depth)
         manager = ElfManager(Engine(llm, [spin]), max_depth=max_depth)
         lead = lead_of(manager, deeper)
-        assert told(await ways.submit(lead, "Go."))[0].content == "Back."
+        assert told(await subagent_api.submit(lead, "Go."))[0].content == "Back."
         assert [elf.depth for elf in manager.list()] == list(range(1, max_depth + 1))
         offered = [[tool.name for tool in request.tools] for request in llm.requests[:max_depth]]
         own = [tool.name for tool in manager.tools()]
         assert offered == [["spin", *own]] * (max_depth - 1) + [["spin"]]
 
-    ways.run(scenario)
+    subagent_api.run(scenario)
 
 
 def test_the_tools_of_another_manager_are_replaced() -> None:

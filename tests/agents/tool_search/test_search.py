@@ -77,13 +77,13 @@ def _under(backend: str) -> Searched:
     return searched
 
 
-FACES = {"sync": sync, "sync-in-loop": _sync_in_loop, "asyncio": _under("asyncio"), "trio": _under("trio")}
+APIS = {"sync": sync, "sync-in-loop": _sync_in_loop, "asyncio": _under("asyncio"), "trio": _under("trio")}
 
 
-@pytest.fixture(params=FACES)
+@pytest.fixture(params=APIS)
 def searched(request: pytest.FixtureRequest) -> Searched:
-    """The names of the tools that a search chooses, on each face."""
-    return FACES[request.param]
+    """The names of the tools that a search chooses, on each API."""
+    return APIS[request.param]
 
 
 def scores(*pairs: tuple[str, float]) -> dict[str, Any]:

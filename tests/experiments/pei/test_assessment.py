@@ -1,4 +1,4 @@
-"""experiments/pei/assessment.py: an evaluator is asked, and what it reports is read; on every face."""
+"""experiments/pei/assessment.py: an evaluator is asked, and what it reports is read; on every API."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from toolcast.testing import ScriptedLLM
 
 @pytest.fixture(params=["sync", "asyncio", "trio", "sync in asyncio"])
 def rate(request: pytest.FixtureRequest) -> Any:
-    """`assess`, on each face."""
+    """`assess`, on each API."""
 
-    def on_face(*args: Any, **options: Any) -> PEIResult:
+    def on_api(*args: Any, **options: Any) -> PEIResult:
         async def inside() -> PEIResult:
             return assess(*args, **options)
 
@@ -52,7 +52,7 @@ def rate(request: pytest.FixtureRequest) -> Any:
             found = anyio.run(partial(aassess, *args, **options), backend=request.param)
         return found
 
-    return on_face
+    return on_api
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from support.chunks import delta, sse, text_body
 from support.local_server import Local
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import Message, assistant, system, tool_result, user
 from toolcast.errors import ServerError
 from toolcast.events import Finish
@@ -52,10 +52,10 @@ def asked(network: ReplayNetwork) -> list[dict[str, Any]]:
     return [json.loads(request.body) for request in network.requests]
 
 
-def test_a_question_for_a_tool_becomes_a_call_of_it(face: Face) -> None:
+def test_a_question_for_a_tool_becomes_a_call_of_it(api: API) -> None:
     network = ReplayNetwork(told('{"tool": "weather"}'), OBEYS, told('{"city": "Oslo"}'))
-    talk = [system("Be brief."), user("How is Oslo?")]
-    answer = face.chat(GuidedLlamaCpp(network=network), talk, tools=TOOLS, tool_choice="auto")
+    conversation = [system("Be brief."), user("How is Oslo?")]
+    answer = api.chat(GuidedLlamaCpp(network=network), conversation, tools=TOOLS, tool_choice="auto")
     (call,) = answer.message.tool_calls
     assert (call.name, call.arguments) == ("weather", '{"city": "Oslo"}')
     choice, _, request = asked(network)
@@ -83,57 +83,57 @@ def test_a_question_for_a_tool_becomes_a_call_of_it(face: Face) -> None:
 
 
 @pytest.mark.parametrize("choice", ['{"tool": "none"}', '{"tool": "fly"}', "[]", "no JSON"])
-def test_any_other_question_is_answered_without_tools(face: Face, choice: str) -> None:
+def test_any_other_question_is_answered_without_tools(api: API, choice: str) -> None:
     network = ReplayNetwork(told(choice), told("Hello."))
-    assert face.chat(GuidedLlamaCpp(network=network), "Hi", tools=TOOLS).text == "Hello."
+    assert api.chat(GuidedLlamaCpp(network=network), "Hi", tools=TOOLS).text == "Hello."
     assert "grammar" not in asked(network)[1]
     assert "weather" not in str(network.requests[1].body)
 
 
-def test_after_a_result_it_answers_in_words(face: Face) -> None:
+def test_after_a_result_it_answers_in_words(api: API) -> None:
     network = ReplayNetwork(told("It is sunny."))
-    talk: list[Message] = [user("How is Oslo?"), assistant(CALL), tool_result(CALL, "Oslo: sunny")]
-    assert face.chat(GuidedLlamaCpp(network=network), talk, tools=TOOLS).text == "It is sunny."
+    conversation: list[Message] = [user("How is Oslo?"), assistant(CALL), tool_result(CALL, "Oslo: sunny")]
+    assert api.chat(GuidedLlamaCpp(network=network), conversation, tools=TOOLS).text == "It is sunny."
     (request,) = asked(network)
     assert "grammar" not in request
     assert "Oslo: sunny" in request["messages"][-1]["content"]
 
 
-def test_a_choice_that_was_made_is_kept(face: Face) -> None:
+def test_a_choice_that_was_made_is_kept(api: API) -> None:
     network = ReplayNetwork(OBEYS, told('{"calls": [{"a": 2, "b": 3}]}'))
-    answer = face.chat(GuidedLlamaCpp(network=network), "2 times 3", tools=TOOLS, tool_choice="multiply")
+    answer = api.chat(GuidedLlamaCpp(network=network), "2 times 3", tools=TOOLS, tool_choice="multiply")
     assert [call.name for call in answer.message.tool_calls] == ["multiply"]
 
 
-def test_without_tools_there_is_nothing_to_choose(face: Face) -> None:
+def test_without_tools_there_is_nothing_to_choose(api: API) -> None:
     network = ReplayNetwork(told("Hello."))
-    assert face.chat(GuidedLlamaCpp(network=network), "Hi").text == "Hello."
+    assert api.chat(GuidedLlamaCpp(network=network), "Hi").text == "Hello."
 
 
-def test_a_long_question_is_chosen_for_by_its_beginning(face: Face) -> None:
+def test_a_long_question_is_chosen_for_by_its_beginning(api: API) -> None:
     network = ReplayNetwork(told('{"tool": "none"}'), told("Hello."))
-    face.chat(GuidedLlamaCpp(network=network), "word " * 10_000, tools=TOOLS)
+    api.chat(GuidedLlamaCpp(network=network), "word " * 10_000, tools=TOOLS)
     choice, request = asked(network)
     assert len(choice["messages"][-1]["content"]) == 500
     assert len(request["messages"][-1]["content"]) == 50_000
 
 
-def test_an_answer_that_repeats_itself_is_ended(face: Face) -> None:
+def test_an_answer_that_repeats_itself_is_ended(api: API) -> None:
     piece = "The weather is influenced by the Arctic. "
     body = sse(*(delta(content=piece) for _ in range(100)), delta("stop"))
     network = ReplayNetwork(Recorded(body))
     with GuidedLlamaCpp(network=network) as llm:
-        *pieces, end = face.events(llm, "Hi")
+        *pieces, end = api.events(llm, "Hi")
     assert end == Finish("other", raw=REPETITION)
     assert len(pieces) < 10
     assert network.open_replies == 0
 
 
-def test_an_error_of_the_server_is_that_of_the_answer(face: Face) -> None:
+def test_an_error_of_the_server_is_that_of_the_answer(api: API) -> None:
     failed = Recorded([b'{"error": {"message": "out of order"}}'], status=500, headers=JSON)
     network = ReplayNetwork(failed, failed)
     with pytest.raises(ServerError, match="out of order"):
-        face.chat(GuidedLlamaCpp(network=network, max_retries=0), "Hi", tools=TOOLS)
+        api.chat(GuidedLlamaCpp(network=network, max_retries=0), "Hi", tools=TOOLS)
 
 
 def test_it_can_be_pickled() -> None:

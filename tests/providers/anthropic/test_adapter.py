@@ -105,13 +105,13 @@ def test_a_whole_request() -> None:
 
 
 def test_a_token_instead_of_a_key() -> None:
-    talk = RequestInput(BUDGET, (user("Hi"),), stream=False)
-    headers = AnthropicAdapter(bearer=Secret("t")).request(talk, Settings()).headers
+    conversation = RequestInput(BUDGET, (user("Hi"),), stream=False)
+    headers = AnthropicAdapter(bearer=Secret("t")).request(conversation, Settings()).headers
     assert (headers["authorization"], headers["accept"]) == (Secret("Bearer t"), "application/json")
     assert "x-api-key" not in headers
     assert (
         "authorization"
-        not in AnthropicAdapter(api_key=Secret("k"), bearer=Secret("t")).request(talk, Settings()).headers
+        not in AnthropicAdapter(api_key=Secret("k"), bearer=Secret("t")).request(conversation, Settings()).headers
     )
 
 
@@ -474,7 +474,7 @@ def test_an_optional_call_is_not_constrained_to_a_schema() -> None:
 def test_requests_share_only_their_equal_parts() -> None:
     wire = AnthropicAdapter()
     talks = [RequestInput(BUDGET, (system(word), user(word)), (F,), NamedTool("f")) for word in ("One", "Two", "One")]
-    first, second, third = (json.loads(wire.request(talk, Settings()).body) for talk in talks)
+    first, second, third = (json.loads(wire.request(conversation, Settings()).body) for conversation in talks)
     assert first == third
     assert second == first | {"system": "Two", "messages": [{"role": "user", "content": messages_of("Two")}]}
 

@@ -448,8 +448,8 @@ def test_requests_share_only_their_equal_parts() -> None:
 
 def test_a_thought_of_one_token_is_a_small_budget_wherever_it_is_asked_for() -> None:
     wire = OpenAIChatAdapter(OPENAI)
-    talk = RequestInput("o3", (user("Hi"),))
-    bodies = [json.loads(wire.request(talk, Settings(thinking=thinking)).body) for thinking in (True, 1, True)]
+    conversation = RequestInput("o3", (user("Hi"),))
+    bodies = [json.loads(wire.request(conversation, Settings(thinking=thinking)).body) for thinking in (True, 1, True)]
     assert [body["reasoning_effort"] for body in bodies] == ["medium", "low", "medium"]
 
 

@@ -153,19 +153,19 @@ def test_the_example_of_a_schema(schema: dict[str, Any], example: Any) -> None:
 
 def test_the_preflight_is_asked_once() -> None:
     wire = LlamaCppAdapter(base_url="http://127.0.0.1:1/v1", api_key=Secret("abcdef"))
-    talk = _talk(tool_choice=NamedTool("add"))
+    conversation = _talk(tool_choice=NamedTool("add"))
     assert wire.preflight(_talk(tools=())) is None
-    request = wire.preflight(talk)
+    request = wire.preflight(conversation)
     assert request is not None
     assert request.url == "http://127.0.0.1:1/v1/completions"
     assert request.headers["authorization"] == Secret("Bearer abcdef")
     assert json.loads(request.body)["max_tokens"] == 1
-    refused = wire.preflight_ok(talk, b'{"choices": [{"text": " Paris"}]}')
+    refused = wire.preflight_ok(conversation, b'{"choices": [{"text": " Paris"}]}')
     assert isinstance(refused, BadRequest) and "' Paris'" in refused.message and "add" in refused.message
-    assert isinstance(wire.preflight_ok(talk, b"[]"), MalformedEvent)
-    assert wire.preflight(talk) is not None
-    assert wire.preflight_ok(talk, b'{"choices": [{"text": "{\\""}]}') is None
-    assert wire.preflight(talk) is None
+    assert isinstance(wire.preflight_ok(conversation, b"[]"), MalformedEvent)
+    assert wire.preflight(conversation) is not None
+    assert wire.preflight_ok(conversation, b'{"choices": [{"text": "{\\""}]}') is None
+    assert wire.preflight(conversation) is None
 
 
 def _answer(*texts: str, finish: str = "stop") -> bytes:

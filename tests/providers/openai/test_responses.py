@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.albums import SEA, Album
-from support.sync_and_async import Face
+from support.sync_and_async import API
 from toolcast import OpenAIResponses, ToolOrchestratingLLM
 from toolcast.accumulator import Accumulator
 from toolcast.credentials import Secret
@@ -755,7 +755,7 @@ def test_damage_in_text_that_is_a_call_is_healed() -> None:
 
 
 @pytest.mark.parametrize("calls", [True, False])
-def test_a_damaged_event_costs_nothing_but_a_warning(face: Face, caplog: pytest.LogCaptureFixture, calls: bool) -> None:
+def test_a_damaged_event_costs_nothing_but_a_warning(api: API, caplog: pytest.LogCaptureFixture, calls: bool) -> None:
     written = SEA.model_dump_json()
     deltas = [written[start : start + 8] for start in range(0, len(written), 8)]
     if calls:
@@ -766,7 +766,7 @@ def test_a_damaged_event_costs_nothing_but_a_warning(face: Face, caplog: pytest.
     stream = sse(*events, done()).replace(b'{"damaged": true}', b'{"type"')
     pieces = [event + b"\n\n" for event in stream.split(b"\n\n") if event]
     llm = OpenAIResponses("gpt-5.4", api_key="sk-canary", network=ReplayNetwork(Recorded(pieces)))
-    seen = face.stream(ToolOrchestratingLLM(Album, "x", llm))
+    seen = api.stream(ToolOrchestratingLLM(Album, "x", llm))
     assert (seen.error, seen.final) == (None, SEA)
     assert len(seen.items) > 3
     assert caplog.text.count("Failed to parse streaming response") == 1
