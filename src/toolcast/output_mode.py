@@ -1,4 +1,8 @@
-"""The output mode of a request: how a model is made to answer with tool calls or with JSON of a schema."""
+"""The output mode of a request: how a model is made to answer with tool calls or with JSON of a schema.
+
+The mode is decided once, by `FunctionCallingLLM.mode` (llms/base.py): the LLM has the facts, the capabilities of its
+model and the modes of its service. A `ChatRequest` may name a mode; everything below the LLM is passed the decided one.
+"""
 
 from __future__ import annotations
 

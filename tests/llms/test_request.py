@@ -43,9 +43,9 @@ def test_a_name_becomes_a_named_tool_or_is_refused() -> None:
 
 def test_none_sends_no_tools_and_no_choice() -> None:
     tools = (CallableTool.from_model(Album),)
-    offered = ChatRequest((user("a"),), tools, "auto", parallel=True, stream=True).conversation("m")
+    offered = ChatRequest((user("a"),), tools, "auto", parallel=True, stream=True).conversation("m", "tool_call")
     assert ([tool.name for tool in offered.tools], offered.tool_choice) == (["Album"], "auto")
     assert (offered.model, offered.parallel, offered.stream) == ("m", True, True)
-    kept = ChatRequest((user("a"),), tools, "none").conversation("m")
+    kept = ChatRequest((user("a"),), tools, "none").conversation("m", "tool_call")
     assert (kept.tools, kept.tool_choice) == ((), None)
-    assert ChatRequest((), (), "auto").conversation("m").tool_choice is None
+    assert ChatRequest((), (), "auto").conversation("m", "tool_call").tool_choice is None

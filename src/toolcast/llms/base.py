@@ -305,7 +305,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
 
     def open_events(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
         """Return the events of one response of this LLM, limited to `max_concurrency`."""
-        source = self._open_in_mode(request, backend, call)
+        source = self._open(request, backend, call)
         return source if self._limiter is None else LimitedEvents(source, self._limiter, backend, call, self.origin)
 
     async def answer(self, request: ChatRequest, backend: IOBackend, call: RequestState | None = None) -> ChatResponse:
@@ -341,15 +341,25 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         raise TypeError(f"{type(self).__name__} has no HTTP bodies to parse; pass its ChatResponse to parse()")
 
     def mode(self, request: ChatRequest) -> OutputMode:
-        """Return the output mode of `request`, or this LLM's default for it."""
+        """Return the output mode of `request`: the one that it requires, or else the most reliable one of the model.
+
+        Raises:
+            UnsupportedLLMError: This LLM does not have the required mode.
+        """
         if request.mode is None:
-            return self._usual_mode(request)
-        if request.mode not in self.modes:
-            can = ", ".join(map(repr, self.modes))
-            raise UnsupportedLLMError(
-                f"{type(self).__name__} has no mode {request.mode!r}; for {self.metadata.model_name} there are: {can}"
-            )
+            return self._best_mode(request)
+        self._require_mode(request.mode)
         return request.mode
+
+    def check_mode(self, mode: OutputMode | None) -> None:
+        """Raise `UnsupportedLLMError` if typed output is impossible in `mode`; None: in the mode that is decided later."""
+        if mode is not None:
+            self._require_mode(mode)
+        if mode in (None, "tool_call") and not self.metadata.is_function_calling_model:
+            raise UnsupportedLLMError(
+                f"Model name {self.metadata.model_name} does not support function calling API. Choose another model, "
+                "or ask it in words with mode='prompted'."
+            )
 
     def sync_backend(self) -> IOBackend:
         """Return the I/O of sync calls."""
@@ -374,23 +384,30 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         await self._network.aclose()
         self._network.close()
 
-    def _usual_mode(self, request: ChatRequest) -> OutputMode:
-        return "tool_call"
+    def _require_mode(self, mode: OutputMode) -> None:
+        if mode not in self.modes:
+            can = ", ".join(map(repr, self.modes))
+            raise UnsupportedLLMError(
+                f"{type(self).__name__} has no mode {mode!r}; for {self.metadata.model_name} there are: {can}"
+            )
 
-    def _open_in_mode(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
-        """Return the events of one response in the output mode of the request."""
-        if not request.tools:
-            return self._open(request, backend, call)
-        mode = self.mode(request)
-        if mode != "prompted":
-            return self._open(request.with_mode(mode), backend, call)
-        from .prompted import PromptedEvents, prompted_calls, to_prompted_request
-
-        source = self._open(to_prompted_request(request), backend, call)
-        calls = prompted_calls(request)
-        return source if calls is None else PromptedEvents(source, calls, call, accept_damaged=request.accept_damaged)
+    def _best_mode(self, request: ChatRequest) -> OutputMode:
+        """Return the output mode for a request that requires none."""
+        return "prompted" if request.forces and not self.metadata.is_function_calling_model else "tool_call"
 
     def _open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        """Return the events of one response. The output mode is decided here, and passed down."""
+        mode = self.mode(request) if request.tools else "tool_call"
+        if mode != "prompted":
+            return self._send(request, mode, backend, call)
+        from .prompted import PromptedEvents, to_prompted  # few LLMs need it
+
+        prompted, calls = to_prompted(request)
+        source = self._send(prompted, mode, backend, call)
+        return source if calls is None else PromptedEvents(source, calls, call, accept_damaged=request.accept_damaged)
+
+    def _send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        """Return the events of the response to `request`, which is sent as it is."""
         events = self._events(request.messages, request.tools, request.tool_choice, request.settings)
         return IteratorEvents(events, backend, call, parallel=request.parallel)
 

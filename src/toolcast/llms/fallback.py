@@ -81,9 +81,8 @@ class FallbackLLM(FunctionCallingLLM):
         return self.current.decoder(self.request_for(self.current, request))
 
     def mode(self, request: ChatRequest) -> OutputMode:
-        """Return the current LLM's output mode. Raise `UnsupportedLLMError` if one LLM lacks the requested one."""
-        modes: list[OutputMode] = [llm.mode(self.request_for(llm, request)) for llm in self.llms]
-        return modes[self.preferred]
+        """Return the output mode of `request` for the current LLM; each LLM decides its own when it is called."""
+        return self.current.mode(self.request_for(self.current, request))
 
     def request_for(self, llm: FunctionCallingLLM, request: ChatRequest) -> ChatRequest:
         """Return the request for `llm`: with its settings, and its system prompt if this LLM has none."""
@@ -112,7 +111,11 @@ class FallbackLLM(FunctionCallingLLM):
         vars(self).update(state)
         super().__init__(settings=self.settings, system_prompt=self.system_prompt, max_concurrency=self.max_concurrency)
 
-    def _open_in_mode(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+    def _require_mode(self, mode: OutputMode) -> None:
+        for llm in self.llms:
+            llm._require_mode(mode)
+
+    def _open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
         return _FirstAnswer(self, request, backend, call)  # each LLM has its own output mode
 
     def _events(

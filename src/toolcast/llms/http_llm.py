@@ -27,6 +27,7 @@ from ..option_types import require, require_callable
 from ..output_mode import OutputMode, best_mode
 from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 from ..providers.tool_calls.json_text import JSONTextDecoder
+from ..providers.tool_calls.prompted import PromptedCalls
 from ..retries import RetryPolicy
 from ..settings import Settings
 from ..tool_spec import ToolChoice
@@ -34,7 +35,7 @@ from ..tools.callable_tool import CallableTool
 from ..transport.network import IOBackend
 from .base import FunctionCallingLLM, NetworkChoice
 from .http_exchange import HTTPExchange, with_headers
-from .prompted import prompted_calls, to_prompted_request
+from .prompted import to_prompted
 from .request import ChatRequest
 from .request_state import RequestState, ResponseEvents, iterate_events, start_call
 
@@ -211,25 +212,24 @@ class ServiceLLM(FunctionCallingLLM):
 
     def preview(self, request: ChatRequest) -> HTTPRequest | None:
         """Return the HTTP request for `request` without sending it."""
-        return self.adapter.request(self._out(request), request.settings)
+        return self.adapter.request(self._request_input(request)[0], request.settings)
 
     def decoder(self, request: ChatRequest) -> ResponseDecoder:
         """Return the decoder for the body of a response to `request`."""
-        decoder = self.adapter.decoder(self._out(request))
-        calls = prompted_calls(request) if self.mode(request) == "prompted" else None
+        request_input, calls = self._request_input(request)
+        decoder = self.adapter.decoder(request_input)
         if calls is None:
             return decoder
         return JSONTextDecoder(decoder, calls, accept_damaged=request.accept_damaged)
 
-    def _usual_mode(self, request: ChatRequest) -> OutputMode:
+    def _best_mode(self, request: ChatRequest) -> OutputMode:
         return best_mode(self.metadata.capabilities, forced=request.forces, thinking=bool(request.settings.thinking))
 
-    def _out(self, request: ChatRequest) -> RequestInput:
-        """Return the input of the adapter for `request`, in its output mode."""
+    def _request_input(self, request: ChatRequest) -> tuple[RequestInput, PromptedCalls | None]:
+        """Return the adapter's input for `request` in its output mode, and the parser of prompted calls, if any."""
         mode = self.mode(request)
-        return (to_prompted_request(request) if mode == "prompted" else request.with_mode(mode)).conversation(
-            self.model
-        )
+        sent, calls = to_prompted(request) if mode == "prompted" else (request, None)
+        return sent.conversation(self.model, mode), calls
 
     def _required_key(self) -> tuple[str, ...] | None:
         """Return the environment variables of the API key; None if the service needs no key."""
@@ -239,8 +239,8 @@ class ServiceLLM(FunctionCallingLLM):
     def _make_adapter(self) -> ProviderAdapter:
         """Return the provider's adapter for this model and key."""
 
-    def _open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
-        return HTTPExchange(self, request.conversation(self.model), request.settings, backend, call)
+    def _send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        return HTTPExchange(self, request.conversation(self.model, mode), request.settings, backend, call)
 
     def _events(
         self,

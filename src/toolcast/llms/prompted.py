@@ -1,6 +1,6 @@
 """The `prompted` output mode, for any LLM: tools are described in the messages, and calls are parsed from the text.
 
-`to_prompted_request` moves the tools into the messages; `PromptedEvents` parses the calls in the text of the response.
+`to_prompted` moves the tools into the messages; `PromptedEvents` parses the calls in the text of the response.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from .request import ChatRequest
 from .request_state import RequestState, ResponseEvents
 
 
-def to_prompted_request(ask: ChatRequest) -> ChatRequest:
-    """Return `ask` without tools, which are described in its messages instead."""
-    form = call_format(ask.conversation(""))
-    messages = ask.messages if form is None else to_prompted_messages(ask.messages, form)
-    return replace(ask, messages=messages, tools=(), tool_choice=None, mode=None)
+def to_prompted(request: ChatRequest) -> tuple[ChatRequest, PromptedCalls | None]:
+    """Return the request with its tools described in its messages, and the parser of the calls in the answer's text.
 
-
-def prompted_calls(ask: ChatRequest) -> PromptedCalls | None:
-    """Return the parser of the tool calls in the text of an answer to `ask`, or None if it offers no tools."""
-    conversation = ask.conversation("")
+    The parser is None if the model may call no tool.
+    """
+    conversation = request.conversation("", "prompted")
     form = call_format(conversation)
-    return None if form is None else PromptedCalls(form, conversation.calls_before)
+    if form is None:
+        return replace(request, tools=(), tool_choice=None), None
+    messages = to_prompted_messages(request.messages, form)
+    calls = PromptedCalls(form, conversation.calls_before)
+    return replace(request, messages=messages, tools=(), tool_choice=None), calls
 
 
 class PromptedEvents:

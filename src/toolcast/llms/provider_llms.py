@@ -150,9 +150,11 @@ class Anthropic(ServiceLLM):
     def _required_key(self) -> tuple[str, ...]:
         return API_KEY_VARIABLES["anthropic"]
 
-    def _usual_mode(self, request: ChatRequest) -> OutputMode:
-        mode = super()._usual_mode(request)
-        if mode != "json_schema" or cast("AnthropicAdapter", self.adapter).can_hold(request.conversation(self.model)):
+    def _best_mode(self, request: ChatRequest) -> OutputMode:
+        mode = super()._best_mode(request)
+        if mode != "json_schema":
+            return mode
+        if cast("AnthropicAdapter", self.adapter).can_hold(request.conversation(self.model, mode)):
             return mode
         return "tool_call"  # this cannot be forced, but a missing call is asked for again
 
@@ -287,8 +289,8 @@ class LlamaCpp(ServiceLLM):
                 raise error
         return adapter
 
-    def _usual_mode(self, request: ChatRequest) -> OutputMode:
-        return "grammar" if request.conversation(self.model).tools else "tool_call"
+    def _best_mode(self, request: ChatRequest) -> OutputMode:
+        return "grammar" if request.tools and request.tool_choice != "none" else "tool_call"
 
     def _start(self) -> LlamaCppAdapter:
         """Return the adapter of the running server, whose port changes with each start."""

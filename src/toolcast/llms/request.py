@@ -35,7 +35,7 @@ class ChatRequest:
         settings: The merged settings.
         parallel: True to allow several tool calls in one response.
         stream: True for a streamed response.
-        mode: The output mode; None is the LLM's default.
+        mode: The output mode that the caller requires; None leaves the decision to the LLM.
         accept_damaged: True to ignore damaged events of the response.
     """
 
@@ -48,17 +48,12 @@ class ChatRequest:
     mode: OutputMode | None = None
     accept_damaged: bool = False
 
-    def conversation(self, model: str) -> RequestInput:
-        """Return the input of a provider's encoder for `model`."""
+    def conversation(self, model: str, mode: OutputMode) -> RequestInput:
+        """Return the input of a provider's encoder for `model`, in the output mode that the LLM decided."""
         tools = () if self.tool_choice == "none" else tuple([tool.spec for tool in self.tools])
         choice = self.tool_choice if tools else None
-        options = (self.parallel, self.stream, self.mode, self.accept_damaged)
+        options = (self.parallel, self.stream, mode, self.accept_damaged)
         return RequestInput(model, self.messages, tools, choice, *options)
-
-    def with_mode(self, mode: OutputMode) -> ChatRequest:
-        """Return this request with `mode`."""
-        parts = (self.messages, self.tools, self.tool_choice, self.settings, self.parallel, self.stream)
-        return ChatRequest(*parts, mode, self.accept_damaged)  # once for each call: `replace` takes three times as long
 
     @property
     def forces(self) -> bool:

@@ -18,7 +18,7 @@ from typing_extensions import TypeForm, Unpack
 
 from ..accumulator import Accumulator
 from ..async_support import sync_driver
-from ..errors import PromptError, UnsupportedLLMError
+from ..errors import PromptError
 from ..events import ChatResponse
 from ..http_request import HTTPRequest
 from ..llms.base import FunctionCallingLLM
@@ -185,7 +185,7 @@ class ToolOrchestratingLLM(Generic[T]):
             if self._observer is not None:
                 require_callable("observer", self._observer, "a function of (call_id, state), or None")
             self._llm = chosen_llm(llm)
-            _check_mode(self._llm, self._mode)
+            self._llm.check_mode(self._mode)
             self._prompt = as_prompt(prompt)
             self._output_cls = output_cls
             self._tools = output_tools(output_cls)
@@ -297,7 +297,7 @@ class ToolOrchestratingLLM(Generic[T]):
             if name in given:
                 setattr(other, *change(given[name]))
             if name == "mode":  # in the order of the constructor: the LLM before the prompt
-                _check_mode(other._llm, other._mode)
+                other._llm.check_mode(other._mode)
         other._configure()
         return other
 
@@ -405,16 +405,6 @@ class ToolOrchestratingLLM(Generic[T]):
         for event in (*decoder.feed(raw.encode() if isinstance(raw, str) else raw), *decoder.close()):
             accumulator.apply(event)
         return accumulator.response(**self._llm.origin)
-
-
-def _check_mode(llm: FunctionCallingLLM, mode: OutputMode | None) -> None:
-    """Raise `UnsupportedLLMError` if the LLM does not support tools, or not in this mode."""
-    llm.mode(ChatRequest((), mode=mode))
-    if mode in (None, "tool_call") and not llm.metadata.is_function_calling_model:
-        raise UnsupportedLLMError(
-            f"Model name {llm.metadata.model_name} does not support function calling API. Choose another model, "
-            "or ask it in words with mode='prompted'."
-        )
 
 
 def _check_options(values: Mapping[str, Any], variables: Sequence[str]) -> None:

@@ -18,7 +18,6 @@ from ...events import (
 )
 from ...llms.request import ChatRequest
 from ...llms.request_state import deadline_after, start_call
-from ...output_mode import OutputMode
 from ...parsing.partial_value import MISSING, PartialValue, plan_for
 from ...transport.network import IOBackend
 from ...usage import Usage
@@ -143,9 +142,8 @@ def _chat_request(
     if typed is None:
         return ChatRequest(messages, config.tools if can_call else (), None, settings, parallel=True, stream=True)
     if not can_call:
-        # Its LLM decides how to enforce the schema.
-        mode: OutputMode | None = None if metadata.is_function_calling_model else "prompted"
-        return ChatRequest(messages, typed.tools, typed.choice, settings, parallel=True, stream=True, mode=mode)
+        # The LLM decides the output mode.
+        return ChatRequest(messages, typed.tools, typed.choice, settings, parallel=True, stream=True)
     others = () if last else config.tools
     choice = "required" if others else typed.choice
     return ChatRequest(messages, (*others, *typed.tools), choice, settings, parallel=True, stream=True)

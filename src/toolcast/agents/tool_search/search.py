@@ -29,7 +29,6 @@ from ...llms.provider_llms import as_llm, chosen_llm
 from ...llms.request import ChatRequest
 from ...llms.request_state import start_call
 from ...messages import Message, system, user
-from ...output_mode import OutputMode
 from ...settings import Settings
 from ...structured.response_validation import ResponseValidator
 from ...tool_spec import NamedTool, ToolSpec
@@ -153,9 +152,8 @@ class LLMSearch:
         """Return the names of the tools that the LLM chose among those that are not always offered."""
         pool = self._pool(messages, tools, kept)
         llm = chosen_llm(context.llm if self.llm is None else self.llm)
-        mode: OutputMode | None = None if llm.metadata.is_function_calling_model else "prompted"
         prompt, scores = search_prompt(messages, pool, self.limit), _scores_tool(pool, self.limit)
-        request = ChatRequest(prompt, (scores,), NamedTool(scores.name), llm.merge_settings(self.settings), mode=mode)
+        request = ChatRequest(prompt, (scores,), NamedTool(scores.name), llm.merge_settings(self.settings))
         read: ToolScores = (
             ResponseValidator({scores.name: scores}).validate(await _ask_model(llm, request, context))[0].value
         )

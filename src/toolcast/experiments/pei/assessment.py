@@ -187,8 +187,7 @@ def _build_request(llm: FunctionCallingLLM, messages: Sequence[Message], setting
         extra = _unshortened(messages, extra)
     settings = (settings or NOTHING_SET).over(Settings(temperature=TEMPERATURE)).with_(extra=extra or None)
     request = llm.build_request(messages, (_TOOL,), _TOOL.name, settings, parallel=False)
-    has_tools = llm.metadata.is_function_calling_model and llm.mode(request) != "prompted"
-    return request if has_tools else _without_tool(request)
+    return _without_tool(request) if llm.mode(request) == "prompted" else request
 
 
 def _without_tool(request: ChatRequest) -> ChatRequest:
