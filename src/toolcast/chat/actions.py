@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, cast
 
-from ..agents.engine.history import CUT_OFF, SUPERSEDED, CallIds, denial_text, has_content, unanswered_calls
+from ..agents.engine.history import CUT_OFF, SUPERSEDED, CallIds, has_content, unanswered_calls
+from ..agents.permissions.call_decisions import denial_text
 from ..approvals import ApprovalDecision, PermissionRequest
 from ..events import TextDelta
 from ..messages import Message, Part, TextPart, ToolCallPart, ToolResultPart

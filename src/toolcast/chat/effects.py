@@ -245,8 +245,7 @@ class EngineStages:
         jobs = make_jobs(calls, config.by_name)
         phase = ToolPhase(config, conversation, jobs, work.cancellation, self._spending, concurrent=work.concurrent)
         answers = {answer.call_id: answer for answer in context.answers}
-        while (request := phase.next_request(answers)) is not None:
-            phase.apply_decision(request, request.deny("no approval was given for it"))
+        phase.deny_requests(answers, "no approval was given for it")
         permission_changes = self._permission_changes(conversation, context)
         results = _Results(work, conversation, jobs, permission_changes)
         try:

@@ -352,7 +352,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         return request.mode
 
     def check_mode(self, mode: OutputMode | None) -> None:
-        """Raise `UnsupportedLLMError` if typed output is impossible in `mode`; None: in the mode that is decided later."""
+        """Raise `UnsupportedLLMError` if typed output is impossible in `mode`; None is the mode decided per request."""
         if mode is not None:
             self._require_mode(mode)
         if mode in (None, "tool_call") and not self.metadata.is_function_calling_model:

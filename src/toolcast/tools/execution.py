@@ -70,6 +70,12 @@ class ToolJob:
         return self.error is None and not self.done
 
     @property
+    def named_arguments(self) -> Any:
+        """The arguments that the tool would run with, by the names in its schema."""
+        assert self.tool is not None
+        return self.tool.named(self.read.value)
+
+    @property
     def may_overlap(self) -> bool:
         """True if the call may run beside others: the tool's option `parallel`, or the default."""
         if not self.ready or self.tool is None:

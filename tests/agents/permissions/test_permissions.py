@@ -13,8 +13,8 @@ from hypothesis import given, strategies as st
 from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, SecretStr
 
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.permissions.permissions import AtLeast, Decision, OneOf, Permissions, Rule, Under, to_decision
-from toolcast.approvals import ApprovalDecision, PermissionRequest
+from toolcast.agents.permissions.permissions import AtLeast, Decision, OneOf, Permissions, Rule, Under
+from toolcast.approvals import PermissionRequest
 from toolcast.messages import ToolCallPart, ToolResultPart
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
@@ -518,35 +518,6 @@ def test_a_session_remembers_all_that_a_command_runs_with() -> None:
         assert verdict(permissions, facts, {"command": "make"}, [rule]) == "ask"
     nothing = permissions.rule_for_session(Facts("run"), {"command": None})
     assert verdict(permissions, Facts("run"), {"command": "ls"}, [nothing]) == "ask"
-
-
-# What an approver says.
-
-
-REQUEST = PermissionRequest("c1", "pay", '{"to": "a"}')
-CHANGED = PermissionRequest("c1", "pay", '{"to": "b"}')
-RENAMED = PermissionRequest("c2", "pay", '{"to": "a"}')
-
-
-@pytest.mark.parametrize(
-    "answer", [REQUEST.allow(), REQUEST.deny("no"), REQUEST.allow_session(), REQUEST.edit({"to": "b"})]
-)
-def test_an_answer_to_the_request_stands(answer: ApprovalDecision) -> None:
-    assert to_decision(REQUEST, answer) is answer
-
-
-def test_plain_words_are_answers() -> None:
-    assert to_decision(REQUEST, True) == REQUEST.allow()
-    assert to_decision(REQUEST, False) == to_decision(REQUEST, None) == REQUEST.deny("it was not approved")
-
-
-@pytest.mark.parametrize(
-    "message", [1, "yes", "allow", {}, object(), CHANGED.allow(), RENAMED.allow(), CHANGED.edit("{}")]
-)
-def test_anything_else_denies(message: object) -> None:
-    answer = to_decision(REQUEST, message)
-    assert (answer.action, answer.fingerprint) == ("deny", REQUEST.fingerprint)
-    assert answer.reason
 
 
 # What Permissions are.

@@ -25,11 +25,6 @@ CUT_OFF: Final = "The call was not run: the answer it was made in was stopped be
 SUPERSEDED: Final = "The call was not run: the user went on without answering it."
 
 
-def denial_text(reason: str) -> str:
-    """Return the tool result for a call that was not allowed."""
-    return f"permission denied: {reason}"
-
-
 class CallIds:
     """The ids of the calls in a history, and unique ids for new calls.
 

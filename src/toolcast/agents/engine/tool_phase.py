@@ -1,9 +1,8 @@
-"""The tool calls of one response: permission decisions, execution, results.
+"""The tool calls of one response: approvals, execution, results.
 
-First every call is decided, one after the other in call order, so that a person is asked one question at a time and an
-approval for the session counts for the calls behind it. Only then do tools run: neighbours that may run concurrently
-together, the others alone. Every call gets a result, in call order; a call that cannot or may not run gets one with the
-reason.
+First every call is decided (`CallDecisions`), one after the other in call order, so that a person is asked one question
+at a time. Only then do tools run: neighbours that may run concurrently together, the others alone. Every call gets a
+result, in call order; a call that cannot or may not run gets one with the reason.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pydantic_core import from_json
 from ...approvals import ApprovalDecision, PermissionRequest
 from ...async_support.callbacks import call_function
 from ...cancellation import Cancellation
-from ...errors import FailTurn, PermissionDenied, ToolcastError, TryAgain, TurnFailed
+from ...errors import FailTurn, ToolcastError, TryAgain, TurnFailed
 from ...events import AgentEvent, ToolProgress, ToolResult, ToolStarted
 from ...json_text import json_text
 from ...messages import Message, ToolCallPart
@@ -29,10 +28,10 @@ from ...tools.execution import ToolJob, ToolRun, overlapping_groups, read_call
 from ...tools.results import error_text
 from ...usage import BudgetTracker
 from ..permissions.argument_values import to_plain
-from ..permissions.permissions import to_decision
+from ..permissions.call_decisions import CallDecisions, denied
+from ..permissions.permissions import Approve
 from .config import EngineConfig
 from .conversation import INTERRUPTED, Conversation
-from .history import denial_text
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -60,89 +59,50 @@ class ToolPhase:
         self._spending = spending
         self._concurrent = concurrent
         self._jobs = jobs
-        self._undecided: Iterator[ToolJob] = iter(jobs)
-        self._asked: ToolJob | None = None
+        self._decisions = CallDecisions(config.permissions, conversation.remembered, jobs)
+        self._request: PermissionRequest | None = None  # the one that waits for its answer
         self._groups: Iterator[list[ToolJob]] | None = None
         self._group: list[ToolJob] = []
         self._run: ToolRun | None = None
         self._has_run = self._exceeded_budget = False
 
-    # Deciding.
+    # Approvals.
 
     def next_request(self, answers: Mapping[str, ApprovalDecision]) -> PermissionRequest | None:
-        """Return the next call that needs an approval; None once all calls are decided."""
-        for job in self._undecided:
-            request = self._request_for(job, answered=job.call.id in answers)
-            if request is None:
-                continue
-            self._asked = job
-            if request.call_id not in answers:
-                return request
-            self.apply_decision(request, answers[request.call_id])
-        return None
+        """Return the next request for an approval that `answers` does not have; None once all calls are decided."""
+        self._request = self._decisions.next_request(answers)
+        return self._request
 
-    async def ask_approver(self, request: PermissionRequest) -> None:
-        """Call the approver; with `approve="later"` add the request to `pending`."""
-        approve = self._config.permissions.approve
-        if approve == "later":
+    async def settle_request(self, answers: Mapping[str, ApprovalDecision]) -> None:
+        """Have the last request answered: by `answers`, which may have its answer by now, or by the approver.
+
+        With `approve="later"` the request is added to `pending`.
+        """
+        request, approve = self._request, self._config.permissions.approve
+        assert request is not None
+        answer: object = answers.get(request.call_id)
+        if answer is None and approve == "later":
             self.pending.append(request)
             return
-        assert approve is not None  # without an approver no call needs an approval
+        if answer is None:
+            assert callable(approve)  # without an approver no call needs an approval
+            answer = await self._call_approver(approve, request)
+        self._decisions.answer(answer)
+
+    async def _call_approver(self, approve: Approve, request: PermissionRequest) -> object:
         try:
-            answer_given: object = await call_function(
-                approve, request, concurrent=self._concurrent, cancellation=self._cancellation
-            )
+            return await call_function(approve, request, concurrent=self._concurrent, cancellation=self._cancellation)
         except Exception as error:  # the user's approver: an error is no approval
             if self._cancellation.cancelled:
                 raise
             # The approver is the user's own code. Without its approval the call does not run.
             logger.exception("the approver failed on %s", request.tool)
-            answer_given = request.deny(f"the approver failed: {type(error).__name__}")
-        self.apply_decision(request, answer_given)
+            return request.deny(f"the approver failed: {type(error).__name__}")
 
-    def apply_decision(self, request: PermissionRequest, answer_given: object) -> None:
-        """Apply the decision about the last request."""
-        job = self._asked
-        assert job is not None and job.tool is not None
-        answer = to_decision(request, answer_given)
-        if answer.action == "deny":
-            job.error = _denial(answer.reason or "the user denied it")
-        elif answer.action == "allow_session":
-            traits, arguments = job.tool, _arguments(job)
-            rule = self._config.permissions.rule_for_session(traits, arguments)
-            if rule not in self._conversation.remembered:  # a decision is applied again when the turn is resumed
-                self._conversation.remembered.append(rule)
-        elif answer.action == "edit":
-            self._apply_edit(job, answer.arguments or "{}")
-
-    def _request_for(self, job: ToolJob, *, answered: bool) -> PermissionRequest | None:
-        """Return the approval that the call needs, if any.
-
-        A decision that was given counts, even if the call may run without one by now.
-        """
-        if job.error is not None or job.tool is None or job.done:
-            return None
-        decision = self._config.permissions.decide(job.tool, _arguments(job), self._conversation.remembered)
-        if decision.verdict == "deny":
-            job.error = _denial(decision.reason)
-        if decision.verdict == "deny" or (decision.verdict == "allow" and not answered):
-            return None
-        return PermissionRequest(job.call.id, job.tool.name, job.call.arguments, decision.reason)
-
-    def _apply_edit(self, job: ToolJob, arguments: str) -> None:
-        """Replace the arguments and check the permissions again: a denied call stays denied."""
-        assert job.tool is not None
-        edited = read_call(replace(job.call, arguments=arguments), {job.tool.name: job.tool})
-        job.read, job.error, job.edited = edited.read, edited.error, arguments
-        self._recheck(job)
-
-    def _recheck(self, job: ToolJob) -> None:
-        """Deny the call if it is forbidden by now: other arguments, or a path that a tool has changed."""
-        if not job.ready or job.tool is None:
-            return
-        decision = self._config.permissions.decide(job.tool, _arguments(job), self._conversation.remembered)
-        if decision.verdict == "deny":
-            job.error = _denial(decision.reason)
+    def deny_requests(self, answers: Mapping[str, ApprovalDecision], reason: str) -> None:
+        """Decide all calls; those that need an approval which `answers` does not have are denied."""
+        while (request := self.next_request(answers)) is not None:
+            self._decisions.answer(request.deny(reason))
 
     # Running.
 
@@ -168,7 +128,7 @@ class ToolPhase:
             return None
         self._group = group
         for job in group if self._has_run else ():
-            self._recheck(job)
+            self._decisions.recheck(job)
         ready = [job for job in group if job.ready]
         self._run = ToolRun(
             ready,
@@ -253,8 +213,7 @@ def approval_requests(
 ) -> tuple[PermissionRequest, ...]:
     """Return the approvals that these calls need before they may run."""
     jobs = make_jobs(calls, config.by_name, conversation.started)
-    phase = ToolPhase(config, conversation, jobs, Cancellation(), BudgetTracker(), concurrent=False)
-    requests = iter(lambda: phase.next_request({}), None)
+    requests = CallDecisions(config.permissions, conversation.remembered, jobs).requests()
     return tuple([request for request in requests if request.call_id not in conversation.answers])
 
 
@@ -274,10 +233,10 @@ def stored_message(message: Message, jobs: Iterable[ToolJob]) -> Message:
             continue
         if job.error is None:
             try:
-                job.call = changed[call.id] = replace(call, arguments=json_text(to_plain(_arguments(job))))
+                job.call = changed[call.id] = replace(call, arguments=json_text(to_plain(job.named_arguments)))
                 continue
             except ValueError as error:  # arguments that cannot be written cannot be shown to an approver
-                job.error = _denial(str(error))
+                job.error = denied(str(error))
         changed[call.id] = replace(call, arguments="{}", truncated=True)
     if not changed:
         return message
@@ -298,13 +257,3 @@ def _has_duplicate_keys(text: str) -> bool:
     twice: list[bool] = []
     json.loads(text, object_pairs_hook=lambda pairs: twice.append(len(dict(pairs)) < len(pairs)))
     return any(twice)
-
-
-def _arguments(job: ToolJob) -> Any:
-    """Return the arguments that the tool would run with, by the names in its schema."""
-    assert job.tool is not None
-    return job.tool.named(job.read.value)
-
-
-def _denial(reason: str) -> PermissionDenied:
-    return PermissionDenied(denial_text(reason))

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ...approvals import ApprovalDecision, PermissionRequest
+from ...approvals import ApprovalDecision
 from ...async_support.interruptible import Interrupted, Interruptible
 from ...cancellation import Cancellation
 from ...errors import ContextTooLong, IllegalState, Timeout, TurnCancelled, TurnFailed, TurnStopped
@@ -71,7 +71,6 @@ class TurnLoop:
         self._model_request: ModelRequest | None = None
         self._counted: ModelRequest | None = None  # the last whose usage was counted
         self._tools: ToolPhase | None = None
-        self._approval_request: PermissionRequest | None = None
         self._compacted = self._reading = self._discarding = False
         conversation.added = []
         self._steps: Mapping[str, Callable[[], Awaitable[list[AgentEvent]]]] = {
@@ -270,7 +269,6 @@ class TurnLoop:
             raise tools.failure
         request = tools.next_request(self.answers)
         if request is not None:
-            self._approval_request = request
             self._step("approval_needed")
             return [request]
         if tools.pending:
@@ -288,13 +286,8 @@ class TurnLoop:
         return []
 
     async def _wait_for_permission(self) -> list[AgentEvent]:
-        request, tools = self._approval_request, self._tools
-        assert request is not None and tools is not None
-        answer = self.answers.get(request.call_id)
-        if answer is not None:
-            tools.apply_decision(request, answer)
-        else:
-            await tools.ask_approver(request)
+        assert self._tools is not None
+        await self._tools.settle_request(self.answers)
         self._step("decided")
         return []
 

@@ -47,7 +47,6 @@ __all__ = [
     "Rule",
     "ToolTraits",
     "Under",
-    "to_decision",
 ]
 
 Mode: TypeAlias = Literal["default", "accept_edits", "bypass", "deny", "plan", "auto"]
@@ -239,18 +238,6 @@ class Permissions:
 
 UNGUARDED: Final = Permissions("bypass")
 """The permissions of an engine without any: a chat replaces them, as its user can approve calls."""
-
-
-def to_decision(request: PermissionRequest, approval: object) -> ApprovalDecision:
-    """Return the decision that an approver's result means: True allows, and all but a matching decision denies."""
-    if isinstance(approval, ApprovalDecision):
-        fits = (approval.call_id, approval.fingerprint) == (request.call_id, request.fingerprint)
-        return approval if fits else request.deny("the decision was on another call, or on other arguments")
-    if approval is True:
-        return request.allow()
-    if approval is False or approval is None:
-        return request.deny("it was not approved")
-    return request.deny(f"the approver returned {type(approval).__name__}, not an ApprovalDecision or a bool")
 
 
 def _forbidden(call: _Call, rules: Sequence[Rule]) -> str | None:
