@@ -1,4 +1,4 @@
-"""`CallDecisions`: whether each tool call of a response may run. It is the only place that decides so.
+"""`CallDecisions`: the decision on each tool call of a response, to run it or not. It is made nowhere else.
 
 Each call is decided by the rules (`Permissions`), and where they require an approval, by the answer to a
 `PermissionRequest`. It does no I/O: the tool phase of an engine calls the approver, and front ends render requests and
