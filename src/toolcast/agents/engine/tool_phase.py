@@ -74,7 +74,7 @@ class ToolPhase:
         return self._request
 
     async def settle_request(self, answers: Mapping[str, ApprovalDecision]) -> None:
-        """Have the last request answered: by `answers`, which may have its answer by now, or by the approver.
+        """Apply the answer to the last request: from `answers`, which may have it by now, or from the approver.
 
         With `approve="later"` the request is added to `pending`.
         """
