@@ -18,7 +18,7 @@ from apps.repl.test_pipes import run
 from support.albums import Album
 from support.chunks import album_body, text_body
 from support.loopback import CLOSE, RESET, Loopback, Piece, whole
-from support.ollama_server import OllamaServer, line, said
+from support.ollama_server import OllamaServer, delta, line
 from support.sync_and_async import API
 from test_secrets import JSON, MARK, canary, dumped, echo, shown
 from toolcast import BadRequest, CallError, Engine, OpenAI, Session, ToolOrchestratingLLM
@@ -130,7 +130,7 @@ FAILED_CHATS: dict[str, list[Piece]] = {
     "401": [whole(f'{{"error": "not with {canary()}"}}'.encode(), 401, JSON)],
     "a page": [whole(f"<h1>{canary()}</h1>".encode(), 502, "content-type: text/html")],
     "in the middle": [
-        whole(line(said(content="Hel")) + f'{{"error": "not with {canary()}"}}\n'.encode(), 200, JSON),
+        whole(line(delta(content="Hel")) + f'{{"error": "not with {canary()}"}}\n'.encode(), 200, JSON),
     ],
     "no HTTP": [f"HTTQ {canary()}\r\n\r\n".encode(), CLOSE],
     "reset": [RESET],

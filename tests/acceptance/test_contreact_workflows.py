@@ -251,7 +251,7 @@ def test_an_assessment_from_the_command_line_appends_to_pei_results(
     with OllamaServer() as server:
         monkeypatch.setenv("OLLAMA_HOST", server.host)
         for _ in range(2):
-            server.says("I would say 7.")
+            server.replies("I would say 7.")
             command = [
                 "experiment",
                 "pei",

@@ -14,7 +14,7 @@ import pytest
 
 from support.driven_repl import CTRL_D, ENTER, Driven, driven
 from support.loopback import HOLD
-from support.ollama_server import DONE, MODEL, OllamaServer, call, said
+from support.ollama_server import DONE, MODEL, OllamaServer, call, delta
 from user.commands import needs_a_shell, shell, variables
 
 
@@ -54,14 +54,14 @@ def test_every_exit_condition_terminates_with_0_and_asks_nothing(
 
 
 def test_exit_inside_a_sentence_is_a_question(server: OllamaServer, terminal: Driven) -> None:
-    server.says("Use the door.")
-    terminal.say("how do I exit?")
+    server.replies("Use the door.")
+    terminal.submit("how do I exit?")
     assert "Use the door." in terminal.text
 
 
 def test_it_can_exit_after_an_error(server: OllamaServer, terminal: Driven) -> None:
     server.fails(500, "out of memory")
-    terminal.say("hello")
+    terminal.submit("hello")
     terminal.type(f"exit{ENTER}")
     assert terminal.ends() == 0
 
@@ -70,17 +70,17 @@ def test_it_can_exit_after_an_error(server: OllamaServer, terminal: Driven) -> N
 
 
 def test_a_question_is_one_request_with_the_whole_conversation(server: OllamaServer, terminal: Driven) -> None:
-    server.says("Blue.")
-    server.says("Because of the air.")
-    terminal.say("colour of the sky?")
-    terminal.say("why?")
+    server.replies("Blue.")
+    server.replies("Because of the air.")
+    terminal.submit("colour of the sky?")
+    terminal.submit("why?")
     roles = [[message["role"] for message in body["messages"]] for body in server.bodies]
     assert [each[-3:] for each in roles][1] == ["user", "assistant", "user"]
     assert all(body["stream"] is True for body in server.bodies)
 
 
 def test_content_is_shown_while_the_answer_is_still_streaming(server: OllamaServer, terminal: Driven) -> None:
-    server.breaks_off(said(content="The first half.\n\n"), HOLD)
+    server.breaks_off(delta(content="The first half.\n\n"), HOLD)
     terminal.at_prompt()
     terminal.type(f"go{ENTER}")
     terminal.until("The first half.")
@@ -90,19 +90,19 @@ def test_done_true_gives_the_prompt_back_even_in_the_chunk_with_the_content(
     server: OllamaServer, terminal: Driven
 ) -> None:
     server.streams({**DONE, "message": {"role": "assistant", "content": "All at once."}})
-    terminal.say("go")
+    terminal.submit("go")
     assert "All at once." in terminal.text and terminal.lines[-1] == ">"
 
 
 def test_an_answer_cut_before_done_is_an_error_and_the_prompt_comes_back(
     server: OllamaServer, terminal: Driven
 ) -> None:
-    server.streams(said(content="Half an ans"))
-    terminal.say("go")
+    server.streams(delta(content="Half an ans"))
+    terminal.submit("go")
     assert "Half an ans" in terminal.text
     assert terminal.lines[-1] == ">"
-    server.says("Whole.")
-    terminal.say("again")
+    server.replies("Whole.")
+    terminal.submit("again")
     assert "Whole." in terminal.text
 
 
@@ -110,16 +110,16 @@ def test_an_answer_cut_before_done_is_an_error_and_the_prompt_comes_back(
 
 
 def test_thinking_then_content_in_separate_looks(server: OllamaServer, terminal: Driven) -> None:
-    server.streams(said(thinking="Let me see."), said(content="It is four."), DONE)
-    terminal.say("2 + 2?")
+    server.streams(delta(thinking="Let me see."), delta(content="It is four."), DONE)
+    terminal.submit("2 + 2?")
     assert "\x1b[2;3mLet me see." in terminal.raw
     assert not terminal.look("four.").italics
 
 
 def test_a_tool_runs_and_streaming_continues_until_done(server: OllamaServer, terminal: Driven) -> None:
     server.calls(call("read_file", path="notes.txt"))
-    server.says("At nine.")
-    terminal.say("when does the ferry leave?")
+    server.replies("At nine.")
+    terminal.submit("when does the ferry leave?")
     assert "At nine." in terminal.text
     results = [message for message in server.bodies[1]["messages"] if message["role"] == "tool"]
     assert len(results) == 1 and "The ferry leaves at nine." in results[0]["content"]
@@ -128,30 +128,30 @@ def test_a_tool_runs_and_streaming_continues_until_done(server: OllamaServer, te
 def test_several_tool_rounds_in_one_question(server: OllamaServer, terminal: Driven) -> None:
     server.calls(call("list_files"))
     server.calls(call("read_file", path="notes.txt"))
-    server.says("At nine.")
-    terminal.say("when?")
+    server.replies("At nine.")
+    terminal.submit("when?")
     assert "At nine." in terminal.text and len(server.requests) == 3
 
 
 def test_two_calls_in_one_chunk_both_get_a_result_in_order(server: OllamaServer, terminal: Driven) -> None:
     server.calls(call("list_files"), call("read_file", path="notes.txt"))
-    server.says("Done.")
-    terminal.say("look")
+    server.replies("Done.")
+    terminal.submit("look")
     first, second = [message for message in server.bodies[1]["messages"] if message["role"] == "tool"]
     assert "notes.txt" in first["content"] and "ferry" in second["content"]
 
 
 def test_a_chunk_with_thinking_content_and_a_call_routes_all_three(server: OllamaServer, terminal: Driven) -> None:
-    server.streams(said(thinking="Hm.", content="I look.", tool_calls=[call("list_files")]), DONE)
-    server.says("Done.")
-    terminal.say("look")
+    server.streams(delta(thinking="Hm.", content="I look.", tool_calls=[call("list_files")]), DONE)
+    server.replies("Done.")
+    terminal.submit("look")
     assert all(text in terminal.text for text in ("Hm.", "I look.", "list_files", "Done."))
 
 
 def test_a_failing_tool_is_a_result_and_the_conversation_continues(server: OllamaServer, terminal: Driven) -> None:
     server.calls(call("read_file", path="absent.txt"))
-    server.says("There is no such file.")
-    terminal.say("read it")
+    server.replies("There is no such file.")
+    terminal.submit("read it")
     assert "There is no such file." in terminal.text
     (result,) = [message for message in server.bodies[1]["messages"] if message["role"] == "tool"]
     assert "absent.txt" in result["content"]
@@ -159,8 +159,8 @@ def test_a_failing_tool_is_a_result_and_the_conversation_continues(server: Ollam
 
 def test_an_unknown_tool_is_a_result_that_lists_the_tools(server: OllamaServer, terminal: Driven) -> None:
     server.calls(call("teleport", to="Oslo"))
-    server.says("I cannot.")
-    terminal.say("go to Oslo")
+    server.replies("I cannot.")
+    terminal.submit("go to Oslo")
     (result,) = [message for message in server.bodies[1]["messages"] if message["role"] == "tool"]
     assert "teleport" in result["content"] and "read_file" in result["content"]
 
@@ -178,23 +178,23 @@ def test_an_invalid_response_is_shown_and_the_prompt_comes_back(
 ) -> None:
     server.streams(answer)
     before = terminal.at_prompt()
-    terminal.say("hello")
+    terminal.submit("hello")
     assert any("rror" in line or "answer" in line or "respon" in line for line in terminal.lines[before - 1 :])
-    server.says("Back again.")
-    terminal.say("hello?")
+    server.replies("Back again.")
+    terminal.submit("hello?")
     assert "Back again." in terminal.text
 
 
 def test_one_invalid_line_does_not_end_the_answer(server: OllamaServer, terminal: Driven) -> None:
-    server.streams(said(content="Hello "), b"garbage\n", said(content="there."), DONE)
-    terminal.say("hi")
+    server.streams(delta(content="Hello "), b"garbage\n", delta(content="there."), DONE)
+    terminal.submit("hi")
     assert all(text in terminal.text for text in ("Hello", "garbage", "there."))
     assert server.requests[0] and terminal.lines[-1] == ">"
 
 
 def test_an_error_line_in_the_stream_is_shown(server: OllamaServer, terminal: Driven) -> None:
-    server.streams(said(content="Well, "), json.dumps({"error": "model runner has stopped"}).encode() + b"\n")
-    terminal.say("hi")
+    server.streams(delta(content="Well, "), json.dumps({"error": "model runner has stopped"}).encode() + b"\n")
+    terminal.submit("hi")
     assert "model runner has stopped" in terminal.text
 
 
@@ -223,6 +223,6 @@ def test_end_of_input_terminates_with_0_and_asks_nothing(server: OllamaServer, t
 
 @needs_a_shell
 def test_only_the_content_goes_to_stdout(server: OllamaServer, tmp_path: Path) -> None:
-    server.streams(said(thinking="Hm."), said(content="Four."), DONE)
+    server.streams(delta(thinking="Hm."), delta(content="Four."), DONE)
     screen = shell("echo '2 + 2?' | toolcast chat 2>/dev/null", variables(server, tmp_path))
     assert (screen.out, screen.code) == ("Four.\n", 0)

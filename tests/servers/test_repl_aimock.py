@@ -36,12 +36,12 @@ def test_an_answer_in_markdown_and_the_next_question_sees_it(aimock: Aimock, ter
     """R1, R2, R8."""
     aimock.say("hello", "# Greetings\n\nHow *are* you?\n\n- well\n- not so well\n\n```python\nprint('hi')\n```\n")
     aimock.say("well", "Good.")
-    terminal.say("hello")
+    terminal.submit("hello")
     shown = terminal.lines[terminal.lines.index("> hello") :]
     assert [line for line in shown if line] == [
         "> hello", "Greetings", "How are you?", " • well", " • not so well", "```python", "print('hi')", "```", ">",
     ]  # fmt: skip
-    terminal.say("well, well")
+    terminal.submit("well, well")
     assert "Good." in terminal.lines
     assert [message["role"] for message in messages(aimock)] == ["system", "user", "assistant", "user"]
     assert "# Greetings" in messages(aimock)[2]["content"]
@@ -56,7 +56,7 @@ def test_a_turn_with_a_tool(aimock: Aimock, terminal: Driven) -> None:
     read = {"name": "read_file", "arguments": {"path": "notes.txt"}}
     aimock.answer({"userMessage": "noon", "sequenceIndex": 0}, {"content": "I look.", "toolCalls": [read]})
     aimock.answer({"userMessage": "noon"}, {"content": "The **tide** is."})
-    terminal.say("what is at noon?")
+    terminal.submit("what is at noon?")
     shown = [line for line in terminal.lines[terminal.lines.index("> what is at noon?") + 1 :] if line]
     assert shown[:2] == ["I look.", '● read_file(path="notes.txt")']
     assert "the tide is at noon" in shown[2]
@@ -83,9 +83,9 @@ def test_an_error_and_a_tool_that_no_one_has(aimock: Aimock, terminal: Driven) -
     unknown = {"name": "no_such_tool", "arguments": {}}
     aimock.answer({"userMessage": "call", "sequenceIndex": 0}, {"toolCalls": [unknown]})
     aimock.answer({"userMessage": "call"}, {"content": "All is well."})
-    terminal.say("break")
+    terminal.submit("break")
     assert "✗" in terminal.text and "out of order" in terminal.text
-    terminal.say("call")
+    terminal.submit("call")
     assert "no_such_tool()" in terminal.text
     assert "All is well." in terminal.lines
 
@@ -100,7 +100,7 @@ def test_ctrl_c(aimock: Aimock, terminal: Driven) -> None:
     terminal.type(CTRL_C)
     terminal.until("(cancelled)")
     terminal.at_prompt()
-    terminal.say("again")
+    terminal.submit("again")
     assert "Here I am." in terminal.lines
     terminal.type(CTRL_D)
     assert terminal.ends() == 0

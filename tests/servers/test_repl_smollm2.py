@@ -29,7 +29,7 @@ def terminal(smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def answer_to(terminal: Driven, question: str) -> str:
     """What is said to a question."""
-    terminal.say(question)
+    terminal.submit(question)
     asked = max(number for number, line in enumerate(terminal.lines) if line == f"> {question}")
     return " ".join(terminal.lines[asked + 1 : -1]).strip()
 
@@ -40,7 +40,7 @@ def test_a_conversation(terminal: Driven, tmp_path: Path) -> None:
     first = answer_to(terminal, "What is the capital of France?")
     assert "Paris" in first
     assert answer_to(terminal, "Name a river there.")
-    terminal.say("/context")
+    terminal.submit("/context")
     terminal.until("assistant messages")
     terminal.type("exit" + ENTER)
     assert terminal.ends() == 0

@@ -1,4 +1,4 @@
-"""`toolcast chat` in a terminal of its own, driven as a person does: by what is on the screen, and by keys."""
+"""`toolcast chat` in a pseudo-terminal, driven by keys, with the screen as its output."""
 
 from __future__ import annotations
 
@@ -35,45 +35,45 @@ class Driven(Emulated):
         self._child.send(keys)
 
     def until(self, *wanted: str, lines: int = 0) -> None:
-        """Wait until all of this is to be seen, below the first `lines` lines."""
+        """Wait until all of `wanted` is on the screen, below the first `lines` lines."""
         latest = time.monotonic() + PATIENCE
         while not all(words in "\n".join(self.lines[lines:]) for words in wanted):
             assert time.monotonic() < latest, f"{wanted} did not come:\n{self.text}"
             assert self._read(), f"it has ended without {wanted}:\n{self.text}"
 
     def at_prompt(self, lines: int = 0) -> int:
-        """Wait for the prompt below the first `lines` lines. Gives how many lines there are above it."""
+        """Wait for the prompt below the first `lines` lines. Return the number of lines above it."""
         latest = time.monotonic() + PATIENCE
         while self.lines[lines:][-1:] != [">"]:
             assert time.monotonic() < latest, f"no prompt came:\n{self.text}"
             assert self._read(), f"it has ended:\n{self.text}"
         return len(self.lines)
 
-    def say(self, text: str) -> int:
-        """Type a line, and wait for the next prompt. Gives how many lines there are above it."""
+    def submit(self, text: str) -> int:
+        """Type a line, and wait for the next prompt. Return the number of lines above it."""
         before = self.at_prompt()
         self.type(f"{text}{ENTER}")
         return self.at_prompt(before)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Be of another size, and tell the program."""
+        """Resize the terminal; the program gets SIGWINCH."""
         super().resize(columns, rows)
         self._child.setwinsize(rows, columns)
 
     def ends(self) -> int:
-        """Wait for the end. Gives the exit code."""
+        """Wait for the end of the program, and return its exit code."""
         while self._read():
             pass
         self._child.close()
         return int(self._child.exitstatus if self._child.exitstatus is not None else -1)
 
     def kill(self) -> None:
-        """Let the program die at once, with no time for a last word."""
+        """Kill the program with SIGKILL."""
         self._child.kill(signal.SIGKILL)
         self.ends()
 
     def _read(self) -> bool:
-        """Take what the program writes; whether it may write more."""
+        """Read what the program writes; return False at the end of its output."""
         try:
             text = self._child.read_nonblocking(65536, timeout=PATIENCE)
         except (pexpect.EOF, OSError):
@@ -89,7 +89,7 @@ class Driven(Emulated):
 def driven(
     home: Path, *arguments: str, program: str = PROGRAM, columns: int = 80, rows: int = 24, **env: str
 ) -> Iterator[Driven]:
-    """The program with these arguments and variables; it is ended on leaving."""
+    """Run the program with these arguments and variables, and end it on exit."""
     outer = {
         name: value for name, value in os.environ.items() if not name.startswith(("OLLAMA", "TOOLCAST_H", "COVERAGE"))
     }

@@ -20,8 +20,8 @@ from toolcast.experiments.log_events import LogEvent
 def cycles(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     """Tells of each cycle, and leaves a file."""
     for number in range(1, config.cycle_count + 1):
-        on_event(LogEvent("CYCLE_START", number, {"said": "much"}, {}, config.run_id))
-        on_event(LogEvent("CYCLE_END", number, {"said": "much"}, {"seconds": 0.5}, config.run_id))
+        on_event(LogEvent("CYCLE_START", number, {"text": "much"}, {}, config.run_id))
+        on_event(LogEvent("CYCLE_END", number, {"text": "much"}, {"seconds": 0.5}, config.run_id))
     on_event(LogEvent("RUN_END", 0, {"status": "completed"}, {"process": os.getpid()}, config.run_id))
     (config.log_folder / f"{config.run_id}.done").write_text(f"resumed: {resume}")
 
@@ -52,7 +52,7 @@ def leaves(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> N
 
 
 def is_killed(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
-    """Dies as one does who has eaten too much memory, in the middle of what it says."""
+    """Die in the middle of the output, as a process does that the OOM killer ends."""
     on_event(LogEvent("CYCLE_START", 1, {}, {}, config.run_id))
     for file in range(3, 20):
         with suppress(OSError):
@@ -100,5 +100,5 @@ def cannot_leave(config: ExperimentConfig, resume: bool, on_event: EventCallback
     atexit.register(Event().wait)
 
 
-def says_where(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
+def report_place(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
     Path("here").write_text(str(Path.cwd()))

@@ -3,7 +3,7 @@
     with OllamaByRule(write_then_reflect) as server:
         ... ollama_client_config={"host": server.host}, model_name=MODEL ...
 
-A rule is given the messages of a request, as plain data, and gives the message that answers it.
+A rule gets the messages of a request, as plain data, and returns the message that answers it.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from threading import Thread
 from typing import Any, Self, TypeAlias
 
 MODEL = "by-rule"
-Said: TypeAlias = dict[str, Any]
-Rule: TypeAlias = Callable[[Sequence[Said]], Said]
+ChatMessage: TypeAlias = dict[str, Any]
+Rule: TypeAlias = Callable[[Sequence[ChatMessage]], ChatMessage]
 
 
-def says(content: str, **fields: Any) -> Said:
+def reply(content: str, **fields: Any) -> ChatMessage:
     return {"role": "assistant", "content": content, **fields}
 
 
-def calls(tool: str, /, **arguments: Any) -> Said:
-    return says("", tool_calls=[{"function": {"name": tool, "arguments": arguments}}])
+def calls(tool: str, /, **arguments: Any) -> ChatMessage:
+    return reply("", tool_calls=[{"function": {"name": tool, "arguments": arguments}}])
 
 
-def cycle_of(messages: Sequence[Said]) -> int:
-    """The cycle that a request belongs to, as its opening says."""
+def cycle_of(messages: Sequence[ChatMessage]) -> int:
+    """Return the number of the cycle that a request belongs to, from its first user message."""
     (number,) = [
         int(n) for m in messages if m["role"] == "user" for n in re.findall(r"^Begin cycle (\d+)", m["content"])
     ]
     return number
 
 
-def write_then_reflect(messages: Sequence[Said]) -> Said:
-    """Store a value under a key of this cycle's own, look which there are, and reflect on how many."""
+def write_then_reflect(messages: Sequence[ChatMessage]) -> ChatMessage:
+    """Store a value under a key of this cycle, list the keys, and reflect on how many there are."""
     cycle = cycle_of(messages)
     results = [message["content"] for message in messages if message["role"] == "tool"]
     if not results:
         return calls("write", key=f"c{cycle}", value="x" * cycle)
     if len(results) == 1:
         return calls("pattern_search", pattern="c")
-    return says(f"In cycle {cycle} I have {len(results[1].split(', '))} keys.")
+    return reply(f"In cycle {cycle} I have {len(results[1].split(', '))} keys.")
 
 
 class OllamaByRule(ThreadingHTTPServer):
@@ -55,11 +55,11 @@ class OllamaByRule(ThreadingHTTPServer):
     def __init__(self, rule: Rule = write_then_reflect, models: Sequence[str] = (MODEL,)) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.rule, self.models = rule, models
-        self.requests: list[Said] = []
+        self.requests: list[ChatMessage] = []
         self.host = f"http://127.0.0.1:{self.server_address[1]}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that is gone is no error: tests kill them."""
+        """Ignore clients that disconnect: tests kill them."""
 
     def __enter__(self) -> Self:
         self._thread = Thread(target=self.serve_forever, args=(0.01,), daemon=True)
@@ -95,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
             }
         )
 
-    def _answer(self, document: Said) -> None:
+    def _answer(self, document: ChatMessage) -> None:
         body = json.dumps(document).encode() + b"\n"
         self.send_response(200)
         self.send_header("content-type", "application/x-ndjson")
@@ -104,4 +104,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *args: Any) -> None:
-        """Nothing: tests read `requests`."""
+        """Log nothing: tests read `requests`."""

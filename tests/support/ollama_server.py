@@ -1,8 +1,8 @@
-"""Ollama's `/api/chat` on the loopback interface: what it answers, told in the words of its protocol.
+"""Ollama's `/api/chat` on the loopback interface, with answers given in the terms of its protocol.
 
 with OllamaServer() as server:
-    server.says("Hello")                              # one answer, in two pieces, with its last line
-    server.streams(said(content="Hel"), said(content="lo"), DONE)
+    server.replies("Hello")                              # one answer, in two pieces, with its last line
+    server.streams(delta(content="Hel"), delta(content="lo"), DONE)
     llm = server.llm()
 """
 
@@ -25,18 +25,18 @@ DONE: dict[str, Any] = {
 }
 
 
-def said(**fields: Any) -> dict[str, Any]:
-    """One line: `thinking`, `content`, `tool_calls` of the message."""
+def delta(**fields: Any) -> dict[str, Any]:
+    """Return one line of a stream: `thinking`, `content`, `tool_calls` of the message."""
     return {"model": MODEL, "message": {"role": "assistant", "content": "", **fields}, "done": False}
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
-    """A tool call, as it stands in `tool_calls`."""
+    """Return an item of `tool_calls`."""
     return {"function": {"name": name, "arguments": arguments}}
 
 
 def line(document: dict[str, Any] | bytes) -> bytes:
-    """A line of the answer; bytes are one already."""
+    """Return the bytes of one line of the answer; bytes are returned unchanged."""
     return document if isinstance(document, bytes) else json.dumps(document, ensure_ascii=False).encode() + b"\n"
 
 
@@ -48,17 +48,17 @@ class OllamaServer(Loopback):
         self.host = f"127.0.0.1:{self.port}"
 
     def llm(self, **options: Any) -> Ollama:
-        """An LLM that asks this server."""
+        """Return an LLM that sends its requests to this server."""
         return Ollama(MODEL, base_url=f"http://{self.host}", **{"max_retries": 0, **options})
 
     def streams(self, *documents: dict[str, Any] | bytes | Piece) -> None:
-        """Queue an answer of these lines, each in a chunk of its own; what is no line happens between them."""
+        """Queue an answer of these lines, each in a chunk of its own, with other pieces between them."""
         pieces = [chunk(line(each)) if isinstance(each, dict | bytes) else each for each in documents]
         self.answer(head(200, "content-type: application/x-ndjson", "transfer-encoding: chunked"), *pieces, END)
 
     @staticmethod
     def streamed(*documents: dict[str, Any]) -> bytes:
-        """The bytes of an answer of these lines."""
+        """Return the bytes of an answer of these lines."""
         return b"".join(map(line, documents))
 
     def cut(self, *pieces: bytes) -> None:
@@ -66,14 +66,14 @@ class OllamaServer(Loopback):
         chunks = [chunk(piece) for piece in pieces]
         self.answer(head(200, "content-type: application/x-ndjson", "transfer-encoding: chunked"), *chunks, END)
 
-    def says(self, text: str) -> None:
+    def replies(self, text: str) -> None:
         """Queue an answer of this text."""
         half = len(text) // 2
-        self.streams(said(content=text[:half]), said(content=text[half:]), DONE)
+        self.streams(delta(content=text[:half]), delta(content=text[half:]), DONE)
 
     def calls(self, *calls: dict[str, Any]) -> None:
         """Queue an answer that calls tools."""
-        self.streams(said(tool_calls=list(calls)), DONE)
+        self.streams(delta(tool_calls=list(calls)), DONE)
 
     def breaks_off(self, *documents: dict[str, Any] | bytes | Piece) -> None:
         """Queue an answer that begins with these lines, and whose end is up to the last of `documents`."""
@@ -86,5 +86,5 @@ class OllamaServer(Loopback):
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
-        """What the requests said."""
+        """The parsed bodies of the requests."""
         return [json.loads(request.body) for request in self.requests]

@@ -20,7 +20,7 @@ def line(event_type: str, cycle: int, payload: Any) -> Line:
     }
 
 
-def said(role: str, content: str, **more: Any) -> Line:
+def chat_message(role: str, content: str, **more: Any) -> Line:
     return {"role": role, "content": content, **more}
 
 
@@ -41,23 +41,23 @@ def ran(cycle: int, name: str, output: Any, **parameters: Any) -> Line:
 
 def plain_cycle(cycle: int, reflection: str = "", **more: Any) -> list[Line]:
     """A cycle of one request."""
-    prompt = [said("system", f"System of cycle {cycle}"), said("user", f"Begin cycle {cycle}.")]
+    prompt = [chat_message("system", f"System of cycle {cycle}"), chat_message("user", f"Begin cycle {cycle}.")]
     return [
         line("CYCLE_START", cycle, {}),
-        asked(cycle, prompt, said("assistant", reflection or f"Reflection {cycle}", **more)),
+        asked(cycle, prompt, chat_message("assistant", reflection or f"Reflection {cycle}", **more)),
         line("CYCLE_END", cycle, {"final_reflection": reflection, "metrics": {}}),
     ]
 
 
 def tool_cycle(cycle: int, *outputs: str) -> list[Line]:
     """A cycle that calls `write` once for each output, each in an answer of its own; calls have no ids."""
-    prompt = [said("system", f"System of cycle {cycle}"), said("user", f"Begin cycle {cycle}.")]
+    prompt = [chat_message("system", f"System of cycle {cycle}"), chat_message("user", f"Begin cycle {cycle}.")]
     lines = [line("CYCLE_START", cycle, {})]
     for output in outputs:
-        answer = said("assistant", "", tool_calls=[call("write", key="k", value="v")])
+        answer = chat_message("assistant", "", tool_calls=[call("write", key="k", value="v")])
         lines += [asked(cycle, prompt, answer), ran(cycle, "write", output, key="k", value="v")]
-        prompt = [*prompt, answer, said("tool", output)]
-    return [*lines, asked(cycle, prompt, said("assistant", f"Reflection {cycle}"))]
+        prompt = [*prompt, answer, chat_message("tool", output)]
+    return [*lines, asked(cycle, prompt, chat_message("assistant", f"Reflection {cycle}"))]
 
 
 def written(folder: Path, *lines: Line | bytes, name: str = "first.jsonl") -> Path:

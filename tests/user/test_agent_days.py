@@ -33,7 +33,7 @@ OSLO = ("call_1", "look", {"city": "Oslo"})
 ROME = ("call_2", "look", {"city": "Rome"})
 
 
-def says(server: Loopback, text: str, *pieces: Piece) -> None:
+def reply(server: Loopback, text: str, *pieces: Piece) -> None:
     """The next answer is this text; or the beginning of one, and then `pieces`."""
     words = [delta(content=word) for word in text.split(" ")]
     if pieces:
@@ -62,8 +62,8 @@ def given(server: Loopback) -> list[str]:
 def test_a_good_day() -> None:
     with Loopback() as server:
         calls(server, OSLO)
-        says(server, "Oslo is fine.")
-        says(server, "You are welcome.")
+        reply(server, "Oslo is fine.")
+        reply(server, "You are welcome.")
         screen = play(
             """
             engine = Engine(llm, [look])
@@ -109,8 +109,8 @@ def test_a_line_that_is_cut_in_the_second_round() -> None:
     """What the tool gave is kept: `submit()` goes on, and the tool does not run again."""
     with Loopback() as server:
         calls(server, OSLO)
-        says(server, "Oslo is f", CLOSE)
-        says(server, "Oslo is fine.")
+        reply(server, "Oslo is f", CLOSE)
+        reply(server, "Oslo is fine.")
         screen = play(
             """
             from toolcast import StreamInterrupted
@@ -134,7 +134,7 @@ def test_a_line_that_is_cut_in_the_second_round() -> None:
 
 def test_a_model_that_has_no_tools() -> None:
     with Loopback() as server:
-        says(server, "I would have to look.")
+        reply(server, "I would have to look.")
         screen = play(
             """
             from toolcast import Capabilities
@@ -152,7 +152,7 @@ def test_tools_that_go_wrong() -> None:
     """One raises, one is unknown, one is called wrongly: the model is told, the person sees no traceback."""
     with Loopback() as server:
         calls(server, ("a", "fall", {}), ("b", "fly", {}), ("c", "look", {"town": "Oslo"}), ROME)
-        says(server, "Only Rome, then.")
+        reply(server, "Only Rome, then.")
         screen = play(
             """
             def fall() -> str:
@@ -175,7 +175,7 @@ def test_a_person_is_asked(typed: str, ran: bool) -> None:
     """A prompt at the terminal. Where nobody answers, the prompt fails, and nothing runs."""
     with Loopback() as server:
         calls(server, OSLO)
-        says(server, "As you like.")
+        reply(server, "As you like.")
         python = begin(
             """
             def ask(request):
@@ -211,7 +211,7 @@ def test_the_answer_comes_after_a_restart(tmp_path: Path) -> None:
             opening=OPENING,
         )
         assert evening.went_well() == ['approval [\'{"city": "Oslo"}\', \'{"city": "Rome"}\']']
-        says(server, "Oslo is.")
+        reply(server, "Oslo is.")
         morning = play(
             f"""
             {store}
@@ -232,8 +232,8 @@ def test_the_answer_comes_after_a_restart(tmp_path: Path) -> None:
 def test_ctrl_c_while_the_model_speaks() -> None:
     """It is Python's own interrupt that shows; the engine goes on with what was heard."""
     with Loopback() as server:
-        says(server, "Oslo is", HOLD)
-        says(server, "Fine.")
+        reply(server, "Oslo is", HOLD)
+        reply(server, "Fine.")
         python = begin(
             """
             engine = Engine(llm, [look])
@@ -262,7 +262,7 @@ def test_ctrl_c_while_the_model_speaks() -> None:
 def test_ctrl_c_ends_the_program(call: str) -> None:
     with Loopback() as server:
         calls(server, OSLO)
-        says(server, "Oslo is", HOLD)
+        reply(server, "Oslo is", HOLD)
         python = begin(
             f"""
             import asyncio
@@ -304,7 +304,7 @@ def test_ctrl_c_in_the_middle_of_a_tool_of_a_session(tmp_path: Path) -> None:
         press_ctrl_c(python, after="paying 100")
         screen = finish(python)
         assert (screen.last, screen.code) == ("KeyboardInterrupt", SIGINT_DEATH)
-        says(server, "I do not know whether it was paid.")
+        reply(server, "I do not know whether it was paid.")
         screen = play(
             f"""
             {store}
@@ -325,7 +325,7 @@ def test_an_engine_in_two_threads() -> None:
     """One turn at a time: the second thread is told so."""
     with Loopback() as server:
         calls(server, OSLO)
-        says(server, "Oslo is fine.")
+        reply(server, "Oslo is fine.")
         screen = play(
             """
             import threading
@@ -356,7 +356,7 @@ def test_a_cell_of_a_notebook() -> None:
     with Loopback() as server:
         for _ in range(2):
             calls(server, OSLO)
-            says(server, "Oslo is fine.")
+            reply(server, "Oslo is fine.")
         screen = play(
             """
             import asyncio
@@ -384,8 +384,8 @@ def test_an_agent_that_asks_another() -> None:
     with Loopback() as server:
         calls(server, ("call_1", "ask_scout", {"prompt": "Look at Oslo."}))
         calls(server, OSLO)
-        says(server, "Oslo is fine.")
-        says(server, "My scout says: fine.")
+        reply(server, "Oslo is fine.")
+        reply(server, "My scout says: fine.")
         screen = play(
             """
             scout = Engine(llm, [look], instructions="You are a scout.")
@@ -417,7 +417,7 @@ def test_an_agent_that_never_stops() -> None:
 def test_no_one_waits_for_a_session() -> None:
     """The program ends while a turn goes on: nothing hangs, nothing is said."""
     with Loopback() as server:
-        says(server, "Oslo is", HOLD)
+        reply(server, "Oslo is", HOLD)
         python = begin(
             """
             session = Session(Engine(llm, [look]))
@@ -440,7 +440,7 @@ def test_ctrl_c_at_the_prompt(submit: str) -> None:
     """Nothing has run, the history is sound, and the conversation goes on."""
     with Loopback() as server:
         calls(server, OSLO)
-        says(server, "As you like.")
+        reply(server, "As you like.")
         python = begin(
             f"""
             import asyncio
@@ -466,7 +466,7 @@ def test_two_terminals_with_one_session(tmp_path: Path) -> None:
     """The second is told so; when the first has ended, even by force, the session is free."""
     store = f"store = SQLiteStore({str(tmp_path / 'sessions.db')!r})"
     with Loopback() as server:
-        says(server, "Hello.")
+        reply(server, "Hello.")
         first = begin(
             f"""
             {store}
@@ -493,8 +493,8 @@ def test_enough_received() -> None:
     """`break`, with and without a block, sync and async: the engine is free, and the line is given back."""
     with Loopback() as server:
         for _ in range(4):
-            says(server, "Oslo is", HOLD)
-        says(server, "Fine.")
+            reply(server, "Oslo is", HOLD)
+        reply(server, "Fine.")
         screen = play(
             """
             import asyncio
@@ -528,8 +528,8 @@ def test_no_time_to_wait() -> None:
     """`asyncio.timeout` around a turn: what the tool gave is kept, and the turn is gone on with."""
     with Loopback() as server:
         calls(server, OSLO)
-        says(server, "Oslo", HOLD)
-        says(server, "Oslo is fine.")
+        reply(server, "Oslo", HOLD)
+        reply(server, "Oslo is fine.")
         screen = play(
             """
             import asyncio

@@ -17,7 +17,7 @@ pytest.importorskip("pty", reason="a pseudo terminal, which this system does not
 
 from support.driven_repl import CTRL_C, ENTER, Driven, driven
 from support.loopback import CLOSE, HOLD, RESET, head
-from support.ollama_server import DONE, MODEL, OllamaServer, call, said
+from support.ollama_server import DONE, MODEL, OllamaServer, call, delta
 from user.commands import begun, needs_a_shell, shell, variables
 from user.session import KEY, PATIENCE, finish
 
@@ -83,8 +83,8 @@ def at_terminal(server: OllamaServer, folder: Path, *words: str) -> AbstractCont
 
 def conversation(server: OllamaServer, number: int = -1) -> list[tuple[str, str]]:
     """Who said what, as a request tells it; the system's words left out."""
-    said = server.bodies[number]["messages"]
-    return [(message["role"], message["content"]) for message in said if message["role"] != "system"]
+    messages = server.bodies[number]["messages"]
+    return [(message["role"], message["content"]) for message in messages if message["role"] != "system"]
 
 
 # In pipes.
@@ -93,7 +93,7 @@ def conversation(server: OllamaServer, number: int = -1) -> list[tuple[str, str]
 def test_a_key_shows_nowhere(server: OllamaServer, env: dict[str, str], folder: Path) -> None:
     """Not in what the service says back, in no log, in no file; `finish` looks at the screen."""
     server.fails(401, f"bad key {KEY}")
-    server.says("Hello.")
+    server.replies("Hello.")
     screen = finish(begun(f"toolcast chat --lines --debug --session s --token {KEY}", env), "Hi\nHi again\n")
     assert (screen.out, screen.code) == ("Hello.\n", 1)
     assert server.requests[1].headers["authorization"] == f"Bearer {KEY}"
@@ -106,14 +106,14 @@ def test_a_key_shows_nowhere(server: OllamaServer, env: dict[str, str], folder: 
 def test_a_bad_hour(server: OllamaServer, env: dict[str, str]) -> None:
     """Each question fails in a way of its own, and the next one is answered as if nothing had been."""
     server.answer(head(429, "retry-after: 0", "content-length: 0"))
-    server.says("Fine.")
-    server.breaks_off(said(content="Once"), CLOSE)
-    server.breaks_off(said(content="upon"), RESET)
+    server.replies("Fine.")
+    server.breaks_off(delta(content="Once"), CLOSE)
+    server.breaks_off(delta(content="upon"), RESET)
     server.fails(400, "bad request")
     server.fails(404, "no such model")
     server.streams(b"<html>Bad gateway</html>\n", DONE)
     server.answer(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-    server.says("Fine again.")
+    server.replies("Fine again.")
     screen = shell("toolcast chat --lines", env, "".join(f"{number}\n" for number in range(8)))
     assert screen.lines == ["Fine.", "Once", "upon", "Fine again."]
     assert screen.code == 1
@@ -127,7 +127,7 @@ def test_a_bad_hour(server: OllamaServer, env: dict[str, str]) -> None:
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_stream_that_is_closed(closed: str, server: OllamaServer, env: dict[str, str]) -> None:
     """As schedulers start programs. What cannot be read is empty, what cannot be shown is gone."""
-    server.says("Hello.")
+    server.replies("Hello.")
     screen = shell(f"toolcast chat {closed}", env, "Hi")
     assert (screen.out, screen.err, screen.code) == ("Hello.\n" if closed == "2>&-" else "", "", 0)
     assert len(server.requests) == (0 if "<" in closed else 1)
@@ -135,11 +135,11 @@ def test_a_stream_that_is_closed(closed: str, server: OllamaServer, env: dict[st
 
 def test_a_disk_that_is_full(server: OllamaServer, env: dict[str, str]) -> None:
     """At the start the conversation is not saved, with a note; later a failed write is an error."""
-    server.says("Hello.")
+    server.replies("Hello.")
     screen = shell("ulimit -f 1; toolcast chat", env, "Hi")
     assert (screen.out, screen.code) == ("Hello.\n", 0)
     assert screen.err.startswith("This conversation will not be saved: ")
-    server.says("word " * 40_000)
+    server.replies("word " * 40_000)
     screen = shell("ulimit -f 96; toolcast chat --lines", env | {"TOOLCAST_HOME": f"{env['TOOLCAST_HOME']}2"}, "Hi\n")
     assert (screen.lines[:1], screen.code) == (["word " * 40_000], 1)
     assert "sessions.db failed" in screen.err
@@ -156,7 +156,7 @@ def test_a_disk_that_is_full(server: OllamaServer, env: dict[str, str]) -> None:
     ids=["windows", "wide", "binary", "two megabytes"],
 )
 def test_odd_questions(typed: str, received: str, server: OllamaServer, env: dict[str, str]) -> None:
-    server.says("Well.")
+    server.replies("Well.")
     assert shell("toolcast chat", env, typed).went_well() == ["Well."]
     assert conversation(server) == [("user", received)]
 
@@ -189,7 +189,7 @@ def test_what_tools_print_is_no_answer(server: OllamaServer, env: dict[str, str]
     source += "tools = [CallableTool.from_function(remember).with_(read_only=True)]\n"
     (folder / "tools.py").write_text(source, encoding="utf-8")
     server.calls(call("remember", what="the milk"))
-    server.says("Done.")
+    server.replies("Done.")
     screen = shell("toolcast chat --tools tools.py", env, "Remember the milk.")
     assert (screen.lines, screen.code) == (["Done."], 0)
     assert "reading\n" in screen.err
@@ -199,7 +199,7 @@ def test_what_tools_print_is_no_answer(server: OllamaServer, env: dict[str, str]
 def test_tools_that_are_not_there(server: OllamaServer, env: dict[str, str]) -> None:
     server.calls(call("fly", to="the moon"))
     server.calls(call("fly", to="Mars"), call("walk"))
-    server.says("I cannot.")
+    server.replies("I cannot.")
     screen = shell("toolcast chat", env, "Fly!")
     assert (screen.lines, screen.code) == (["I cannot."], 0)
     assert screen.err.count("! fly: ") == 2
@@ -212,13 +212,13 @@ def test_a_model_that_takes_no_tools(server: OllamaServer, env: dict[str, str]) 
     """It is asked once more without them, and from then on; another model is offered them again."""
     server.fails(400, "registry.ollama.ai/library/gemma:2b does not support tools")
     for answer in ("Hello.", "Again.", "Another."):
-        server.says(answer)
+        server.replies(answer)
     screen = shell("toolcast chat --lines", env, "Hi\nHi again\n/model m-2\nAnd you?\n")
     assert (screen.lines, screen.code) == (["Hello.", "Again.", "Another."], 0)
     assert screen.err.splitlines()[0] == "m-1 does not support tools; continuing without them."
     assert ["tools" in body for body in server.bodies] == [True, False, False, True]
     assert "You can" not in server.bodies[1]["messages"][0]["content"]
-    assert [said for _, said in conversation(server)] == ["Hi", "Hello.", "Hi again", "Again.", "And you?"]
+    assert [text for _, text in conversation(server)] == ["Hi", "Hello.", "Hi again", "Again.", "And you?"]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_chat_that_could_not_begin_leaves_no_session(server: OllamaServer, env
     assert (screen.out, screen.code) == ("", 1)
     assert screen.err == "error: openai gpt-5.4: no API key for openai: set OPENAI_API_KEY. Nothing was sent.\n"
     assert shell("toolcast logs", env).went_well() == []
-    server.says("Hello.")
+    server.replies("Hello.")
     assert shell("toolcast chat --session s", env, "Hi").went_well() == ["Hello."]
     assert [line.split()[0] for line in shell("toolcast logs", env).lines] == ["SESSION", "s"]
 
@@ -254,7 +254,7 @@ def test_a_question_in_a_terminal_of_any_width(
     columns: int, server: OllamaServer, folder: Path, env: dict[str, str]
 ) -> None:
     server.calls(call("remember", what="the milk"))
-    server.says("Done.")
+    server.replies("Done.")
     home = folder.parent / "home"
     named = {"OLLAMA_HOST": server.host, "OLLAMA_MODEL": MODEL}
     with driven(home, "--tools", "tools.py", columns=columns, rows=40, **named) as terminal:
@@ -268,14 +268,14 @@ def test_a_question_in_a_terminal_of_any_width(
 def test_a_session_of_yesterday_is_gone_on_with_by_its_beginning(
     server: OllamaServer, folder: Path, env: dict[str, str]
 ) -> None:
-    server.says("It is **42**.")
+    server.replies("It is **42**.")
     shell("toolcast chat --session holiday-plans", env, "What is the answer?")
-    server.says("Because.")
+    server.replies("Because.")
     with at_terminal(server, folder, "--session", "holiday") as terminal:
         terminal.at_prompt()
         terminal.until("Resuming session holiday-plans: 2 messages, 1 question.", "> What is the answer?")
         terminal.until("It is 42.")
-        terminal.say("Why?")
+        terminal.submit("Why?")
         terminal.type(CTRL_C)
         terminal.ends()
     assert conversation(server) == [("user", "What is the answer?"), ("assistant", "It is **42**."), ("user", "Why?")]
@@ -283,7 +283,7 @@ def test_a_session_of_yesterday_is_gone_on_with_by_its_beginning(
 
 def test_ctrl_c_before_the_first_byte(server: OllamaServer, terminal: Driven) -> None:
     server.answer(HOLD)
-    server.says("Here.")
+    server.replies("Here.")
     before = terminal.at_prompt()
     terminal.type("Are you there?" + ENTER)
     server.wait_requests(1)
@@ -291,14 +291,14 @@ def test_ctrl_c_before_the_first_byte(server: OllamaServer, terminal: Driven) ->
     terminal.until("(cancelled)")
     server.wait_open(0)
     terminal.at_prompt(before)
-    before = terminal.say("/retry")
+    before = terminal.submit("/retry")
     assert "Here." in terminal.text
     assert conversation(server) == [("user", "Are you there?")]
 
 
 def test_ctrl_c_in_a_question_denies_that_call_alone(server: OllamaServer, terminal: Driven) -> None:
     server.calls(call("remember", what="the milk"), call("remember", what="the bread"))
-    server.says("The bread.")
+    server.replies("The bread.")
     before = terminal.at_prompt()
     terminal.type("Remember" + ENTER)
     terminal.until('"the milk"', "run it?")
@@ -315,7 +315,7 @@ def test_ctrl_c_ends_a_command_with_its_children(server: OllamaServer, terminal:
     os.mkfifo(folder / "alive")
     alive = os.open(folder / "alive", os.O_RDONLY | os.O_NONBLOCK)
     server.calls(call("run_command", command="(exec 3>alive; echo begun; exec sleep 1000) & wait"))
-    server.says("Never mind.")
+    server.replies("Never mind.")
     before = terminal.at_prompt()
     terminal.type("Run" + ENTER)
     terminal.until("run it?")
@@ -328,7 +328,7 @@ def test_ctrl_c_ends_a_command_with_its_children(server: OllamaServer, terminal:
     os.close(alive)
     terminal.at_prompt(before)
     assert "    begun" in terminal.lines[before:], "what it said stays to be read"
-    terminal.say("Well?")
+    terminal.submit("Well?")
     assert "was cancelled while it ran" in dict(conversation(server))["tool"]
 
 
@@ -344,13 +344,13 @@ def test_ctrl_c_ends_a_command_of_ones_own(terminal: Driven) -> None:
 @pytest.mark.parametrize(("tool", "text"), [("leave", "✗ SystemExit: 3"), ("press", "(cancelled)")])
 def test_a_tool_that_would_end_the_program(tool: str, text: str, server: OllamaServer, terminal: Driven) -> None:
     server.calls(call(tool))
-    server.says("Still here.")
+    server.replies("Still here.")
     before = terminal.at_prompt()
     terminal.type("Leave" + ENTER)
     terminal.until("run it?")
     terminal.type("y" + ENTER)
     terminal.until(text, lines=before)
-    terminal.say("Are you there?")
+    terminal.submit("Are you there?")
     assert "Still here." in terminal.text
 
 
@@ -368,7 +368,7 @@ def test_a_tool_in_which_the_program_was_killed(server: OllamaServer, folder: Pa
             assert other.ends() == 1
             assert "the session 's' is open in process" in other.text
         first.kill()
-    server.says("It was in vain.")
+    server.replies("It was in vain.")
     with at_terminal(server, folder, "--session", "s") as second:
         second.until("last turn was interrupted", "It was in vain.")
     asked, _, result = conversation(server)
@@ -384,7 +384,7 @@ def test_a_question_in_which_the_program_was_killed(server: OllamaServer, folder
         first.type("Remember" + ENTER)
         first.until("run it?")
         first.kill()
-    server.says("Good.")
+    server.replies("Good.")
     with at_terminal(server, folder, "--session", "s") as second:
         second.until("run it?")
         second.type("y" + ENTER)
@@ -394,7 +394,7 @@ def test_a_question_in_which_the_program_was_killed(server: OllamaServer, folder
 
 def test_a_huge_paste_is_one_question(server: OllamaServer, terminal: Driven) -> None:
     text = "".join(f"{number}: 日本語 🌊 /exit\n" for number in range(3000))
-    server.says("Read.")
+    server.replies("Read.")
     pasting = threading.Thread(target=terminal.type, args=(f"\x1b[200~{text}\x1b[201~{ENTER}",))
     pasting.start()  # the terminal takes no more while the program writes
     terminal.until("Read.")
@@ -404,13 +404,13 @@ def test_a_huge_paste_is_one_question(server: OllamaServer, terminal: Driven) ->
 
 def test_a_model_that_is_not_there_and_back(server: OllamaServer, terminal: Driven) -> None:
     server.fails(404, "model 'nonsense' not found")
-    server.says("Hello again.")
-    terminal.say("/model nonsense")
-    terminal.say("Hi")
+    server.replies("Hello again.")
+    terminal.submit("/model nonsense")
+    terminal.submit("Hi")
     assert "/model NAME switches to another model" in terminal.text
-    terminal.say("/model openia:gpt-5.4")
+    terminal.submit("/model openia:gpt-5.4")
     assert "did you mean 'openai:gpt-5.4'?" in " ".join(terminal.text.split())
-    terminal.say(f"/model {MODEL}")
-    terminal.say("Hi")
+    terminal.submit(f"/model {MODEL}")
+    terminal.submit("Hi")
     assert "Hello again." in terminal.text
     assert [body["model"] for body in server.bodies] == ["nonsense", MODEL]

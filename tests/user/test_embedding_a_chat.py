@@ -9,7 +9,7 @@ import pytest
 from support.chunks import USAGE, delta, sse
 from support.loopback import CLOSE, HOLD, Loopback
 from user.session import KEY, answered, begin, finish, play, press_ctrl_c, spoken
-from user.test_agent_days import OSLO, ROME, calls, given, says, sent
+from user.test_agent_days import OSLO, ROME, calls, given, reply, sent
 
 OPENING = f"""\
 import asyncio, json, sys
@@ -39,8 +39,8 @@ def test_a_good_day() -> None:
     """One call allowed, one forbidden; a message that waits meanwhile is answered in the end."""
     with Loopback() as server:
         calls(server, OSLO, ROME)
-        says(server, "Oslo is fine.")
-        says(server, "You are welcome.")
+        reply(server, "Oslo is fine.")
+        reply(server, "You are welcome.")
         screen = play(
             """
             with ChatMachine(engine) as chat:
@@ -67,7 +67,7 @@ def test_what_a_page_is_sent_makes_the_same_chat() -> None:
     """Whoever applies the changes, and no more, has at the end what a snapshot says."""
     with Loopback() as server:
         calls(server, OSLO)
-        says(server, "Oslo is fine.")
+        reply(server, "Oslo is fine.")
         screen = play(
             """
             page, shown = {}, []
@@ -98,8 +98,8 @@ def test_what_a_page_is_sent_makes_the_same_chat() -> None:
 
 def test_an_interruption_closes_the_line_and_the_next_message_is_answered() -> None:
     with Loopback() as server:
-        says(server, "Oslo is", HOLD)
-        says(server, "Fine.")
+        reply(server, "Oslo is", HOLD)
+        reply(server, "Fine.")
         screen = play(
             """
             with ChatMachine(engine) as chat:
@@ -129,8 +129,8 @@ def test_a_wrong_key_a_cut_line_and_again() -> None:
     """Errors are told with their stage, without the key; RETRY_GENERATION asks the same once more."""
     with Loopback() as server:
         server.answer(answered(f'{{"error": {{"message": "Incorrect API key: {KEY}"}}}}'.encode(), 401))
-        says(server, "Oslo is f", CLOSE)
-        says(server, "Oslo is fine.")
+        reply(server, "Oslo is f", CLOSE)
+        reply(server, "Oslo is fine.")
         screen = play(
             """
             with ChatMachine(engine) as chat:
@@ -155,7 +155,7 @@ def test_a_wrong_key_a_cut_line_and_again() -> None:
 
 def test_a_model_that_is_not_there_and_another() -> None:
     with Loopback() as server:
-        says(server, "Hello.")
+        reply(server, "Hello.")
         screen = play(
             """
             def make(name):
@@ -182,7 +182,7 @@ def test_a_tool_that_would_end_the_program() -> None:
     """It ends its own stage. The chat goes on, and so does the program."""
     with Loopback() as server:
         calls(server, ("a", "leave", {}))
-        says(server, "Never mind.")
+        reply(server, "Never mind.")
         screen = play(
             """
             with ChatMachine(engine) as chat:
@@ -207,7 +207,7 @@ def test_a_tool_that_would_end_the_program() -> None:
 def test_a_listener_with_a_fault() -> None:
     """The fault is logged; the chat goes on, and so do the other listeners."""
     with Loopback() as server:
-        says(server, "Hello.")
+        reply(server, "Hello.")
         screen = play(
             """
             with ChatMachine(engine) as chat:
@@ -243,7 +243,7 @@ def test_the_answer_comes_after_a_restart(tmp_path: Path) -> None:
             opening=OPENING,
         )
         assert evening.went_well() == []
-        says(server, "Oslo is fine.")
+        reply(server, "Oslo is fine.")
         morning = play(
             f"""
             with ChatMachine(engine) as chat:
@@ -264,7 +264,7 @@ def test_the_answer_comes_after_a_restart(tmp_path: Path) -> None:
 def test_a_program_ends_in_the_middle_of_an_answer(ending: str) -> None:
     """Whether it closes the chat or forgets to, the process ends, and the line is closed."""
     with Loopback() as server:
-        says(server, "Oslo is", HOLD)
+        reply(server, "Oslo is", HOLD)
         screen = play(
             f"""
             chat = ChatMachine(engine)
@@ -283,7 +283,7 @@ def test_a_program_ends_in_the_middle_of_an_answer(ending: str) -> None:
 
 def test_ctrl_c_while_the_program_waits() -> None:
     with Loopback() as server:
-        says(server, "Oslo is", HOLD)
+        reply(server, "Oslo is", HOLD)
         python = begin(
             """
             with ChatMachine(engine) as chat:
@@ -305,7 +305,7 @@ def test_ctrl_c_while_the_program_waits() -> None:
 def test_an_application_with_an_event_loop() -> None:
     """The task that has the chat is cancelled in the middle of an answer, and the line is closed."""
     with Loopback() as server:
-        says(server, "Oslo is", HOLD)
+        reply(server, "Oslo is", HOLD)
         screen = play(
             """
             async def one(speaking):

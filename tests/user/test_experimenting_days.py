@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.experiments import logged, of_type
-from support.ollama_by_rule import MODEL, OllamaByRule, Said, calls, cycle_of, says, write_then_reflect
+from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, calls, cycle_of, reply, write_then_reflect
 from user.commands import needs_a_shell, shell
 from user.session import KEY, Screen, command_environment
 
@@ -89,7 +89,7 @@ def test_a_day_of_mistakes(day: Callable[..., Screen], server: OllamaByRule) -> 
 def test_a_server_that_goes_away_in_the_middle(
     day: Callable[..., Screen], server: OllamaByRule, tmp_path: Path
 ) -> None:
-    def leaves(messages: Sequence[Said]) -> Said:
+    def leaves(messages: Sequence[ChatMessage]) -> ChatMessage:
         if cycle_of(messages) == 2 and messages[-1]["role"] == "tool":
             raise ConnectionAbortedError
         return write_then_reflect(messages)
@@ -110,9 +110,9 @@ def test_a_server_that_goes_away_in_the_middle(
 
 
 def test_a_day_with_an_operator(day: Callable[..., Screen], server: OllamaByRule, tmp_path: Path) -> None:
-    def asks(messages: Sequence[Said]) -> Said:
+    def asks(messages: Sequence[ChatMessage]) -> ChatMessage:
         if messages[-1]["role"] == "tool":
-            return says(f"They said: {messages[-1]['content']}")
+            return reply(f"They said: {messages[-1]['content']}")
         return calls("send_message_to_operator", message="Is anybody there?")
 
     server.rule = asks
@@ -127,7 +127,7 @@ def test_a_day_with_an_operator(day: Callable[..., Screen], server: OllamaByRule
 
 def test_an_evening_with_the_results(day: Callable[..., Screen], server: OllamaByRule, tmp_path: Path) -> None:
     assert day(RUN).code == 0
-    server.rule = lambda messages: says("I read it all. **6**")
+    server.rule = lambda messages: reply("I read it all. **6**")
     rated = day(
         f"toolcast experiment pei --run_log logs/alone.jsonl --evaluator {MODEL} --host {server.host} "
         "--output logs/pei_results.jsonl"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.loopback import CLOSE, HOLD, whole
-from support.ollama_server import DONE, MODEL, OllamaServer, said
+from support.ollama_server import DONE, MODEL, OllamaServer, delta
 from user.commands import command, needs_a_shell, shell, variables
 from user.session import KEY, finish, press_ctrl_c
 
@@ -38,8 +38,8 @@ def gives(server: OllamaServer, document: Any) -> None:
 
 def asked(server: OllamaServer, number: int = -1) -> str:
     """What the user says in a request."""
-    said: str = server.bodies[number]["messages"][-1]["content"]
-    return said
+    prompt: str = server.bodies[number]["messages"][-1]["content"]
+    return prompt
 
 
 def test_a_good_day(server: OllamaServer, env: dict[str, str], tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_json_is_the_same_in_any_locale(server: OllamaServer, env: dict[str, str
     gives(server, person)
     (line,) = shell("echo Åse | toolcast get 'name, town'", env | locale).went_well()
     assert json.loads(line) == person
-    server.says("Å 🌊")
+    server.replies("Å 🌊")
     shell("echo Åse | toolcast chat --session s", env)
     records = shell("toolcast logs s --json", env | locale).went_well()
     assert "Å 🌊" in json.dumps([json.loads(record) for record in records], ensure_ascii=False)
@@ -70,9 +70,9 @@ def test_json_is_the_same_in_any_locale(server: OllamaServer, env: dict[str, str
 def test_the_first_of_many(server: OllamaServer, env: dict[str, str]) -> None:
     """`head` has its line while the server still holds the rest, and nothing is said when it goes."""
     server.streams(
-        said(content='{"value": [{"name": "A"}, {"name": "B"}, '),
-        *[said(content=json.dumps({"name": "x" * 1000}) + ", ")] * 200,
-        said(content='{"name": "Z"}]}'),
+        delta(content='{"value": [{"name": "A"}, {"name": "B"}, '),
+        *[delta(content=json.dumps({"name": "x" * 1000}) + ", ")] * 200,
+        delta(content='{"name": "Z"}]}'),
         DONE,
     )
     screen = shell("echo text | toolcast get --many name | head -1", env)
@@ -80,7 +80,7 @@ def test_the_first_of_many(server: OllamaServer, env: dict[str, str]) -> None:
 
 
 def test_what_came_before_the_end_is_kept(server: OllamaServer, env: dict[str, str]) -> None:
-    server.breaks_off(said(content='{"value": [{"name": "A"}, {"name": "B"}, {"na'), CLOSE)
+    server.breaks_off(delta(content='{"value": [{"name": "A"}, {"name": "B"}, {"na'), CLOSE)
     screen = shell("echo text | toolcast get --many name", env)
     assert (screen.lines, screen.code) == (['{"name":"A"}', '{"name":"B"}'], 1)
     assert screen.err.startswith("toolcast: ollama m-1: ")
@@ -180,7 +180,7 @@ def test_no_one_reads_what_is_printed(server: OllamaServer, env: dict[str, str])
 
 def test_ctrl_c(server: OllamaServer, env: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("text", encoding="utf-8")
-    server.breaks_off(said(content='{"value": [{"name": "A"}, '), HOLD)
+    server.breaks_off(delta(content='{"value": [{"name": "A"}, '), HOLD)
     process = command("get", "--many", "name", "--file", "text.txt", env=env)
     assert press_ctrl_c(process, '{"name"') == '{"name":"A"}\n'
     screen = finish(process)
@@ -200,7 +200,7 @@ def test_logs_of_a_home_that_is_none(env: dict[str, str], tmp_path: Path) -> Non
 
 def test_logs_of_a_conversation(server: OllamaServer, env: dict[str, str]) -> None:
     """By the beginning of an id; what a model wrote to command a terminal commands nothing."""
-    server.says("\x1b[2JIt is \x1b]0;mine\x07 blue.")
+    server.replies("\x1b[2JIt is \x1b]0;mine\x07 blue.")
     server.fails(400, "no")
     shell("echo 'What colour?' | toolcast chat --session morning > chat.txt", env)
     shell("echo 'And now?' | toolcast chat --session evening", env)

@@ -15,7 +15,7 @@ import pytest
 
 from support.driven_repl import CTRL_C, ENTER, PATIENCE, PROGRAM, Driven
 from support.experiments import logged
-from support.ollama_by_rule import MODEL, OllamaByRule, Said, calls, cycle_of, says, write_then_reflect
+from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, calls, cycle_of, reply, write_then_reflect
 from toolcast.experiments.config_files import load_config
 from toolcast.experiments.grids.grid import expand
 
@@ -48,7 +48,7 @@ def in_terminal(folder: Path, server: OllamaByRule, *words: str, **changes: Any)
 def test_ctrl_c_ends_all_runs_and_is_130(tmp_path: Path) -> None:
     opened = Event()
 
-    def hold(messages: Sequence[Said]) -> Said:
+    def hold(messages: Sequence[ChatMessage]) -> ChatMessage:
         if cycle_of(messages) == 2:
             opened.wait(PATIENCE)
         return write_then_reflect(messages)
@@ -72,9 +72,9 @@ def test_ctrl_c_ends_all_runs_and_is_130(tmp_path: Path) -> None:
 
 
 def test_with_one_worker_the_person_at_the_terminal_answers(tmp_path: Path) -> None:
-    def ask(messages: Sequence[Said]) -> Said:
+    def ask(messages: Sequence[ChatMessage]) -> ChatMessage:
         answers = [message["content"] for message in messages if message["role"] == "tool"]
-        return says(f"I was told: {answers[0]}") if answers else calls("send_message_to_operator", message="Hello?")
+        return reply(f"I was told: {answers[0]}") if answers else calls("send_message_to_operator", message="Hello?")
 
     with (
         OllamaByRule(ask) as server,

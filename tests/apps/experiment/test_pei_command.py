@@ -50,7 +50,7 @@ def lines(path: Path) -> list[Any]:
 def test_1e6_every_spelling(
     server: OllamaServer, log: str, evaluator: str, output: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.says("6. For-me-ness: it was mine.")
+    server.replies("6. For-me-ness: it was mine.")
     assert pei(log, "first.jsonl", evaluator, "m-1", output, "o/r.jsonl", "--host", server.host) == 0
     assert capsys.readouterr() == (
         "first, rated by m-1: 6 (For-me-ness)\n✓ Assessment complete: o/r.jsonl\n".replace("/", str(Path("/"))),
@@ -65,13 +65,13 @@ def test_1e6_every_spelling(
 def test_results_are_added_to_pei_results_jsonl(server: OllamaServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_HOST", server.host)
     for text in ("Final: 3", "I cannot say."):
-        server.says(text)
+        server.replies(text)
         assert pei("--run_log", "first.jsonl", "--evaluator", "m-1") == 0
     assert [each["pei_rating"] for each in lines(Path("pei_results.jsonl"))] == [3, None]
 
 
 def test_x12_what_is_sent(server: OllamaServer) -> None:
-    server.says("Final: 3")
+    server.replies("Final: 3")
     pei("--run_log", "first.jsonl", "--evaluator", "m-1", "--host", server.host, "--token", "k")
     [body] = server.bodies
     assert body["model"] == "m-1"
@@ -82,7 +82,7 @@ def test_x12_what_is_sent(server: OllamaServer) -> None:
 
 
 def test_one_result_in_a_json_file(server: OllamaServer) -> None:
-    server.says("Final: 3")
+    server.replies("Final: 3")
     pei("--run_log", "first.jsonl", "--evaluator", "m-1", "--host", server.host, "--output", "logs/first_pei.json")
     text = Path("logs/first_pei.json").read_text(encoding="utf-8")
     assert text == json.dumps(json.loads(text), indent=2) + "\n"
@@ -132,7 +132,7 @@ def test_one_run_has_no_alpha(here: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_what_was_rated_is_kept_where_the_next_fails(here: Path, server: OllamaServer) -> None:
-    server.says("Final: 3")
+    server.replies("Final: 3")
     server.fails(404, "model 'm-2' not found")
     assert pei("--log", "first.jsonl", "--evaluator", "m-1", "--evaluator", "m-2", "--host", server.host) == 1
     assert [each["pei_rating"] for each in lines(Path("pei_results.jsonl"))] == [3]
@@ -141,10 +141,10 @@ def test_what_was_rated_is_kept_where_the_next_fails(here: Path, server: OllamaS
 def test_who_fails_stops_no_one_else(server: OllamaServer, capsys: pytest.CaptureFixture[str]) -> None:
     written(Path(), *plain_cycle(1), name="second.jsonl")
     server.fails(404, "model 'm-1' not found")  # and it is asked no more
-    server.says("Final: 3")
+    server.replies("Final: 3")
     server.fails(400, "the input length exceeds the context length")  # of the second run
-    server.says("Final: 4")
-    server.says("Final: 5")
+    server.replies("Final: 4")
+    server.replies("Final: 5")
     words = [word for name in ("m-1", "m-2", "m-3") for word in ("--evaluator", name)]
     assert pei("--log", "first.jsonl", "--log", "second.jsonl", *words, "--host", server.host) == 1
     out, error = capsys.readouterr()
@@ -261,7 +261,7 @@ def test_a_failing_service_is_one_line(server: OllamaServer, capsys: pytest.Capt
 def test_the_example_is_the_command(
     server: OllamaServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.says("level 7 out of 10")
+    server.replies("level 7 out of 10")
     words = ["--run_log", "first.jsonl", "--evaluator", "m-1", "--host", server.host]
     monkeypatch.setattr(sys, "argv", [str(EXAMPLE), *words])
     with pytest.raises(SystemExit) as caught:

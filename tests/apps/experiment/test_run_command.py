@@ -16,7 +16,7 @@ import pytest
 
 from support.driven_repl import CTRL_C, ENTER, PROGRAM, Driven
 from support.loopback import whole
-from support.ollama_by_rule import MODEL, OllamaByRule, Said, calls, cycle_of, says, write_then_reflect
+from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, calls, cycle_of, reply, write_then_reflect
 from support.ollama_server import OllamaServer
 from toolcast.apps import cli
 from toolcast.experiments.runner import ExperimentRunner
@@ -188,7 +188,7 @@ def test_a_run_is_gone_on_with_for_more_cycles(ollama: OllamaByRule, capsys: pyt
 
 
 def test_x10_a_failure_says_how_to_go_on(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]) -> None:
-    def breaks_in_cycle_2(messages: Sequence[Said]) -> Said:
+    def breaks_in_cycle_2(messages: Sequence[ChatMessage]) -> ChatMessage:
         if cycle_of(messages) == 2 and len(messages) > 2:
             raise RuntimeError("gone")  # the server hangs up
         return write_then_reflect(messages)
@@ -215,8 +215,8 @@ def test_a_model_that_takes_no_tools(capsys: pytest.CaptureFixture[str]) -> None
         assert advice == "For a model that takes no tools set tool_mode: prompted in the configuration, or none."
         assert next_step.startswith("Resume with: ")
         server.answer(whole(json.dumps({"models": [{"name": "m-1"}]}).encode()))
-        server.says("One.")
-        server.says("Two.")
+        server.replies("One.")
+        server.replies("Two.")
         assert run("--config", configured(server.host, model_name="m-1", tool_mode="prompted"), "--resume") == 0
     assert cycles() == BOTH
 
@@ -368,7 +368,7 @@ def in_terminal(*words: str, columns: int = 100) -> Iterator[Driven]:
 def test_a_bar_on_a_terminal_and_ctrl_c(ollama: OllamaByRule) -> None:
     gate = threading.Event()
 
-    def waits_in_cycle_2(messages: Sequence[Said]) -> Said:
+    def waits_in_cycle_2(messages: Sequence[ChatMessage]) -> ChatMessage:
         if cycle_of(messages) == 2:
             gate.wait(30)
         return write_then_reflect(messages)
@@ -390,9 +390,9 @@ def test_a_bar_on_a_terminal_and_ctrl_c(ollama: OllamaByRule) -> None:
 
 
 def test_x11_the_operator_types_where_the_bar_was(ollama: OllamaByRule) -> None:
-    def asks(messages: Sequence[Said]) -> Said:
+    def asks(messages: Sequence[ChatMessage]) -> ChatMessage:
         answers = [message["content"] for message in messages if message["role"] == "tool"]
-        return says(f"They said: {answers[0]}") if answers else calls("send_message_to_operator", message="Anyone?")
+        return reply(f"They said: {answers[0]}") if answers else calls("send_message_to_operator", message="Anyone?")
 
     ollama.rule = asks
     with in_terminal("--config", configured(ollama.host, operator="terminal", cycle_count=1)) as terminal:
@@ -409,10 +409,10 @@ def test_ctrl_c_in_a_pipe(ollama: OllamaByRule) -> None:
     """As `timeout -s INT` or a job scheduler does it: no terminal, and the same ending."""
     asked, gate = threading.Event(), threading.Event()
 
-    def waits(messages: Sequence[Said]) -> Said:
+    def waits(messages: Sequence[ChatMessage]) -> ChatMessage:
         asked.set()
         gate.wait(30)
-        return says("late")
+        return reply("late")
 
     ollama.rule = waits
     words = [sys.executable, "-c", PROGRAM, "experiment", "run", "--config", configured(ollama.host)]

@@ -15,7 +15,7 @@ from typing import IO
 import pytest
 
 from support.loopback import HOLD, Loopback
-from support.ollama_server import DONE, OllamaServer, call, said
+from support.ollama_server import DONE, OllamaServer, call, delta
 from user.session import NOISE, command_environment
 
 PATIENCE = 30.0
@@ -72,14 +72,14 @@ def run(*words: str, typed: str | bytes, env: dict[str, str]) -> tuple[str, str,
 
 
 def test_r11_echo(server: OllamaServer, variables: dict[str, str]) -> None:
-    server.streams(said(thinking="Hm."), said(content="**4"), said(content="** 🌊"), DONE)
+    server.streams(delta(thinking="Hm."), delta(content="**4"), delta(content="** 🌊"), DONE)
     assert run(typed="2 + 2?\n", env=variables) == ("**4** 🌊\n", "Hm.\n", 0)
     (body,) = server.bodies
     assert body["messages"][1:] == [{"role": "user", "content": "2 + 2?"}]
 
 
 def test_r11_a_terminal_that_takes_no_codes(server: OllamaServer, variables: dict[str, str]) -> None:
-    server.says("**4**")
+    server.replies("**4**")
     ours, theirs = pty.openpty()
     with started(env=variables | {"TERM": "dumb"}, stream=theirs) as process:
         os.close(theirs)
@@ -103,7 +103,7 @@ def pieces(terminal: int) -> Iterator[str]:
 
 
 def test_all_of_stdin_is_one_question(server: OllamaServer, variables: dict[str, str]) -> None:
-    server.says("A diff.")
+    server.replies("A diff.")
     typed = "What is this?\n\n/clear\n--- a\nexit\n"
     assert run(typed=typed, env=variables) == ("A diff.\n", "", 0)
     (body,) = server.bodies
@@ -111,8 +111,8 @@ def test_all_of_stdin_is_one_question(server: OllamaServer, variables: dict[str,
 
 
 def test_lines_are_questions_if_so_wanted(server: OllamaServer, variables: dict[str, str]) -> None:
-    server.says("Hello, Ada.")
-    server.says("Ada.")
+    server.replies("Hello, Ada.")
+    server.replies("Ada.")
     out, err, code = run("--lines", typed="I am Ada.\n/cost\nWho am I?\nexit\ntoo late\n", env=variables)
     assert (out, code) == ("Hello, Ada.\nAda.\n", 0)
     assert "tokens in" in err
@@ -126,7 +126,7 @@ def test_nothing_is_asked(typed: str, server: OllamaServer, variables: dict[str,
 
 
 def test_bytes_that_are_no_text(server: OllamaServer, variables: dict[str, str]) -> None:
-    server.says("Noise.")
+    server.replies("Noise.")
     assert run(typed=b"\xff\xfe What?", env=variables)[0] == "Noise.\n"
     assert server.bodies[0]["messages"][-1]["content"].endswith("What?")
 
@@ -142,7 +142,7 @@ def test_a_failed_turn_is_exit_code_1(server: OllamaServer, variables: dict[str,
 
 def test_a_piece_that_cannot_be_read_is_exit_code_1(server: OllamaServer, variables: dict[str, str]) -> None:
     """An answer with a gap is no success, even where the rest of it is printed."""
-    server.streams(said(content="Hel"), b"[1,2]\n", said(content="lo"), DONE)
+    server.streams(delta(content="Hel"), b"[1,2]\n", delta(content="lo"), DONE)
     assert run(typed="Hi", env=variables) == (
         "Hello\n",
         "error: cannot decode a part of the answer: [1,2] (it was skipped)\n",
@@ -154,7 +154,7 @@ def test_no_one_is_asked_so_it_is_denied(server: OllamaServer, variables: dict[s
     tools = tmp_path / "tools.py"
     tools.write_text("def send(to: str):\n    raise AssertionError(to)\n", encoding="utf-8")
     server.calls(call("send", to="ada"))
-    server.says("I may not.")
+    server.replies("I may not.")
     out, err, code = run("--tools", str(tools), typed="Write to Ada.", env=variables)
     assert (out, code) == ("I may not.\n", 0)
     assert '> send {"to": "ada"}' in err
@@ -164,8 +164,8 @@ def test_no_one_is_asked_so_it_is_denied(server: OllamaServer, variables: dict[s
 
 
 def test_a_session_from_one_process_to_the_next(server: OllamaServer, variables: dict[str, str]) -> None:
-    server.says("Hello, Ada.")
-    server.says("Ada.")
+    server.replies("Hello, Ada.")
+    server.replies("Ada.")
     run("--session", "ada", typed="I am Ada.", env=variables)
     assert run("--session", "ada", typed="Who am I?", env=variables)[0] == "Ada.\n"
     assert [message["content"] for message in server.bodies[1]["messages"][1:]] == [
@@ -176,7 +176,7 @@ def test_a_session_from_one_process_to_the_next(server: OllamaServer, variables:
 
 
 def test_ctrl_c_is_130(server: OllamaServer, variables: dict[str, str]) -> None:
-    server.breaks_off(said(content="Once upon"), HOLD)
+    server.breaks_off(delta(content="Once upon"), HOLD)
     with started("--session", "s", env=variables) as process:
         assert typed_into(process, "Tell me").read(9) == b"Once upon"
         process.send_signal(signal.SIGINT)
@@ -186,7 +186,7 @@ def test_ctrl_c_is_130(server: OllamaServer, variables: dict[str, str]) -> None:
 
 
 def test_a_reader_that_has_had_enough(server: OllamaServer, variables: dict[str, str]) -> None:
-    server.streams(*[said(content="line\n")] * 100, DONE)
+    server.streams(*[delta(content="line\n")] * 100, DONE)
     with started(env=variables) as process:
         assert process.stdout is not None
         process.stdout.close()
@@ -216,7 +216,7 @@ def test_what_cannot_be_had(
 
 
 def test_a_session_that_is_open_elsewhere(server: OllamaServer, variables: dict[str, str]) -> None:
-    server.breaks_off(said(content="Once upon"), HOLD)
+    server.breaks_off(delta(content="Once upon"), HOLD)
     with started("--session", "s", env=variables) as first:
         assert typed_into(first, "Tell me").read(9) == b"Once upon"
         out, err, code = run("--session", "s", typed="Hi", env=variables)
@@ -227,7 +227,7 @@ def test_a_session_that_is_open_elsewhere(server: OllamaServer, variables: dict[
 def test_a_home_that_cannot_be_written(server: OllamaServer, variables: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
     nowhere = variables | {"TOOLCAST_HOME": str(tmp_path / "file")}
-    server.says("Hello.")
+    server.replies("Hello.")
     out, err, code = run(typed="Hi", env=nowhere)
     assert (out, code) == ("Hello.\n", 0)
     assert err.startswith("This conversation will not be saved: ")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.loopback import CLOSE, HOLD
-from support.ollama_server import DONE, OllamaServer, call, said
+from support.ollama_server import DONE, OllamaServer, call, delta
 from support.repls import chat, repl_on
 from support.scripted_screen import ScriptedScreen
 from toolcast import (
@@ -98,8 +98,8 @@ def test_what_came_is_shown_before_it_is_waited_for_more() -> None:
 
 def test_r3_one_chunk_goes_to_all_three() -> None:
     with OllamaServer() as server:
-        server.streams(said(thinking="Hm.", content="Let me see.", tool_calls=[call("weather", city="Oslo")]), DONE)
-        server.says("Sunny.")
+        server.streams(delta(thinking="Hm.", content="Let me see.", tool_calls=[call("weather", city="Oslo")]), DONE)
+        server.replies("Sunny.")
         screen = chat("How?", "y", llm=server.llm(), tools=[weather])
     assert screen.thought == "Hm."
     assert screen.answer == "Let me see.Sunny."
@@ -109,7 +109,7 @@ def test_r3_one_chunk_goes_to_all_three() -> None:
 
 @pytest.mark.slow
 def test_r4_cut_at_every_byte_it_shows_the_same() -> None:
-    documents = [said(thinking="Höre"), said(content="Ça\n"), said(content="va 🌊?"), DONE]
+    documents = [delta(thinking="Höre"), delta(content="Ça\n"), delta(content="va 🌊?"), DONE]
     with OllamaServer() as server:
         server.streams(*documents)
         whole = server.streamed(*documents)
@@ -123,7 +123,7 @@ def test_r4_cut_at_every_byte_it_shows_the_same() -> None:
 def test_r5_a_turn_with_a_tool() -> None:
     with OllamaServer() as server:
         server.calls(call("weather", city="Oslo"))
-        server.says("It is sunny.")
+        server.replies("It is sunny.")
         screen = chat("How is Oslo?", "y", llm=server.llm(), tools=[weather])
         _, second = server.bodies
     assert [message["role"] for message in second["messages"]] == ["system", "user", "assistant", "tool"]
@@ -135,8 +135,8 @@ def test_r5_a_turn_with_a_tool() -> None:
 
 def test_r6_an_invalid_chunk() -> None:
     with OllamaServer() as server:
-        server.streams(said(content="Hel"), b"{nonsense\n", said(content="lo"), DONE)
-        server.says("Fine.")
+        server.streams(delta(content="Hel"), b"{nonsense\n", delta(content="lo"), DONE)
+        server.replies("Fine.")
         screen = chat("Hi", "And now?", llm=server.llm())
     assert screen.answer == "HelloFine."
     assert [message for message in screen.errors if "nonsense" in message] == screen.errors != []
@@ -146,7 +146,7 @@ def test_r6_an_invalid_chunk() -> None:
 def test_r6_nothing_but_invalid_chunks(body: bytes) -> None:
     with OllamaServer() as server:
         server.streams(body)
-        server.says("Fine.")
+        server.replies("Fine.")
         screen = chat("Hi", "And now?", llm=server.llm())
         assert server.bodies[1]["messages"][1:] == [{"role": "user", "content": "And now?"}]
     assert screen.answer == "Fine."
@@ -156,7 +156,7 @@ def test_r6_nothing_but_invalid_chunks(body: bytes) -> None:
 def test_r6_http_500() -> None:
     with OllamaServer() as server:
         server.fails(500, "out of\nmemory")
-        server.says("Fine.")
+        server.replies("Fine.")
         screen = chat("Hi", "And now?", llm=server.llm())
     ((message, hint),) = screen.of("error")
     assert "out of memory" in message
@@ -168,8 +168,8 @@ def test_r6_http_500() -> None:
 def test_r6_an_unknown_tool() -> None:
     with OllamaServer() as server:
         server.calls(call("fly", to="Oslo"))
-        server.says("I cannot fly.")
-        server.says("Fine.")
+        server.replies("I cannot fly.")
+        server.replies("Fine.")
         screen = chat("Fly!", "And now?", llm=server.llm(), tools=[weather])
     ((_, name, content, is_error),) = screen.of("call_result")
     assert (name, is_error) == ("fly", True)
@@ -179,8 +179,8 @@ def test_r6_an_unknown_tool() -> None:
 
 def test_r6_a_connection_that_breaks() -> None:
     with OllamaServer() as server:
-        server.breaks_off(said(content="Hel"), CLOSE)
-        server.says("Fine.")
+        server.breaks_off(delta(content="Hel"), CLOSE)
+        server.replies("Fine.")
         screen = chat("Hi", "And now?", llm=server.llm())
     assert len(screen.errors) == 1
     assert screen.answer == "HelFine."
@@ -195,8 +195,8 @@ def test_r6_no_one_there() -> None:
 
 def test_r7_ctrl_c_ends_the_answer() -> None:
     with OllamaServer() as server:
-        server.breaks_off(said(content="Once upon"), HOLD)
-        server.says("Fine.")
+        server.breaks_off(delta(content="Once upon"), HOLD)
+        server.replies("Fine.")
         screen = ScriptedScreen("Tell me", "And now?")
         screen.ctrl_c_at = ["content"]
         repl = repl_on(screen, server.llm())
@@ -219,8 +219,8 @@ def test_r7_ctrl_c_at_the_prompt_leaves() -> None:
 
 def test_r8_the_second_question_sees_the_first_answer() -> None:
     with OllamaServer() as server:
-        server.says("Hello, Ada.")
-        server.says("Ada.")
+        server.replies("Hello, Ada.")
+        server.replies("Ada.")
         chat("I am Ada.", "Who am I?", llm=server.llm())
         said_second = [message["content"] for message in server.bodies[1]["messages"][1:]]
     assert said_second == ["I am Ada.", "Hello, Ada.", "Who am I?"]
@@ -229,7 +229,7 @@ def test_r8_the_second_question_sees_the_first_answer() -> None:
 @pytest.mark.parametrize("token", [None, "sk-1"])
 def test_r9_what_is_sent(token: str | None) -> None:
     with OllamaServer() as server:
-        server.says("Hi.")
+        server.replies("Hi.")
         chat("Hi", llm=choose_llm("m-1", server.host, token, {}), tools=[weather])
         (request,), (body,) = server.requests, server.bodies
     assert request.line.startswith("POST /api/chat ")

@@ -11,7 +11,7 @@ import pytest
 
 from support.driven_repl import CTRL_C, CTRL_D, CTRL_O, ENTER, TAB, Driven, driven
 from support.loopback import HOLD
-from support.ollama_server import DONE, MODEL, OllamaServer, call, said
+from support.ollama_server import DONE, MODEL, OllamaServer, call, delta
 
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
@@ -34,11 +34,11 @@ def terminal(server: OllamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_thinking_markdown_and_calls_have_looks_of_their_own(server: OllamaServer, terminal: Driven) -> None:
     """R2, R3, R5: all three in one chunk, and the result of the tool goes back to the model."""
-    server.streams(said(thinking="Let me see.", content="I **look**.", tool_calls=[call("list_files")]), DONE)
+    server.streams(delta(thinking="Let me see.", content="I **look**.", tool_calls=[call("list_files")]), DONE)
     server.streams(
-        said(content="- no"), said(content="thing\n- there\n\n```python\nx = 1"), said(content="\n```"), DONE
+        delta(content="- no"), delta(content="thing\n- there\n\n```python\nx = 1"), delta(content="\n```"), DONE
     )
-    terminal.say("what is here?")
+    terminal.submit("what is here?")
     shown = terminal.lines[terminal.lines.index("> what is here?") :]
     assert [line for line in shown if line and "⎿" not in line and not line.startswith("    ")] == [
         "> what is here?", "Let me see.", "I look.", "● list_files()", " • nothing", " • there",
@@ -55,9 +55,9 @@ def test_the_next_question_sees_the_answer_and_the_history_its_inputs(
     server: OllamaServer, terminal: Driven, tmp_path: Path
 ) -> None:
     """R1, R8."""
-    server.says("It is *blue*.")
-    server.says("Yes.")
-    terminal.say("colour of the sky?")
+    server.replies("It is *blue*.")
+    server.replies("Yes.")
+    terminal.submit("colour of the sky?")
     terminal.type(f"really\\{ENTER}blue?{ENTER}")
     terminal.until("Yes.")
     terminal.at_prompt()
@@ -75,15 +75,15 @@ def test_ctrl_c_in_an_answer_gives_the_prompt_back_and_at_the_prompt_leaves(
     server: OllamaServer, terminal: Driven
 ) -> None:
     """R7."""
-    server.breaks_off(said(content="Once upon a time"), HOLD)
-    server.says("Again.")
+    server.breaks_off(delta(content="Once upon a time"), HOLD)
+    server.replies("Again.")
     terminal.type("a story" + ENTER)
     terminal.until("Once upon a time")
     terminal.type(CTRL_C)
     terminal.until("(cancelled)")
     server.wait_open(0)
     before = terminal.at_prompt()
-    terminal.say("again")
+    terminal.submit("again")
     assert "Again." in terminal.lines[before:]
     assert "^C" not in terminal.text
     terminal.type(CTRL_C)
@@ -97,8 +97,8 @@ def test_ctrl_d_leaves(terminal: Driven) -> None:
 
 def test_what_is_typed_during_an_answer_is_there_at_the_next_prompt(server: OllamaServer, terminal: Driven) -> None:
     gate = threading.Event()
-    server.streams(said(content="The first\n\nans"), gate, said(content="wer."), DONE)
-    server.says("The second.")
+    server.streams(delta(content="The first\n\nans"), gate, delta(content="wer."), DONE)
+    server.replies("The second.")
     terminal.type("one" + ENTER)
     terminal.until("ans")
     terminal.type("two" + ENTER)
@@ -109,7 +109,7 @@ def test_what_is_typed_during_an_answer_is_there_at_the_next_prompt(server: Olla
 
 
 def test_what_is_typed_during_an_answer_is_there_after_ctrl_c(server: OllamaServer, terminal: Driven) -> None:
-    server.breaks_off(said(content="Once upon a time"), HOLD)
+    server.breaks_off(delta(content="Once upon a time"), HOLD)
     terminal.type("a story" + ENTER)
     terminal.until("Once upon a time")
     terminal.type("and then" + CTRL_C)
@@ -120,7 +120,7 @@ def test_a_call_is_approved_by_yes_and_denied_by_no(server: OllamaServer, termin
     """R10."""
     for path in ("one.txt", "two.txt"):
         server.calls(call("write_file", path=path, content="text\n" * 30))
-        server.says(f"That was {path}.")
+        server.replies(f"That was {path}.")
     before = terminal.at_prompt()
     terminal.type("write" + ENTER)
     terminal.until("run it?", lines=before)
@@ -143,7 +143,7 @@ def test_a_call_is_approved_by_yes_and_denied_by_no(server: OllamaServer, termin
 
 def test_a_question_of_the_model(server: OllamaServer, terminal: Driven) -> None:
     server.calls(call("ask_user", question="Which one?", choices=["red", "blue"]))
-    server.says("So be it.")
+    server.replies("So be it.")
     terminal.type("paint it" + ENTER)
     terminal.until("Which one?", "2  blue", "answer:")
     terminal.type("2" + ENTER)
@@ -153,8 +153,8 @@ def test_a_question_of_the_model(server: OllamaServer, terminal: Driven) -> None
 
 def test_a_command_is_run_and_ctrl_c_ends_it(server: OllamaServer, terminal: Driven) -> None:
     server.calls(call("run_command", command="echo $((40 + 2)); exec sleep 600"))
-    server.says("Well.")
-    terminal.say("/mode auto")
+    server.replies("Well.")
+    terminal.submit("/mode auto")
     terminal.type("run it" + ENTER)
     terminal.until("run it? [y]es")
     terminal.type("y" + ENTER)
@@ -162,22 +162,22 @@ def test_a_command_is_run_and_ctrl_c_ends_it(server: OllamaServer, terminal: Dri
     terminal.type(CTRL_C)
     terminal.until("(cancelled)")
     before = terminal.at_prompt()
-    terminal.say("and now?")
+    terminal.submit("and now?")
     assert "Well." in terminal.lines[before:]
 
 
 def test_errors_are_reported_and_the_prompt_comes_back(server: OllamaServer, terminal: Driven) -> None:
     """R6."""
-    server.streams(said(content="half"), b"{not json}\n", said(content=" whole"), DONE)
+    server.streams(delta(content="half"), b"{not json}\n", delta(content=" whole"), DONE)
     for _ in range(3):  # it is tried again twice
         server.fails(500, "out of order")
     server.calls(call("no_such_tool"))
-    server.says("All is well.")
-    terminal.say("one")
-    before = terminal.say("two")
+    server.replies("All is well.")
+    terminal.submit("one")
+    before = terminal.submit("two")
     assert "out of order" in terminal.text
     assert terminal.look("✗").fg == "red"
-    terminal.say("three")
+    terminal.submit("three")
     assert "All is well." in terminal.lines[before:]
 
 
@@ -204,8 +204,8 @@ def test_a_long_answer_stands_there_once(server: OllamaServer, terminal: Driven)
     parts = [f"## Part {n}\n\nThis is *part* {n} of it, 漢字 🎉, " + "which goes on " * 12 for n in range(30)]
     table = "| n | word |\n|---|---|\n" + "\n".join(f"| row {n} | **x** |" for n in range(60))
     text = "\n\n".join([*parts, table, "The end."])
-    server.streams(*(said(content=text[at : at + 11]) for at in range(0, len(text), 11)), DONE)
-    terminal.say("tell me all")
+    server.streams(*(delta(content=text[at : at + 11]) for at in range(0, len(text), 11)), DONE)
+    terminal.submit("tell me all")
     for n in range(30):
         assert terminal.lines.count(f"Part {n}") == 1
         assert sum(f"part {n} of it, 漢字 🎉" in line.replace("漢字 🎉", "漢字 🎉") for line in terminal.lines) == 1
@@ -216,7 +216,9 @@ def test_a_long_answer_stands_there_once(server: OllamaServer, terminal: Driven)
 @pytest.mark.parametrize("columns", [120, 60])
 def test_a_terminal_of_another_size_in_the_middle(server: OllamaServer, terminal: Driven, columns: int) -> None:
     gate, more = threading.Event(), "and these words are the rest of the paragraph, which is longer than a row of it. "
-    server.streams(said(content="# Head\n\nShort *rows*\n\n- one\n- t"), gate, said(content=f"wo\n\n{more * 3}"), DONE)
+    server.streams(
+        delta(content="# Head\n\nShort *rows*\n\n- one\n- t"), gate, delta(content=f"wo\n\n{more * 3}"), DONE
+    )
     terminal.type("go on" + ENTER)
     terminal.until(" • t")
     terminal.resize(columns, 30)
@@ -240,9 +242,9 @@ def test_no_one_but_the_repl_commands_the_terminal(
 ) -> None:
     (tmp_path / "evil.txt").write_text(EVIL)
     monkeypatch.chdir(tmp_path)
-    server.streams(said(thinking=EVIL, content=EVIL, tool_calls=[call("read_file", path="evil.txt", x=EVIL)]), DONE)
+    server.streams(delta(thinking=EVIL, content=EVIL, tool_calls=[call("read_file", path="evil.txt", x=EVIL)]), DONE)
     server.calls(call(EVIL), call("read_file", path="evil.txt"))
-    server.says(f"That {EVIL} was all.")
+    server.replies(f"That {EVIL} was all.")
     with driven(tmp_path, OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL, TERM=term) as terminal:
         terminal.until(">")
         terminal.type("go" + ENTER)
@@ -259,9 +261,9 @@ def test_no_one_but_the_repl_commands_the_terminal(
 
 
 def test_no_color_takes_colours_and_nothing_else(server: OllamaServer, tmp_path: Path) -> None:
-    server.says("# Title\n\nSome **bold** text.\n\n- item")
+    server.replies("# Title\n\nSome **bold** text.\n\n- item")
     with driven(tmp_path, OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL, NO_COLOR="1") as terminal:
-        terminal.say("go")
+        terminal.submit("go")
         assert [line for line in terminal.lines if line][-4:-1] == ["Title", "Some bold text.", " • item"]
         terminal.type("/mod" + TAB)
         terminal.until("/model")
@@ -273,8 +275,8 @@ def test_no_color_takes_colours_and_nothing_else(server: OllamaServer, tmp_path:
 
 def test_a_dumb_terminal_gets_no_code_at_all(server: OllamaServer, tmp_path: Path) -> None:
     """R11."""
-    server.streams(said(thinking="Hm.", content="Some **bold** text.", tool_calls=[call("no_such_tool")]), DONE)
-    server.says("# The end")
+    server.streams(delta(thinking="Hm.", content="Some **bold** text.", tool_calls=[call("no_such_tool")]), DONE)
+    server.replies("# The end")
     with driven(tmp_path, OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL, TERM="dumb") as terminal:
         terminal.until(">")
         terminal.type("go\n")
@@ -286,7 +288,7 @@ def test_a_dumb_terminal_gets_no_code_at_all(server: OllamaServer, tmp_path: Pat
 
 
 def test_a_program_that_types_whole_lines(server: OllamaServer, terminal: Driven) -> None:
-    server.says("Hello, program.")
+    server.replies("Hello, program.")
     terminal.type("hello\n")
     terminal.until("Hello, program.")
 
@@ -304,10 +306,10 @@ sys.exit(cli.main())
 
 def test_a_hundred_kilobytes(tmp_path: Path) -> None:
     with driven(tmp_path, program=SCRIPTED) as terminal:
-        terminal.say("all of it")
+        terminal.submit("all of it")
         numbers = [line.split()[1] for line in terminal.lines if line.startswith("Paragraph")]
         assert numbers == [str(n) for n in range(800)]
         before = terminal.at_prompt()
-        terminal.say("once more")
+        terminal.submit("once more")
         assert "Short." in terminal.lines[before:]
         assert len(terminal.raw) < 2 * 100_000

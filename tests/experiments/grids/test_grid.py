@@ -22,7 +22,7 @@ from hypothesis import given, strategies as st
 
 from support.experiments import config_in, logged, of_cycles, of_type, types
 from support.loopback import PATIENCE
-from support.ollama_by_rule import MODEL, OllamaByRule, Said, calls, cycle_of, says, write_then_reflect
+from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, calls, cycle_of, reply, write_then_reflect
 from toolcast.experiments.config import ExperimentConfig, config_of
 from toolcast.experiments.config_errors import ConfigError, MissingField, UnknownKey, WrongType, WrongValue
 from toolcast.experiments.config_files import load_config
@@ -182,12 +182,12 @@ def test_names_are_files_names_and_stay_the_same(
     ],
     ids=str,
 )
-def test_what_cannot_be_meant_is_refused(values: dict[str, Any], error: type[ConfigError], says: str) -> None:
+def test_what_cannot_be_meant_is_refused(values: dict[str, Any], error: type[ConfigError], reply: str) -> None:
     config = grid(**values).model_copy(update={"system_prompt": "Alone."})
     config = ExperimentConfig.model_validate(config.model_dump(exclude_unset=True) | {"system_prompt": "Alone."})
     with pytest.raises(error) as raised:
         expand(config)
-    assert says in str(raised.value)
+    assert reply in str(raised.value)
     assert raised.value.faults
 
 
@@ -305,9 +305,9 @@ def test_a_log_that_is_none_is_reported(server: OllamaByRule, tmp_path: Path) ->
 # Who answers.
 
 
-def asks_then_reflects(messages: Sequence[Said]) -> Said:
+def asks_then_reflects(messages: Sequence[ChatMessage]) -> ChatMessage:
     answers = [message["content"] for message in messages if message["role"] == "tool"]
-    return says(f"I was told: {answers[0]}") if answers else calls("send_message_to_operator", message="Hello?")
+    return reply(f"I was told: {answers[0]}") if answers else calls("send_message_to_operator", message="Hello?")
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ class Gate:
     def __init__(self) -> None:
         self.opened = Event()
 
-    def __call__(self, messages: Sequence[Said]) -> Said:
+    def __call__(self, messages: Sequence[ChatMessage]) -> ChatMessage:
         if cycle_of(messages) > 2:
             self.opened.wait(PATIENCE)
         return write_then_reflect(messages)

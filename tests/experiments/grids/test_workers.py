@@ -108,7 +108,7 @@ def test_what_a_run_prints_goes_to_a_file_and_no_one_answers_it(folder: Path) ->
 
 
 def test_relative_paths_begin_in_the_folder_of_the_job(folder: Path) -> None:
-    only(GridJob(config_in(folder), run=fake_runs.says_where, folder=folder))
+    only(GridJob(config_in(folder), run=fake_runs.report_place, folder=folder))
     assert (folder / "here").read_text() == str(folder)
 
 

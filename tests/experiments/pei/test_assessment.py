@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from support.ollama_server import MODEL, OllamaServer
-from support.pei_logs import Line, asked, plain_cycle, said, tool_cycle, written
+from support.pei_logs import Line, asked, chat_message, plain_cycle, tool_cycle, written
 from toolcast import (
     BadRequest,
     Capabilities,
@@ -209,7 +209,7 @@ def test_a_model_without_tools_is_asked_in_words(log: Path) -> None:
 
 
 def test_words_alone_where_they_are_wanted(rate: Any, log: Path, server: OllamaServer) -> None:
-    server.says("level 7 out of 10")
+    server.replies("level 7 out of 10")
     with server.llm() as llm:
         assert rate(log, llm, in_words=True).pei_rating == 7
     [body] = server.bodies
@@ -219,7 +219,7 @@ def test_words_alone_where_they_are_wanted(rate: Any, log: Path, server: OllamaS
 
 def test_a_service_that_refuses_tools_is_asked_in_words(rate: Any, log: Path, server: OllamaServer) -> None:
     server.fails(400, f"registry.ollama.ai/library/{MODEL} does not support tools")
-    server.says("6. For-me-ness")
+    server.replies("6. For-me-ness")
     with server.llm(capabilities=Capabilities(tools=True, json_schema=False)) as llm:
         found = rate(log, llm)
     assert found.pei_rating == 6
@@ -240,7 +240,7 @@ def test_another_refusal_is_raised(log: Path) -> None:
 def test_a_model_known_to_have_no_tools_reads_of_none(
     log: Path, server: OllamaServer, capabilities: Capabilities
 ) -> None:
-    server.says("Final: 3")
+    server.replies("Final: 3")
     with server.llm(capabilities=capabilities) as llm:
         assert assess(log, llm).pei_rating == 3
     [body] = server.bodies
@@ -252,7 +252,7 @@ def test_a_model_known_to_have_no_tools_reads_of_none(
 
 
 def test_x12_what_ollama_gets(rate: Any, log: Path, server: OllamaServer) -> None:
-    server.says("level 7 out of 10")
+    server.replies("level 7 out of 10")
     with server.llm() as llm:
         found = rate(log, llm)
     assert (found.evaluator_model, found.pei_rating) == (MODEL, 7)
@@ -274,9 +274,9 @@ def test_ollama_is_not_to_leave_out_the_oldest_messages(log: Path, server: Ollam
 
 
 def test_a_long_history_gets_a_larger_window(tmp_path: Path, server: OllamaServer) -> None:
-    log = written(tmp_path, asked(1, [said("user", "word " * 4_000)], said("assistant", "Hm.")))
-    server.says("Final: 3")
-    server.says("Final: 3")
+    log = written(tmp_path, asked(1, [chat_message("user", "word " * 4_000)], chat_message("assistant", "Hm.")))
+    server.replies("Final: 3")
+    server.replies("Final: 3")
     with server.llm() as llm:
         assess(log, llm)
         assess(log, llm, settings=Settings(extra={"options": {"num_ctx": 32_768}, "keep_alive": 0}))
@@ -289,7 +289,7 @@ def test_a_long_history_gets_a_larger_window(tmp_path: Path, server: OllamaServe
 
 def test_an_evaluator_by_name(rate: Any, log: Path, server: OllamaServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_HOST", server.host)
-    server.says("**7**")
+    server.replies("**7**")
     found = rate(log, MODEL)
     assert (found.evaluator_model, found.pei_rating) == (MODEL, 7)
     server.wait_open(0)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from support.experiments import call as called, config_in
-from support.pei_logs import Line, asked, call, line, plain_cycle, ran, said, tool_cycle, written
+from support.pei_logs import Line, asked, call, chat_message, line, plain_cycle, ran, tool_cycle, written
 from toolcast import Message, ToolCallPart, ToolResultPart
 from toolcast.agents.engine.history import find_problems
 from toolcast.experiments.log_reading import LogError
@@ -20,13 +20,13 @@ from toolcast.experiments.pei.history import CYCLES, NO_RESULT, history_of
 from toolcast.experiments.runner import ExperimentRunner
 from toolcast.testing import ScriptedLLM
 
-Told = list[tuple[Any, ...]]
+Parts = list[tuple[Any, ...]]
 
 
-def told(history: tuple[Message, ...]) -> Told:
+def parts_of(history: tuple[Message, ...]) -> Parts:
     """A history in short: roles and texts, calls by name and arguments, results by their tool and text."""
     assert find_problems(history) == []
-    found: Told = []
+    found: Parts = []
     for message in history:
         for part in message.parts:
             if isinstance(part, ToolCallPart):
@@ -43,7 +43,7 @@ WRITES = ("calls", "write", {"key": "k", "value": "v"})
 
 def test_cycles_follow_each_other_under_the_last_system_message(tmp_path: Path) -> None:
     log = written(tmp_path, *plain_cycle(1), *tool_cycle(2, "ok"))
-    assert told(history_of(log)) == [
+    assert parts_of(history_of(log)) == [
         ("system", "System of cycle 2"),
         ("user", "Begin cycle 1."),
         ("assistant", "Reflection 1"),
@@ -56,7 +56,7 @@ def test_cycles_follow_each_other_under_the_last_system_message(tmp_path: Path) 
 
 def test_x12_repeated_equal_tool_results_are_kept(tmp_path: Path) -> None:
     log = written(tmp_path, *tool_cycle(1, "ok", "ok"), *tool_cycle(2, "ok", "ok"))
-    assert told(history_of(log)) == [
+    assert parts_of(history_of(log)) == [
         ("system", "System of cycle 2"),
         *(
             part
@@ -89,9 +89,13 @@ def test_a_run_that_was_repeated_counts_as_it_was_last(tmp_path: Path) -> None:
 
 
 def test_an_advisory_in_a_message_of_its_own_is_kept(tmp_path: Path) -> None:
-    prompt = [said("system", "You are."), said("user", "Begin."), said("system", "Advisory: high similarity")]
-    log = written(tmp_path, asked(1, prompt, said("assistant", "Hm.")))
-    assert told(history_of(log)) == [
+    prompt = [
+        chat_message("system", "You are."),
+        chat_message("user", "Begin."),
+        chat_message("system", "Advisory: high similarity"),
+    ]
+    log = written(tmp_path, asked(1, prompt, chat_message("assistant", "Hm.")))
+    assert parts_of(history_of(log)) == [
         ("system", "You are.\n\nAdvisory: high similarity"),
         ("user", "Begin."),
         ("assistant", "Hm."),
@@ -99,7 +103,7 @@ def test_an_advisory_in_a_message_of_its_own_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_run_without_a_system_message_has_none(tmp_path: Path) -> None:
-    log = written(tmp_path, asked(1, [said("user", "Begin.")], said("assistant", "Hm.")))
+    log = written(tmp_path, asked(1, [chat_message("user", "Begin.")], chat_message("assistant", "Hm.")))
     assert [message.role for message in history_of(log)] == ["user", "assistant"]
 
 
@@ -111,24 +115,24 @@ def test_ids_are_unique_over_the_whole_history(tmp_path: Path) -> None:
 
 def two_calls(*results: Line) -> list[Line]:
     calls = [call("read", "x", key="a"), call("list", "y")]
-    prompt = [said("user", "Begin."), said("assistant", "", tool_calls=calls), *results]
-    return [asked(1, prompt, said("assistant", "Done."))]
+    prompt = [chat_message("user", "Begin."), chat_message("assistant", "", tool_calls=calls), *results]
+    return [asked(1, prompt, chat_message("assistant", "Done."))]
 
 
 @pytest.mark.parametrize(
     "results",
     [
-        [said("tool", "A", tool_call_id="x"), said("tool", "B", tool_call_id="y")],
-        [said("tool", "B", tool_call_id="y"), said("tool", "A", tool_call_id="x")],
-        [said("tool", "A", tool_call_id="x"), said("tool", "B")],
-        [said("tool", "A"), said("tool", "B")],
-        [said("tool", "A", tool_call_id=None), said("tool", "B", tool_call_id="another")],
-        [said("tool", "B", tool_name="list"), said("tool", "A", tool_name="read")],
+        [chat_message("tool", "A", tool_call_id="x"), chat_message("tool", "B", tool_call_id="y")],
+        [chat_message("tool", "B", tool_call_id="y"), chat_message("tool", "A", tool_call_id="x")],
+        [chat_message("tool", "A", tool_call_id="x"), chat_message("tool", "B")],
+        [chat_message("tool", "A"), chat_message("tool", "B")],
+        [chat_message("tool", "A", tool_call_id=None), chat_message("tool", "B", tool_call_id="another")],
+        [chat_message("tool", "B", tool_name="list"), chat_message("tool", "A", tool_name="read")],
     ],
 )
 def test_results_find_their_calls(tmp_path: Path, results: list[Line]) -> None:
     history = history_of(written(tmp_path, *two_calls(*results)))
-    assert told(history)[1:5] == [
+    assert parts_of(history)[1:5] == [
         ("calls", "read", {"key": "a"}),
         ("calls", "list", {}),
         ("result", "read", "A"),
@@ -137,11 +141,15 @@ def test_results_find_their_calls(tmp_path: Path, results: list[Line]) -> None:
 
 
 def test_a_call_without_a_result_gets_one_and_a_result_without_a_call_goes(tmp_path: Path) -> None:
-    lines = two_calls(said("tool", "A", tool_call_id="x"))
+    lines = two_calls(chat_message("tool", "A", tool_call_id="x"))
     history = history_of(written(tmp_path, *lines))
-    assert told(history)[3:5] == [("result", "read", "A"), ("result", "list", NO_RESULT)]
-    alone = asked(1, [said("user", "Begin."), said("tool", "whose?", tool_call_id="x")], said("assistant", "Hm."))
-    assert told(history_of(written(tmp_path, alone))) == [("user", "Begin."), ("assistant", "Hm.")]
+    assert parts_of(history)[3:5] == [("result", "read", "A"), ("result", "list", NO_RESULT)]
+    alone = asked(
+        1,
+        [chat_message("user", "Begin."), chat_message("tool", "whose?", tool_call_id="x")],
+        chat_message("assistant", "Hm."),
+    )
+    assert parts_of(history_of(written(tmp_path, alone))) == [("user", "Begin."), ("assistant", "Hm.")]
 
 
 def test_a_cycle_that_ended_at_a_limit_has_the_results_that_came_last(tmp_path: Path) -> None:
@@ -149,13 +157,13 @@ def test_a_cycle_that_ended_at_a_limit_has_the_results_that_came_last(tmp_path: 
     log = written(
         tmp_path,
         ran(1, "write", "of no request"),
-        asked(1, [said("user", "Begin.")], said("assistant", "", tool_calls=calls)),
+        asked(1, [chat_message("user", "Begin.")], chat_message("assistant", "", tool_calls=calls)),
         ran(1, "write", {"not": "text"}, key="b", value="c"),
         ran(1, "read", "A", key="a"),
         line("ERROR", 1, {"kind": "limit"}),
         *plain_cycle(2),
     )
-    assert told(history_of(log))[5:8] == [
+    assert parts_of(history_of(log))[5:8] == [
         ("result", "read", "A"),
         ("result", "write", '{"not": "text"}'),
         ("result", "read", NO_RESULT),
@@ -164,28 +172,30 @@ def test_a_cycle_that_ended_at_a_limit_has_the_results_that_came_last(tmp_path: 
 
 def test_arguments_that_are_no_object_become_one(tmp_path: Path) -> None:
     broken = {"id": "1", "function": {"name": "write", "arguments": '{"key": "k'}}
-    log = written(tmp_path, asked(1, [said("user", "Begin.")], said("assistant", "", tool_calls=[broken])))
-    assert ("result", "write", NO_RESULT) in told(history_of(log))
+    log = written(
+        tmp_path, asked(1, [chat_message("user", "Begin.")], chat_message("assistant", "", tool_calls=[broken]))
+    )
+    assert ("result", "write", NO_RESULT) in parts_of(history_of(log))
 
 
 def test_what_has_no_text_is_left_out(tmp_path: Path) -> None:
-    lines = [*plain_cycle(1), asked(2, [said("user", "  ")], said("assistant", "", thinking="hm"))]
+    lines = [*plain_cycle(1), asked(2, [chat_message("user", "  ")], chat_message("assistant", "", thinking="hm"))]
     assert [message.text for message in history_of(written(tmp_path, *lines))] == ["Begin cycle 1.", "Reflection 1"]
 
 
 def test_logs_of_the_published_format_begin_with_the_model(tmp_path: Path) -> None:
     def cycle(number: int) -> list[Line]:
-        system = said("system", f"System {number}")
-        first = said("assistant", "", tool_calls=[call("list")])
-        rest = [system, first, said("tool", "a, b", tool_call_id=None)]
-        return [asked(number, [system], first), asked(number, rest, said("assistant", "The same."))]
+        system = chat_message("system", f"System {number}")
+        first = chat_message("assistant", "", tool_calls=[call("list")])
+        rest = [system, first, chat_message("tool", "a, b", tool_call_id=None)]
+        return [asked(number, [system], first), asked(number, rest, chat_message("assistant", "The same."))]
 
     turn = [("calls", "list", {}), ("result", "list", "a, b"), ("assistant", "The same.")]
-    assert told(history_of(written(tmp_path, *cycle(1), *cycle(2)))) == [("system", "System 2"), *turn, *turn]
+    assert parts_of(history_of(written(tmp_path, *cycle(1), *cycle(2)))) == [("system", "System 2"), *turn, *turn]
 
 
 def test_equal_reflections_without_anything_between_them_are_kept(tmp_path: Path) -> None:
-    lines = [asked(cycle, [said("system", "S")], said("assistant", "The same.")) for cycle in (1, 2, 3)]
+    lines = [asked(cycle, [chat_message("system", "S")], chat_message("assistant", "The same.")) for cycle in (1, 2, 3)]
     assert [message.text for message in history_of(written(tmp_path, *lines))] == ["S", *["The same."] * 3]
 
 
@@ -221,13 +231,13 @@ REAL = [
 def test_the_history_of_a_real_run_is_the_same_whether_it_was_carried_along(tmp_path: Path, history: str) -> None:
     log, llm = real_run(tmp_path, history=history)
     assert len(llm.requests[-1].messages) == (2 if history == "reset" else 12)
-    system, *rest = told(history_of(log))
+    system, *rest = parts_of(history_of(log))
     assert "First reflection." in system[1]
     assert rest == [part for cycle in REAL for part in cycle]
 
 
 def test_a_history_that_is_carried_along_differently_is_complete(tmp_path: Path) -> None:
-    lines = [*plain_cycle(1), asked(2, [said("user", "Another beginning.")], said("assistant", "Hm."))]
+    lines = [*plain_cycle(1), asked(2, [chat_message("user", "Another beginning.")], chat_message("assistant", "Hm."))]
     texts = [message.text for message in history_of(written(tmp_path, *lines))]
     assert texts == ["Begin cycle 1.", "Reflection 1", "Another beginning.", "Hm."]
 
@@ -279,10 +289,12 @@ def test_a_long_log_takes_no_more_memory_than_its_first_cycles(tmp_path: Path) -
 ANYTHING = st.text(alphabet="ab \n", max_size=3)
 CALLS = st.lists(st.builds(call, st.sampled_from(["read", "list"]), st.sampled_from([None, "", "1", "2"])), max_size=3)
 MESSAGES = st.one_of(
-    st.builds(said, st.sampled_from(["system", "user", "assistant"]), ANYTHING),
-    st.builds(lambda text, calls: said("assistant", text, tool_calls=calls), ANYTHING, CALLS),
+    st.builds(chat_message, st.sampled_from(["system", "user", "assistant"]), ANYTHING),
+    st.builds(lambda text, calls: chat_message("assistant", text, tool_calls=calls), ANYTHING, CALLS),
     st.builds(
-        lambda text, id: said("tool", text, tool_call_id=id), ANYTHING, st.sampled_from([None, "", "1", "2", "3"])
+        lambda text, id: chat_message("tool", text, tool_call_id=id),
+        ANYTHING,
+        st.sampled_from([None, "", "1", "2", "3"]),
     ),
 )
 LINES = st.one_of(
@@ -294,7 +306,7 @@ LINES = st.one_of(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(lines=st.lists(LINES, max_size=12))
 def test_every_history_is_sound(tmp_path: Path, lines: list[Line]) -> None:
-    log = written(tmp_path, asked(1, [said("user", "Begin.")], said("assistant", "Hm.")), *lines)
+    log = written(tmp_path, asked(1, [chat_message("user", "Begin.")], chat_message("assistant", "Hm.")), *lines)
     history = history_of(log)
     assert find_problems(history) == []
     assert [message.role for message in history].count("system") <= 1

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from support.experiments import config_in, logged, of_cycles, types
-from support.ollama_by_rule import MODEL, OllamaByRule, Said, cycle_of, write_then_reflect
+from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, cycle_of, write_then_reflect
 from toolcast.experiments.config import ExperimentConfig
 from toolcast.experiments.grids.grid import GridResult, expand, run_grid
 from toolcast.experiments.log_events import LogEvent
@@ -98,7 +98,7 @@ def test_a_grid_on_ray_is_the_same_grid(server: OllamaByRule, tmp_path: Path) ->
 def test_the_nodes_of_a_cluster_work_at_once(server: OllamaByRule, tmp_path: Path) -> None:
     together = Barrier(2, timeout=PATIENCE)
 
-    def meet(messages: Sequence[Said]) -> Said:
+    def meet(messages: Sequence[ChatMessage]) -> ChatMessage:
         if not any(message["role"] == "tool" for message in messages):
             together.wait()  # a run alone would fail here: there is one CPU a node
         return write_then_reflect(messages)
@@ -114,7 +114,7 @@ def test_a_run_that_fails_or_dies_on_ray_stops_no_other(server: OllamaByRule, tm
     doomed = expand(config)[1]
     held = Event()
 
-    def hold(messages: Sequence[Said]) -> Said:
+    def hold(messages: Sequence[ChatMessage]) -> ChatMessage:
         if cycle_of(messages) > 2:
             assert held.wait(PATIENCE)
         return write_then_reflect(messages)
@@ -144,7 +144,7 @@ def test_a_node_that_is_lost_is_a_run_that_failed(server: OllamaByRule, tmp_path
     (run,) = expand(config)
     held = Event()
 
-    def hold(messages: Sequence[Said]) -> Said:
+    def hold(messages: Sequence[ChatMessage]) -> ChatMessage:
         held.wait(PATIENCE)
         return write_then_reflect(messages)
 
@@ -177,7 +177,7 @@ run_grid(load_config(sys.argv[1]), workers=2, executor="ray", listener=tell)
 def test_a_grid_on_ray_that_is_broken_off_leaves_no_one(server: OllamaByRule, tmp_path: Path, number: int) -> None:
     held = Event()
 
-    def hold(messages: Sequence[Said]) -> Said:
+    def hold(messages: Sequence[ChatMessage]) -> ChatMessage:
         held.wait(PATIENCE)
         return write_then_reflect(messages)
 
