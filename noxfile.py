@@ -108,7 +108,7 @@ class Environment:
         self._install("--require-hashes", "-r", str(_lock(lock)))
 
     def _variables(self, more: dict[str, str]) -> dict[str, str]:
-        # Compiled modules are kept, whatever the shell says: every test process and every program that a test starts
+        # Compiled modules are kept, whatever the shell sets: every test process and every program that a test starts
         # would compile the packages it imports again.
         return {"PATH": self.path, "VIRTUAL_ENV": str(self.folder), "PYTHONDONTWRITEBYTECODE": "", **more}
 
@@ -151,7 +151,7 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """The fast part of the suite: sync and asyncio, few examples of Hypothesis, no test marked slow.
 
-    Posargs are tests, and then they alone are run: all of those, if posargs say so with `--suite=all`.
+    Posargs are tests, and then they alone are run: all of those, if posargs have `--suite=all`.
     """
     env = Environment(session, "tests", lock="tests")
     fast = ("pytest", "--suite=fast", *(session.posargs or (*PARALLEL, *SUITE)))
@@ -286,7 +286,7 @@ def nightly(session: nox.Session) -> None:
 
 @nox.session
 def flakes(session: nox.Session) -> None:
-    """The whole suite in ten random orders, or as many as TOOLCAST_ORDERS says; the first failure ends it."""
+    """The whole suite in ten random orders, or as many as TOOLCAST_ORDERS sets; the first failure ends it."""
     env = Environment(session, "tests", lock="tests")
     for seed in range(int(os.environ.get("TOOLCAST_ORDERS", "10"))):
         env.run("pytest", "-x", *WHOLE, f"--shuffle={seed}", *(session.posargs or SUITE))
@@ -331,7 +331,7 @@ def audit(session: nox.Session) -> None:
     if vulnerable := [found for found in audited if found.get("vulns")]:
         session.error(json.dumps(vulnerable, indent=1))
     if missed := [found["name"] for found in audited if "skip_reason" in found and found["name"] != "toolcast"]:
-        session.warn(f"NOT AUDITED, as the service does not tell of them: {', '.join(missed)}")
+        session.warn(f"NOT AUDITED, as the service does not list them: {', '.join(missed)}")
 
 
 @nox.session

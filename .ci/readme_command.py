@@ -1,6 +1,6 @@
 """Print the one line of a Markdown file's fenced blocks that holds a text.
 
-`readme_command.py README.md "nox -s tests"`, so that CI runs what the reader is told to run, not a copy of
+`readme_command.py README.md "nox -s tests"`, so that CI runs what the README shows, not a copy of
 it.
 """
 

@@ -1,7 +1,7 @@
-"""What a session costs that nobody talks to: bytes of memory, as Python's allocator counts them.
+"""The cost of an idle session: bytes of memory, as Python's allocator counts them.
 
 All sessions share a model, a tool and a store, whose records count too; each has an engine of its own. One row is of
-new sessions. The other is of sessions after a short turn with a call, whose events nobody has read.
+new sessions. The other is of sessions after a short turn with a call, whose events have not been read.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The comparison with other libraries: `nox -s bench-peers`, which makes an environment for each of them.
 
-Runs the script of each peer in its own environment, one at a time, and collects what it tells: streaming, import,
+Runs the script of each peer in its own environment, one at a time, and collects its results: streaming, import,
 memory, and one call. A run of everything takes about 25 minutes. It is printed; with `--write` it is kept in
 results/peers.json, and the tables in docs/explanation/performance.md (and, by plots.py, the images) are made from that
 file, with `--render-only` without measuring. Some peers or documents can be chosen (`nox -s bench-peers -- instructor
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def collect(names: Sequence[str], wanted: argparse.Namespace) -> dict[str, Any]:
-    """What all these peers told, toolcast first."""
+    """Return the results of all these peers, toolcast first."""
     results: dict[str, Any] = {
         "taken": {
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
@@ -91,18 +91,18 @@ def collect(names: Sequence[str], wanted: argparse.Namespace) -> dict[str, Any]:
     }
     asked = ["--documents", *wanted.documents, "--sizes", *map(str, wanted.sizes), "--rounds", str(wanted.rounds)]
     for name in sorted(names, key=lambda name: name != "toolcast"):
-        for told in run(name, *asked):
-            add(results, name, told)
+        for result in run(name, *asked):
+            add(results, name, result)
         if LIST in wanted.documents and min(SIZES) in wanted.sizes:
             for way in keepers(results, name):
-                for told in run(name, "--keep", way):
-                    add(results, name, told)
+                for result in run(name, "--keep", way):
+                    add(results, name, result)
     return results
 
 
-def add(results: dict[str, Any], name: str, told: dict[str, Any]) -> None:
+def add(results: dict[str, Any], name: str, result: dict[str, Any]) -> None:
     """Put one line of a peer where it belongs."""
-    for kind, found in told.items():
+    for kind, found in result.items():
         print(f"{name}: {kind} {short(found)}", file=sys.stderr, flush=True)
         if isinstance(results[kind], dict):
             results[kind][name] = found
@@ -128,14 +128,14 @@ def keepers(results: dict[str, Any], name: str) -> list[str]:
 
 
 def run(name: str, *options: str) -> Iterator[dict[str, Any]]:
-    """What the script of a peer tells, as it comes; what it says to people is in a file beside its environment."""
+    """Yield the results of a peer's script; its messages go to a file beside its environment."""
     command = [python_of(name), "-P", "-m", f"peers.{SCRIPTS[name].stem}", *options]
     variables = {**os.environ, "PYTHONPATH": str(HERE), "PYTHONHASHSEED": "0"}
     log = ENVIRONMENTS / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with (
-        log.open("w", encoding="utf-8") as said,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, text=True, env=variables) as process,
+        log.open("w", encoding="utf-8") as output,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=output, text=True, env=variables) as process,
     ):
         limit = Timer(LONGEST, process.kill)
         limit.start()
@@ -149,7 +149,7 @@ def run(name: str, *options: str) -> Iterator[dict[str, Any]]:
         finally:
             limit.cancel()
     if process.returncode:
-        *_, reason = ["nothing said", *log.read_text(encoding="utf-8").split("\n")[:-1]]
+        *_, reason = ["no message", *log.read_text(encoding="utf-8").split("\n")[:-1]]
         yield {"failures": f"ended with {process.returncode}: {reason}"}
 
 

@@ -160,7 +160,7 @@ def raw_aiohttp(url: str) -> Client:
     return Client(call, stream, session.close, hold)
 
 
-def door_sync(url: str) -> Client:
+def network_sync(url: str) -> Client:
     """`Network.open`, and what it opened read to its end."""
     network = HttpxNetwork()
 
@@ -175,7 +175,7 @@ def door_sync(url: str) -> Client:
     return Client(lambda: read(whole), lambda: read(streamed), network.close)
 
 
-def door_async(kind: str, url: str) -> Client:
+def network_async(kind: str, url: str) -> Client:
     """`Network.aopen`, and what it opened read to its end."""
     network = getattr(toolcast, kind)()
 
@@ -226,15 +226,15 @@ def rows() -> list[Row]:
             found.append(Row(f"raw {library}, sync", _with(raw_sync, library)))
             found.append(Row(f"raw {library}, async", _with(raw_async, library)))
     found += [
-        Row("the door, sync", door_sync, "raw httpx, sync"),
-        Row("the door, async", _with(door_async, "HttpxNetwork"), "raw httpx, async"),
+        Row("the door, sync", network_sync, "raw httpx, sync"),
+        Row("the door, async", _with(network_async, "HttpxNetwork"), "raw httpx, async"),
         Row("toolcast, sync", toolcast_sync, "raw httpx, sync"),
         Row("toolcast, async", _with(toolcast_async, "HttpxNetwork"), "raw httpx, async"),
     ]
     if find_spec("aiohttp"):
         found.append(Row("raw aiohttp", raw_aiohttp))
         if hasattr(toolcast, "AiohttpNetwork"):
-            found.append(Row("the door, aiohttp", _with(door_async, "AiohttpNetwork"), "raw aiohttp"))
+            found.append(Row("the door, aiohttp", _with(network_async, "AiohttpNetwork"), "raw aiohttp"))
             found.append(Row("toolcast, aiohttp", _with(toolcast_async, "AiohttpNetwork"), "raw aiohttp"))
     return found
 

@@ -1,12 +1,12 @@
-"""A server that says the same to everybody, fast: OpenAI's chat completions with one tool call, on the loopback.
+"""A fast server with one canned answer: OpenAI's chat completions with one tool call, on the loopback.
 
 `python benchmarks/canned.py` prints its port and serves until it is stopped; `serving()` is the same in a process of
 its own, on another core than the caller's where there is one. Every answer is bytes made once, and a request is
 looked at just as far as it must be, so that what is measured is the client.
 
-The base URL says what the tool is called that the model calls: `http://127.0.0.1:PORT/Person/v1`. A request with
+The base URL has the name of the tool that the model calls: `http://127.0.0.1:PORT/Person/v1`. A request with
 `"stream": true` gets the same call as server-sent events, one HTTP chunk each, all in one write. Under
-`/Person/held/v1` a stream stops after its first half, and goes on when `GET /release` comes. `GET /count` tells how
+`/Person/held/v1` a stream stops after its first half, and goes on when `GET /release` comes. `GET /count` returns how
 many streams are being held.
 """
 

@@ -141,9 +141,9 @@ def place(cell: Cell | None) -> str:
     if cell is None:
         return "–"
     costs = per_piece(cell)
-    told = " / ".join("–" if cost is None else f"{cost * 1e6:,.{2 if cost < 1e-5 else 0}f}" for cost in costs)
+    shown = " / ".join("–" if cost is None else f"{cost * 1e6:,.{2 if cost < 1e-5 else 0}f}" for cost in costs)
     first, last = costs[0], costs[-1]
-    return f"{told} ({last / first:.2f})" if first and last else told
+    return f"{shown} ({last / first:.2f})" if first and last else shown
 
 
 def per_piece(cell: Cell) -> list[float | None]:

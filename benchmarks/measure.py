@@ -1,6 +1,6 @@
 """How the figures are taken: CPU time of the whole process, rows in turn, the least of several rounds.
 
-The pieces tell the time themselves: between two of them, at a few places, stands a stop that only notes how late it
+The time is read between the pieces: between two of them, at a few places, is a stop that only records the time it
 is. So a row is measured exactly as it runs, and all rows at the same places. The garbage collector runs with the
 thresholds that Python sets, after a full collection before each run.
 """

@@ -46,7 +46,7 @@ STYLE = {
     "savefig.transparent": True,
 }
 COLOURS = ("#3b8ea5", "#c0883a", "#7a6fb0", "#4f9d5d", "#c65d92", "#5b83c9", "#8d9b2f", "#a0705a", "#39a39a", "#b36ad0")
-"""Middle tones: told apart from each other, and from white and black."""
+"""Middle tones, distinct from each other, and from white and black."""
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """The ways to read a stream, one row of the tables each: limits that nothing can beat, and toolcast's own layers.
 
-What a row is, is said in `measure.py`.
+`measure.py` defines a row.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def response_events(pieces: list[str], tool: str, *, kind: Kind = "arguments") -
         begun, whole = item | {"content": []}, item | {"content": [{"type": "output_text", "text": text}]}
     usage = {"input_tokens": 60, "output_tokens": len(pieces), "total_tokens": 60 + len(pieces)}
     answer = {"id": "resp_68d8f0c8", "model": "gpt-4o-mini-2024-07-18", "status": "completed", "output": [whole]}
-    said = [
+    message = [
         ("output_item.added", {"output_index": 0, "item": begun}),
         *(
             (f"{grows}.delta", {**before, "delta": piece, **after, "obfuscation": f"{number * 7_919:x}"})
@@ -86,7 +86,7 @@ def response_events(pieces: list[str], tool: str, *, kind: Kind = "arguments") -
         ("output_item.done", {"output_index": 0, "item": whole}),
         ("completed", {"response": answer | {"usage": usage}}),
     ]
-    return [_numbered(f"response.{name}", number, fields) for number, (name, fields) in enumerate(said)]
+    return [_numbered(f"response.{name}", number, fields) for number, (name, fields) in enumerate(message)]
 
 
 def _numbered(name: str, number: int, fields: dict[str, Any]) -> bytes:
@@ -94,7 +94,7 @@ def _numbered(name: str, number: int, fields: dict[str, Any]) -> bytes:
 
 
 def mistral_events(pieces: list[str], tool: str) -> list[bytes]:
-    """The pieces as models at Mistral's stream a tool call that grows: each says again what it is, without a name."""
+    """The pieces as models at Mistral's stream a tool call that grows: each repeats its type, without a name."""
     frame = {"id": "c7d4b54a2f4b4c7f9a5b", "created": 1758968150, "model": "mistral-medium-2508"}
 
     def event(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
@@ -119,8 +119,8 @@ def gemini_events(pieces: list[str], tool: str) -> list[bytes]:
     """The pieces as Gemini streams text: each event a whole answer with its usage, lines that end in CRLF."""
     details = [{"modality": "TEXT", "tokenCount": 60}]
     asked = {"promptTokenCount": 60, "totalTokenCount": 60, "promptTokensDetails": details}
-    told = asked | {"candidatesTokenCount": len(pieces), "totalTokenCount": 60 + len(pieces)}
-    return [*(_candidate(piece, {}, asked) for piece in pieces), _candidate("", {"finishReason": "STOP"}, told)]
+    counts = asked | {"candidatesTokenCount": len(pieces), "totalTokenCount": 60 + len(pieces)}
+    return [*(_candidate(piece, {}, asked) for piece in pieces), _candidate("", {"finishReason": "STOP"}, counts)]
 
 
 def _candidate(text: str, more: dict[str, Any], usage: dict[str, Any]) -> bytes:
@@ -135,8 +135,8 @@ def ollama_events(pieces: list[str], tool: str) -> list[bytes]:
 
     def line(number: int, content: str, **more: Any) -> bytes:
         now = (begun + timedelta(microseconds=20_011 * number)).isoformat()
-        said = {"role": "assistant", "content": content}
-        return _json({"model": "qwen3:8b", "created_at": now, "message": said, "done": False, **more}) + b"\n"
+        message = {"role": "assistant", "content": content}
+        return _json({"model": "qwen3:8b", "created_at": now, "message": message, "done": False, **more}) + b"\n"
 
     ended = {"done": True, "done_reason": "stop", "prompt_eval_count": 60, "eval_count": len(pieces)}
     return [*(line(number, piece) for number, piece in enumerate(pieces)), line(len(pieces), "", **ended)]

@@ -1,6 +1,6 @@
 """An agent on a model that runs inside this process: no key, no server.
 
-It is asked a sum, calls a calculator, is told what that gives, and answers; then it is asked for a typed result.
+It is asked a sum, calls a calculator, gets the result, and answers; then it is asked for a typed result.
 Run it with `pip install 'toolcast[local]'` and `python examples/agent.py`.
 """
 
@@ -66,7 +66,7 @@ def show(event: AgentEvent) -> None:
         case ToolCallDone(name=name, arguments=arguments):
             print(f"  calls    {name} {arguments}")
         case ToolResult(name=name, content=content):
-            print(f"  is told  {content}\n  says     ", end="")
+            print(f"  gets     {content}\n  answers  ", end="")
         case TextDelta(text=text):
             print(text, end="", flush=True)
         case _:

@@ -42,7 +42,7 @@ for message in engine.history:
         if part.type == "tool_result":
             print(f"  {part.name}: {part.content!r}")
 
-# Later: the turn ends where somebody has to be asked, and is stored like that.
+# Later: the turn ends where an approval is needed, and is stored like that.
 later = Permissions(approve="later")
 engine = Engine(
     ScriptedLLM(ToolCallPart("1", "fs_remove", '{"path": "/project/notes.txt"}')), [fs_remove], permissions=later

@@ -14,7 +14,7 @@ class Title(BaseModel):
     text: str
 
 
-# Any LLM will do here; this one answers what it is told to.
+# Any LLM will do here; this one gives scripted answers.
 llm = ScriptedLLM(Title(text="Foam"), Title(text="Dust"), Title(text="Frost"), Title(text="Harbour Lights"))
 name_song = ToolOrchestratingLLM(Title, "A title for a song about {topic}", llm)
 

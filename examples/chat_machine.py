@@ -1,4 +1,4 @@
-"""A chat as a state machine: a small UI that shows what it hears, and a person who approves one call and edits one."""
+"""A chat as a state machine: a small UI that shows the events, and a person who approves one call and edits one."""
 
 import json
 

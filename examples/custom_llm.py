@@ -22,7 +22,7 @@ from toolcast import (
 
 
 class EchoLLM(FunctionCallingLLM):
-    """Says what it was told; asked for an object, it counts the words."""
+    """An LLM that repeats the prompt; asked for an object, it counts the words."""
 
     @property
     def metadata(self) -> LLMMetadata:
@@ -44,7 +44,7 @@ class EchoLLM(FunctionCallingLLM):
 
 
 class Note(BaseModel):
-    """What was said."""
+    """A text and its number of words."""
 
     text: str
     words: int

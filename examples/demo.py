@@ -40,7 +40,7 @@ class Invoice(BaseModel):
     total: float
 
 
-# The model is small. One worked example tells it more than any instruction: an object among the messages becomes
+# The model is small. One worked example helps it more than any instruction: an object among the messages becomes
 # the tool call that the model would have made.
 ONE_PERSON = [
     ("user", "In Lima our guest was Tom Reed (34)."),

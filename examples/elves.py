@@ -15,7 +15,7 @@ print(" ", elf.wait().output)
 elf.send("Which one first?")
 print(" ", elf.wait().output, f"({elf.wait().duration:.1f} s)")
 
-print("A model starts one, and somebody watches:")
+print("A model starts one, whose events are printed:")
 elves = ElfManager(Engine(ScriptedLLM("Rain in Oslo, all week.")))
 call = ToolCallPart("1", "agent", json.dumps({"prompt": "The weather in Oslo?", "task_type": "explain"}))
 lead = Engine(ScriptedLLM(call, "Take an umbrella."), elves.tools(), budget=Budget(tokens=1000))

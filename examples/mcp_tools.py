@@ -33,7 +33,7 @@ def serve() -> None:
 
 
 def main() -> None:
-    """The agent: it counts, then harvests, then says what it did."""
+    """The agent: it counts, then harvests, then summarizes."""
     llm = ScriptedLLM(
         ToolCallPart("call_1", "garden_count", '{"plant": "tomatoes"}'),
         ToolCallPart("call_2", "garden_harvest", '{"plant": "tomatoes", "pieces": 6}'),

@@ -15,7 +15,7 @@ def order(what: str, cups: int) -> str:
 
 
 def engine(*answers: object) -> Engine:
-    """An engine that orders nothing before somebody has said yes. Any other model takes the place of the script."""
+    """Return an engine that orders nothing before it is approved. Any other model can replace the script."""
     return Engine(ScriptedLLM(*answers), [order], permissions=Permissions(approve="later"))
 
 
@@ -28,7 +28,7 @@ def ask(path: Path) -> str:
 
 
 def go_on(path: Path, id: str) -> None:
-    """The second program: a person says yes, and reads along."""
+    """The second program: approve the call and print the events."""
     with SQLiteStore(path) as store, Session.resume(id, engine("It comes at once."), store) as session:
         for request in session.pending:
             print(f"may {request.tool} run with {request.arguments}? yes")

@@ -1,4 +1,4 @@
-"""Hundreds of tools, of which a model is offered the few that fit: by their words, or by what a model says of them."""
+"""Hundreds of tools, of which a model is offered the few that fit: by their words, or by the choice of a model."""
 
 import asyncio
 
@@ -30,12 +30,12 @@ model = ScriptedLLM(
 async def main() -> None:
     print(f"{len(tools)} tools")
     by_words = LexicalSearch(limit=2, always=("find_servers",))
-    talk = []
-    for said in ("Translate the lyrics of that song", "And now print them", "Erase last week's pohtos"):
-        talk.append(user(said))
-        found = await by_words(talk, tools, SearchContext())
-        print(f"  {said}: {[each.name for each in found]}")
-        talk.append(assistant("Done."))
+    conversation = []
+    for text in ("Translate the lyrics of that song", "And now print them", "Erase last week's pohtos"):
+        conversation.append(user(text))
+        found = await by_words(conversation, tools, SearchContext())
+        print(f"  {text}: {[each.name for each in found]}")
+        conversation.append(assistant("Done."))
     found = await LLMSearch(model)([user("How do I get to Vienna?")], tools, SearchContext())
     print(f"  How do I get to Vienna? {[each.name for each in found]}")
 

@@ -1,4 +1,4 @@
-"""The built-in tools: an agent mends a program, runs it, and is kept in its folder."""
+"""The built-in tools: an agent fixes a program and runs it, with access to one folder only."""
 
 import json
 from pathlib import Path

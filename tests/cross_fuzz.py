@@ -252,7 +252,7 @@ def pieces(body: bytes, chance: random.Random) -> list[bytes]:
 
 
 def check(name: str, data: list[bytes], *, deep: bool) -> bool:
-    """Raise if a decoder does anything with an input but give events or one library error; tell if it was an error.
+    """Raise on any outcome but events or one library error; return whether it was an error.
 
     `deep`: the input in one piece gives the same, and a request of some protocol can be made of the answer.
     """

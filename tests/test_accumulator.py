@@ -46,7 +46,7 @@ def test_parts_keep_the_order_in_which_they_began() -> None:
         TextDelta("c"),
         ToolCallDelta("1", ":1}"),
         ToolCallDone("1", "f", '{"x":1}', opaque={"sig": "o"}),
-        Finish("tool_use", "told", "tool_calls"),
+        Finish("tool_use", "m-1", "tool_calls"),
     )
     assert response.message == Message(
         "assistant",
@@ -58,7 +58,7 @@ def test_parts_keep_the_order_in_which_they_began() -> None:
             TextPart("c"),
         ),
     )
-    assert (response.stop_reason, response.model, response.provider) == ("tool_use", "told", "p")
+    assert (response.stop_reason, response.model, response.provider) == ("tool_use", "m-1", "p")
     assert response.text == "abc"
 
 
@@ -107,7 +107,7 @@ def test_redacted_thoughts_stand_alone() -> None:
     assert response.message.parts == (ThinkingPart("", None, "xyz"), ThinkingPart("more", opaque={"a": 1}))
 
 
-# -- pieces that somebody else adds to ----------------------------------------------------------------------------
+# -- chunks that other code appends to ----------------------------------------------------------------------------
 
 
 def test_shared_pieces_are_the_arguments_of_their_call() -> None:

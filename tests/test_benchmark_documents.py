@@ -1,4 +1,4 @@
-"""The benchmark measures what it says: documents that parse, rows that end in the right object.
+"""The benchmark measures what it names: documents that parse, rows that end in the right object.
 
 And what the benchmark shows in time is counted here: a piece's steps and allocations are those of every other piece
 that says the same, however much came before.

@@ -1,4 +1,4 @@
-"""The comparison's tables say what was measured, and its events and rounds are what they claim to be."""
+"""The comparison's tables show what was measured, and its events and rounds are what they claim to be."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALBUM = documents.album()
 
 
 def cell(way: str, *seconds: float, document: str = "40 KB list", **more: Any) -> dict[str, Any]:
-    """What a peer tells of one measurement."""
+    """Return the result line of one measurement of a peer."""
     text = {"way": way, "peer": way, "gives": "typed", "document": document, "size": 4, "pieces": 10_000}
     return {**text, "seconds": list(seconds), "snapshots": 5, "right": True, "peak": 3_000_000, **more}
 
@@ -96,7 +96,7 @@ def test_the_whole_report_from_json_and_back() -> None:
         cell("p", 2.0, curve=[0.02 * hundredth for hundredth in range(1, 101)]),
         BASE,
         versions={"p": {"p": "1.0", "openai": "2.0"}, "openai": {"openai": "3.0"}},
-        imports={"p": 1.2345, "nobody": 0.5},
+        imports={"p": 1.2345, "not-measured": 0.5},
         kept=[{"peer": "p", "way": "p", "bytes": 22_000_000, "snapshots": 5}],
         calls=calls,
         failures={"q": "ended with 1: no"},
@@ -106,7 +106,7 @@ def test_the_whole_report_from_json_and_back() -> None:
     report = "\n\n".join(comparison.report(json.loads(text)))
     assert "openai 3.0, p 1.0, openai below p 2.0;" in report
     assert "| p              |      1,234 |   5 typed |        3 |       22 |" in report
-    assert "| nobody         |        500 |         – |        – |        – |" in report
+    assert "| not-measured   |        500 |         – |        – |        – |" in report
     assert "| p, async        | 800 (4.0x) | 4,000 (10x) |               500 |             2,000 |" in report
     assert "* p, sync: `E: no way`\n* q: `ended with 1: no`" in report
 

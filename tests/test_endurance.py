@@ -1,7 +1,7 @@
 """Very many streams, large ones, and streams over a connection that fails at random: nothing is left, nothing hangs.
 
 The suite runs a few hundred. `nox -s nightly` runs 10,000 and a soak of half an hour: the profile `nightly` of
-Hypothesis and TOOLCAST_SOAK_SECONDS say how long.
+Hypothesis and TOOLCAST_SOAK_SECONDS set how long.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Weather(Loopback):
         super().__init__()
         self._chance = random.Random(seed)
         self._answers = self  # type: ignore[assignment]  # what answers are taken from
-        self.told: Counter[str] = Counter()
+        self.served: Counter[str] = Counter()
 
     def popleft(self) -> tuple[Piece, ...]:
         """Return the answer to the next request."""
@@ -195,7 +195,7 @@ class Weather(Loopback):
             "reset": spoken(pieces[:cut], RESET),
             "reset at once": (RESET,),
             "stalls": spoken(pieces[:cut], HOLD),
-            "says nothing": (HOLD,),
+            "sends nothing": (HOLD,),
             "noise": spoken([*pieces[:cut], noise, *pieces[cut:]], END),
             "no HTTP": (noise, CLOSE),
             "busy": (whole(b"{}", 429, "retry-after: 0"),),
@@ -203,7 +203,7 @@ class Weather(Loopback):
             "refuses": (whole(b'{"error": {"message": "no"}}', 400),),
         }
         kind = self._chance.choice(sorted(answers))
-        self.told[kind] += 1
+        self.served[kind] += 1
         return answers[kind]
 
 
@@ -240,6 +240,6 @@ def test_fifty_streams_at_once_over_a_bad_connection(backend: str) -> None:
         anyio.run(main, server, backend=backend)
         assert server.open == 0
     assert sum(ended.values()) >= 300
-    assert len(server.told) == 14
+    assert len(server.served) == 14
     assert {"an object", "StreamTruncated", "StreamInterrupted", "BadRequest"} <= ended.keys()
     assert descriptors() <= before

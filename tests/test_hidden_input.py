@@ -1,4 +1,4 @@
-"""Types that say `hide_input_in_errors`, or are secret: what a model wrote for them shows in no error and no retry."""
+"""Types with `hide_input_in_errors`, and secrets: their input from a model appears in no error and no retry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of the package: each where the table says, loaded when it is first used, and none besides."""
+"""The names of the package: each in the module of the table, loaded when it is first used, and none besides."""
 
 from __future__ import annotations
 

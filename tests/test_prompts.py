@@ -35,7 +35,7 @@ DOG = ImagePart(data=b"dog", media_type="image/png")
 
 class Album(BaseModel):
     title: str
-    artist: str = Field("nobody", alias="by")
+    artist: str = Field("unknown", alias="by")
 
 
 SEA = Album(title="Sea", by="Waves")

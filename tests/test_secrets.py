@@ -80,14 +80,14 @@ def shown(where: str, text: str) -> None:
 
 
 class Listener(logging.Handler):
-    """Keeps what every logger says, formatted and raw."""
+    """A handler that keeps the records of every logger, formatted and raw."""
 
     def __init__(self) -> None:
         super().__init__(logging.NOTSET)
-        self.said: list[str] = []
+        self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(f"{self.format(record)} {record.msg!r} {record.args!r} {vars(record)!r}")
+        self.lines.append(f"{self.format(record)} {record.msg!r} {record.args!r} {vars(record)!r}")
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def listener() -> Iterator[Listener]:
 
 
 def texts_of(error: BaseException) -> Iterator[tuple[str, str]]:
-    """All that an exception and those that led to it can be made to say."""
+    """Return every text of an exception and of its causes."""
     tree = traceback.TracebackException.from_exception(error, capture_locals=True)
     # Frames of the tests hold the canary on purpose; all others are the library's, or below it.
     tree.stack = traceback.StackSummary.from_list([frame for frame in tree.stack if "/tests/" not in frame.filename])
@@ -430,10 +430,10 @@ def test_in_every_failure(failure: str, way: Way, api: API, listener: Listener) 
         shown("the error as JSON", dumped(vars(caught.value)))
         look_at(llm)
         llm.close()
-    shown("the logs", "\n".join(listener.said))
+    shown("the logs", "\n".join(listener.lines))
     shown("the warnings", "\n".join(str(warning) for warning in warned))
     assert warned == []
-    assert any("httpcore" in line for line in listener.said) or way is by_the_url_over_aiohttp
+    assert any("httpcore" in line for line in listener.lines) or way is by_the_url_over_aiohttp
 
 
 @pytest.mark.fault(134)
@@ -447,7 +447,7 @@ def test_a_login_that_comes_back(api: API, listener: Listener) -> None:
             api.call(make)
     for where, text in texts_of(caught.value):
         shown(where, text)
-    shown("the logs", "\n".join(listener.said))
+    shown("the logs", "\n".join(listener.lines))
 
 
 # -- failures before anything is sent
@@ -525,7 +525,7 @@ def test_in_a_proxy(proxy: str, network: Any, monkeypatch: pytest.MonkeyPatch, l
         asyncio.run(made.achat("x"))
     for where, text in texts_of(caught.value):
         shown(where, text)
-    shown("the logs", "\n".join(listener.said))
+    shown("the logs", "\n".join(listener.lines))
 
 
 # -- copies and pickles
@@ -579,7 +579,7 @@ def test_in_a_failure_of_an_embedder(provider: str, failure: str, listener: List
     for where, text in texts_of(caught.value):
         shown(where, text)
     shown("the embedder", f"{embedder!r} {pformat(vars(embedder))}")
-    shown("the logs", "\n".join(listener.said))
+    shown("the logs", "\n".join(listener.lines))
 
 
 @pytest.mark.parametrize("url", BAD_URLS)

@@ -1,4 +1,4 @@
-"""What reaches a terminal of a text that somebody else wrote."""
+"""Text from outside, as it is written to a terminal."""
 
 from __future__ import annotations
 

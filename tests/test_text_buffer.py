@@ -20,7 +20,7 @@ def test_pieces_are_joined_at_many() -> None:
         pieces.add("ab")
     assert (len(pieces.fresh), pieces.blocks) == (JOIN_THRESHOLD - 1, [])
     pieces.add("cd")
-    assert pieces.fresh is fresh == []  # whoever holds it may go on
+    assert pieces.fresh is fresh == []  # a reference to it may be used further
     assert pieces.blocks == ["ab" * (JOIN_THRESHOLD - 1) + "cd"]
     assert pieces
     fresh.append("!")

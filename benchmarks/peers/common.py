@@ -154,21 +154,21 @@ def main(peer: Peer) -> None:
     options.add_argument("--calls", action=argparse.BooleanOptionalAction, default=True)
     options.add_argument("--keep", metavar="WAY", help="only the memory of all snapshots of this way, all kept")
     wanted = options.parse_args()
-    tell = partial(print, file=os.fdopen(os.dup(1), "w"), flush=True)
+    emit = partial(print, file=os.fdopen(os.dup(1), "w"), flush=True)
     os.dup2(2, 1)
     pin()
     if wanted.keep:
         way = next(way for way in peer.ways if way.name == wanted.keep)
-        tell(json.dumps({"kept": {"way": way.name, **kept(way)}}))
+        emit(json.dumps({"kept": {"way": way.name, **kept(way)}}))
         return
-    tell(json.dumps({"versions": {name: version(name) for name in peer.packages}}))
-    tell(json.dumps({"imports": import_time(peer.ready, ROUNDS)}))
+    emit(json.dumps({"versions": {name: version(name) for name in peer.packages}}))
+    emit(json.dumps({"imports": import_time(peer.ready, ROUNDS)}))
     documents = [document for name, document in DOCUMENTS.items() if name in wanted.documents]
     for cell in cells(peer.ways, documents, wanted.sizes, wanted.rounds):
-        tell(json.dumps({"cells": cell}))
+        emit(json.dumps({"cells": cell}))
     if wanted.calls:
         for found in costs(peer.callers):
-            tell(json.dumps({"calls": found}))
+            emit(json.dumps({"calls": found}))
 
 
 def pin() -> None:
@@ -304,7 +304,7 @@ def _noting(items: Any, seen: list[Any]) -> Any:
 
 
 def resident() -> int:
-    """Bytes of memory that the process holds now; 0 where the system does not tell."""
+    """Bytes of memory that the process has allocated now; 0 where the system does not report it."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return 0
@@ -320,7 +320,7 @@ def forget_peak() -> int:
 
 
 def peak_resident() -> int:
-    """The most that it held since then; 0 where the system does not tell."""
+    """The peak since then; 0 where the system does not report it."""
     with suppress(OSError):
         status = Path("/proc/self/status").read_text()
         return 1024 * int(status.partition("VmHWM:")[2].split()[0])

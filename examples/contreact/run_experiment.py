@@ -1,6 +1,6 @@
 """Run an experiment: python run_experiment.py --config config.yaml
 
-The same as `toolcast experiment run`; `--help` tells the options, docs/how-to/experiments.md all about them.
+The same as `toolcast experiment run`; `--help` lists the options, docs/how-to/experiments.md explains them.
 """
 
 import sys

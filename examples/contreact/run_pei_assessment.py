@@ -3,7 +3,7 @@
 python run_pei_assessment.py --run_log logs/first-run.jsonl --evaluator qwen3:8b
 
 It is `toolcast experiment pei` under its older name; --help lists the options. Without Ollama, `--evaluator local` is
-the embedded model, which shows that everything works, and is too small to be believed.
+the embedded model, which shows that everything works; it is too small for a meaningful result.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ PATIENCE = 20.0
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
 
-def told(*items: int, limit: int = 100, closed: bool = True) -> Broadcast[int]:
+def broadcast_of(*items: int, limit: int = 100, closed: bool = True) -> Broadcast[int]:
     channel = Broadcast[int](limit)
     for item in items:
         channel.put(item)
@@ -66,14 +66,14 @@ async def ticks(count: int = 5) -> None:
 
 @BACKENDS
 def test_every_reader_sees_everything(backend: str) -> None:
-    channel = told(1, 2, 3)
+    channel = broadcast_of(1, 2, 3)
     assert list(channel.iterate()) == list(channel.iterate()) == [1, 2, 3]
     assert anyio.run(read, channel, backend=backend) == [1, 2, 3]
     assert (len(channel), channel.total, channel.dropped) == (3, 3, 0)
 
 
 def test_what_comes_after_the_end_is_dropped() -> None:
-    channel = told(1)
+    channel = broadcast_of(1)
     channel.put(2)
     channel.close()
     assert list(channel.iterate()) == [1]
@@ -81,7 +81,7 @@ def test_what_comes_after_the_end_is_dropped() -> None:
 
 @pytest.mark.fault(116)
 def test_only_so_many_are_kept() -> None:
-    channel = told(1, 2, 3, limit=2, closed=False)
+    channel = broadcast_of(1, 2, 3, limit=2, closed=False)
     reader = channel.iterate()
     assert next(reader) == 2
     for item in (4, 5):
@@ -155,7 +155,7 @@ def test_tasks_wait_for_what_comes_from_a_thread(backend: str) -> None:
 
 @BACKENDS
 def test_a_reader_that_is_closed_while_it_waits(backend: str) -> None:
-    channel = told(1, closed=False)
+    channel = broadcast_of(1, closed=False)
     reader = channel.iterate()
     seen: list[int] = []
     thread = in_thread(lambda: seen.extend(reader))
@@ -229,12 +229,12 @@ def test_a_loop_that_is_gone_is_not_reported(backend: str) -> None:
     assert len(wakes) == 1
     channel.waiters._calls.extend(wakes)
     channel.put(1)
-    assert list(told(1).iterate()) == [1]
+    assert list(broadcast_of(1).iterate()) == [1]
     assert not channel.waiters._calls
 
 
 def test_waiters_that_leave_in_between() -> None:
-    """Somebody else wakes the last of those who were there a moment ago."""
+    """Another thread wakes the last waiter of those that have just been registered."""
     channel = Broadcast[int]()
     calls = channel.waiters._calls
     calls.extend([calls.clear, lambda: None])
@@ -290,7 +290,7 @@ def test_readers_hold_no_items() -> None:
 
 
 def test_a_reader_knows_when_it_has_read_all_that_was_reported() -> None:
-    channel = told(1, 2, closed=False)
+    channel = broadcast_of(1, 2, closed=False)
     reader = channel.iterate()
     assert not reader.is_caught_up
     assert [next(reader), next(reader)] == [1, 2]

@@ -88,11 +88,11 @@ def test_interrupted_at_every_step(backend: str, native: bool) -> None:
     async def main(step: int) -> None:
         interruptible, work = Interruptible(), Work(native and backend == "asyncio")
 
-        async def told() -> None:
+        async def run_caller() -> None:
             outcomes.append(await caller(interruptible, work))
 
         async with anyio.create_task_group() as group:
-            group.start_soon(told)
+            group.start_soon(run_caller)
             await tick(step)
             interruptible.interrupt()
             interruptible.interrupt()
@@ -364,7 +364,7 @@ def test_one_inside_the_other(backend: str, inner_first: bool) -> None:
                 cleaned.append(True)
 
         async def between() -> None:
-            with suppress(Interrupted):  # with asyncio the inner one says it first
+            with suppress(Interrupted):  # on asyncio the inner one raises it first
                 await inner.run(call)
 
         async with anyio.create_task_group() as group:

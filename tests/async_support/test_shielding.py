@@ -226,14 +226,14 @@ def test_each_call_has_its_time_limit(backend: str) -> None:
 def test_a_timer_that_rings_too_early_is_wound_up_again() -> None:
     rung = asyncio.Semaphore(0)
 
-    class Heard(Deadline):
+    class ObservedDeadline(Deadline):
         def _fire(self) -> None:
             rung.release()
             super()._fire()
 
     async def main() -> None:
         timeouts = CallTimeouts(current_loop())
-        timeouts._deadline = Heard(current_loop())
+        timeouts._deadline = ObservedDeadline(current_loop())
         nothing = partial(asyncio.sleep, 0)
         await timeouts.run(nothing, 0.01)
         with pytest.raises(TimeoutError):
@@ -242,7 +242,7 @@ def test_a_timer_that_rings_too_early_is_wound_up_again() -> None:
             await rung.acquire()
         assert rung.locked()
         await timeouts.run(nothing, 0.01)
-        await timeouts.run(rung.acquire, None)  # it rings, and nobody waits within a limit
+        await timeouts.run(rung.acquire, None)  # it expires while no wait has a limit
         with pytest.raises(TimeoutError):
             await timeouts.run(anyio.sleep_forever, 0.01)
 

@@ -36,7 +36,7 @@ def place(request: pytest.FixtureRequest) -> str:
 
 
 class Numbers:
-    """An async generator that tells whether its `finally` ran."""
+    """An async generator that records whether its `finally` ran."""
 
     def __init__(self) -> None:
         self.closed = False

@@ -61,7 +61,7 @@ PICTURE = ImagePart(data=b"png", media_type="image/png")
 
 
 class Tools:
-    """Tools that say what was done, some of which wait until they are let go."""
+    """Tools that return a description of what they did; some block until they are released."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -86,7 +86,7 @@ class Tools:
         return f"written {value}"
 
     def count(self, value: int, context: ToolContext[Any]) -> int:
-        """Count, and say so."""
+        """Count the call, and return the count."""
         for number in range(value):
             context.emit({"at": number})
         return value
@@ -107,7 +107,7 @@ class Tools:
         raise TryAgain("say it with a number")
 
     def wait(self, context: ToolContext[Any]) -> str:
-        """Wait until the door is opened, or the call is cancelled."""
+        """Wait until released, or until the call is cancelled."""
         context.cancellation.then(self.opened.set)
         self.begun.set()
         assert self.opened.wait(PATIENCE)
@@ -143,17 +143,17 @@ def asked_of(chat: Chat) -> list[Any]:
     return requests
 
 
-def begin(chats: ChatAPI, engine: Engine, said: str = "Go.", **options: Any) -> tuple[Chat, list[ChatChange]]:
-    """A chat in which this was said, and all that is heard of it."""
+def begin(chats: ChatAPI, engine: Engine, message: str = "Go.", **options: Any) -> tuple[Chat, list[ChatChange]]:
+    """Open a chat, send a message; return the chat and the list of its changes."""
     chat = chats.open(engine=engine, **options)
     received: list[ChatChange] = []
     chat.subscribe(received.append)
-    chats.dispatch(chat, QueueMessage(said), LoadModel())
+    chats.dispatch(chat, QueueMessage(message), LoadModel())
     return chat, received
 
 
-def types(heard: list[ChatChange]) -> list[str]:
-    return [change.event.type for change in heard if not isinstance(change.event, StreamChunk)]
+def types(changes: list[ChatChange]) -> list[str]:
+    return [change.event.type for change in changes if not isinstance(change.event, StreamChunk)]
 
 
 def contents(chat: Chat) -> dict[str, str]:
@@ -502,16 +502,16 @@ class Loaded(ScriptedLLM):
     def __init__(self, *answers: Any, steps: tuple[int, ...] = (0, 10, 10, 55, 100), error: Exception | None = None):
         super().__init__(*answers)
         self.begun = threading.Event()
-        self.door = threading.Event()
+        self.released = threading.Event()
         self.ended: list[BaseException | None] = []
         self.left = threading.Event()
         self._steps = steps
         self._error = error
 
     def load(self, progress: Progress | None = None) -> None:
-        """Be loaded, as soon as the door is door."""
+        """Load the model, once `released` is set."""
         self.begun.set()
-        assert self.door.wait(PATIENCE) and progress is not None
+        assert self.released.wait(PATIENCE) and progress is not None
         try:
             for step in self._steps:
                 progress(step * 10, 1000)
@@ -526,7 +526,7 @@ class Loaded(ScriptedLLM):
 
 def test_a_model_is_loaded_with_progress(chats: ChatAPI) -> None:
     model = Loaded("Hi.")
-    model.door.set()
+    model.released.set()
     chat, received = begin(chats, Engine(model))
     chats.until(chat, "ready")
     loading = [change.context.load_progress for change in received if change.event.type == "MODEL_LOAD_PROGRESS"]
@@ -549,7 +549,7 @@ def test_a_model_that_is_on_the_disk_is_loaded_with_progress(
 
 def test_of_nothing_to_load_nothing_is_reported(chats: ChatAPI) -> None:
     model = Loaded("Hi.", steps=())
-    model.door.set()
+    model.released.set()
     chat, received = begin(chats, Engine(model))
     chats.until(chat, "ready")
     assert "MODEL_LOAD_PROGRESS" not in types(received)
@@ -558,7 +558,7 @@ def test_of_nothing_to_load_nothing_is_reported(chats: ChatAPI) -> None:
 def test_a_model_that_is_not_there_can_be_tried_again(chats: ChatAPI) -> None:
     models = {"one": Loaded(error=OSError("no space left")), "two": Loaded("Hi.")}
     for model in models.values():
-        model.door.set()
+        model.released.set()
     chat = chats.open(llms=models.__getitem__)
     chats.dispatch(chat, QueueMessage("Hello."), LoadModel("one"))
     assert chats.until(chat, "load_failed") == "load_failed"
@@ -583,7 +583,7 @@ def test_a_name_that_names_no_model_fails_in_words(
 @pytest.mark.parametrize("event", [Stop(), LoadModel("other")])
 def test_no_one_waits_for_a_model_that_is_not_wanted_any_more(chats: ChatAPI, event: Any) -> None:
     slow, other = Loaded(), Loaded("Hi.")
-    other.door.set()
+    other.released.set()
     chat = chats.open(engine=Engine(slow), llms={"other": other}.__getitem__)
     received: list[ChatChange] = []
     chat.subscribe(received.append)
@@ -591,7 +591,7 @@ def test_no_one_waits_for_a_model_that_is_not_wanted_any_more(chats: ChatAPI, ev
     assert slow.begun.wait(PATIENCE)
     state = chats.dispatch(chat, event).state
     assert state == ("load_failed" if isinstance(event, Stop) else "loading_model")
-    slow.door.set()
+    slow.released.set()
     assert slow.left.wait(PATIENCE) and len(slow.ended) == 1
     if isinstance(event, LoadModel):
         assert chats.until(chat, "ready") == "ready"
@@ -660,7 +660,7 @@ def test_a_history_that_is_too_long_is_shortened_for_the_model_alone(chats: Chat
 
 
 def long_history() -> dict[str, Any]:
-    """A snapshot of an engine that has said much and called a tool in the middle of it."""
+    """Return the snapshot of an engine with a long history and a tool call in the middle of it."""
     called = [assistant(call("a", "look", '{"value": 1}')), tool_result("a", "seen 1")]
     history = [user("word " * 400), *called, assistant("Yes."), user("word " * 400), assistant("Yes.")]
     return Engine(ScriptedLLM(), history=history).snapshot()
@@ -885,7 +885,7 @@ def test_an_event_loop_that_ends_closes_the_chat(backend: str, tools: Tools, cap
 
 
 def cost(pieces: int) -> int:
-    """How many functions of this library are called while an answer of so many pieces is heard."""
+    """Count the calls of the library's functions while an answer of so many chunks is streamed."""
     chat = ChatMachine(Engine(ScriptedLLM("x" * pieces, chunk=1)))
     chat.subscribe(ChatChange.to_dict)
     count = 0
@@ -942,7 +942,7 @@ def test_nothing_of_a_chat_is_left_over(chats: ChatAPI) -> None:
 
 
 class Mute(ScriptedLLM):
-    """Says nothing, not even that it has finished."""
+    """A model whose stream is empty, without a finish event."""
 
     async def _events(self, *asked: Any, **more: Any) -> Any:
         return

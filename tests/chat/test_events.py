@@ -1,4 +1,4 @@
-"""chat_events.py: what can happen to a chat, said by people as plain data, and told to them as such."""
+"""chat/events.py: the events of a chat, read from plain data and written as plain data."""
 
 from __future__ import annotations
 

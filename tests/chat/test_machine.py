@@ -200,7 +200,7 @@ FAILED: dict[str, tuple[ChatState, type[Failure], str, ChatEvent, str]] = {
 }
 
 
-@pytest.mark.parametrize("text", [True, False], ids=["told", "raised"])
+@pytest.mark.parametrize("text", [True, False], ids=["emitted", "raised"])
 @pytest.mark.parametrize("state, failure, stage, retry, order", FAILED.values(), ids=FAILED)
 def test_c8_c9_a_stage_fails_and_only_that_is_tried_again_once(
     driven: DrivenChat, state: ChatState, failure: type[Failure], stage: Any, retry: ChatEvent, order: str, text: bool
@@ -552,7 +552,7 @@ def test_work_that_is_cancelled_fails_in_silence(driven: DrivenChat, caplog: pyt
 
     def late(event: Any) -> None:
         gone(event)
-        raise LookupError("nobody hears this")
+        raise LookupError("raised by a listener")
 
     task.work.emit = late
     driven.do(Interrupt())

@@ -209,13 +209,13 @@ class ChatMachineModel(RuleBasedStateMachine):
 
     @rule(event=st.one_of(*WORK.values()), run=RUNS)
     def any_work(self, event: Any, run: int | None) -> None:
-        """Work tells something, in whatever state."""
+        """A task emits an event, in any state."""
         self.emit(event, run)
 
     @precondition(lambda self: self.state in WORK)
     @rule(data=st.data(), run=RUNS)
     def its_work(self, data: st.DataObject, run: int | None) -> None:
-        """The work that goes on tells something."""
+        """The running task emits an event."""
         self.emit(data.draw(WORK[self.state]), run)
 
     def emit(self, event: Any, run: int | None) -> None:

@@ -56,7 +56,7 @@ PEOPLE: list[ChatEvent] = [
     *(RetryToolSearch(), RetryGeneration(), RetryToolCall(), ApproveToolCall("b"), RejectToolCall("a", "no")),
 ]
 CALLED = StreamComplete(assistant(call("a", "look"), call("b", "look")))
-TELLS: dict[str, list[Any]] = {
+WORK_EVENTS: dict[str, list[Any]] = {
     "loading_model": [ModelLoadProgress(50.0), ModelLoadSuccess(), ModelLoadSuccess(), ModelLoadFailure("gone")],
     "searching_tools": [ToolSearchSuccess(("look",)), ToolSearchSuccess(), ToolSearchFailure("no")],
     "generating_response": [GenerationSuccess(), GenerationSuccess(), GenerationFailure("no")],
@@ -100,12 +100,12 @@ class Running(RuleBasedStateMachine):
         self.stage = FakeStages()
         self.chat = self.api.open(engine=self.engine, perform=self.stage.perform)
         self.model: tuple[ChatState, ChatContext] = self.chat.state, self.chat.context
-        self.chat.subscribe(self.hear)
+        self.chat.subscribe(self.on_change)
 
     # What happens.
 
-    def hear(self, change: ChatChange) -> None:
-        """Compare with what the table says."""
+    def on_change(self, change: ChatChange) -> None:
+        """Compare with the transition table."""
         state, context = self.model
         step = transition(state, context, change.event)
         assert change.before is context
@@ -140,10 +140,10 @@ class Running(RuleBasedStateMachine):
     def people(self, event: ChatEvent) -> None:
         self.do(event)
 
-    @precondition(lambda self: self.chat.state in TELLS)
+    @precondition(lambda self: self.chat.state in WORK_EVENTS)
     @rule(data=st.data())
     def work_tells_something(self, data: st.DataObject) -> None:
-        self.work_tells(data.draw(st.sampled_from(TELLS[self.chat.state])))
+        self.work_emits(data.draw(st.sampled_from(WORK_EVENTS[self.chat.state])))
 
     @rule(times=st.integers(1, 6), called=st.booleans())
     def it_goes_well(self, times: int, called: bool) -> None:
@@ -156,10 +156,10 @@ class Running(RuleBasedStateMachine):
             state = self.chat.state
             if state == "waiting_for_tool_approval":
                 self.do(ApproveToolCall("a" if called else None))
-            elif state in TELLS:
-                self.work_tells(CALLED if called and state == "streaming_response" else GOES_WELL[state])
+            elif state in WORK_EVENTS:
+                self.work_emits(CALLED if called and state == "streaming_response" else GOES_WELL[state])
 
-    def work_tells(self, event: Any) -> None:
+    def work_emits(self, event: Any) -> None:
         (task,) = self.going_on
         before, last = self.chat.context.run, len(self.chat.context.running) == 1
         if isinstance(event, LAST) or (isinstance(event, ToolCallSuccess) and last):
@@ -175,7 +175,7 @@ class Running(RuleBasedStateMachine):
     @precondition(lambda self: self.chat.state == "streaming_response")
     @rule(how=st.sampled_from([Interrupt(), Stop(), LoadModel("one")]), again=st.booleans())
     def it_breaks_off(self, how: ChatEvent, again: bool) -> None:
-        self.work_tells(StreamChunk("Half"))
+        self.work_emits(StreamChunk("Half"))
         self.do(how)
         if again:
             self.do(RetryGeneration())
@@ -192,9 +192,9 @@ class Running(RuleBasedStateMachine):
     @precondition(lambda self: len(self.acts) > len(self.going_on))
     @rule(data=st.data())
     def it_is_late(self, data: st.DataObject) -> None:
-        """Work that was given up, or is over, has still something to say."""
+        """A task that was cancelled, or has ended, emits an event."""
         task = data.draw(st.sampled_from([task for task in self.acts if task not in self.going_on]))
-        event = data.draw(st.sampled_from([event for events in TELLS.values() for event in events]))
+        event = data.draw(st.sampled_from([event for events in WORK_EVENTS.values() for event in events]))
         now = self.model
         if task.work.cancellation.cancelled or task.work.run != self.chat.context.run:
             self.api.call(task.work.emit, event)
@@ -215,7 +215,7 @@ class Running(RuleBasedStateMachine):
         self.chat._listeners.clear()
         self.api.call(self.chat.restore, data)
         unheard()
-        self.chat.subscribe(self.hear)
+        self.chat.subscribe(self.on_change)
         self.model = self.chat.state, self.chat.context
         self.take_up(before)
 

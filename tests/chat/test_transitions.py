@@ -1,4 +1,4 @@
-"""chat_transitions.py: what comes of each event in each state, and the table that says so."""
+"""chat/transitions.py: the transition of each event in each state, and the table of transitions."""
 
 from __future__ import annotations
 
@@ -177,17 +177,17 @@ def test_c10_a_call_waits_is_approved_and_answered() -> None:
 
 
 @pytest.mark.parametrize(
-    "event, said",
+    "event, content",
     [
         (RejectToolCall(), "permission denied: the user denied it"),
         (RejectToolCall("a", "too dear"), "permission denied: too dear"),
         (Interrupt(), "permission denied: the user interrupted"),
     ],
 )
-def test_c11_a_rejected_call_is_reported_to_the_model(event: ChatEvent, said: str) -> None:
+def test_c11_a_rejected_call_is_reported_to_the_model(event: ChatEvent, content: str) -> None:
     walker = Walker(*WAITING, event)
     assert (walker.state, walker.roles) == ("searching_tools", ["user", "assistant", "tool"])
-    assert results(walker.context.messages) == [ToolResultPart("a", said, "look", is_error=True)]
+    assert results(walker.context.messages) == [ToolResultPart("a", content, "look", is_error=True)]
     assert walker.context.pending == ()
 
 
@@ -633,8 +633,8 @@ def test_what_waits_is_sent_after_a_failure(
 @pytest.mark.parametrize("state", BUSY)
 def test_what_another_work_tells_is_ignored(state: ChatState) -> None:
     walker = Walker.at(state)
-    tells = [event for event in ALL if isinstance(event, WorkEvent)]
-    for event in tells:
+    work_events = [event for event in ALL if isinstance(event, WorkEvent)]
+    for event in work_events:
         values = {name: getattr(event, name) for name in inspect.signature(type(event)).parameters}
         assert walker.ignores(type(event)(**{**values, "run": walker.context.run - 1}))
 
@@ -657,10 +657,10 @@ def test_every_event_is_used() -> None:
 
 
 @pytest.mark.parametrize("room, kind", [(chat_actions, "actions"), (guards, "guard")])
-def test_every_action_and_guard_is_used(room: Any, kind: str) -> None:
+def test_every_action_and_guard_is_used(module: Any, kind: str) -> None:
     rows = [row for state in (*TABLE.values(), ALWAYS) for rows in state.values() for row in rows]
     used = {each for row in rows for each in (row.actions if kind == "actions" else (row.guard,))}
-    own = [each for each in vars(room).values() if inspect.isfunction(each) and each.__module__ == room.__name__]
+    own = [each for each in vars(module).values() if inspect.isfunction(each) and each.__module__ == module.__name__]
     taken = [
         each for each in own if list(inspect.signature(each).parameters) in (["builder", "event"], ["context", "event"])
     ]

@@ -1,4 +1,4 @@
-"""The chat machine as a demanding application uses it: what went wrong when somebody did, and must not again."""
+"""The chat machine as a demanding application uses it: regressions found by such use."""
 
 from __future__ import annotations
 
@@ -276,9 +276,9 @@ def test_a_newer_or_damaged_snapshot_is_refused(chats: ChatAPI) -> None:
 
 
 ODD: dict[str, dict[str, Any]] = {
-    "nobody to be asked": {"pending": []},
+    "no pending call": {"pending": []},
     "no such call": {"pending": [{"call_id": "zzz", "tool": "look", "arguments": "{}"}]},
-    "nothing was said": {"messages": []},
+    "no message": {"messages": []},
     "a retry that cannot be": {"state": "ready", "retry": "generation"},
     "calls that are not there": {"state": "ready", "retry": "tool_call", "running": ["zzz"], "messages": []},
     "it was writing": {"state": "streaming_response"},
@@ -308,20 +308,20 @@ def test_calls_that_the_engine_had_left_open_do_not_make_a_snapshot_odd(chats: C
     assert (second.state, second.context.messages) == ("idle", engine.history)
 
 
-# What is said while tools run.
+# Messages sent while tools run.
 
 
 def test_several_calls_are_approved_and_rejected_while_the_first_runs(chats: ChatAPI) -> None:
     begun, opened = threading.Event(), threading.Event()
 
-    def open_door(value: int) -> str:
-        """Open a door."""
+    def open_valve(value: int) -> str:
+        """Open a valve."""
         begun.set()
         assert opened.wait(PATIENCE)
         return f"open {value}"
 
-    calls = [call(id, "open_door", f'{{"value": {number}}}') for number, id in enumerate("abc")]
-    engine = Engine(ScriptedLLM(calls, "Done."), [open_door], permissions=Permissions())
+    calls = [call(id, "open_valve", f'{{"value": {number}}}') for number, id in enumerate("abc")]
+    engine = Engine(ScriptedLLM(calls, "Done."), [open_valve], permissions=Permissions())
     chat = chats.open(engine=engine)
     chats.dispatch(chat, QueueMessage("Go."), LoadModel())
     chats.until(chat, "waiting_for_tool_approval")

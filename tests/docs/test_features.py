@@ -48,7 +48,7 @@ def test_every_service_says_where_it_is_and_what_it_reads(features: ModuleType) 
 
 
 def test_every_service_has_one_section_of_its_own(features: ModuleType) -> None:
-    # OpenAI's own is told on its page.
+    # OpenAI's own is described on its page.
     text = Counter(name for tables in features.PAGES.values() for name in tables if name in SERVICES)
     assert text == Counter(SERVICES.keys() - {"openai"})
 

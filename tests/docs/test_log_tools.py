@@ -1,6 +1,6 @@
 """docs/reference/experiment-log.md: jq, pandas and DuckDB read the same from the page's own log as toolcast.
 
-The Python of the page runs first, and makes the log. Each one-liner says in its first line which question it answers.
+The Python of the page runs first and writes the log. The first line of each one-liner names the question it answers.
 A plain block after a shell's is what it printed.
 """
 
@@ -31,7 +31,7 @@ Rows = list[tuple[Any, ...]]
 
 
 def question(block: Block) -> str:
-    """What the first line of a block says that it answers."""
+    """Return the question in the first line of a block."""
     return block.code.partition("\n")[0].strip("#- ")
 
 

@@ -1,4 +1,4 @@
-"""The snippets of README.md and docs/ do what they say: a page runs from top to bottom, as one program.
+"""The snippets of README.md and docs/ work: a page runs from top to bottom, as one program.
 program.
 
 `LlamaCpp()` is the real thing. `Ollama(...)`, `OpenAI(...)` and whatever reads their variables reach aimock

@@ -156,7 +156,7 @@ def test_calls_of_a_response() -> None:
 
 
 class Echo(FunctionCallingLLM):
-    """Says what was said."""
+    """Returns the text of the last message."""
 
     @property
     def metadata(self) -> LLMMetadata:

@@ -1,6 +1,6 @@
 """`max_concurrency`: no more answers under way than allowed, turns in order, and no slot lost, however one ends.
 
-Tests that need somebody to be waiting listen at the queue (`queued`): nothing sleeps, nothing is timed.
+Tests that need a waiting call observe the queue (`queued`): nothing sleeps, nothing is timed.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def at_most(limit: int | None, *answers: Any) -> ScriptedLLM:
 
 
 def all_free(llm: FunctionCallingLLM) -> bool:
-    """Whether nobody holds a slot of this LLM, or waits for one."""
+    """Return whether no call has a slot of this LLM or waits for one."""
     assert llm._limiter is not None
     slots = llm._limiter.here()
     return len(slots._free) == llm.max_concurrency and not slots._queue and not any(slots._holders)
 
 
 class Queue:
-    """Hears of everybody who has taken a place, and of every thread that is about to wait."""
+    """Records each call that is queued, and each thread that is about to wait."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.entered = threading.Semaphore(0)
@@ -279,7 +279,7 @@ async def test_a_turn_that_comes_with_the_cancellation_goes_on_to_the_next() -> 
         await anyio.wait_all_tasks_blocked()
         others.start_soon(llm.achat, "x")
         await anyio.wait_all_tasks_blocked()
-        await holder.aclose()  # the doomed one is called now, and has not yet heard of it
+        await holder.aclose()  # the cancelled waiter is woken now, and does not run yet
         doomed.cancel_scope.cancel()
     assert len(llm.requests) == 2
     assert all_free(llm)
@@ -566,7 +566,7 @@ def test_every_ready_made_llm_takes_it() -> None:
 
 
 class Waiting(Waiter):
-    """A turn that nobody stands behind."""
+    """A waiter without a call behind it."""
 
     calls = 0
 
@@ -610,7 +610,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(turn=turns)
     def leave_while_called(self, turn: Waiting) -> None:
-        """Somebody leaves in the very moment in which he is given a slot."""
+        """A waiter is cancelled at the moment when it gets a slot."""
         if turn in self.queue:
             turn.gone = True
             self.queue.remove(turn)
@@ -628,7 +628,7 @@ TestQueue = QueueMachine.TestCase
 
 
 def test_a_slot_without_a_turn_is_put_back() -> None:
-    """The queue runs empty between the look at it and the step: somebody was faster."""
+    """Another thread empties the queue between the check and the step."""
 
     class Emptied(list[Waiter]):
         looks = iter([True, False])

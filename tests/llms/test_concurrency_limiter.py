@@ -200,7 +200,7 @@ async def test_cancelling_half_of_the_tasks_leaves_the_others_alone() -> None:
 
 # -- context variables ----------------------------------------------------------------------------------------
 
-tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
+tenant: ContextVar[str] = ContextVar("tenant", default="default")
 
 
 class Owned(BaseModel):
@@ -254,7 +254,7 @@ def test_context_variables_reach_validators(api: API) -> None:
         assert api.stream(make, topic="x").final.topic == "about x of Ada"
     finally:
         tenant.reset(token)
-    assert api.call(make, topic="x").topic == "about x of nobody"
+    assert api.call(make, topic="x").topic == "about x of default"
 
 
 @pytest.mark.fault(112)
@@ -281,7 +281,7 @@ async def test_context_variables_of_tasks_do_not_mix() -> None:
         for number in range(20):
             group.start_soon(work, f"tenant-{number}")
     assert results == {f"tenant-{n}": [f"about x of tenant-{n}"] * 2 for n in range(20)}
-    assert tenant.get() == "nobody"
+    assert tenant.get() == "default"
 
 
 # -- cancelled at every await ---------------------------------------------------------------------------------
@@ -438,7 +438,7 @@ class SteppedReply:
 
 
 class QuickClock:
-    """Nobody waits, but a wait is an await."""
+    """A wait is an await, even if it ends at once."""
 
     def now(self) -> float:
         return 0.0

@@ -15,7 +15,7 @@ from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 
 class Failing(ScriptedLLM):
-    """Says one word, then fails."""
+    """Streams one word, then fails."""
 
     async def _events(self, *args: Any) -> Any:
         yield TextDelta("one")

@@ -80,7 +80,7 @@ def service(model: str, *answers: Recorded, **options: Any) -> tuple[OpenAI, Rep
 
 
 def standing_still(llm: FallbackLLM) -> VirtualClock:
-    """The clock of an LLM, which now moves only when told."""
+    """The clock of an LLM, which now moves only when it is set."""
     llm.clock = clock = VirtualClock()
     return clock
 
@@ -323,7 +323,7 @@ def test_structured_streams(api: API) -> None:
     assert len(seen.items) > 5
     chunks = received.count("receiving_chunk")
     assert api.stream(make).final == SEA
-    assert received.count("receiving_chunk") == 2 * chunks  # what is said of the way there is no chunk
+    assert received.count("receiving_chunk") == 2 * chunks  # events of other states are no chunks
     assert network.open_replies == 0
 
 

@@ -377,7 +377,7 @@ def test_the_headers_are_waited_for_so_long(api: API, timeouts: Timeouts, blocki
 
 
 class Jumping(VirtualClock):
-    """A clock whose wall time somebody sets, by an hour and back, while a call waits."""
+    """A clock whose wall time jumps by an hour and back while a call waits."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -52,7 +52,7 @@ OBEYS = Recorded([json.dumps({"choices": [{"text": "{"}]}).encode()], headers=JS
 IGNORES = Recorded([json.dumps({"choices": [{"text": " Paris"}]}).encode()], headers=JSON)
 
 
-def said(album: Album) -> Recorded:
+def answered(album: Album) -> Recorded:
     """The album as the embedded model writes it: JSON in the text of the answer."""
     return Recorded([text_body(album.model_dump_json())], headers=JSON)
 
@@ -84,7 +84,7 @@ def test_it_can_be_loaded_ahead(local: Local) -> None:
     llm = LlamaCpp()
     llm.load(lambda done, total: text.append((done, total)))
     assert set(local.pulled) == {"smollm2"} and set(local.asked) == {(Path("/cache/smollm2.gguf"), None)}
-    assert text == [(50, 100), (0, 1), (1, 1)]  # the start is told of, too
+    assert text == [(50, 100), (0, 1), (1, 1)]  # the start is reported, too
     assert local.server.running
     llm.load()
 
@@ -94,7 +94,7 @@ def test_a_model_of_a_service_has_nothing_to_load() -> None:
 
 
 def test_the_first_call_fetches_starts_and_probes(local: Local, api: API) -> None:
-    make, network = albums(OBEYS, said(SEA), streamed(SHORT))
+    make, network = albums(OBEYS, answered(SEA), streamed(SHORT))
     assert local.pulled == []
     assert api.call(make) == SEA
     assert local.pulled == ["smollm2"]
@@ -113,14 +113,14 @@ def test_the_first_call_fetches_starts_and_probes(local: Local, api: API) -> Non
 
 
 def test_an_async_caller_starts_it_in_a_worker_thread(local: Local, api: API) -> None:
-    make, _ = albums(OBEYS, said(SEA))
+    make, _ = albums(OBEYS, answered(SEA))
     api.call(make)
     own = threading.current_thread()
     assert all((thread is own) is (api.name not in ("asyncio", "trio")) for thread in local.server.threads)
 
 
 def test_a_server_started_again_is_found_and_probed_again(local: Local, api: API) -> None:
-    make, network = albums(OBEYS, said(SEA), OBEYS, said(SHORT))
+    make, network = albums(OBEYS, answered(SEA), OBEYS, answered(SHORT))
     assert api.call(make) == SEA
     local.server.close()
     assert api.call(make) == SHORT
@@ -128,7 +128,9 @@ def test_a_server_started_again_is_found_and_probed_again(local: Local, api: API
 
 
 def test_each_type_is_probed_once(local: Local) -> None:
-    make, network = albums(OBEYS, said(SEA), OBEYS, Recorded([text_body('{"value": 7}')], headers=JSON), said(SEA))
+    make, network = albums(
+        OBEYS, answered(SEA), OBEYS, Recorded([text_body('{"value": 7}')], headers=JSON), answered(SEA)
+    )
     assert make() == SEA
     assert ToolOrchestratingLLM(int, "x", make.llm)() == 7
     assert make() == SEA
@@ -154,7 +156,7 @@ def test_a_probe_that_is_answered_with_something_else(local: Local, api: API) ->
 
 
 def test_a_probe_that_breaks_off_gives_its_connection_back_and_is_retried(local: Local, api: API) -> None:
-    make, network = albums(Recorded([b"{", ConnectFailed("gone")], headers=JSON), OBEYS, said(SEA))
+    make, network = albums(Recorded([b"{", ConnectFailed("gone")], headers=JSON), OBEYS, answered(SEA))
     make.llm.clock = clock = VirtualClock()
     assert api.call(make) == SEA
     assert network.open_replies == 0
@@ -381,7 +383,7 @@ def test_ollama_says_how_the_model_is_held_to_the_tool() -> None:
 
 def test_an_llm_of_ones_own_may_stand_before_a_ready_made_one() -> None:
     class Loud(FunctionCallingLLM):
-        """Says what another says, in capitals."""
+        """An LLM that returns the text of another LLM in capitals."""
 
         def __init__(self, quiet: FunctionCallingLLM) -> None:
             super().__init__()

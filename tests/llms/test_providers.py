@@ -58,13 +58,13 @@ def streamed(protocol: Protocol, turn: Turn, events: int | None = None) -> Recor
     return Recorded(protocol.stream(turn)[:events], headers=EVENTS)
 
 
-SAID = Turn("Hm.", calls=(("call00001", "Album", SEA.model_dump_json()),))
+TURN = Turn("Hm.", calls=(("call00001", "Album", SEA.model_dump_json()),))
 
 
 @each
 def test_a_call_and_a_stream(name: str, api: API) -> None:
     protocol = PROTOCOLS[name]
-    make = made(name, whole(protocol, SAID), streamed(protocol, SAID))
+    make = made(name, whole(protocol, TURN), streamed(protocol, TURN))
     result = api.run(make)
     assert (result.output, result.response.stop_reason, result.usage.total_tokens) == (SEA, "tool_use", 13)
     seen = api.stream(make)
@@ -130,7 +130,7 @@ def test_arguments_that_a_limit_cut_run_no_tool(name: str, api: API) -> None:
 
 @each
 def test_the_second_turn_takes_the_first_with_it(name: str, api: API) -> None:
-    """What a model thought, said and called goes back, with what its tool gave, and it answers on."""
+    """The thoughts, text and calls of a model are sent back with the results of its tools."""
     protocol = PROTOCOLS[name]
     turn = Turn("Hm.", "Wait.", (("call00001", "now", "{}"),))
     llm = LLMS[name](api_key="k", network=ReplayNetwork(whole(protocol, turn), whole(protocol, Turn(text="Noon."))))

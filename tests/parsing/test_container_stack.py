@@ -238,7 +238,7 @@ def test_where_references_are_not_counted_every_list_is_held(held: bool, monkeyp
 
 
 def grown(type_form: Any, document: Any, size: int = 7, fail_fast: bool = True) -> list[Any]:
-    """The snapshots as data, while nobody holds them, after a check that holding them makes no difference."""
+    """Return the snapshots as data, none of them kept, after a check that keeping them makes no difference."""
     growing, holding = (PartialValue(plan_for(type_form), fail_fast=fail_fast) for _ in range(2))
     seen = [plain(growing.value) for piece in pieces_of(document, size) if growing.feed(piece)]
     held = [holding.value for piece in pieces_of(document, size) if holding.feed(piece)]
@@ -302,4 +302,6 @@ def test_a_string_grows_at_the_end_of_a_long_list() -> None:
 def test_constrained_long_lists() -> None:
     with pytest.raises(pydantic.ValidationError):
         plan_for(Annotated[list[int], Field(max_length=5)]).validator.validate_python(NUMBERS)
-    assert grown(Annotated[list[int], Field(max_length=5)], NUMBERS)[-1] == NUMBERS  # the end will tell
+    assert (
+        grown(Annotated[list[int], Field(max_length=5)], NUMBERS)[-1] == NUMBERS
+    )  # an error, if any, comes at the end

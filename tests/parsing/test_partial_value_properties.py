@@ -234,7 +234,7 @@ def _key(parts: dict[Any, Any], step: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Without what tells a model from its fields."""
+    """Remove what distinguishes a model from its fields."""
     if isinstance(value, RootModel):
         return _plain(value.__dict__["root"])
     look = _shown(value)

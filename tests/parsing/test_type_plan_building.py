@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 def same(made: Any, expected: Any) -> None:
-    """Whether there is nothing by which one could tell the two apart."""
+    """Return whether the two are equal in every respect."""
     assert type(made) is type(expected)
     if isinstance(expected, list):
         assert len(made) == len(expected)
@@ -126,7 +126,7 @@ class Computing(BaseModel):
 
 
 class FieldChecked(BaseModel):
-    """A validator of a field has its say when the field closes; the model is made of what it returned."""
+    """A validator of a field runs when the field closes; the model is built from what it returned."""
 
     title: str
     n: int
@@ -569,7 +569,7 @@ LEAVES: list[tuple[Any, list[str]]] = [
     (Annotated[Colour, Field(strict=True)], ['"red"', "1"]),
     (Annotated[UUID, Field(strict=True)], [f'"{UUID(int=5)}"', "1"]),
 ]
-# Newer versions of Pydantic do not tell of an Enum's `_missing_` in its schema, and call it all the same.
+# Newer versions of Pydantic leave an Enum's `_missing_` out of its schema, but call it.
 CASES = [(type_form, text) for type_form, texts in LEAVES for text in texts]
 
 
@@ -603,7 +603,7 @@ def test_a_leaf_is_what_the_final_reading_makes_of_it(type_form: Any, text: str,
 
 @pytest.mark.parametrize(("type_form", "text"), CASES)
 def test_a_leaf_that_is_invalid_stops_like_the_final_reading(type_form: Any, text: str) -> None:
-    """Where no validator in Python could mend it, as there is around a URL."""
+    """Without a validator in Python that could fix the value, as there is around a URL."""
     if _read(type_form, text) is not _Nothing or not plan_for(type_form).fatal:
         assert fed(dict[str, type_form], f'{{"a": {text}, ').value is not None
         return

@@ -12,7 +12,7 @@ from project.source import MODULES, ROOT, FunctionNode, Module, project_files, w
 FORBIDDEN_WORDS = {"Manager", "Handler", "Helper", "Helpers", "Processor", "Util", "Utils"}
 ALLOWED_NAMES = {"StreamingObjectProcessor", "ElfManager"}  # the public contract names them
 
-# A silenced checker must say why, after the rule it silences.
+# A silenced checker needs a reason, after the rule it silences.
 SILENCED = re.compile(
     r"#\s*(?:type: ignore|pyright: ignore|noqa|pragma: no (?:cover|branch))"
     r"(?:\[[^]]*\]|: [A-Z0-9, ]+)?(.*)"

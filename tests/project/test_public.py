@@ -89,7 +89,7 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def test_all_is_written_out_for_type_checkers() -> None:
-    """`_EXPORTS` says what is loaded from where; a type checker reads only a literal `__all__`."""
+    """`_EXPORTS` maps names to modules; a type checker reads only a literal `__all__`."""
     assert list(toolcast.__all__) == sorted([*toolcast._MODULE_OF, "__version__"])
 
 

@@ -101,7 +101,7 @@ def test_a_clock_that_ticks_now_and_then_is_learned_anew() -> None:
         assert envelope.text(event("efgh", created=number)) == "efgh"
 
 
-# OpenAI's padding: another string of letters and digits in every event, so that nobody can tell the text by its length.
+# OpenAI's padding: another string of letters and digits in every event, so that its length does not reveal the text.
 
 
 PADDINGS = ["", "a", "Zz09", "x" * 50, "0"]

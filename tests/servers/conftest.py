@@ -36,7 +36,7 @@ def low_dice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server(low_dice: None, llmock: LLMock, plainly: httpx.Client) -> Iterator[LLMock]:
-    """llmock, which at the end has nothing to say against toolcast: no `retry_after_ignored`, no `no_backoff`."""
+    """llmock, which at the end must report no `retry_after_ignored`, no `no_backoff`."""
     yield llmock
     assert findings(llmock, plainly) == [], llmock.verdict().render()
 

@@ -13,7 +13,7 @@ import xllamacpp  # type: ignore[import-untyped]  # the wheel has no types
 
 
 def parameters(model: str, key: str) -> xllamacpp.CommonParams:
-    """One slot, small batches (a cancel is seen soon), quiet, and closed to whoever has no key."""
+    """One slot, small batches (a cancel is seen soon), quiet, and closed to requests without the key."""
     chosen = xllamacpp.CommonParams()
     chosen.model.path = model
     chosen.n_ctx, chosen.n_parallel, chosen.n_batch, chosen.n_ubatch = 4096, 1, 128, 128

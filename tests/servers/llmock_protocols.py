@@ -31,7 +31,7 @@ class Protocol:
 
     `breaks` are the numbers of chunks after which a stream of `says_sea` has shown something and is not at its end.
     `damaged` is what becomes of a stream whose chunk after the later break is damaged; None where nothing is lost.
-    `told` is whether llmock sends arguments in fragments, as the text that the model wrote.
+    `streams_fragments` is whether llmock sends arguments in fragments, as the text that the model wrote.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Protocol:
     usage: Callable[[Any], tuple[int, int]]
     breaks: tuple[int, int]
     damaged: type[LLMError] | None = MalformedEvent
-    told: bool = True
+    streams_fragments: bool = True
 
     def __str__(self) -> str:
         return self.name
@@ -106,7 +106,7 @@ GOOGLE = Protocol(
     lambda body: (body["usageMetadata"]["promptTokenCount"], body["usageMetadata"]["candidatesTokenCount"]),
     (2, 5),
     damaged=StreamTruncated,  # the last words, the call and the end come in one chunk
-    told=False,
+    streams_fragments=False,
 )
 MISTRAL = Protocol(
     "mistral",
@@ -117,7 +117,7 @@ MISTRAL = Protocol(
     _chat_call,
     _chat_usage,
     (3, 8),
-    told=False,
+    streams_fragments=False,
 )
 PROTOCOLS = (CHAT, RESPONSES, ANTHROPIC, GOOGLE, MISTRAL)
 

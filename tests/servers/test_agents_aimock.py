@@ -1,6 +1,6 @@
 """An engine's turns against aimock, which understands six protocols, and keeps what it understood of a request.
 
-Its journal tells every conversation in one form, whatever protocol it came in: two readers, aimock's and ours, agree on
+Its journal has every conversation in one form, whatever protocol it came in: two readers, aimock's and ours, agree on
 what was called and what it gave. What goes to Ollama, which aimock reads only in part, is looked at as it was sent.
 """
 
@@ -118,15 +118,15 @@ def called(*calls: tuple[str, dict[str, Any]], text: str = "") -> dict[str, Any]
     return {"content": text, **made} if text else made
 
 
-ASKED, TOLD = {"hasToolResult": False}, {"hasToolResult": True}
+WITHOUT_RESULT, WITH_RESULT = {"hasToolResult": False}, {"hasToolResult": True}
 """The first request of a turn; those behind a result."""
 
 
 def test_a_turn_with_tools_one_of_which_fails(
     aimock: Aimock, llm: ServiceLLM, protocol: Protocol, engine_api: EngineAPI
 ) -> None:
-    aimock.answer(ASKED, called(("tides", {"city": "Bern"}), ("weather", {"city": "Oslo"}), text="Both."))
-    aimock.answer(TOLD, {"content": SUNNY})
+    aimock.answer(WITHOUT_RESULT, called(("tides", {"city": "Bern"}), ("weather", {"city": "Oslo"}), text="Both."))
+    aimock.answer(WITH_RESULT, {"content": SUNNY})
     engine = Engine(llm, [weather, tides])
     text = engine_api.stream(engine, QUESTION)
     assert text.turn is not None, text.error
@@ -177,8 +177,8 @@ class Overheard(HttpxNetwork):
 @pytest.mark.parametrize("engine_api", ENGINE_APIS, ids=lambda engine_api: engine_api.name)
 def test_what_goes_back_to_ollama(aimock: Aimock, engine_api: EngineAPI) -> None:
     """Its arguments are an object, and its results have the name of their tool."""
-    aimock.answer(ASKED, called(("tides", {"city": "Bern"}), ("weather", {"city": "Oslo"}), text="Both."))
-    aimock.answer(TOLD, {"content": SUNNY})
+    aimock.answer(WITHOUT_RESULT, called(("tides", {"city": "Bern"}), ("weather", {"city": "Oslo"}), text="Both."))
+    aimock.answer(WITH_RESULT, {"content": SUNNY})
     network = Overheard()
     with Ollama("llama3.2", base_url=aimock.url, network=network) as llm:
         engine = Engine(llm, [weather, tides])
@@ -220,7 +220,7 @@ def test_a_typed_result(aimock: Aimock, llm: ServiceLLM, protocol: Protocol, eng
     """A tool, and then the result; Ollama's model, which no choice of tools can force, is held to a schema."""
     spelled = [{"name": name, "arguments": made} for name, made in (("weather", {"city": "Oslo"}), ("Report", None))]
     spelled[1]["arguments"] = REPORT.model_dump()
-    for match, call in zip((ASKED, TOLD), spelled, strict=True):
+    for match, call in zip((WITHOUT_RESULT, WITH_RESULT), spelled, strict=True):
         in_words = {"content": json.dumps({"calls": [call]})}
         aimock.answer(match, in_words if protocol is OLLAMA else {"toolCalls": [call]})
     engine = Engine(llm, [weather])
@@ -231,8 +231,8 @@ def test_a_typed_result(aimock: Aimock, llm: ServiceLLM, protocol: Protocol, eng
 
 def test_a_cancelled_stream(aimock: Aimock, llm: ServiceLLM, protocol: Protocol, engine_api: EngineAPI) -> None:
     aimock.answer({"userMessage": "Enough"}, {"content": "Well."})
-    aimock.answer(ASKED, called(("weather", {"city": "Oslo"})))
-    aimock.answer(TOLD, {"content": SUNNY * 20})
+    aimock.answer(WITHOUT_RESULT, called(("weather", {"city": "Oslo"})))
+    aimock.answer(WITH_RESULT, {"content": SUNNY * 20})
     engine = Engine(llm, [weather])
     text = engine_api.stream(
         engine, QUESTION, watch=lambda stream, event: engine.cancel() if isinstance(event, TextDelta) else None
@@ -256,9 +256,9 @@ def test_a_limit_of_rate_in_the_second_round(
         ran.append(city)
         return "sunny"
 
-    aimock.answer(ASKED, called(("forecast", {"city": "Oslo"})))
-    aimock.answer({**TOLD, "sequenceIndex": 0}, {"error": {"message": "too many just now"}, "status": 429})
-    aimock.answer(TOLD, {"content": SUNNY})
+    aimock.answer(WITHOUT_RESULT, called(("forecast", {"city": "Oslo"})))
+    aimock.answer({**WITH_RESULT, "sequenceIndex": 0}, {"error": {"message": "too many just now"}, "status": 429})
+    aimock.answer(WITH_RESULT, {"content": SUNNY})
     engine = Engine(llm, [forecast])
     with pytest.raises(RateLimited, match="too many just now"):
         engine_api.submit(engine, QUESTION)
@@ -282,9 +282,9 @@ def test_a_wrong_key(aimock: Aimock, llm: ServiceLLM, engine_api: EngineAPI) -> 
     "way", [(protocol, SYNC) for protocol in PROTOCOLS], ids=lambda way: str(way[0]), indirect=True
 )
 def test_the_conversation_moves(aimock: Aimock, llm: ServiceLLM, protocol: Protocol) -> None:
-    """What Ollama's model called and was told, another's reads; and back again."""
-    aimock.answer(ASKED, called(("tides", {"city": "Bern"}), ("weather", {"city": "Oslo"}), text="Both."))
-    aimock.answer(TOLD, {"content": SUNNY})
+    """The calls and results of a turn at Ollama are sent to another service; and back again."""
+    aimock.answer(WITHOUT_RESULT, called(("tides", {"city": "Bern"}), ("weather", {"city": "Oslo"}), text="Both."))
+    aimock.answer(WITH_RESULT, {"content": SUNNY})
     with Ollama("llama3.2", base_url=aimock.url) as ollama:
         first = Engine(ollama, [weather, tides])
         first.submit(QUESTION)

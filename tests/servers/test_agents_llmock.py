@@ -88,13 +88,13 @@ def calls(server: LLMock, *made: tuple[str, dict[str, Any]], text: str | None = 
 Made = list[tuple[ToolCallPart, ToolResultPart]]
 
 
-def _chat(said: str, made: Made, **more: Callable[[ToolCallPart], str]) -> list[dict[str, Any]]:
+def _chat(answer: str, made: Made, **more: Callable[[ToolCallPart], str]) -> list[dict[str, Any]]:
     written = [
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call, _ in made
     ]
     return [
-        {"role": "assistant", "content": said, "tool_calls": written},
+        {"role": "assistant", "content": answer, "tool_calls": written},
         *(
             {"role": "tool", "tool_call_id": call.id, "content": _told(result)}
             | {name: of(call) for name, of in more.items()}
@@ -103,13 +103,13 @@ def _chat(said: str, made: Made, **more: Callable[[ToolCallPart], str]) -> list[
     ]
 
 
-def _mistral(said: str, made: Made) -> list[dict[str, Any]]:
-    return _chat(said, made, name=lambda call: call.name)
+def _mistral(answer: str, made: Made) -> list[dict[str, Any]]:
+    return _chat(answer, made, name=lambda call: call.name)
 
 
-def _responses(said: str, made: Made) -> list[dict[str, Any]]:
+def _responses(answer: str, made: Made) -> list[dict[str, Any]]:
     return [
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": said}]},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": answer}]},
         *(
             {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
             for call, _ in made
@@ -118,7 +118,7 @@ def _responses(said: str, made: Made) -> list[dict[str, Any]]:
     ]
 
 
-def _anthropic(said: str, made: Made) -> list[dict[str, Any]]:
+def _anthropic(answer: str, made: Made) -> list[dict[str, Any]]:
     used = [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": json.loads(call.arguments)} for call, _ in made
     ]
@@ -128,12 +128,12 @@ def _anthropic(said: str, made: Made) -> list[dict[str, Any]]:
         for call, result in made
     ]
     return [
-        {"role": "assistant", "content": [{"type": "text", "text": said}, *used]},
+        {"role": "assistant", "content": [{"type": "text", "text": answer}, *used]},
         {"role": "user", "content": given},
     ]
 
 
-def _google(said: str, made: Made) -> list[dict[str, Any]]:
+def _google(answer: str, made: Made) -> list[dict[str, Any]]:
     called = [{"functionCall": {"name": call.name, "args": json.loads(call.arguments)}} for call, _ in made]
     given = [
         {
@@ -144,7 +144,7 @@ def _google(said: str, made: Made) -> list[dict[str, Any]]:
         }
         for call, result in made
     ]
-    return [{"role": "model", "parts": [{"text": said}, *called]}, {"role": "user", "parts": given}]
+    return [{"role": "model", "parts": [{"text": answer}, *called]}, {"role": "user", "parts": given}]
 
 
 def _key(result: ToolResultPart) -> str:
@@ -152,7 +152,7 @@ def _key(result: ToolResultPart) -> str:
 
 
 def _told(result: ToolResultPart) -> str:
-    """These protocols have no field that says that a tool failed: the text does."""
+    """These protocols have no field for the failure of a tool: it is in the text."""
     return f"The tool failed: {result.content}" if result.is_error else result.content
 
 
@@ -167,10 +167,10 @@ BACK: dict[str, tuple[str, Callable[[str, Made], list[dict[str, Any]]], str]] = 
 """For each protocol: where the conversation stands, how an answer with calls and their results go back, and ids."""
 
 
-def went_back(server: LLMock, protocol: Protocol, said: str, history: tuple[Message, ...]) -> None:
+def went_back(server: LLMock, protocol: Protocol, answer: str, history: tuple[Message, ...]) -> None:
     """The last request ends in the calls of `history` and their results, as the protocol writes them."""
     where, written, form = BACK[protocol.name]
-    wanted = written(said, pairs(history))
+    wanted = written(answer, pairs(history))
     sent = server.last_request.body[where][-len(wanted) :]
     assert without_ids(sent) == without_ids(wanted)
     paired(ids_in(sent), form)
@@ -268,7 +268,7 @@ class Report(BaseModel):
 
 
 def test_a_typed_result(server: LLMock, llm: ServiceLLM, engine_api: EngineAPI) -> None:
-    """A tool first; then an answer that does not fit, which is told and asked again."""
+    """A tool first; then an answer that does not fit, which is asked for again with the error."""
     calls(server, ("weather", {"city": "Oslo"}))
     calls(server, ("Report", {"city": "Oslo", "degrees": "warm"}))
     calls(server, ("Report", {"city": "Oslo", "degrees": 21}))
@@ -303,7 +303,7 @@ def test_a_person_says_no(server: LLMock, llm: ServiceLLM, protocol: Protocol, e
 
 
 def test_a_cancelled_stream(server: LLMock, llm: ServiceLLM, engine_api: EngineAPI) -> None:
-    """Another thread cancels while the service is silent; what was heard is kept, and goes back."""
+    """Another thread cancels while the service is silent; the text received so far is kept, and is sent back."""
     calls(server, ("weather", {"city": "Oslo"}))
     server.reply("It is sunny in Oslo, and will be so for days and days.")
     engine = Engine(llm, [weather])
@@ -458,7 +458,7 @@ def test_a_wrong_key(server: LLMock, llm: ServiceLLM, engine_api: EngineAPI) -> 
 @pytest.mark.parametrize("there", PROTOCOLS, ids=str)
 @pytest.mark.parametrize("here", PROTOCOLS, ids=str)
 def test_the_conversation_moves(llmock: LLMock, plainly: httpx.Client, here: Protocol, there: Protocol) -> None:
-    """What one service's model called and was told, another's reads in its own words; and back again."""
+    """The calls and results of a turn at one service are sent to another in its own format; and back again."""
     calls(llmock, ("tides", {"city": "Bern"}), ("weather", {"city": "Oslo"}), text="Both.")
     llmock.reply("Bern has none.")
     with here.llm(llmock) as first, there.llm(llmock) as second:

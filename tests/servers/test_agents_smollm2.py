@@ -1,6 +1,6 @@
 """A real agent: SmolLM2, with 135 million parameters, and a calculator.
 
-A model that small calls no tool because it is told of one. It does what it sees done: two worked turns in the
+A model that small calls no tool from its description alone. It follows examples: two worked turns in the
 history, a tool that answers with a sentence, and answers that end with the line make it reliable, with nothing forced.
 """
 
@@ -103,7 +103,7 @@ def test_a_turn_with_a_calculator(llm: LlamaCpp, engine_api: EngineAPI) -> None:
 def test_a_typed_result(llm: LlamaCpp) -> None:
     """The tool first, then the object, whose numbers are those that the tool gave."""
     engine = Engine(llm, [multiply], history=two_worked_turns(typed=True), max_rounds=3)
-    text = SYNC.tell(engine, "What is 17 times 23?", output_cls=Product)
+    text = SYNC.stream(engine, "What is 17 times 23?", output_cls=Product)
     assert text.turn is not None, text.error
     assert text.turn.output == Product(a=17, b=23, product=391)
     assert len(text.of(OutputDelta)) > 2

@@ -56,7 +56,7 @@ def test_text(aimock: Aimock, llm: Ollama, api: API) -> None:
 
 
 def test_reasoning_is_never_taken_for_the_answer(aimock: Aimock, llm: Ollama, api: API) -> None:
-    """aimock names the field `reasoning_content`, where Ollama has `thinking`: nobody may mix it into the text."""
+    """aimock names the field `reasoning_content`, where Ollama has `thinking`: it must not be mixed into the text."""
     aimock.answer({"userMessage": "hello"}, {"content": "Hi.", "reasoning": "They greet me."})
     events = api.events(llm, "hello")
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Hi."

@@ -103,7 +103,7 @@ def test_a_parallel_list(llm: LlamaCpp) -> None:
 
 
 def test_a_union(llm: LlamaCpp) -> None:
-    """The grammar admits both; which one the model takes is told by one example of each."""
+    """The grammar admits both; which one the model takes is shown by one example of each."""
     prompt = [
         ("user", "In Lima our guest was Tom Reed (34)."),
         ("assistant", TOM),

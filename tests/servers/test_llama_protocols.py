@@ -1,9 +1,9 @@
 """The real llama.cpp server with a real model, through each protocol that it speaks.
 
-What it does today (xllamacpp 2026.10.11549), where wire.md 8.1 says nothing or something else:
+What it does today (xllamacpp 2026.10.11549), where it differs from wire.md 8.1:
 
 * /v1/responses ignores `text.format`, where OpenAI has the schema, and obeys `response_format` and `json_schema`. An
-  answer that max_tokens cut is `completed`, so that nobody can tell it from a whole one but by its count of tokens.
+  answer that max_tokens cut is `completed`, so that only its count of tokens distinguishes it from a whole one.
 * /v1/messages takes nothing that it does not know: `json_schema`, `response_format`, `grammar`, `output_config`,
   `output_format`, `cache_prompt` and `ignore_eos` are ignored. What comes from the cache is counted apart, and is none
   of the input tokens.
@@ -197,7 +197,7 @@ def test_max_tokens(endpoint: Endpoint, llm: ServiceLLM, api: API) -> None:
 
 
 def test_a_second_turn(llm: ServiceLLM, api: API) -> None:
-    """What was said, called and answered goes back in a form that the server takes."""
+    """Texts, calls and results are sent back in a form that the server accepts."""
     call = ToolCallPart("call_1", "capital_of", '{"country": "France"}')
     history = [user("Look up the capital of France."), assistant(call), tool_result(call, "Paris")]
     response = api.chat(llm, [*history, user("What is the capital of France?")])
@@ -287,7 +287,7 @@ def test_an_object_by_the_servers_own_schema(llm: ServiceLLM, api: API) -> None:
 
 @pytest.mark.parametrize("mode", ["tool_call", "json_schema"])
 def test_what_is_not_enforced_is_never_taken_on_trust(endpoint: Endpoint, llm: ServiceLLM, api: API, mode: Any) -> None:
-    """An object, or an error that says what the model wrote instead, after every attempt."""
+    """An object, or an error with what the model wrote instead, after every attempt."""
     make = ToolOrchestratingLLM(Person, ONE, llm, mode=mode, max_attempts=2)
     seen = api.stream(make, text=MET)
     if seen.error is None:
@@ -299,7 +299,7 @@ def test_what_is_not_enforced_is_never_taken_on_trust(endpoint: Endpoint, llm: S
 
 
 def test_an_object_that_max_tokens_cuts(endpoint: Endpoint, llm: ServiceLLM, api: API) -> None:
-    """Where the server does not say that it cut, the text itself shows it."""
+    """Where the server does not report the cut, the text itself shows it."""
     make = find(llm, max_tokens=8)
     kind = OutputTruncated if endpoint.tells_of_cuts else ValidationError
     with pytest.raises(kind):

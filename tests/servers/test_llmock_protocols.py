@@ -1,7 +1,7 @@
 """Every protocol that llmock serves, an independent server that breaks on order and grades its client.
 
 Every test ends with its verdict on toolcast: no fault mishandled, no warning. What broke after the caller had seen
-some of it is the caller's to ask for again, and so do these tests; toolcast never tells a thing twice.
+some of it is the caller's to ask for again, and so do these tests; toolcast never emits an event twice.
 
 The waits are real ones, so they are short: the dice of the backoff lie still, and low.
 """
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.networked, pytest.mark.usefixtures("low_dice")]
 
-SAID = "Let me look at the sea"
+TEXT = "Let me look at the sea"
 SYNC, ASYNCIO, *OTHER_FACES = APIS
 # An API differs in the same way under every protocol.
 WAYS = [(protocol, api) for protocol in PROTOCOLS for api in (SYNC, ASYNCIO)] + [(CHAT, api) for api in OTHER_FACES]
@@ -78,7 +78,7 @@ def asked_again(plainly: httpx.Client, server: LLMock) -> Any:
     return plainly.post(f"{server.url}{last.path}", json=last.body).json()
 
 
-def says_sea(server: LLMock, times: int | None = 1, text: str | None = None) -> None:
+def answer_sea(server: LLMock, times: int | None = 1, text: str | None = None) -> None:
     server.call_tool("Album", SEA.model_dump(mode="json"), text=text, times=times)
 
 
@@ -106,7 +106,7 @@ def test_text(server: LLMock, llm: ServiceLLM, protocol: Protocol, api: API, pla
 
 
 def test_an_object(server: LLMock, llm: ServiceLLM, protocol: Protocol, api: API, plainly: httpx.Client) -> None:
-    says_sea(server, times=3)
+    answer_sea(server, times=3)
     make = about(llm)
     result = api.run(make, topic="x")
     plain = asked_again(plainly, server)
@@ -117,14 +117,14 @@ def test_an_object(server: LLMock, llm: ServiceLLM, protocol: Protocol, api: API
     seen = api.stream(make, topic="x")
     assert seen.final == SEA
     assert all(is_partial(item) for item in seen.items[:-1])
-    if protocol.told:
+    if protocol.streams_fragments:
         assert len(seen.items) > 3
 
 
 def test_an_object_after_some_words(server: LLMock, llm: ServiceLLM, api: API) -> None:
-    says_sea(server, times=2, text=SAID)
+    answer_sea(server, times=2, text=TEXT)
     result = api.run(about(llm), topic="x")
-    assert (result.output, result.response.text) == (SEA, SAID)
+    assert (result.output, result.response.text) == (SEA, TEXT)
     assert api.stream(about(llm), topic="x").final == SEA
 
 
@@ -184,7 +184,7 @@ def test_a_function_is_run_once(server: LLMock, llm: ServiceLLM, api: API) -> No
 def test_a_conversation_with_results(server: LLMock, llm: ServiceLLM, api: API) -> None:
     """Tool results go back in a form that the server takes for an answered call."""
     server.call_tool("Album", {"title": "Sea"})
-    says_sea(server)
+    answer_sea(server)
     result = api.run(about(llm, max_attempts=2), topic="x")
     assert result.output == SEA
     assert [type(attempt.error).__name__ for attempt in result.attempts] == ["ValidationError", "NoneType"]
@@ -211,7 +211,7 @@ def test_what_is_never_retried(server: LLMock, llm: ServiceLLM, api: API, status
 )
 def test_what_passes_is_retried(server: LLMock, llm: ServiceLLM, api: API, status: int, kind: type[LLMError]) -> None:
     server.fail(status, retry_after=0.05)
-    says_sea(server)
+    answer_sea(server)
     result = api.run(about(llm), topic="x")
     assert result.output == SEA
     assert [type(attempt.error) for attempt in result.attempts] == [kind, type(None)]
@@ -219,25 +219,25 @@ def test_what_passes_is_retried(server: LLMock, llm: ServiceLLM, api: API, statu
 
 @pytest.mark.gate("G9")
 def test_a_wait_that_the_service_asks_for_is_waited(server: LLMock, llm: ServiceLLM, api: API) -> None:
-    """The verdict would say `retry_after_ignored`: this is far more than toolcast's own first wait."""
+    """The verdict would be `retry_after_ignored`: this is far more than toolcast's own first wait."""
     server.rate_limit(retry_after=0.3)
-    says_sea(server)
+    answer_sea(server)
     assert api.stream(about(llm), topic="x").final == SEA
     assert len(server.requests) == 2
 
 
 def test_a_stream_is_retried_before_it_begins(server: LLMock, llm: ServiceLLM, api: API) -> None:
     server.rate_limit(times=2, retry_after=0.05)
-    says_sea(server)
+    answer_sea(server)
     assert api.stream(about(llm), topic="x").final == SEA
     assert len(server.requests) == 3
 
 
 @pytest.mark.gate("G9")
 def test_without_a_wish_the_waits_grow(server: LLMock, llm: ServiceLLM, api: API) -> None:
-    """The verdict would say `no_backoff`."""
+    """The verdict would be `no_backoff`."""
     server.fail(500, times=2)
-    says_sea(server)
+    answer_sea(server)
     assert api.stream(about(llm), topic="x").final == SEA
     assert len(server.requests) == 3
 
@@ -292,7 +292,7 @@ def test_the_service_blocks_the_answer(server: LLMock, llm: ServiceLLM, protocol
     from llmock.scenarios import Reply
 
     server.add(Reply(text="I would rather", finish_reason="content_filter", times=2))
-    # llmock has no word for it in the Responses protocol: there the model just says something.
+    # llmock has no word for it in the Responses protocol: there the model answers with a text.
     kind = {RESPONSES: NoToolCallError, ANTHROPIC: Refused}.get(protocol, ContentBlocked)
     with pytest.raises(kind, match="I would rather"):
         api.call(about(llm), topic="x")
@@ -312,14 +312,14 @@ def broken(llm: ServiceLLM, api: API, output: Any = Album, **options: Any) -> St
 
 @pytest.mark.parametrize("early", [True, False])
 def test_a_disconnected_stream(server: LLMock, llm: ServiceLLM, protocol: Protocol, api: API, early: bool) -> None:
-    says_sea(server, times=2, text=SAID)
+    answer_sea(server, times=2, text=TEXT)
     server.disconnect(after_chunks=protocol.breaks[not early])
     assert type(broken(llm, api).error) is StreamInterrupted
     assert len(server.requests) == 2
 
 
 def test_a_stream_that_breaks_before_it_shows_anything_is_retried(server: LLMock, llm: ServiceLLM, api: API) -> None:
-    says_sea(server, times=2)
+    answer_sea(server, times=2)
     server.disconnect(after_chunks=0)
     assert api.stream(about(llm), topic="x").final == SEA
     assert len(server.requests) == 2
@@ -329,7 +329,7 @@ def test_a_stream_that_breaks_before_it_shows_anything_is_retried(server: LLMock
 def test_a_truncated_stream_is_never_taken_for_a_whole_one(
     server: LLMock, llm: ServiceLLM, protocol: Protocol, api: API, early: bool
 ) -> None:
-    says_sea(server, times=2, text=SAID)
+    answer_sea(server, times=2, text=TEXT)
     server.truncate(after_chunks=protocol.breaks[not early])
     seen = broken(llm, api)
     assert type(seen.error) is StreamTruncated
@@ -337,7 +337,7 @@ def test_a_truncated_stream_is_never_taken_for_a_whole_one(
 
 
 def test_a_truncated_stream_runs_no_function(server: LLMock, llm: ServiceLLM, protocol: Protocol, api: API) -> None:
-    server.call_tool("pay", {"amount": 100000, "to": "somebody with a long name"}, text=SAID, times=2)
+    server.call_tool("pay", {"amount": 100000, "to": "a person with a long name"}, text=TEXT, times=2)
     server.truncate(after_chunks=protocol.breaks[1])
     ran: list[str] = []
 
@@ -346,7 +346,7 @@ def test_a_truncated_stream_runs_no_function(server: LLMock, llm: ServiceLLM, pr
         return amount
 
     assert type(broken(llm, api, pay).error) is StreamTruncated
-    assert ran == ["somebody with a long name"]  # by the second call
+    assert ran == ["a person with a long name"]  # by the second call
 
 
 @pytest.mark.gate("G10")
@@ -364,7 +364,7 @@ def test_no_border_before_the_end_passes_for_the_end(
         ran.append(to)
         return amount
 
-    llmock.call_tool("pay", {"amount": 100000, "to": "somebody"}, text=SAID, times=None)
+    llmock.call_tool("pay", {"amount": 100000, "to": "a person"}, text=TEXT, times=None)
     errors: list[type] = []
     with protocol.llm(llmock, max_retries=0) as llm:
         while not ran:
@@ -376,7 +376,7 @@ def test_no_border_before_the_end_passes_for_the_end(
 
 
 def test_a_stalled_stream(server: LLMock, llm: ServiceLLM, protocol: Protocol, api: API) -> None:
-    says_sea(server, times=2, text=SAID)
+    answer_sea(server, times=2, text=TEXT)
     server.stall(after_chunks=protocol.breaks[0], seconds=1.5)
     limits = Settings(timeout=Timeouts(first_token=5, idle=0.2, total=10))
     seen = broken(llm, api, settings=limits)
@@ -385,7 +385,7 @@ def test_a_stalled_stream(server: LLMock, llm: ServiceLLM, protocol: Protocol, a
 
 
 def test_a_stream_that_never_begins(server: LLMock, protocol: Protocol, api: API) -> None:
-    says_sea(server, times=2)
+    answer_sea(server, times=2)
     server.slow_first_token(1.5)
     limits = Settings(timeout=Timeouts(first_token=0.1))
     with protocol.llm(server, max_retries=0) as llm:
@@ -395,7 +395,7 @@ def test_a_stream_that_never_begins(server: LLMock, protocol: Protocol, api: API
 
 
 def test_a_stream_that_begins_late_is_retried(server: LLMock, llm: ServiceLLM, api: API) -> None:
-    says_sea(server, times=2)
+    answer_sea(server, times=2)
     server.slow_first_token(1.5)
     limits = Settings(timeout=Timeouts(first_token=0.3))
     assert api.stream(about(llm, settings=limits), topic="x").final == SEA
@@ -403,7 +403,7 @@ def test_a_stream_that_begins_late_is_retried(server: LLMock, llm: ServiceLLM, a
 
 
 def test_a_malformed_chunk(llmock: LLMock, protocol: Protocol, api: API, plainly: httpx.Client) -> None:
-    says_sea(llmock, text=SAID)
+    answer_sea(llmock, text=TEXT)
     llmock.corrupt(after_chunks=protocol.breaks[1])
     with protocol.llm(llmock) as llm:
         seen = api.stream(about(llm), topic="x")
@@ -421,7 +421,7 @@ def test_a_malformed_chunk(llmock: LLMock, protocol: Protocol, api: API, plainly
 
 def test_malformed_arguments(server: LLMock, llm: ServiceLLM, protocol: Protocol, api: API) -> None:
     server.break_tool_call("malformed_arguments", times=2)
-    says_sea(server, times=2)
+    answer_sea(server, times=2)
     with pytest.raises(ValidationError) as caught:
         api.call(about(llm), topic="x")
     if protocol in (CHAT, RESPONSES, MISTRAL):
@@ -434,7 +434,7 @@ def test_malformed_arguments(server: LLMock, llm: ServiceLLM, protocol: Protocol
 
 def test_malformed_arguments_are_reported_and_asked_again(server: LLMock, llm: ServiceLLM, api: API) -> None:
     server.break_tool_call("malformed_arguments")
-    says_sea(server, times=2)
+    answer_sea(server, times=2)
     assert api.call(about(llm, max_attempts=2), topic="x") == SEA
     assert len(server.requests) == 2
 

@@ -1,4 +1,4 @@
-"""The REPL in a terminal, on the embedded model: what `toolcast chat` is for somebody who has nothing else."""
+"""The REPL in a terminal, on the embedded model: `toolcast chat` without any other model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.networked
 
 @pytest.fixture
 def terminal(smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driven]:
-    """`toolcast chat`, which takes this model unless it is told otherwise; only other weights have to be named."""
+    """`toolcast chat`, whose default is this model; only other weights have to be named."""
     monkeypatch.chdir(tmp_path)
     other = ("--model", f"local:{smollm2}") if "TOOLCAST_TEST_GGUF" in os.environ else ()
     with driven(tmp_path, *other, "--system", "Answer with one short sentence.") as running:
@@ -28,7 +28,7 @@ def terminal(smollm2: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def answer_to(terminal: Driven, question: str) -> str:
-    """What is said to a question."""
+    """Send a question; return the answer."""
     terminal.submit(question)
     asked = max(number for number, line in enumerate(terminal.lines) if line == f"> {question}")
     return " ".join(terminal.lines[asked + 1 : -1]).strip()

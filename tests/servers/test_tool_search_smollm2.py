@@ -23,7 +23,7 @@ from toolcast.usage import Usage
 pytestmark = pytest.mark.networked
 
 SOME = [tool for tool in TOOLS if tool.name in ("get_current_weather", "send_email", "play_music", "delete_file")]
-SAID = [user("What's the weather in Paris?")]
+MESSAGES = [user("What's the weather in Paris?")]
 EXACT = Settings(temperature=0, max_tokens=300, extra={"cache_prompt": False})
 
 
@@ -36,8 +36,8 @@ def llm(smollm2: Path) -> Iterator[LlamaCpp]:
 
 def test_it_names_tools_that_are_there_on_both_apis(llm: LlamaCpp) -> None:
     search, costs = LLMSearch(limit=2, threshold=0, fallback=False, settings=EXACT), list[Usage]()
-    found = sync_driver.run(search(SAID, SOME, SearchContext(llm, paid=costs.append)))
-    again = anyio.run(search, SAID, SOME, SearchContext(llm, concurrent=True, paid=costs.append))
+    found = sync_driver.run(search(MESSAGES, SOME, SearchContext(llm, paid=costs.append)))
+    again = anyio.run(search, MESSAGES, SOME, SearchContext(llm, concurrent=True, paid=costs.append))
     assert found == again
     assert 1 <= len(found) <= 2 and set(found) <= set(SOME)
     assert costs[0] == costs[1] and costs[0].output_tokens > 20
@@ -46,6 +46,6 @@ def test_it_names_tools_that_are_there_on_both_apis(llm: LlamaCpp) -> None:
 def test_cut_off_it_leaves_the_choice_to_the_words(llm: LlamaCpp, caplog: pytest.LogCaptureFixture) -> None:
     search = LLMSearch(limit=2, settings=EXACT.with_(max_tokens=5))
     with caplog.at_level(logging.WARNING, "toolcast"):
-        found = sync_driver.run(search(SAID, SOME, SearchContext(llm)))
+        found = sync_driver.run(search(MESSAGES, SOME, SearchContext(llm)))
     assert [tool.name for tool in found] == ["get_current_weather"]
     assert "max_tokens" in caplog.text

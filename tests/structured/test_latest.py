@@ -149,7 +149,7 @@ def test_a_slow_reader_stops_at_what_has_to_be_waited_for(api: API) -> None:
 
 
 def test_changed_includes_skipped_items() -> None:
-    """The paths of each item are all those that iteration would have told since the item before it."""
+    """The paths of each item are all those that iteration would have reported since the item before it."""
     stream = maker(SEA).stream()
     paths: list[tuple[str, tuple[Any, ...]]] = [(repr(item), stream.changed) for item in stream]
     for waits in ([6], [9, 12, 13], range(5, 40, 4), range(40)):

@@ -630,7 +630,7 @@ def test_what_all_calls_have_in_common_is_written_once(monkeypatch: pytest.Monke
     monkeypatch.setattr("toolcast.providers.http_adapter.json_member", counted)
     make = ToolOrchestratingLLM(Album, "About {topic}", OpenAI("gpt-4o", api_key="sk-1"))
     bodies = [json.loads(make.request(topic=topic).body) for topic in ("one", "two")]
-    assert written.count("tools") == 1 and written.count("messages") == 3  # an empty place, and twice what is said
+    assert written.count("tools") == 1 and written.count("messages") == 3  # an empty place, and twice the messages
     assert [body["messages"][0]["content"] for body in bodies] == ["About one", "About two"]
     other = make.with_(settings=Settings(temperature=0.5), tool_choice="auto")
     assert other.preview(topic="x").body["temperature"] == 0.5

@@ -148,7 +148,7 @@ apis = st.sampled_from(APIS)
 
 
 class Ending(NamedTuple):
-    """How a call ended: with a value, or with an error and what it says of the arguments."""
+    """Return the outcome of a call: a value, or an error and its description of the arguments."""
 
     value: Any
     error: type[BaseException] | None

@@ -348,7 +348,7 @@ def test_closing_between_the_end_and_the_last_item() -> None:
     assert stream.final() == SEA
 
 
-# -- the lane: further deltas of the call that the delta before belonged to ------------------------------------------
+# -- the fast path: further deltas of the call that the delta before belonged to -------------------------------------
 
 
 TEXT = LONG.model_dump_json()
@@ -359,7 +359,7 @@ def deltas(text: str, id: str = "1", size: int = 5) -> list[Any]:
 
 
 def read_all(make: Any) -> tuple[list[Any], Any]:
-    """All that a stream tells at each of its items, and its error."""
+    """Return the attributes of a stream at each of its items, and its error."""
     stream, seen, error = make.stream(), [], None
     try:
         for item in stream:
@@ -371,14 +371,14 @@ def read_all(make: Any) -> tuple[list[Any], Any]:
 
 
 def feeds_off_the_lane(make: Any) -> int:
-    """How many deltas did not take the lane."""
+    """Count the deltas that did not take the fast path."""
     stream = make.stream()
     while stream._flow.output is None and next(stream, None) is not None:
         pass
     return int(stream._flow.processor.feeds)
 
 
-# An observed stream takes no lane, so that it is what the others are held against.
+# An observed stream does not use the fast path, so the others are compared with it.
 OBSERVED = {"observer": lambda *_: None}
 
 
@@ -403,7 +403,7 @@ DONE_1, DONE_2 = done(TEXT), done(SHORT_TEXT, "2")
 START_1, START_2, RESET_1 = ToolCallStart("1", "Album"), ToolCallStart("2", "Album"), ToolCallReset("1")
 PARALLEL = {"allow_parallel_tool_calls": True}
 REASK = {"max_attempts": 2}
-LANES: list[Any] = [
+FAST_PATH_STREAMS: list[Any] = [
     pytest.param([START_1, *deltas(TEXT), DONE_1], {}, id="one call"),
     pytest.param([START_1, *deltas(TEXT, size=1), DONE_1], {}, id="many deltas"),
     pytest.param([START_1, *deltas(TEXT), DONE_1, START_2, *deltas(SHORT_TEXT, "2"), DONE_2], PARALLEL, id="in turn"),
@@ -430,7 +430,7 @@ LANES: list[Any] = [
         {},
         id="taken back twice",
     ),
-    pytest.param([START_1, *deltas('{"title": "a", "artist": 5, "songs": []}')], REASK, id="invalid on the lane"),
+    pytest.param([START_1, *deltas('{"title": "a", "artist": 5, "songs": []}')], REASK, id="invalid on the fast path"),
     pytest.param([START_1, *deltas('{"title": "a", "artist": 5, "songs": []}')], {}, id="invalid to the end"),
     pytest.param([START_1, *deltas('{"title": "a" "artist"'), done("{")], REASK, id="broken"),
     pytest.param([START_1, *deltas("[1, 2, 3, 4]", size=2), done("[1]")], REASK, id="list"),
@@ -438,7 +438,7 @@ LANES: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("events", "options"), LANES)
+@pytest.mark.parametrize(("events", "options"), FAST_PATH_STREAMS)
 @pytest.mark.parametrize("fail_fast", [True, False])
 def test_on_the_pooled_connection_all_is_as_it_is_beside_it(events: list[Any], options: Any, fail_fast: bool) -> None:
     events = [*events, Finish("tool_use")]

@@ -23,7 +23,7 @@ class Album(BaseModel):
 
 
 class Apology(BaseModel):
-    """Says that it cannot be done."""
+    """An apology for what cannot be done."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""What tests of the chat machine share: the road to each state, and one who walks it event by event."""
+"""The events that lead to each state of the chat machine, and a class that applies them one by one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ROADS: dict[ChatState, tuple[ChatEvent, ...]] = {
     "waiting_for_tool_approval": WAITING,
     "calling_tool": (*WAITING, ApproveToolCall()),
 }
-"""What leads from the beginning to each state."""
+"""The events that lead from the beginning to each state."""
 
 BUSY: tuple[ChatState, ...] = (
     "loading_model",
@@ -53,7 +53,7 @@ BUSY: tuple[ChatState, ...] = (
 
 
 class Walker:
-    """Walks through the machine. No step may be ignored, but where that is what is asked."""
+    """A chat driven through its transitions. No event may be ignored, except in `ignores`."""
 
     def __init__(self, *events: ChatEvent, context: ChatContext | None = None) -> None:
         self.state: ChatState = "idle"
@@ -63,13 +63,13 @@ class Walker:
 
     @classmethod
     def at(cls, state: ChatState, *events: ChatEvent, **fields: Any) -> Walker:
-        """One who has come to `state`, with these fields of the context at the start."""
+        """Return a chat in `state`, with these fields of the context at the start."""
         walker = cls(*ROADS[state], *events, context=ChatContext(**fields))
         assert events or walker.state == state
         return walker
 
     def go(self, *events: ChatEvent) -> Transition:
-        """Walk on; gives the last step."""
+        """Apply the events; return the last transition."""
         step = Transition(self.state, self.context)
         for event in events:
             step = transition(self.state, self.context, event)
@@ -79,7 +79,7 @@ class Walker:
         return step
 
     def ignores(self, event: ChatEvent) -> bool:
-        """Whether `event` changes nothing here."""
+        """Return whether `event` is ignored in the current state."""
         step = transition(self.state, self.context, event)
         if step.ignored:
             assert step == Transition(self.state, self.context, ignored=True)
@@ -92,12 +92,12 @@ class Walker:
 
     @property
     def texts(self) -> list[str]:
-        """What people and the model said."""
+        """The texts of the messages of users and the model."""
         return [message.text for message in self.context.messages if message.role != "tool"]
 
 
 def answer(*calls: ToolCallPart | str) -> Message:
-    """What the model says: text, calls."""
+    """Return a message of the model: text, calls."""
     return assistant(*calls)
 
 

@@ -19,7 +19,7 @@ from toolcast.tools.callable_tool import CallableTool
 
 
 def config_in(folder: Path, **changes: Any) -> ExperimentConfig:
-    """A configuration whose files are in `folder`; nobody sits at the terminal."""
+    """A configuration whose files are in `folder`; there is no terminal."""
     usual: dict[str, Any] = {
         "run_id": "first",
         "model_name": "scripted",

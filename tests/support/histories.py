@@ -32,8 +32,8 @@ results = st.builds(ToolResultPart, ids, words, st.sampled_from(["look", ""]), s
 
 
 def _messages(role: Any, *parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Message]:
-    said: st.SearchStrategy[tuple[Part, ...]] = st.lists(st.one_of(*parts), max_size=4).map(tuple)
-    return st.builds(Message, st.just(role), said)
+    sample_texts: st.SearchStrategy[tuple[Part, ...]] = st.lists(st.one_of(*parts), max_size=4).map(tuple)
+    return st.builds(Message, st.just(role), sample_texts)
 
 
 broken_messages = st.one_of(
@@ -53,19 +53,19 @@ def sound(draw: st.DrawFn) -> tuple[Message, ...]:
     history = [system("Be brief.")] * draw(st.integers(0, 2))
     number = 0
     for _ in range(draw(st.integers(0, 5))):
-        history += [user(draw(said))] * draw(st.integers(1, 2))
+        history += [user(draw(sample_texts))] * draw(st.integers(1, 2))
         for _ in range(draw(st.integers(0, 4))):
             made = [ToolCallPart(f"call_{number + n}", "look") for n in range(draw(st.integers(1, 3)))]
             number += len(made)
-            history.append(assistant(*draw(st.lists(st.builds(TextPart, said), max_size=1)), *made))
+            history.append(assistant(*draw(st.lists(st.builds(TextPart, sample_texts), max_size=1)), *made))
             answers = [ToolResultPart(call.id, draw(words), "look") for call in made]
             joined = draw(st.booleans())
             history += [Message("tool", tuple(answers))] if joined else [Message("tool", (one,)) for one in answers]
             if draw(st.integers(0, 9)) == 0:
                 history.append(system("Now in French."))
         if draw(st.booleans()):
-            history.append(assistant(draw(said)))
+            history.append(assistant(draw(sample_texts)))
     return tuple(history)
 
 
-said = st.sampled_from(["Hello.", "word " * 20, "word " * 400])
+sample_texts = st.sampled_from(["Hello.", "word " * 20, "word " * 400])

@@ -165,7 +165,7 @@ def _play(connection: socket.socket, pieces: tuple[Piece, ...]) -> bool:
         if isinstance(piece, bytes):
             connection.sendall(piece)
         elif isinstance(piece, threading.Event):
-            assert piece.wait(PATIENCE), "nobody opened the gate"
+            assert piece.wait(PATIENCE), "the test did not open the gate"
         elif piece is RESET:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             return False

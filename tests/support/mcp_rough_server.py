@@ -24,17 +24,17 @@ TOOLS: list[Any] = [
 ]
 
 
-def said(text: str, failed: bool = False) -> dict[str, Any]:
+def text_result(text: str, failed: bool = False) -> dict[str, Any]:
     return {"result": {"content": [{"type": "text", "text": text}], "isError": failed}}
 
 
 CALLS: dict[str, dict[str, Any]] = {
     "refuse": {"error": {"code": -32000, "message": "\x1b[31mno such\r\nCRITICAL row\u202e"}},
-    "fail": said("\x1b[2Jno such\r\n\r\nfile", failed=True),
-    "flood": said("x" * 1_500_000),
-    "surrogate": said("a\ud800b"),
+    "fail": text_result("\x1b[2Jno such\r\n\r\nfile", failed=True),
+    "flood": text_result("x" * 1_500_000),
+    "surrogate": text_result("a\ud800b"),
     "wrong": {"error": "no object"},
-    "noise": said("heard"),
+    "noise": text_result("heard"),
 }
 
 

@@ -1,6 +1,6 @@
 """A small MCP server, for tests to start: `python mcp_server.py [stdio | http]`.
 
-Over HTTP it says on its standard output which port it took. What a test has to know of a call that goes on it learns
+Over HTTP it writes its port to the standard output. What a test has to know of a call that goes on it learns
 from the progress that the call reports.
 """
 
@@ -28,7 +28,7 @@ def add(a: int, b: int = 1) -> int:
 
 @server.tool(annotations=ToolAnnotations(destructive_hint=False, idempotent_hint=True), structured_output=False)
 def greet(name: str) -> str:
-    """Words for somebody."""
+    """A prompt that greets a person."""
     return f"Hello {name}!"
 
 
@@ -80,7 +80,7 @@ async def was_cancelled(key: str) -> bool:
 
 @server.tool()
 def elsewhere(x: Annotated[int, Field(json_schema_extra={"$ref": "https://example.com/x.json"})]) -> int:
-    """What nobody should be offered: its schema stands in another document."""
+    """A tool that must not be offered: its schema is in another document."""
     return x
 
 
@@ -91,7 +91,7 @@ def pid() -> int:
 
 
 async def over_http() -> None:
-    """Serve on a free port of this machine, and say which."""
+    """Serve on a free port of this machine, and print it."""
     import uvicorn
 
     serving = uvicorn.Server(uvicorn.Config(server.streamable_http_app(), port=0, log_level="critical"))

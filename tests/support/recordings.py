@@ -79,8 +79,8 @@ def beside(path: Path, ending: str) -> Path:
 class Recorded:
     """The answers in `files`, by name, and the wire that reads them.
 
-    `ends` tells of a payload whether it holds the end marker; `calls_over` how many calls have ended, as the
-    protocol says it, after each of the payloads: none, where only the end of the answer ends them.
+    `ends` returns whether a payload has the end marker; `calls_over` how many calls have ended, as the
+    protocol reports it, after each of the payloads: none, where only the end of the answer ends them.
     """
 
     wire: ProviderAdapter

@@ -1,6 +1,6 @@
 """A program with one session, which test_session_resume.py kills. Run as `python session_program.py STORE PATH WHERE`.
 
-It says on its standard output where it has come to, and waits there for its end: `tool`, in a tool whose effect is in
+It writes where it has arrived to its standard output, and waits there for its end: `tool`, in a tool whose effect is in
 the file PATH.effects by then; `asked`, where a person is asked; `stream`, in the middle of an answer.
 """
 
@@ -27,7 +27,7 @@ ANSWERS = [ToolCallPart("c1", "look", "{}"), ToolCallPart("c2", "order", '{"what
 
 
 def wait_at(place: str) -> None:
-    """Say that this place is reached, and go no further."""
+    """Print that this point is reached, and go no further."""
     print(place, flush=True)
     sys.stdin.read()
 

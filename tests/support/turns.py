@@ -20,7 +20,7 @@ from toolcast.providers.openai.responses import OpenAIResponsesAdapter
 
 @dataclass(frozen=True)
 class Turn:
-    """What the model does: think, say, call (id, name, arguments), and why it ends: "stop" or "length"."""
+    """A turn of the model: thoughts, text, calls (id, name, arguments), and why it ends: "stop" or "length"."""
 
     thought: str = ""
     text: str = ""

@@ -106,7 +106,7 @@ def test_it_stands_in_for_every_llm_of_a_block(api: API) -> None:
 
 
 def test_a_piece_of_a_call_that_never_began_is_named(api: API) -> None:
-    """An LLM of one's own that forgets the start of a call is told so, in words."""
+    """A custom LLM that omits the start of a call gets an error that explains it."""
     for event in (ToolCallDelta("c1", "{"), toolcast.ToolCallReset("c1")):
         with pytest.raises(ToolcastError, match=r"'c1'.*ToolCallStart"):
             api.chat(ScriptedLLM([event, Finish("tool_use")]), "x", tools=[Album])

@@ -220,7 +220,7 @@ def test_every_redirect_is_looked_at(onward: str, server: Loopback) -> None:
 
 
 class Never:
-    """A network that nobody may use."""
+    """A network that must not be used."""
 
     def open(self, *request: object, **limits: object) -> Any:
         raise AssertionError("it was asked")

@@ -54,5 +54,5 @@ def test_line_ends(text: str, newline: str) -> None:
 
 def test_lines() -> None:
     assert FileText("a\r\nb\n\n").lines == ["a", "b", ""]
-    assert lines_of("a\x0b\u2028b") == ["a\x0b\u2028b"]  # no line ends where a search tells lines
+    assert lines_of("a\x0b\u2028b") == ["a\x0b\u2028b"]  # these end no line for a search
     assert lines_of("") == []

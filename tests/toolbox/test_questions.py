@@ -1,4 +1,4 @@
-"""`ask_user`: answered by a function, or by whoever follows the turn."""
+"""`ask_user`: answered by a function, or by the consumer of the stream."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def test_a_choice_that_is_a_number_is_itself() -> None:
 
 
 @given(st.text(), st.lists(st.text()))
-def test_any_answer_is_itself_or_a_choice(said: str, choices: list[str]) -> None:
+def test_any_answer_is_itself_or_a_choice(text: str, choices: list[str]) -> None:
     question = Question("?", choices)
-    question.answer(said)
-    assert question.read() in (said, *choices)
+    question.answer(text)
+    assert question.read() in (text, *choices)
 
 
 def test_the_first_answer_counts() -> None:
@@ -105,11 +105,11 @@ async def later_at_the_end(question: Question) -> str:
     raise EOFError
 
 
-def nobody(question: Question) -> None:
+def no_answer(question: Question) -> None:
     return None
 
 
-@pytest.mark.parametrize("ask", [at_the_end, later_at_the_end, nobody, None])
+@pytest.mark.parametrize("ask", [at_the_end, later_at_the_end, no_answer, None])
 async def test_where_no_one_is_there(ask: Any, anyio_backend: str) -> None:
     tool = question_tool(ask)
     with pytest.raises(TryAgain, match="no user is available"):

@@ -121,7 +121,7 @@ def test_links_that_lead_to_each_other_end(root: SandboxRoot) -> None:
 
 @pytest.mark.parametrize("path", ["way", "way/known", "deep/way"])
 def test_links_do_not_lead_to_what_is_protected(root: SandboxRoot, path: str) -> None:
-    """Whoever allowed the path may have seen another link there."""
+    """The link may have been another one when the path was allowed."""
     for folder in (".ssh", "deep"):
         Path(root.path, folder).mkdir()
     link(root, "way", ".ssh")
@@ -197,7 +197,7 @@ def test_folders_are_no_files(root: SandboxRoot) -> None:
 
 
 def test_pipes_and_sockets_are_not_opened(root: SandboxRoot) -> None:
-    os.mkfifo(f"{root.path}/pipe")  # whoever opened it would wait for a writer
+    os.mkfifo(f"{root.path}/pipe")  # opening it would block until there is a writer
     with socket.socket(socket.AF_UNIX) as bound:
         here = Path.cwd()
         os.chdir(root.path)  # the path of a socket must be short

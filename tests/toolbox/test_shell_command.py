@@ -1,6 +1,6 @@
-"""commands.py: what a command says, what it gets, and that nothing of it is left, however it ends.
+"""The shell tool: the output of a command, its environment, and that nothing of it is left, however it ends.
 
-Commands wait for each other and for the test at named pipes: for a sign in `gate`. `held` is one that the test reads
+Commands wait for each other and for the test at named pipes: a byte in `gate`. `held` is one that the test reads
 and a command has open: its end is seen when the last process of the command has ended.
 """
 
@@ -43,7 +43,7 @@ class Held:
         self._gate = os.open(folder / "gate", os.O_RDWR)
 
     def release(self) -> None:
-        """Let one go on who waits at the gate, or will."""
+        """Let a command continue that reads `gate`, now or later."""
         os.write(self._gate, b"\n")
 
     def wait(self) -> None:
@@ -83,13 +83,13 @@ def names(folder: str | Path) -> list[str]:
     return sorted(entry.name for entry in Path(folder).iterdir())
 
 
-def run(tool: CallableTool, command: str, tell: Callable[[ToolProgress], object] | None = None) -> ToolOutput:
-    context: ToolContext[Any] = ToolContext("1", tool.name, on_progress=tell)
+def run(tool: CallableTool, command: str, on_progress: Callable[[ToolProgress], object] | None = None) -> ToolOutput:
+    context: ToolContext[Any] = ToolContext("1", tool.name, on_progress=on_progress)
     return tool.answer(ToolInvocation({"command": command}, tool.read({"command": command})), context)
 
 
 def late_when_ready(monkeypatch: pytest.MonkeyPatch) -> Callable[[ToolProgress], object]:
-    """Have the time be up as soon as the command has said something."""
+    """Let the time limit pass as soon as the command has written something."""
     ready = threading.Event()
 
     def news(running: object, seconds: object) -> str:
@@ -100,7 +100,7 @@ def late_when_ready(monkeypatch: pytest.MonkeyPatch) -> Callable[[ToolProgress],
     return lambda _: ready.set()
 
 
-# What a command says.
+# The output of a command.
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def late_when_ready(monkeypatch: pytest.MonkeyPatch) -> Callable[[ToolProgress],
         ("echo one; echo two >&2; echo three", "one\ntwo\nthree\n[exit code 0]", 0),
         ("printf one; exit 3", "one\n[exit code 3]", 3),
         ("true", "[exit code 0]", 0),
-        ("cat; echo over", "over\n[exit code 0]", 0),  # nobody can be asked
+        ("cat; echo over", "over\n[exit code 0]", 0),  # there is no input
         ("kill -9 $$", "[ended by the signal 9, Killed]", -9),
         ("printf 'caf\\303\\251 \\377'", "café \ufffd\n[exit code 0]", 0),
         ("if", None, 2),
@@ -137,15 +137,15 @@ def test_the_longest_output_is_not_cut_again(tmp_path: Path) -> None:
 
 
 def test_it_is_received_at_once(tmp_path: Path, held: Held) -> None:
-    """A sign that comes in two pieces is told when it is whole."""
+    """A character that comes in two pieces is emitted when it is whole."""
     text: list[str] = []
 
-    def tell(progress: ToolProgress) -> None:
+    def on_progress(progress: ToolProgress) -> None:
         text.append(progress.data)
-        if len(text) == 1:  # the command goes on when it has been heard
+        if len(text) == 1:  # the command goes on after its first output has arrived
             held.release()
 
-    output = run(command_tool(tmp_path), "printf 'a\\303'; head -c 1 gate >/dev/null; printf '\\251b'", tell)
+    output = run(command_tool(tmp_path), "printf 'a\\303'; head -c 1 gate >/dev/null; printf '\\251b'", on_progress)
     assert text == ["a", "éb"] and output.content == "aéb\n[exit code 0]"
 
 

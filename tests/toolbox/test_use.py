@@ -296,11 +296,11 @@ def test_who_left_the_group_is_not_received_after_the_end(tmp_path: Path, monkey
     monkeypatch.setattr(shell_command._Command, "__init__", begun)
     tool = command_tool(tmp_path)
     # The shell ends when the other one has left the group: then that opens the pipe.
-    command = "setsid sh -c 'echo > out; cat gate; echo late' & cat out >/dev/null; echo said"
+    command = "setsid sh -c 'echo > out; cat gate; echo late' & cat out >/dev/null; echo done"
     context: ToolContext[Any] = ToolContext("1", tool.name, on_progress=text.append)
     output = tool.answer(ToolInvocation({"command": command}, tool.read({"command": command})), context)
     (tmp_path / "gate").write_bytes(b"")
     reading[0].join(PATIENCE)
     assert not reading[0].is_alive()
-    assert output.content == "said\n[exit code 0]"
-    assert "".join(progress.data for progress in text) == "said\n"
+    assert output.content == "done\n[exit code 0]"
+    assert "".join(progress.data for progress in text) == "done\n"

@@ -115,7 +115,7 @@ async def test_the_context_is_given_and_the_model_sees_nothing_of_it(function: C
         assert await tool.arun(value, GIVEN) == (1, GIVEN)
     x, fresh = tool.call('{"x": 1}').raw_output
     assert (x, fresh.tool, fresh.call_id, fresh.deps, fresh.cancelled) == (1, tool.name, "", None, False)
-    assert fresh.emit("nobody hears") is None
+    assert fresh.emit("no listener") is None
     with pytest.raises(ValidationError):
         tool.read('{"x": 1, "context": {}}')
 

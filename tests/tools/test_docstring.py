@@ -64,14 +64,14 @@ SPHINX = """Look something up.
     This belongs to nothing.
     """
 
-SAID = {"words": "what to look for in the book", "below": "its text", "rest": "more words"}
+DESCRIPTIONS = {"words": "what to look for in the book", "below": "its text", "rest": "more words"}
 
 
 @pytest.mark.parametrize(("text", "limit"), [(GOOGLE, "how many"), (NUMPY, "its text"), (SPHINX, "how many")])
 def test_the_styles(text: str, limit: str) -> None:
     found = parse(text)
     assert found.description == "Look something up.\n\nIn every book."
-    assert found.parameters == SAID | {"limit": limit}
+    assert found.parameters == DESCRIPTIONS | {"limit": limit}
 
 
 def test_text_after_a_google_section_is_description() -> None:

@@ -196,10 +196,10 @@ def test_what_was_not_passed_is_left_to_the_function() -> None:
     assert called(take, "{}") == (1, 3, 4, {})
     assert called(same, "{}") is default
 
-    def told(a: Annotated[int, Field(default=5)], *rest: int) -> Any:
+    def annotated(a: Annotated[int, Field(default=5)], *rest: int) -> Any:
         return a, rest
 
-    assert called(told, "{}") == (5, ())
+    assert called(annotated, "{}") == (5, ())
 
 
 def test_none_as_a_default_allows_null() -> None:

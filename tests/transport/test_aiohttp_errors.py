@@ -1,4 +1,4 @@
-"""What passes the door over aiohttp is told in toolcast's words, and neither a key nor a password passes it."""
+"""Errors over aiohttp are mapped to toolcast's errors, without keys and passwords."""
 
 from __future__ import annotations
 

@@ -293,7 +293,7 @@ def test_a_connection_that_is_lost_before_it_was_had(api: API, network: AiohttpN
 
 @pytest.mark.parametrize("end", ["stopped", "closed"])
 def test_a_loop_that_was_left_lying_about(end: str) -> None:
-    """aiohttp complains of sessions that nobody closed; the caller never saw one."""
+    """aiohttp warns about sessions that were not closed; the caller has no access to them."""
     program = f"""
 import asyncio, sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})

@@ -1,4 +1,4 @@
-"""What a read over aiohttp may wait for, and what it says when there is no more."""
+"""How long a read over aiohttp may wait, and its result at the end."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ CHUNKED = head(200, "transfer-encoding: chunked")
 
 
 class Way:
-    """What stands in a lane for a transport."""
+    """A replacement for the transport of a connection."""
 
     def handle_request(self, request: object) -> object:
         return request
 
 
 @pytest.fixture
-def lanes() -> ConnectionPool:
+def pool() -> ConnectionPool:
     return ConnectionPool(httpx, Way, 20)
 
 
@@ -64,56 +64,56 @@ async def afetch(network: HttpxNetwork, server: Loopback) -> bytes:
 # ---- which
 
 
-def test_the_pooled_connection_that_came_back_last_goes_out_first(lanes: ConnectionPool) -> None:
-    first, second, elsewhere = lanes.pick(HERE), lanes.pick(HERE), lanes.pick(THERE)
-    for lane in (second, first, elsewhere):
-        assert lanes.put(lane, True) == []
-    assert [lanes.pick(HERE), lanes.pick(HERE), lanes.pick(THERE)] == [first, second, elsewhere]
-    assert lanes.pick(HERE) not in (first, second, elsewhere)
+def test_the_pooled_connection_that_came_back_last_goes_out_first(pool: ConnectionPool) -> None:
+    first, second, elsewhere = pool.pick(HERE), pool.pick(HERE), pool.pick(THERE)
+    for connection in (second, first, elsewhere):
+        assert pool.put(connection, True) == []
+    assert [pool.pick(HERE), pool.pick(HERE), pool.pick(THERE)] == [first, second, elsewhere]
+    assert pool.pick(HERE) not in (first, second, elsewhere)
 
 
-def test_a_pooled_connection_whose_answer_was_not_read_to_its_end_is_closed(lanes: ConnectionPool) -> None:
-    lane = lanes.pick(HERE)
-    assert lanes.put(lane, False) == [lane]
-    assert lanes.pick(HERE) is not lane
+def test_a_pooled_connection_whose_answer_was_not_read_to_its_end_is_closed(pool: ConnectionPool) -> None:
+    connection = pool.pick(HERE)
+    assert pool.put(connection, False) == [connection]
+    assert pool.pick(HERE) is not connection
 
 
 def test_where_no_pooled_connection_may_be_added_the_oldest_changes_over() -> None:
-    lanes = ConnectionPool(httpx, Way, 10)
-    oldest, newest, *_ = [lanes.pick(HERE) for _ in range(10)]
-    lanes.put(oldest, True)
-    lanes.put(newest, True)
-    assert lanes.pick(THERE) is oldest
+    pool = ConnectionPool(httpx, Way, 10)
+    oldest, newest, *_ = [pool.pick(HERE) for _ in range(10)]
+    pool.put(oldest, True)
+    pool.put(newest, True)
+    assert pool.pick(THERE) is oldest
     assert oldest.origin == THERE
 
 
-def test_a_tenth_is_kept_and_not_for_long(lanes: ConnectionPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tenth_is_kept_and_not_for_long(pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(module, "monotonic", lambda: now)
-    used = [lanes.pick(HERE) for _ in range(5)]
-    spent = [lanes.put(lane, True) for lane in used]
+    used = [pool.pick(HERE) for _ in range(5)]
+    spent = [pool.put(connection, True) for connection in used]
     assert spent == [[], [], [], used[:1], used[1:2]]
     now += EXPIRY + 1
-    other = lanes.pick(THERE)
-    assert lanes.put(other, True) == used[2:]
-    assert lanes.drain() == [other]
+    other = pool.pick(THERE)
+    assert pool.put(other, True) == used[2:]
+    assert pool.drain() == [other]
 
 
-def test_what_comes_back_after_the_end_is_closed(lanes: ConnectionPool) -> None:
-    idle, busy = lanes.pick(HERE), lanes.pick(HERE)
-    lanes.put(idle, True)
-    assert lanes.drain() == [idle]
-    assert lanes.put(busy, True) == [busy]
+def test_what_comes_back_after_the_end_is_closed(pool: ConnectionPool) -> None:
+    idle, busy = pool.pick(HERE), pool.pick(HERE)
+    pool.put(idle, True)
+    assert pool.drain() == [idle]
+    assert pool.put(busy, True) == [busy]
 
 
 def test_a_client_of_the_users_is_the_only_pooled_connection_and_stays() -> None:
     with httpx.Client() as client:
-        lanes = SingleConnection(httpx, client)
-        lane = lanes.pick(HERE)
-        assert lanes.pick(THERE) is lane
-        assert lane.way is client
-        assert lanes.put(lane, False) == []
-        assert lanes.drain() == []
+        pool = SingleConnection(httpx, client)
+        connection = pool.pick(HERE)
+        assert pool.pick(THERE) is connection
+        assert connection.way is client
+        assert pool.put(connection, False) == []
+        assert pool.drain() == []
 
 
 def test_how_a_pooled_connection_sends() -> None:
@@ -255,7 +255,7 @@ def test_a_pooled_connection_whose_package_is_missing() -> None:
 @pytest.mark.fault(37)
 @pytest.mark.parametrize("is_async", [False, True])
 def test_where_the_environment_names_a_proxy(server: Loopback, monkeypatch: pytest.MonkeyPatch, is_async: bool) -> None:
-    """httpx says which hosts it is for."""
+    """httpx decides which hosts it is for."""
     network = HttpxNetwork()
     with Loopback() as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url.removesuffix("/v1/chat"))

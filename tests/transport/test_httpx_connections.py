@@ -59,12 +59,12 @@ async def aopen(network: HttpxNetwork, server: Loopback | str) -> AsyncResponse:
 
 
 def pool(network: HttpxNetwork) -> list[Any]:
-    """The connections that httpcore believes in, in the running loop."""
-    door: AsyncConnections = network._clients.running()
-    assert not door.open
-    assert door._slots.value == door._pool.most
-    assert door._pool._count == len(door._pool._idle)
-    pools = [lane.way._pool for lane in door._pool._idle]
+    """Return the connections that httpcore has open in the running loop."""
+    connections: AsyncConnections = network._clients.running()
+    assert not connections.open
+    assert connections._slots.value == connections._pool.most
+    assert connections._pool._count == len(connections._pool._idle)
+    pools = [connection.way._pool for connection in connections._pool._idle]
     assert [pool._requests for pool in pools] == [[]] * len(pools)
     return [held for pool in pools for held in pool.connections if not (held.is_idle() or held.is_closed())]
 
@@ -219,7 +219,7 @@ def test_a_thread_that_reads_is_woken_by_closing(server: Loopback, network: Http
     thread = threading.Thread(target=read)
     thread.start()
     started.wait()
-    while not reply._active.reading:  # type: ignore[attr-defined]  # nothing public tells
+    while not reply._active.reading:  # type: ignore[attr-defined]  # nothing public shows it
         pass
     with pytest.raises(StreamBusy):
         reply.read()
@@ -414,9 +414,9 @@ def test_an_answer_that_came_too_late_is_closed(backend: str, server: Loopback, 
     async def main() -> None:
         server.answer(CHUNKED, HOLD)
         reply: Any = await aopen(network, server)
-        door: AsyncConnections = network._clients.running()
-        door.open.clear()
-        await door._undo((reply._active.connection, reply._active.response))
+        connections: AsyncConnections = network._clients.running()
+        connections.open.clear()
+        await connections._undo((reply._active.connection, reply._active.response))
         assert pool(network) == []
         await anyio.to_thread.run_sync(server.wait_open, 0)
         reply._active.over = True

@@ -1,4 +1,4 @@
-"""What a reply says before its body is read."""
+"""The attributes of a response before its body is read."""
 
 from __future__ import annotations
 

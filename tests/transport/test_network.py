@@ -1,4 +1,4 @@
-"""The door to the network against a real server, over every API: sync, asyncio, trio, and sync in a running loop."""
+"""HttpxNetwork against a real server, through every API: sync, asyncio, trio, and sync in a running loop."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Work = Callable[[IOBackend], Awaitable[Any]]
 
 
 class API:
-    """A way to run what awaits an `IOBackend`."""
+    """A runner of coroutines that await an `IOBackend`."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""What passes the door is told in toolcast's words, and no key passes it."""
+"""Errors of the transport are mapped to toolcast's errors, without keys."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class BadCertificate:
     ends: datetime | None = None
 
     def server_side(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> ssl.SSLContext:
-        """Return the context of the server; its issuer is trusted by the client where `trusted` says so."""
+        """Return the context of the server; its issuer is trusted by the client if `trusted`."""
         trustme = pytest.importorskip("trustme")
         authority = trustme.CA()
         if self.trusted:

@@ -44,7 +44,7 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Local:
     return Local.used_by(monkeypatch)
 
 
-def told(text: str) -> Recorded:
+def answered(text: str) -> Recorded:
     return Recorded([text_body(text)], headers=JSON)
 
 
@@ -53,7 +53,7 @@ def asked(network: ReplayNetwork) -> list[dict[str, Any]]:
 
 
 def test_a_question_for_a_tool_becomes_a_call_of_it(api: API) -> None:
-    network = ReplayNetwork(told('{"tool": "weather"}'), OBEYS, told('{"city": "Oslo"}'))
+    network = ReplayNetwork(answered('{"tool": "weather"}'), OBEYS, answered('{"city": "Oslo"}'))
     conversation = [system("Be brief."), user("How is Oslo?")]
     answer = api.chat(GuidedLlamaCpp(network=network), conversation, tools=TOOLS, tool_choice="auto")
     (call,) = answer.message.tool_calls
@@ -84,14 +84,14 @@ def test_a_question_for_a_tool_becomes_a_call_of_it(api: API) -> None:
 
 @pytest.mark.parametrize("choice", ['{"tool": "none"}', '{"tool": "fly"}', "[]", "no JSON"])
 def test_any_other_question_is_answered_without_tools(api: API, choice: str) -> None:
-    network = ReplayNetwork(told(choice), told("Hello."))
+    network = ReplayNetwork(answered(choice), answered("Hello."))
     assert api.chat(GuidedLlamaCpp(network=network), "Hi", tools=TOOLS).text == "Hello."
     assert "grammar" not in asked(network)[1]
     assert "weather" not in str(network.requests[1].body)
 
 
 def test_after_a_result_it_answers_in_words(api: API) -> None:
-    network = ReplayNetwork(told("It is sunny."))
+    network = ReplayNetwork(answered("It is sunny."))
     conversation: list[Message] = [user("How is Oslo?"), assistant(CALL), tool_result(CALL, "Oslo: sunny")]
     assert api.chat(GuidedLlamaCpp(network=network), conversation, tools=TOOLS).text == "It is sunny."
     (request,) = asked(network)
@@ -100,18 +100,18 @@ def test_after_a_result_it_answers_in_words(api: API) -> None:
 
 
 def test_a_choice_that_was_made_is_kept(api: API) -> None:
-    network = ReplayNetwork(OBEYS, told('{"calls": [{"a": 2, "b": 3}]}'))
+    network = ReplayNetwork(OBEYS, answered('{"calls": [{"a": 2, "b": 3}]}'))
     answer = api.chat(GuidedLlamaCpp(network=network), "2 times 3", tools=TOOLS, tool_choice="multiply")
     assert [call.name for call in answer.message.tool_calls] == ["multiply"]
 
 
 def test_without_tools_there_is_nothing_to_choose(api: API) -> None:
-    network = ReplayNetwork(told("Hello."))
+    network = ReplayNetwork(answered("Hello."))
     assert api.chat(GuidedLlamaCpp(network=network), "Hi").text == "Hello."
 
 
 def test_a_long_question_is_chosen_for_by_its_beginning(api: API) -> None:
-    network = ReplayNetwork(told('{"tool": "none"}'), told("Hello."))
+    network = ReplayNetwork(answered('{"tool": "none"}'), answered("Hello."))
     api.chat(GuidedLlamaCpp(network=network), "word " * 10_000, tools=TOOLS)
     choice, request = asked(network)
     assert len(choice["messages"][-1]["content"]) == 500

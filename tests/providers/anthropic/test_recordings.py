@@ -217,7 +217,7 @@ def test_a_complete_response_has_the_recorded_content(path: Path) -> None:
     assert response.model == recorded["model"]
 
 
-# In these the model said the same both times; in the others it used other words.
+# In these the text of the model is the same both times; in the others it differs.
 ALIKE = ("clear-thinking.1", "fallback", "json-other-tool.1", "refusal")
 
 
@@ -330,7 +330,7 @@ REQUESTS = CLAUDE.with_a("request")
 
 # What is sent otherwise than it was recorded, and why. A pair of field and test of the recorded body.
 DIFFERENCES: dict[str, str] = {
-    "tools.description": "an empty description says nothing and is left out",
+    "tools.description": "an empty description is left out",
     "tool_choice.disable_parallel_tool_use": "false is what it is anyway, so it is not sent",
     "system": "one text is sent as a text and not as a list of one block",
     "tool_result.content": "a result of one text is sent as a text and not as a list of one block",

@@ -134,28 +134,28 @@ def test_usage_defaults_to_nothing() -> None:
     assert CHAT.response(b'data: {"choices":[]}\n\ndata: [DONE]\n\n').usage == Usage()
 
 
-# -- requests: each recorded body, said in messages and settings, is sent again
+# -- requests: each recorded body, written as messages and settings, is sent again
 
 REQUESTS = CHAT.with_a("request")
 DIFFERENCES = {
     "stream_options": "The usage is always asked for, where the service knows how.",
-    "parallel_tool_calls": "Always said, where the service knows it.",
+    "parallel_tool_calls": "Always sent, where the service supports it.",
     "max_tokens": "OpenAI takes it by its new name alone for newer models, and for all others too.",
     "max_completion_tokens": "The new name of `max_tokens`.",
-    "tool_choice": "A service that takes no tool's name is told that a tool is required, and has that one alone.",
-    "reasoning.exclude": "Thoughts are not excluded unless `extra` says so.",
+    "tool_choice": "For a service that accepts no tool name, a tool is required and only that one is sent.",
+    "reasoning.exclude": "Thoughts are not excluded unless `extra` has it.",
     "tools": "Where there is no tool nothing is sent, instead of an empty list.",
     "tools[].function.description": "Empty where there is none, instead of left out.",
     "tools[].function.strict": "True wherever the service knows it and the schema can be strict.",
-    "tools[].function.parameters.additionalProperties": "A strict schema says it.",
-    "tools[].function.parameters.required": "A strict schema says it, also where nothing is required.",
+    "tools[].function.parameters.additionalProperties": "Required in a strict schema.",
+    "tools[].function.parameters.required": "Required in a strict schema, also where it is empty.",
     "tools[].function.parameters.$defs.Answer.required[]": "A strict schema requires all fields, in their order.",
     "tools[].function.parameters.properties.value.default": "A strict schema knows no defaults.",
-    "tools[].function.parameters.properties.value.description": "It tells the default that the schema cannot.",
+    "tools[].function.parameters.properties.value.description": "It has the default that the schema cannot have.",
     "messages[].content": "Null beside tool calls; and texts in a row are one text, without marks for a cache.",
     "messages[].name": "Users have no names; here it was null.",
     "messages[].tool_calls": "Those of a user, which were null.",
-    "messages[].tool_calls[].index": "The place in the stream; it says nothing in a message.",
+    "messages[].tool_calls[].index": "The place in the stream; it has no meaning in a message.",
     "messages[].tool_calls[].function.parsed_arguments": "A field of the client's own, sent along by mistake.",
     "messages[].parsed": "A field of the client's own, sent along by mistake.",
     "messages[].refusal": "Not sent where it is null.",

@@ -151,7 +151,7 @@ def test_there_are_twins() -> None:
 
 def sent_parts(path: Path) -> Iterator[dict[str, Any]]:
     """The parts of an answer as they must go back: text that came in pieces is one part, and unsigned thoughts, code
-    and what says nothing stay here."""
+    and what has no content stay here."""
     unsigned = ""
     for line in GEMINI.answers[path.name].splitlines():
         for candidate in json.loads(line[6:]).get("candidates", ()) if line else ():
@@ -179,19 +179,19 @@ def test_signatures_go_back_on_the_part_they_came_on(path: Path) -> None:
     assert json.loads(request.body)["contents"][1]["parts"] == list(sent_parts(path))
 
 
-# -- requests: each recorded body, said in messages and settings, is sent again
+# -- requests: each recorded body, written as messages and settings, is sent again
 
 REQUESTS = GEMINI.with_a("request")
 DIFFERENCES = {
-    "systemInstruction.role": "not sent: an instruction is nobody's turn",
+    "systemInstruction.role": "not sent: an instruction belongs to no turn",
     "generationConfig": "not sent when it is empty",
     "id": "not sent where the client made it up: some versions of the API know no ids",
     "return_value": "this name is free; here it is `result`",
-    "parameters": "sent as `parametersJsonSchema`, which says the same, and more, than the older dialect",
+    "parameters": "sent as `parametersJsonSchema`, which can express all of the older dialect, and more",
     "parameters_json_schema": "sent in the usual spelling, `parametersJsonSchema`",
     "propertyOrdering": "added, so that arguments come in the order in which they were declared",
     "no parameters": "the schema of a tool without parameters is left out: the API has refused it",
-    "thinkingBudget": "added: `thinking=True` also says how much, as much as the model likes",
+    "thinkingBudget": "added: `thinking=True` also sets the budget, to what the model chooses",
 }
 SETTINGS = {"temperature": "temperature"}
 

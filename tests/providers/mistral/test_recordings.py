@@ -97,10 +97,10 @@ def test_the_answer_in_one_piece_is_the_same(path: Path) -> None:
     assert MISTRAL.response(beside(path, "response").read_bytes()) == MISTRAL.response(MISTRAL.answers[path.name])
 
 
-# -- requests: each recorded body, said in messages and settings, is sent again
+# -- requests: each recorded body, written as messages and settings, is sent again
 
 REQUESTS = MISTRAL.with_a("request")
-DIFFERENCES = {"parallel_tool_calls": "sent with tools: toolcast says whether it reads more than one call"}
+DIFFERENCES = {"parallel_tool_calls": "sent with tools: toolcast always sets it"}
 
 
 def read_request(body: dict[str, Any]) -> RequestInput:

@@ -626,7 +626,7 @@ STREAMS = [
     pytest.param(sse(*text("Hi"), {"type": "response.completed"}), [TextDelta("Hi"), Finish("end_turn")],
                  id="no answer at the end"),
     pytest.param(sse(CREATED, *text("Hi"), {"type": "response.completed"}), [TextDelta("Hi"), Finish("end_turn", "m1")],
-                 id="the model is told at the beginning"),
+                 id="the model is named at the beginning"),
     pytest.param(sse(added(reasoning(encrypted_content="partial")),
                      event_of("reasoning_summary_part.added", 0, summary_index=0),
                      more("H", kind="reasoning_summary_text", summary_index=0),

@@ -113,7 +113,7 @@ def kinds(events: list[Event]) -> list[str]:
     return sorted(kind for kind in raw if not kind.startswith("response."))
 
 
-# Its last event holds other words than its pieces: somebody shortened them.
+# Its last event has another text than its deltas: the recording was shortened.
 SHORTENED = "openai.openai-shell-container.1.jsonl"
 
 
@@ -193,23 +193,23 @@ def test_thoughts_that_the_service_encrypted_go_back_byte_for_byte() -> None:
 REQUESTS = [beside(path, "request") for path in PATHS if beside(path, "request").is_file()]
 
 DIFFERENCES = {
-    "store": "Nothing is stored, unless `extra` says so; the service's default is to store.",
+    "store": "Nothing is stored, unless `extra` has it; the service's default is to store.",
     "include": "A model that thinks is always asked for its encrypted thoughts, and never for less than that.",
     "instructions": "Where there is no system message nothing is sent, instead of an empty text.",
-    "parallel_tool_calls": "Always said.",
+    "parallel_tool_calls": "Always sent.",
     "tools": "Tools that the service runs itself are not described by toolcast; `extra` may add them.",
     "tool_choice": "Not sent where all tools are the service's own.",
     "reasoning.summary": "A model that is asked to think is asked for a summary of it.",
     "tools[].description": "Empty where there is none, instead of null.",
-    "tools[].strict": "Always said, and true wherever the schema can be strict.",
-    "tools[].parameters.additionalProperties": "A strict schema says it.",
-    "tools[].parameters.required": "A strict schema says it, also where nothing is required.",
+    "tools[].strict": "Always sent, and true wherever the schema can be strict.",
+    "tools[].parameters.additionalProperties": "Required in a strict schema.",
+    "tools[].parameters.required": "Required in a strict schema, also where it is empty.",
     "tools[].defer_loading": "A field of tool search, which the service runs itself.",
     "input": "Calls of the service's own tools, and their results, are not part of a message.",
     "input[].id": "Calls and messages go back without the ids that name them on the server, where nothing is stored.",
     "input[].status": "A message or a call that is part of a conversation is over.",
     "input[].namespace": "A field of tool search, which the service runs itself.",
-    "input[].type": "A message of the model says that it is one, as llama.cpp insists.",
+    "input[].type": "A message of the model has its type, which llama.cpp requires.",
     "input[].content": "Text of the model is always a list of parts.",
     "input[].content[].annotations": "Citations are passed on to the user as they come, and are not part of a text.",
 }

@@ -140,8 +140,8 @@ def test_a_call_of_no_tool_is_one(text: str) -> None:
 def test_invalid_json_is_repaired_later() -> None:
     done = events("It is {'a': 1,}. Bye")[-1]
     assert isinstance(done, ToolCallDone)
-    mended = parse_lenient(done.arguments)
-    assert mended is not None and json.loads(mended.text) == {"a": 1}
+    repaired = parse_lenient(done.arguments)
+    assert repaired is not None and json.loads(repaired.text) == {"a": 1}
 
 
 # -- the question
