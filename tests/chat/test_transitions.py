@@ -656,7 +656,7 @@ def test_every_event_is_used() -> None:
     assert {type(event) for event in ALL} == used
 
 
-@pytest.mark.parametrize("room, kind", [(chat_actions, "actions"), (guards, "guard")])
+@pytest.mark.parametrize("module, kind", [(chat_actions, "actions"), (guards, "guard")])
 def test_every_action_and_guard_is_used(module: Any, kind: str) -> None:
     rows = [row for state in (*TABLE.values(), ALWAYS) for rows in state.values() for row in rows]
     used = {each for row in rows for each in (row.actions if kind == "actions" else (row.guard,))}
