@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 from toolcast import Engine, PermissionRequest, Permissions, ToolCallPart, ToolProgress, command_tool, file_tools
 from toolcast.testing import ScriptedLLM
-from toolcast.toolbox.files import FILE_TOOLS
+from toolcast.toolbox import FILE_TOOLS
 
 
 def person(request: PermissionRequest) -> bool:

@@ -43,6 +43,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import experiments as experiments, testing as testing, toolbox as toolbox
     from .accumulator import (
         Accumulator as Accumulator,
     )
@@ -372,6 +373,9 @@ _EXPORTS = {
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
+# The packages with public names of their own: `toolcast.testing` works without an import of it.
+_PACKAGES = frozenset(("experiments", "testing", "toolbox"))
+
 __version__ = "0.1.0"
 # Written out, because type checkers read no other form. A test compares it with `_EXPORTS`.
 __all__ = [
@@ -546,6 +550,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PACKAGES:
+        return import_module(f"toolcast.{name}")
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module 'toolcast' has no attribute {name!r}")

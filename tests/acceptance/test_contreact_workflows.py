@@ -16,8 +16,8 @@ from support import ollama_by_rule
 from support.ollama_server import MODEL, OllamaServer
 from toolcast import ExperimentConfig, ExperimentRunner, JsonlLogger, Ollama, SimilarityMonitor, ToolCallPart, assistant
 from toolcast.apps.cli import main
-from toolcast.experiments.agent_tools import agent_tools
 from toolcast.experiments.cycles import new_state
+from toolcast.experiments.experiment_tools import agent_tools
 from toolcast.experiments.memory import AgentMemory
 from toolcast.experiments.pei.assessment import assess
 from toolcast.experiments.prompt_assembly import PromptAssembler

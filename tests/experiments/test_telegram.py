@@ -17,7 +17,7 @@ from toolcast.async_support.sync_driver import run as run_sync
 from toolcast.cancellation import Cancellation
 from toolcast.errors import ConnectFailed, TurnCancelled
 from toolcast.experiments import telegram as module
-from toolcast.experiments.agent_tools import agent_tools
+from toolcast.experiments.experiment_tools import agent_tools
 from toolcast.experiments.telegram import TelegramOperator
 from toolcast.http_request import HTTPRequest
 from toolcast.messages import ToolCallPart

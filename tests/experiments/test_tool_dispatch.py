@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from toolcast import CallableTool, ToolCallPart, TryAgain
-from toolcast.experiments.agent_tools import CallPlace
+from toolcast.experiments.experiment_tools import CallPlace
 from toolcast.experiments.tool_dispatch import ToolDispatcher
 from toolcast.tools.context import ToolContext
 

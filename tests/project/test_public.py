@@ -6,6 +6,7 @@ Each question is asked in a fresh process, because this one has imported nearly 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import toolcast
+from project.source import project_files
 
 # Prints what kind of thing each public name is.
 KINDS = "print(json.dumps({n: type(getattr(toolcast, n)).__name__ for n in toolcast.__all__}))"
@@ -123,3 +125,47 @@ try: toolcast.NoSuchThing
 except AttributeError as error: print(json.dumps(str(error)))
 """
     assert fresh(code) == "module 'toolcast' has no attribute 'NoSuchThing'"
+
+
+PUBLIC_PACKAGES = ("experiments", "testing", "toolbox")
+
+
+@pytest.mark.parametrize("package", PUBLIC_PACKAGES)
+def test_a_public_package_is_an_attribute_and_its_names_resolve(package: str) -> None:
+    code = f"""
+import toolcast
+names = toolcast.{package}.__all__
+kinds = {{name: type(getattr(toolcast.{package}, name)).__name__ for name in names}}
+print(json.dumps([names, dir(toolcast.{package}), kinds]))
+"""
+    names, listed, kinds = fresh(code)
+    assert len(names) == len(set(names)) and set(names) <= set(listed)
+    assert list(kinds) == names and "module" not in kinds.values()
+
+
+@pytest.mark.parametrize("package", ["experiments", "toolbox"])
+def test_the_names_of_a_package_are_written_out_and_survive_its_modules(package: str) -> None:
+    code = f"""
+import importlib, pkgutil, toolcast
+package = toolcast.{package}
+for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    importlib.import_module(found.name)
+modules = [name for name in package.__all__ if type(getattr(package, name)).__name__ == "module"]
+print(json.dumps([sorted(package._MODULE_OF), modules]))
+"""
+    exported, modules = fresh(code)
+    assert exported == sorted(getattr(toolcast, package).__all__)
+    assert modules == []
+
+
+@pytest.mark.parametrize("package", PUBLIC_PACKAGES)
+def test_an_unknown_name_of_a_package_is_an_attribute_error(package: str) -> None:
+    with pytest.raises(AttributeError, match="NoSuchThing"):
+        getattr(toolcast, package).NoSuchThing  # noqa: B018 - the access is the test
+
+
+def test_pages_and_examples_import_from_the_public_packages() -> None:
+    private = re.compile(r"^\s*(?:from|import) toolcast\.(?:experiments|testing|toolbox)\.\S+", re.MULTILINE)
+    pages = [path for path in project_files() if path.suffix == ".md" or path.parts[-2:-1] == ("examples",)]
+    found = [f"{path}: {match[0]}" for path in pages for match in private.finditer(path.read_text(encoding="utf-8"))]
+    assert len(pages) > 30 and found == []

@@ -34,9 +34,9 @@ from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
 from ..tools.results import REFUSES_TOOLS, error_text
 from ..transport.network import IOBackend
-from .agent_tools import CallPlace
 from .config import ExperimentConfig
 from .event_log import JsonlLogger
+from .experiment_tools import CallPlace
 from .log_events import EndedBy, EventType, LogEvent, RunStatus
 from .message_serialization import arguments_of, plain
 from .prompt_assembly import FINISH, assembler_of, offered

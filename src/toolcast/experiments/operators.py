@@ -1,6 +1,6 @@
 """Channels between an agent and its human operator.
 
-A channel is one blocking call; the tool (agent_tools.py) keeps it off the event loop, and cancels the handle
+A channel is one blocking call; the tool (experiment_tools.py) keeps it off the event loop, and cancels the handle
 (transport/cancel_handle.py) of a call that was given up. A missing operator is a `ConnectionError`, an answer that does
 not come in time a `TimeoutError`; both become texts for the agent and do not end the run.
 """

@@ -22,12 +22,12 @@ from ..messages import Message
 from ..states import Observer
 from ..tools.callable_tool import CallableTool, as_tools
 from ..tools.results import error_text
-from .agent_tools import agent_tools
 from .config import ExperimentConfig
 from .config_files import load_config
 from .cycles import CycleOrchestrator, Listener, Services, new_state
 from .embedders import embedder_of
 from .event_log import JsonlLogger, LogError, LogMissing, read_log
+from .experiment_tools import agent_tools
 from .llm_setup import acheck_model, build_llm, check_model, settings_of
 from .log_events import LogEvent
 from .memory import AgentMemory, RunMemory

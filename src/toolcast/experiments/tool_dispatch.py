@@ -16,7 +16,7 @@ from ..tools.callable_tool import CallableTool
 from ..tools.context import ToolContext
 from ..tools.execution import read_call
 from ..tools.results import error_text
-from .agent_tools import CallPlace
+from .experiment_tools import CallPlace
 
 
 class ToolDispatcher:

@@ -1,4 +1,4 @@
-"""agent_tools.py: the six tools as a model sees them, as they are run from each API, and what it takes to end one."""
+"""experiment_tools.py: the six tools as a model sees them, as they run from each API, and what it takes to end one."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from hypothesis import given, strategies as st
 from toolcast.async_support.sync_driver import run as run_sync
 from toolcast.cancellation import Cancellation
 from toolcast.errors import TurnCancelled, ValidationError
-from toolcast.experiments.agent_tools import NOWHERE, CallPlace, agent_tools
 from toolcast.experiments.config import MemoryLimits
+from toolcast.experiments.experiment_tools import NOWHERE, CallPlace, agent_tools
 from toolcast.experiments.memory import AgentMemory, RunMemory
 from toolcast.experiments.operators import OperatorChannel, TerminalOperator, UnattendedOperator
 from toolcast.messages import ToolCallPart
@@ -409,7 +409,7 @@ def test_a_cancelled_call_without_a_loop_cuts_the_line() -> None:
 
 GIVEN_UP = """
 import anyio, sys, threading
-from toolcast.experiments.agent_tools import agent_tools
+from toolcast.experiments.experiment_tools import agent_tools
 from toolcast.experiments.operators import TerminalOperator
 from toolcast.messages import ToolCallPart
 from toolcast.tools.execution import read_call
