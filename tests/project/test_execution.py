@@ -16,6 +16,8 @@ from toolcast.llms.local.weights import WEIGHTS
 # (module, function) -> whose code it is.
 EXECUTES = {
     ("", "__getattr__"): "the library's own modules, by the names in its table",
+    ("experiments", "__getattr__"): "the modules of the package, by the names in its table",
+    ("toolbox", "__getattr__"): "the modules of the package, by the names in its table",
     ("apps.cli", "_parser"): "the library's own modules, by the names in its table",
     ("apps.experiment.command", "_LazyParser.parse_known_args"): "the library's own modules, by a name in its table",
     ("experiments.embedders", "_quietly_imported"): "packages by the names in the library",
