@@ -21,7 +21,7 @@ from typing import Any
 from ..errors import CallError, LimitExceeded, StreamClosed, Timeout
 from ..events import Event, Finish
 from ..transport.network import IOBackend
-from .request_state import RequestState, ResponseEvents
+from .request_state import DirectReads, RequestState, ResponseEvents
 
 _LATE = "max_concurrency responses of this LLM were under way and none ended in time; raise max_concurrency or timeout"
 _STUCK = (
@@ -67,6 +67,14 @@ class LimitedEvents:
             self._leave()
         return events
 
+    def direct_reads(self, id: str) -> DirectReads | None:
+        """Return the direct reads of the response."""
+        reads, waiter = self._source.direct_reads(id), self._waiter
+        # A task stays in its thread; a sync stream may be passed on to another one between two reads.
+        if reads is None or waiter is None or self._backend.concurrent:
+            return reads
+        return _LimitedReads(reads, waiter)
+
     async def close(self) -> None:
         """Stop and release the slot."""
         try:
@@ -111,6 +119,23 @@ class LimitedEvents:
     def _leave(self) -> None:
         if self._waiter is not None:
             self._waiter.slots.leave(self._waiter)
+
+
+class _LimitedReads:
+    """The direct reads of a sync response, which record the reading thread for the detection of deadlocks."""
+
+    __slots__ = ("_time_left", "_waiter", "accept", "put_back", "read")
+
+    def __init__(self, reads: DirectReads, waiter: Waiter) -> None:
+        self.read = reads.read
+        self.accept = reads.accept
+        self.put_back = reads.put_back
+        self._time_left = reads.time_left
+        self._waiter = waiter
+
+    def time_left(self) -> float | None:
+        self._waiter.thread = get_ident()
+        return self._time_left()
 
 
 class ConcurrencyLimiter:

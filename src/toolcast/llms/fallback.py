@@ -27,7 +27,7 @@ from .base import FunctionCallingLLM
 from .http_llm import iterate_response
 from .provider_llms import as_llm
 from .request import ChatRequest
-from .request_state import RequestState, ResponseEvents, deadline_after
+from .request_state import DirectReads, RequestState, ResponseEvents, deadline_after
 
 _PREAMBLE = frozenset((UsageReport, Routing, Failover))  # events before the first content
 
@@ -172,6 +172,10 @@ class _FirstAnswer:
             if self._number != self._first:
                 self._owner.preferred = self._number
         return notices + events if notices else events
+
+    def direct_reads(self, id: str) -> DirectReads | None:
+        """Return the direct reads of the LLM that has answered."""
+        return self._source.direct_reads(id) if self._answered and self._source is not None else None
 
     async def close(self) -> None:
         """Stop and release the connection."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from ..credentials import Secret
 from ..errors import LimitExceeded, LLMError, StreamInterrupted, Timeout
@@ -29,7 +29,7 @@ from ..transport.cancel_handle import CancelHandle
 from ..transport.network import Body, IOBackend
 from ..transport.transport_errors import scrub_exception
 from ..usage import NO_USAGE
-from .request_state import RequestState, SingleCallFilter, deadline_after
+from .request_state import DirectReads, RequestState, SingleCallFilter, deadline_after
 
 T = TypeVar("T")
 
@@ -66,6 +66,9 @@ class HTTPService(Protocol):
 class HTTPExchange:
     """The events of one response, from the request to the last byte."""
 
+    read: Callable[[float | None], Any]  # set by `direct_reads`, as is the next
+    _more_text: Callable[[bytes], str | None]
+
     def __init__(
         self,
         service: HTTPService,
@@ -98,6 +101,7 @@ class HTTPExchange:
         self._dropping = False
         self._usage = NO_USAGE
         self._received: bytearray | None = None  # the start of the body, where it is logged
+        self._returned: bytes | LLMError | TimeoutError | None = None  # of a direct read, for `next_events`
 
     async def next_events(self) -> list[Event]:
         """Return the next events, or an empty list at the end."""
@@ -109,7 +113,9 @@ class HTTPExchange:
                 if body is None or decoder is None:
                     await self._open()
                     continue
-                data = b"" if decoder.failed else await body.read(self._time_left())
+                data = b"" if decoder.failed else self._take_returned()
+                if data is None:
+                    data = await body.read(self.time_left())
                 self._bytes_left -= len(data)
                 if self._bytes_left < 0:
                     raise LimitExceeded(
@@ -138,6 +144,50 @@ class HTTPExchange:
                     return events
         return []
 
+    def direct_reads(self, id: str) -> DirectReads | None:
+        """Return the direct reads, if the last event continued the call `id` and the next may do only that."""
+        decoder, body = self._decoder, self._body
+        # The other events of a read may have been dropped, so that the decoder has gone on to another call.
+        if decoder is None or body is None or decoder.open_call != id or self._received is not None:
+            return None
+        self.read = body.direct_read
+        self._more_text = decoder.more_text
+        return self
+
+    def time_left(self) -> float | None:
+        """Return the time limit of the next read in seconds. Raise `Timeout`, or `StreamInterrupted` if cancelled."""
+        if self._cancel_handle.broken:
+            self._check_cancelled()
+        now = self._asked = self._now()
+        first_token_by = self._first_token_by
+        left = self._idle if first_token_by is None else first_token_by - now
+        total = self._deadline - now
+        if left > total:
+            left = total
+        if left <= 0:
+            raise self._timeout_error(self._phase)
+        return left if left < inf else None
+
+    def accept(self, data: bytes) -> str | None:
+        """Return the text that `data` adds to the call; None for any other data, which is kept for `next_events`."""
+        left = self._bytes_left - len(data)
+        if left >= 0 and (text := self._more_text(data)) is not None:
+            self._bytes_left = left
+            return text
+        self._returned = data
+        return None
+
+    def put_back(self, error: LLMError | TimeoutError) -> None:
+        """Keep the error of a direct read for `next_events`."""
+        self._returned = error
+
+    def _take_returned(self) -> bytes | None:
+        """Return the data of the last direct read, or raise its error; None if there is neither."""
+        returned, self._returned = self._returned, None
+        if isinstance(returned, Exception):
+            raise returned
+        return returned
+
     async def close(self) -> None:
         """Stop and release the connection. An unread response counts as an attempt too."""
         if self._decoder is not None and not self._ended:
@@ -163,7 +213,7 @@ class HTTPExchange:
 
     async def _open(self) -> None:
         now = self._asked = self._now()
-        self._decoder = self.request_id = None
+        self._decoder = self.request_id = self._returned = None
         self._bytes_left = MAX_RESPONSE_BYTES
         self._first_token_by = deadline_after(now, self._timeouts.first_token)
         self._adapter = await self._service.prepare(self._conversation, self._backend)
@@ -199,7 +249,7 @@ class HTTPExchange:
 
     async def _refusal(self, adapter: ProviderAdapter, body: Body) -> LLMError:
         content = bytearray()
-        while len(content) < BODY_LIMIT and (data := await body.read(self._time_left())):
+        while len(content) < BODY_LIMIT and (data := await body.read(self.time_left())):
             content += data
         if self._received is not None:
             self._received += content
@@ -223,18 +273,6 @@ class HTTPExchange:
         events = self._only.of(events)
         self._dropping = self._only.dropping
         return events
-
-    def _time_left(self) -> float | None:
-        """Return the time limit of the next read in seconds."""
-        now = self._asked = self._now()
-        first_token_by = self._first_token_by
-        left = self._idle if first_token_by is None else first_token_by - now
-        total = self._deadline - now
-        if left > total:
-            left = total
-        if left <= 0:
-            raise self._timeout_error(self._phase)
-        return left if left < inf else None
 
     def _with_timeout_phase(self, error: LLMError | TimeoutError) -> LLMError:
         """Return `error`, or for a timed-out read the `Timeout` of the limit that was exceeded."""

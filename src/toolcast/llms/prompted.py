@@ -11,7 +11,7 @@ from ..events import Event
 from ..providers.tool_calls.json_text import JSONTextFilter, call_format
 from ..providers.tool_calls.prompted import PromptedCalls, to_prompted_messages
 from .request import ChatRequest
-from .request_state import RequestState, ResponseEvents
+from .request_state import DirectReads, RequestState, ResponseEvents
 
 
 def to_prompted(request: ChatRequest) -> tuple[ChatRequest, PromptedCalls | None]:
@@ -51,6 +51,10 @@ class PromptedEvents:
         if self._read.failure is not None:
             raise self._call.with_attempts(self._read.failure)
         return []
+
+    def direct_reads(self, id: str) -> DirectReads | None:
+        """Return None: all text is parsed."""
+        return None
 
     async def close(self) -> None:
         """Stop and release the connection."""

@@ -7,12 +7,12 @@ iterator.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..async_support.exception_groups import collapse_groups
-from ..errors import Attempt, CallError, StreamTruncated
+from ..errors import Attempt, CallError, LLMError, StreamTruncated
 from ..events import Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
 from ..settings import Settings
 from ..transport.network import IOBackend
@@ -22,6 +22,31 @@ if TYPE_CHECKING:
     from ..async_support.shielding import Loop
 
 logger: Final = logging.getLogger("toolcast")
+
+
+class DirectReads(Protocol):
+    """The reads of a response in which each event continues one tool call, without coroutines and without events.
+
+    For each chunk: `read` with the limit of `time_left`, then `accept`. The first chunk that does anything else ends
+    the direct reads: `next_events` returns its events. It also raises the error of a read after `put_back`.
+    """
+
+    @property
+    def read(self) -> Callable[[float | None], Any]:
+        """The read method of the response; under an event loop its result is awaited."""
+        ...
+
+    def time_left(self) -> float | None:
+        """Return the time limit of the next read in seconds. Raise `Timeout`, or `StreamInterrupted` if cancelled."""
+        ...
+
+    def accept(self, data: bytes) -> str | None:
+        """Return the text that `data` adds to the call; None for any other data, which is kept for `next_events`."""
+        ...
+
+    def put_back(self, error: LLMError | TimeoutError) -> None:
+        """Keep the error of `time_left` or `read` for `next_events`."""
+        ...
 
 
 class ResponseEvents(Protocol):
@@ -34,6 +59,10 @@ class ResponseEvents(Protocol):
 
     async def next_events(self) -> list[Event]:
         """Return the next events, or an empty list at the end."""
+        ...
+
+    def direct_reads(self, id: str) -> DirectReads | None:
+        """Return the direct reads, if the last event continued the call `id` and the next may do only that."""
         ...
 
     async def close(self) -> None:
@@ -130,6 +159,10 @@ class IteratorEvents:
         if isinstance(event, UsageReport):
             self._usage = event.usage
         return [event]
+
+    def direct_reads(self, id: str) -> DirectReads | None:
+        """Return None: there are events only."""
+        return None
 
     async def close(self) -> None:
         """Close the iterator, if it has `aclose`."""

@@ -69,6 +69,18 @@ class ResponseDecoder(Protocol):
         """True if `close` will raise, whatever else arrives: the provider has reported an error."""
         ...
 
+    @property
+    def open_call(self) -> str | None:
+        """The id of the tool call that the last event continued, if `more_text` can recognize the next such event."""
+        ...
+
+    def more_text(self, data: bytes) -> str | None:
+        """Return the text of an event that differs from the last one in its text alone; None for any other data.
+
+        The text is read then. Any other data must be passed to `feed`.
+        """
+        ...
+
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that `data` completes."""
         ...

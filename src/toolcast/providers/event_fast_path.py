@@ -58,6 +58,11 @@ class Envelope:
         self._next = 0
         self._tries = _TRIES
 
+    @property
+    def is_learned(self) -> bool:
+        """True if the last event was learned or recognized."""
+        return bool(self._before)
+
     def text(self, data: bytes) -> str | None:
         """Return the text of an event that differs from the last one in it alone; None for any other event."""
         if data.startswith(self._before) and data.endswith(self._after):

@@ -52,7 +52,8 @@ class FramedDecoder(ABC, Generic[F]):
         self._accepts_damaged = request_input.accept_damaged
         self._frames: F = frames
         self._envelope = Envelope()
-        self._more: Callable[[str], list[Event] | None] = text_deltas
+        self._add: Callable[[str], bool] = always  # adds the text of a recognized event; False: parse the event
+        self._call_id: str | None = None  # the call that such a text belongs to; None: the text of the response
         self._head: bytearray = bytearray()
         self._failure: LLMError | None = None
         self.failed: bool = False  # `close` will raise, whatever else arrives
@@ -64,10 +65,8 @@ class FramedDecoder(ABC, Generic[F]):
         """Return the events that `data` completes."""
         if self._failure is not None:
             raise self._failure
-        if self._frames.between:
-            text = self._envelope.text(data)
-            if text and (more := self._more(text)) is not None:
-                return more
+        if self._frames.between and (text := self._envelope.text(data)) and self._add(text):
+            return [TextDelta(text) if self._call_id is None else ToolCallDelta(self._call_id, text)]
         out: list[Event] = []
         try:
             self._read(data, out)
@@ -76,6 +75,20 @@ class FramedDecoder(ABC, Generic[F]):
             if not out:
                 raise
         return out
+
+    @property
+    def open_call(self) -> str | None:
+        """The id of the tool call that the last event continued, if `more_text` can recognize the next such event."""
+        return self._call_id if self._envelope.is_learned else None
+
+    def more_text(self, data: bytes) -> str | None:
+        """Return the text of an event that differs from the last one in its text alone; None for any other data.
+
+        The text is read then. Any other data must be passed to `feed`.
+        """
+        if self._frames.between and (text := self._envelope.text(data)) and self._add(text):
+            return text
+        return None
 
     def close(self) -> list[Event]:
         """Return the last events after the end of the body. Raise `StreamTruncated` if its end marker is missing."""
@@ -117,6 +130,7 @@ class FramedDecoder(ABC, Generic[F]):
     def _failed(self, error: LLMError) -> None:
         error.provider = self._source.provider
         error.model = self._model or self._source.model
+        self._envelope.forget()
         self._failure, self.failed = error, True
 
     def _truncated(self) -> StreamTruncated:
@@ -180,9 +194,12 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
     def _end(self, out: list[Event]) -> None:
         """End the response: close what is open, append `Finish` last, and set `_over`."""
 
-    def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
-        """Return the function that makes the events of more text of the last event, which was of this type."""
-        return text_deltas
+    def _adder(self, kind: type[Event]) -> Callable[[str], bool]:
+        """Return the function that adds more text of the last event, which was of this type.
+
+        It returns False if the event must be parsed nevertheless.
+        """
+        return always
 
     # -- the format of the body
 
@@ -190,9 +207,9 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         """Read an event that differs from the last one in one string alone. Return False for any other event."""
         other = name or self._frames.crlf
         text = self._envelope.text(self._framed(name, payload) if other else b"data: %b\n\n" % payload)
-        if not text or (more := self._more(text)) is None:
+        if not text or not self._add(text):
             return False
-        out += more
+        out.append(TextDelta(text) if self._call_id is None else ToolCallDelta(self._call_id, text))
         return True
 
     def _sniffed(self, data: bytes) -> bytes:
@@ -279,8 +296,9 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
     def _learn(self, framed: bytes, event: Event) -> None:
         """Remember the bytes around the text of a frame that contains this one event."""
         if (key := self.grown.get(type(event))) and isinstance(event, (TextDelta, ToolCallDelta)):
-            self._envelope.learn(framed, key, event.text if isinstance(event, TextDelta) else event.arguments)
-            self._more = self._again(type(event))
+            text, self._call_id = (event.text, None) if isinstance(event, TextDelta) else (event.arguments, event.id)
+            self._envelope.learn(framed, key, text)
+            self._add = self._adder(type(event))
 
     def _odd(self, payload: bytes, out: list[Event]) -> Any:
         """Return the object in an event that is no valid JSON, repaired if possible, or None.
@@ -306,9 +324,9 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         return None
 
 
-def text_deltas(text: str) -> list[Event]:
-    """Return the events of more text."""
-    return [TextDelta(text)]
+def always(text: str) -> bool:
+    """Return True: text of which nothing needs to be recorded."""
+    return True
 
 
 def is_done(payload: bytes) -> bool:

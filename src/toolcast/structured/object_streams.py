@@ -43,11 +43,14 @@ class ObjectEvents(Protocol):
     def changed(self) -> tuple[Path, ...]: ...
 
     def step(self) -> bool: ...
+    def pump(self) -> bool: ...
     def field_state(self, path: Path) -> str: ...
     def view(self, kind: str, path: Path | None = None) -> ViewReducer: ...
     async def fill(self) -> None: ...
+    async def fail(self, error: BaseException) -> bool: ...
     async def wait(self) -> bool: ...
     async def newest(self) -> bool: ...
+    async def next_item(self) -> Any: ...
     async def finish(self) -> Any: ...
     async def close(self) -> None: ...
 
@@ -119,7 +122,11 @@ class ObjectStream(_ObjectState[T], Closing):
         flow = self._flow
         if self._owner != "iteration":
             self._own("iteration")
-        if not sync_driver.run(flow.wait()):
+        try:
+            found = flow.pump()
+        except BaseException as error:
+            found = sync_driver.run(flow.fail(error))
+        if not found and not sync_driver.run(flow.wait()):
             raise StopIteration
         item: T = flow.item
         return item
@@ -180,14 +187,10 @@ class AsyncObjectStream(_ObjectState[T], AsyncClosing):
     def __aiter__(self) -> AsyncIterator[T]:
         return self
 
-    async def __anext__(self) -> T:
-        flow = self._flow
+    def __anext__(self) -> Coroutine[Any, Any, T]:
         if self._owner != "iteration":
             self._own("iteration")
-        if not await flow.wait():
-            raise StopAsyncIteration
-        item: T = flow.item
-        return item
+        return self._flow.next_item()
 
     async def final(self) -> T:
         """Read the rest and return the validated object. Raise the error that ended the call, each time."""

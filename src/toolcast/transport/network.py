@@ -8,10 +8,10 @@ default network is `HttpxNetwork` (httpx_network.py). To use another HTTP librar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from time import monotonic, sleep, time
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..async_support.exception_groups import collapse_groups
 from ..http_request import HTTPRequest
@@ -100,12 +100,18 @@ class Clock(Protocol):
 
 
 class Body(Protocol):
-    """A response whose methods are awaited, in sync and async calls."""
+    """A response whose methods are awaited, in sync and async calls.
+
+    `direct_read` is the response's own method, for loops that save a coroutine for each chunk: it returns bytes, or
+    under an event loop an awaitable of them.
+    """
 
     @property
     def status(self) -> int: ...
     @property
     def headers(self) -> Mapping[str, str]: ...
+    @property
+    def direct_read(self) -> Callable[[float | None], Any]: ...
     async def read(self, limit: float | None, /) -> bytes: ...
     async def close(self) -> None: ...
 
@@ -124,13 +130,8 @@ class IOBackend(Protocol):
 class SystemClock:
     """The clock of the operating system."""
 
-    def now(self) -> float:
-        """Return the seconds of a monotonic clock."""
-        return monotonic()
-
-    def time(self) -> float:
-        """Return the seconds since 1970."""
-        return time()
+    now = staticmethod(monotonic)
+    time = staticmethod(time)
 
     def sleep(self, seconds: float) -> None:
         """Block this thread; its `CancelHandle` can end the wait."""
@@ -181,6 +182,7 @@ class _SyncBody:
         self._reply = reply
         self.status = reply.status
         self.headers = reply.headers
+        self.direct_read = reply.read
 
     async def read(self, limit: float | None, /) -> bytes:
         return self._reply.read(limit)
@@ -207,5 +209,5 @@ class _AsyncBody:
     def __init__(self, reply: AsyncResponse) -> None:
         self.status = reply.status
         self.headers = reply.headers
-        self.read = reply.read
+        self.read = self.direct_read = reply.read
         self.close = reply.aclose

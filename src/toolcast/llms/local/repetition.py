@@ -65,6 +65,15 @@ class EndedByRepetition:
         """Return whether nothing more is to be read."""
         return self._is_over or self._inner.failed
 
+    @property
+    def open_call(self) -> str | None:
+        """None: all events are read."""
+        return None
+
+    def more_text(self, data: bytes) -> str | None:
+        """Return None: all events are read."""
+        return None
+
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that `data` completes."""
         return self._ended(self._inner.feed(data))

@@ -61,12 +61,12 @@ class AnthropicDecoder(StreamDecoder):
         self._tokens: dict[str, int] = {}
         self._unreported = False  # there are token counts that have not been reported yet
 
-    def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
-        return self._calls.last.grow if kind is ToolCallDelta else self._more_text
+    def _adder(self, kind: type[Event]) -> Callable[[str], bool]:
+        return self._calls.last.add if kind is ToolCallDelta else self._add_text
 
-    def _more_text(self, text: str) -> list[Event]:
+    def _add_text(self, text: str) -> bool:
         self._text_length += len(text)
-        return [TextDelta(text)]
+        return True
 
     def _in_call(self) -> bool:
         return bool(self._calls)
@@ -110,7 +110,8 @@ class AnthropicDecoder(StreamDecoder):
         text = delta.get("text")
         if text and type(text) is str:
             self._has_content = True
-            out += self._more_text(text)
+            self._add_text(text)
+            out.append(TextDelta(text))
 
     def _cite(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
         self._citations.append(delta.get("citation"))

@@ -16,7 +16,7 @@ from ...tool_spec import ToolNames
 from ...usage import Usage
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
-from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str, text_deltas
+from ..response_decoder import StreamDecoder, always, as_count, as_dict, as_list, as_str
 from ..think_tags import ThinkTags
 from ..tool_calls.by_index import ToolCalls
 
@@ -63,8 +63,8 @@ class OpenAIChatDecoder(StreamDecoder):
         self._tokens: dict[str, int] = {}
         self._reported: Usage | None = None
 
-    def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
-        return self._calls.more if kind is ToolCallDelta else text_deltas
+    def _adder(self, kind: type[Event]) -> Callable[[str], bool]:
+        return self._calls.add if kind is ToolCallDelta else always
 
     def _in_call(self) -> bool:
         return bool(self._calls)

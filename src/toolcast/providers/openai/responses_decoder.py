@@ -111,12 +111,12 @@ class OpenAIResponsesDecoder(StreamDecoder):
                     item.waits = not item.over
         return chunk
 
-    def _again(self, kind: type[Event]) -> Callable[[str], list[Event] | None]:
-        return self._calls.last.grow if kind is ToolCallDelta else self._more_text
+    def _adder(self, kind: type[Event]) -> Callable[[str], bool]:
+        return self._calls.last.add if kind is ToolCallDelta else self._add_text
 
-    def _more_text(self, text: str) -> list[Event]:
+    def _add_text(self, text: str) -> bool:
         self._growing.add(text)
-        return [TextDelta(text)]
+        return True
 
     # -- items
 

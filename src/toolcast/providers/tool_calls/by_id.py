@@ -29,10 +29,10 @@ class OpenCall:
     pieces: TextBuffer = field(default_factory=TextBuffer)
     opaque: Mapping[str, Any] | None = None
 
-    def grow(self, text: str) -> list[Event]:
-        """Return the events of more arguments."""
+    def add(self, text: str) -> bool:
+        """Add to the arguments. Return True."""
         self.pieces.add(text)
-        return [ToolCallDelta(self.id, text)]
+        return True
 
 
 class OpenCalls:
@@ -72,7 +72,8 @@ class OpenCalls:
         call = self._open.get(key)
         if call is not None and text:
             self.last = call
-            out += call.grow(text)
+            call.add(text)
+            out.append(ToolCallDelta(call.id, text))
         return call
 
     def done(self, key: Hashable, out: list[Event], *, whole: str | None = None) -> None:

@@ -63,27 +63,26 @@ class ToolCalls:
                 if type(function) is dict and len(function) == 1:
                     text: str | None = function.get("arguments")
                     if type(text) is str and text and entry.get("index", self) == last.index:
-                        if (more := self.more(text)) is not None:
-                            out += more
+                        if self.add(text):
+                            out.append(ToolCallDelta(last.id, text))
                         else:
                             self._grow(last, text, out)
                         continue
             if type(entry) is dict:
                 self._entry(_Entry(entry), out, beside=place > 0)
 
-    def more(self, text: str) -> list[Event] | None:
-        """Return the events of `text` if it certainly is the next fragment of the last call; else None."""
+    def add(self, text: str) -> bool:
+        """Add `text` if it certainly is the next fragment of the last call; return False otherwise."""
         last = self._last
-        if last is None or not text or not (last.plain and last.started):
-            return None
-        if text[0] == "{":
-            out: list[Event] = []
-            last.grow(text, out)
-            return out
-        last.pieces.append(text)
-        if len(last.pieces) >= JOIN_THRESHOLD:
+        if last is None or not (last.plain and last.started):
+            return False
+        pieces = last.pieces
+        if text[0] == "{" and pieces[-1].rstrip().endswith("}"):  # perhaps a second object after a complete one
+            return False
+        pieces.append(text)
+        if len(pieces) >= JOIN_THRESHOLD:
             last.pack()
-        return [ToolCallDelta(last.id, text)]
+        return True
 
     def take_legacy(self, function: Any, out: list[Event]) -> None:
         """Read a `function_call`, the predecessor of `tool_calls`: one call, without an id."""

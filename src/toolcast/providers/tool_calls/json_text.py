@@ -172,6 +172,18 @@ class JSONTextDecoder:
         """True if `close` will raise."""
         return self._read.failure is not None or self._inner.failed
 
+    @property
+    def open_call(self) -> str | None:
+        """The id of the open call, if the text of the response is its arguments and nothing else."""
+        return self._read.open_call if self._inner.open_call is None else None
+
+    def more_text(self, data: bytes) -> str | None:
+        """Return the text of an event that differs from the last one in its text alone; None for any other data."""
+        text = self._inner.more_text(data)
+        if text is not None:
+            self._read.add(text)
+        return text
+
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that `data` completes."""
         return self._read.of(self._inner.feed(data))
@@ -197,6 +209,15 @@ class JSONTextFilter:
         self._damaged = False
         self._renamed: dict[str, str] = {}  # native tool calls whose id a call in the text has
         self.failure: LLMError | None = None
+
+    @property
+    def open_call(self) -> str | None:
+        """The id of the call whose arguments all further text is; None if the text must be parsed."""
+        return self._calls.open_call
+
+    def add(self, text: str) -> None:
+        """Add text to the arguments of `open_call`."""
+        self._calls.add(text)
 
     def of(self, events: list[Event]) -> list[Event]:
         """Return the events, with text that is a tool call replaced by the call."""
@@ -263,6 +284,15 @@ class JSONTextCalls:
         self._is_text = False
         self._reading: _Calls | None = None
         self._bare: list[str] = []
+
+    @property
+    def open_call(self) -> str | None:
+        """The id of the call whose arguments all further text is; None if the text must be parsed."""
+        return self._id if self._bare else None
+
+    def add(self, text: str) -> None:
+        """Add text to the arguments of `open_call`."""
+        self._bare.append(text)
 
     def feed(self, text: str) -> list[Event]:
         """Return the events that `text` completes."""

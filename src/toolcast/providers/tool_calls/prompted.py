@@ -45,6 +45,11 @@ class PromptedCalls(JSONTextCalls):
         self._ended = False
         self._scan: JSONStream | None = JSONStream()
 
+    @property
+    def open_call(self) -> str | None:
+        """None: after the end of the object, text is text again."""
+        return None
+
     def feed(self, text: str) -> list[Event]:
         """Return the events that `text` completes."""
         return self._after_thoughts(self._tags.feed(text))
