@@ -124,7 +124,7 @@ class ObjectStream(_ObjectState[T], Closing):
             self._own("iteration")
         try:
             found = flow.pump()
-        except BaseException as error:
+        except BaseException as error:  # `fail` raises it again, an interrupt included, once the connection is closed
             found = sync_driver.run(flow.fail(error))
         if not found and not sync_driver.run(flow.wait()):
             raise StopIteration
