@@ -190,6 +190,12 @@ if TYPE_CHECKING:
     from .experiments.similarity import (
         SimilarityMonitor as SimilarityMonitor,
     )
+    from .hook_protocol import (
+        CallInfo as CallInfo,
+        Hooks as Hooks,
+        RequestInfo as RequestInfo,
+        hooks as hooks,
+    )
     from .llms.agent_chat_response import (
         AgentChatResponse as AgentChatResponse,
     )
@@ -356,6 +362,7 @@ _EXPORTS = {
     "transport.aiohttp_network": "AiohttpNetwork",
     "transport.httpx_network": "HttpxNetwork",
     "transport.network": "Network",
+    "hook_protocol": "CallInfo Hooks RequestInfo hooks",
     "settings": "Settings Timeouts",
     "stores.jsonl": "JSONLStore",
     "stores.memory": "MemoryStore",
@@ -399,6 +406,7 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "CallError",
+    "CallInfo",
     "CallableTool",
     "Capabilities",
     "ChatChange",
@@ -432,6 +440,7 @@ __all__ = [
     "Finish",
     "FunctionCallingLLM",
     "Google",
+    "Hooks",
     "HttpxNetwork",
     "IllegalState",
     "ImagePart",
@@ -479,6 +488,7 @@ __all__ = [
     "RawEvent",
     "Refused",
     "RepeatedCall",
+    "RequestInfo",
     "Restarted",
     "Result",
     "RoundsExceeded",
@@ -539,6 +549,7 @@ __all__ = [
     "command_tool",
     "fetch_tool",
     "file_tools",
+    "hooks",
     "is_partial",
     "llm",
     "question_tool",

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from .errors import Attempt
+from .hook_protocol import CallHooks
 from .messages import Message
 from .terminal_text import visible
 from .usage import Usage
@@ -30,9 +31,10 @@ class Account:
         now: Returns the time in seconds.
         messages: The messages that are shown with `verbose`.
         verbose: Write the account on stderr.
+        hooks: The hooks of the call, whose `error` and `end` are called.
     """
 
-    __slots__ = ("_began", "_ended", "_messages", "_name", "_now", "_origin", "_verbose")
+    __slots__ = ("_began", "_ended", "_hooks", "_messages", "_name", "_now", "_origin", "_verbose")
 
     def __init__(
         self,
@@ -42,7 +44,9 @@ class Account:
         messages: Sequence[Message] = (),
         *,
         verbose: bool = False,
+        hooks: CallHooks | None = None,
     ) -> None:
+        self._hooks = hooks
         self._name = name
         self._origin = origin
         self._now = now
@@ -62,6 +66,10 @@ class Account:
         if self._ended:
             return
         self._ended = True
+        if self._hooks is not None:
+            if error is not None:
+                self._hooks.emit("error", error)
+            self._hooks.emit("end", usage, self._now() - self._began)
         if not (self._verbose or logger.isEnabledFor(logging.INFO)):
             return
         seconds = self._now() - self._began

@@ -157,6 +157,17 @@ class Trace:
         self._table = table
         self._observer = observer
 
+    def add_observer(self, observer: Observer) -> None:
+        """Call `observer` too, after the first one."""
+        first = self._observer
+
+        def both(call_id: str, state: State) -> None:
+            if first is not None:
+                first(call_id, state)
+            observer(call_id, state)
+
+        self._observer, self.observed = both, True
+
     def step(self, *events: str) -> None:
         """Apply `events` in order. Raise `KeyError` for one that the table does not allow in the current state."""
         for event in events:

@@ -243,7 +243,10 @@ class EngineStages:
         calls = [call for call in unanswered_calls(context.messages) if call.id in context.running]
         self._limit(work, calls)
         jobs = make_jobs(calls, config.by_name)
-        phase = ToolPhase(config, conversation, jobs, work.cancellation, self._spending, concurrent=work.concurrent)
+        hooks = config.begin_turn(f"chat-{work.run}")
+        phase = ToolPhase(
+            config, conversation, jobs, work.cancellation, self._spending, hooks, concurrent=work.concurrent
+        )
         answers = {answer.call_id: answer for answer in context.answers}
         phase.deny_requests(answers, "no approval was given for it")
         permission_changes = self._permission_changes(conversation, context)

@@ -11,7 +11,7 @@ methods run it without an event loop.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, TypeAlias, TypedDict, overload
 
@@ -24,6 +24,7 @@ from ..capabilities import LLMMetadata, Progress
 from ..closing import AsyncClosing, Closing
 from ..errors import NoToolCallError, UnsupportedLLMError
 from ..events import ChatResponse, Event
+from ..hook_protocol import CallHooks, Hooks, Operation, as_hooks, begin_operation
 from ..http_request import HTTPRequest
 from ..messages import Message, ToolCallPart, system as system_message
 from ..option_suggestions import refuse_unknown
@@ -40,6 +41,7 @@ from .agent_chat_response import AgentChatResponse
 from .concurrency_limiter import ConcurrencyLimiter, LimitedEvents
 from .defaults import Configs, replacement
 from .event_streams import AsyncEventStream, EventStream
+from .hooked_events import HookedEvents, request_info
 from .request import ChatRequest, Messages, Tools, as_messages, resolve_tool_choice
 from .request_state import IteratorEvents, RequestState, ResponseEvents, start_call
 
@@ -98,7 +100,9 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         system_prompt: str | None = None,
         network: NetworkChoice | None = None,
         max_concurrency: int | None = None,
+        hooks: Iterable[Hooks] | Hooks | None = None,
     ) -> None:
+        self.hooks: tuple[Hooks, ...] = as_hooks(hooks)
         require_optional("settings", settings, Settings, "Settings")
         require_text("system_prompt", system_prompt)
         self.settings = settings
@@ -300,8 +304,12 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         """Return the events of one response of this LLM, or of its replacement (`use_llm`), in the latter's mode."""
         other = replacement()
         if other is None:
-            return self.open_events(request, backend, call)
-        return other.open_events(replace(request, mode=None), backend, call)
+            events = self.open_events(request, backend, call)
+        else:
+            events = other.open_events(replace(request, mode=None), backend, call)
+        if call.hooks is None:
+            return events
+        return HookedEvents(events, call.hooks, backend.now, lambda: (other or self).origin, stream=request.stream)
 
     def open_events(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
         """Return the events of one response of this LLM, limited to `max_concurrency`."""
@@ -312,7 +320,8 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         """Return the complete response."""
         if call is not None:
             return await self._accumulate(request, backend, call)
-        call, account = start_call(request.settings, backend), Account("chat", lambda: self.origin, backend.now)
+        call = self.start_call(request.settings, backend)
+        account = Account("chat", lambda: self.origin, backend.now, hooks=call.hooks)
         try:
             response = await self._accumulate(request, backend, call)
         except BaseException as error:
@@ -331,6 +340,19 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         finally:
             await source.close()
         return accumulator.response(request_id=source.request_id, **self.origin)
+
+    def start_call(self, settings: Settings, backend: IOBackend) -> RequestState:
+        """Return the state of a call of this LLM that begins now, with its hooks."""
+        return start_call(settings, backend, self.begin_operation("chat"))
+
+    def begin_operation(self, operation: Operation, *more: tuple[Hooks, ...], **info: str) -> CallHooks | None:
+        """Return the hooks of an operation that uses this LLM: its own, and `more`. None if there are none."""
+        return begin_operation(operation, lambda: self.origin, *more, self.hooks, nested=self.has_hooks_below, **info)
+
+    @property
+    def has_hooks_below(self) -> bool:
+        """True if an LLM that this one calls has hooks of its own."""
+        return False
 
     def preview(self, request: ChatRequest) -> HTTPRequest | None:
         """Return the HTTP request for `request` without sending it; None for an LLM without HTTP."""
@@ -409,7 +431,9 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     def _send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
         """Return the events of the response to `request`, which is sent as it is."""
         events = self._events(request.messages, request.tools, request.tool_choice, request.settings)
-        return IteratorEvents(events, backend, call, parallel=request.parallel)
+        hooks = call.hooks_of_request(self.hooks)
+        begin = None if hooks is None else lambda: hooks.emit("request", request_info(request))
+        return IteratorEvents(events, backend, call, parallel=request.parallel, begin=begin)
 
     def _extend_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
         if not self.system_prompt:
@@ -419,19 +443,24 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     async def _predict(
         self, request: ChatRequest, backend: IOBackend, error_on_no_tool_call: bool
     ) -> AgentChatResponse:
-        response = await self.answer(request, backend)
-        calls = self.get_tool_calls_from_response(response, error_on_no_tool_call=error_on_no_tool_call)
-        outputs = await run_tools(request.tools, calls, concurrent=backend.concurrent)
+        call = self.start_call(request.settings, backend)
+        account = Account("chat", lambda: self.origin, backend.now, hooks=call.hooks)
+        try:
+            response = await self._accumulate(request, backend, call)
+            calls = self.get_tool_calls_from_response(response, error_on_no_tool_call=error_on_no_tool_call)
+            outputs = await run_tools(request.tools, calls, concurrent=backend.concurrent, hooks=call.hooks)
+        except BaseException as error:
+            account.end(call.usage, call.attempts, error)
+            raise
+        account.end(call.usage, call.attempts, output=response)
         return AgentChatResponse(response, tuple(outputs))
 
     def _event_stream(self, request: ChatRequest) -> EventStream:
         backend = self.sync_backend()
-        return EventStream(
-            self.source(request, backend, start_call(request.settings, backend)), self.origin, backend.now
-        )
+        call = self.start_call(request.settings, backend)
+        return EventStream(self.source(request, backend, call), self.origin, backend.now, call.hooks)
 
     def _async_event_stream(self, request: ChatRequest) -> AsyncEventStream:
         backend = self.async_backend()
-        return AsyncEventStream(
-            self.source(request, backend, start_call(request.settings, backend)), self.origin, backend.now
-        )
+        call = self.start_call(request.settings, backend)
+        return AsyncEventStream(self.source(request, backend, call), self.origin, backend.now, call.hooks)

@@ -14,6 +14,7 @@ from ..async_support import sync_driver
 from ..call_report import Account
 from ..closing import AsyncClosing, Closing
 from ..events import ChatResponse, Event
+from ..hook_protocol import CallHooks
 from ..usage import Usage
 from .request_state import ResponseEvents
 
@@ -21,8 +22,14 @@ from .request_state import ResponseEvents
 class _EventState:
     """The common base of `EventStream` and `AsyncEventStream`."""
 
-    def __init__(self, source: ResponseEvents, origin: Mapping[str, Any], now: Callable[[], float]) -> None:
-        self._account = Account("chat", lambda: origin, now)
+    def __init__(
+        self,
+        source: ResponseEvents,
+        origin: Mapping[str, Any],
+        now: Callable[[], float],
+        hooks: CallHooks | None = None,
+    ) -> None:
+        self._account = Account("chat", lambda: origin, now, hooks=hooks)
         self._source = source
         self._origin = origin
         self._queue: list[Event] = []

@@ -7,14 +7,15 @@ time. No content is emitted twice: after the first event an error is final.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from typing import Any
 
 from ..capabilities import LLMMetadata
 from ..errors import CallError
-from ..events import Event, Failover, Routing, UsageReport
+from ..events import Event, Failover, Routing
+from ..hook_protocol import Hooks
 from ..http_request import HTTPRequest
 from ..messages import Message
 from ..output_mode import OutputMode
@@ -24,12 +25,11 @@ from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
 from ..transport.network import IOBackend
 from .base import FunctionCallingLLM
+from .hooked_events import PREAMBLE, HookedEvents
 from .http_llm import iterate_response
 from .provider_llms import as_llm
 from .request import ChatRequest
 from .request_state import DirectReads, RequestState, ResponseEvents, deadline_after
-
-_PREAMBLE = frozenset((UsageReport, Routing, Failover))  # events before the first content
 
 
 class FallbackLLM(FunctionCallingLLM):
@@ -40,6 +40,7 @@ class FallbackLLM(FunctionCallingLLM):
         settings: Settings over those of each LLM.
         system_prompt: A system prompt in place of those of the LLMs.
         max_concurrency: The number of responses at once; None is no limit.
+        hooks: Hooks of its calls; those of each LLM observe its own requests and responses.
     """
 
     def __init__(
@@ -49,8 +50,9 @@ class FallbackLLM(FunctionCallingLLM):
         settings: Settings | None = None,
         system_prompt: str | None = None,
         max_concurrency: int | None = None,
+        hooks: Iterable[Hooks] | Hooks | None = None,
     ) -> None:
-        super().__init__(settings=settings, system_prompt=system_prompt, max_concurrency=max_concurrency)
+        super().__init__(settings=settings, system_prompt=system_prompt, max_concurrency=max_concurrency, hooks=hooks)
         if isinstance(llms, str):
             raise TypeError(f"llms: expected a list of LLMs or names, got the single name {llms!r}")
         self.llms: tuple[FunctionCallingLLM, ...] = tuple(map(as_llm, llms))
@@ -89,6 +91,11 @@ class FallbackLLM(FunctionCallingLLM):
         messages = request.messages if self.system_prompt else llm.with_system_prompt(request.messages)
         return replace(request, messages=messages, settings=llm.merge_settings(request.settings))
 
+    @property
+    def has_hooks_below(self) -> bool:
+        """True if one of the LLMs has hooks of its own."""
+        return any(llm.hooks or llm.has_hooks_below for llm in self.llms)
+
     def close(self) -> None:
         """Close the connections of sync calls, of every LLM."""
         with ExitStack() as stack:
@@ -105,7 +112,7 @@ class FallbackLLM(FunctionCallingLLM):
         return f"FallbackLLM([{', '.join(map(repr, self.llms))}])"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_network": None, "_limiter": None}
+        return {**vars(self), "_network": None, "_limiter": None, "hooks": ()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -166,7 +173,7 @@ class _FirstAnswer:
         except BaseException:
             await self.close()
             raise
-        if not self._answered and not _PREAMBLE.issuperset(map(type, events)):
+        if not self._answered and not PREAMBLE.issuperset(map(type, events)):
             self._answered = True
             self.request_id = source.request_id
             if self._number != self._first:
@@ -204,6 +211,10 @@ class _FirstAnswer:
         own = deadline_after(self._backend.now(), request.settings.timeouts.total)
         self._call.deadline = min((end for end in (self._deadline, own) if end is not None), default=None)
         self._source = llm.open_events(request, _Through(llm, self._backend), self._call)
+        hooks = None if self._call.hooks is None else self._call.hooks.only(llm.hooks)
+        if hooks is not None:
+            now = self._backend.now
+            self._source = HookedEvents(self._source, hooks, now, lambda: llm.origin, stream=request.stream)
         if self._broken:
             self._source.break_off()
         self._routing = Routing(**llm.origin)

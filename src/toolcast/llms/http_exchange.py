@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol, TypeVar
 from ..credentials import Secret
 from ..errors import LimitExceeded, LLMError, StreamInterrupted, Timeout
 from ..events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, UsageReport
+from ..hook_protocol import CallHooks, Hooks, RequestInfo
 from ..http_request import HTTPRequest
 from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 from ..providers.http_errors import BODY_LIMIT, request_id
@@ -46,6 +47,8 @@ _SIGNED = frozenset((ThinkingDelta, ToolCallDone))  # may carry data that must b
 
 class HTTPService(Protocol):
     """The methods of an LLM that an exchange calls."""
+
+    hooks: tuple[Hooks, ...]
 
     @property
     def retry_policy(self) -> RetryPolicy: ...
@@ -100,6 +103,7 @@ class HTTPExchange:
         self._only = None if conversation.parallel else SingleCallFilter()
         self._dropping = False
         self._usage = NO_USAGE
+        self._hooks: CallHooks | None = None  # of the present attempt
         self._received: bytearray | None = None  # the start of the body, where it is logged
         self._returned: bytes | LLMError | TimeoutError | None = None  # of a direct read, for `next_events`
 
@@ -220,6 +224,11 @@ class HTTPExchange:
         request = self._adapter.request(self._conversation, self._settings)
         self._service.warn_of_dropped_settings(request)
         self._request = request = await self._in_time(partial(self._service.authorize, request, self._backend))
+        self._hooks = hooks = self._call.hooks_of_request(self._service.hooks)
+        if hooks is not None:
+            chat, choice = self._conversation, self._conversation.tool_choice
+            info = RequestInfo(chat.messages, self._settings, choice, chat.mode, chat.stream, chat.tools, request)
+            hooks.emit("request", info)
         if logger.isEnabledFor(logging.DEBUG):
             log_body("request", request, request.body)
         self._body = body = await self._connect(request, now)
@@ -324,6 +333,8 @@ class HTTPExchange:
             self._ended = True
             raise self._call.with_attempts(error)
         self._call.retries_used += 1
+        if self._hooks is not None:
+            self._hooks.emit("retry", error, wait)
         with self._cancel_handle:
             await self._backend.sleep(wait)
 

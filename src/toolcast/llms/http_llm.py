@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import NoneType
 from typing import Any, ClassVar, Final, Self, TypedDict, cast
@@ -20,6 +20,7 @@ from ..capabilities import Capabilities, LLMMetadata
 from ..credentials import Secret, SecretURL, missing_api_key, protect_headers, read_api_key
 from ..errors import AuthFailed, BadRequest, ToolcastError
 from ..events import Event
+from ..hook_protocol import Hooks
 from ..http_request import HTTPRequest
 from ..messages import Message
 from ..option_suggestions import refuse_unknown
@@ -37,7 +38,7 @@ from .base import FunctionCallingLLM, NetworkChoice
 from .http_exchange import HTTPExchange, with_headers
 from .prompted import to_prompted
 from .request import ChatRequest
-from .request_state import RequestState, ResponseEvents, iterate_events, start_call
+from .request_state import RequestState, ResponseEvents, iterate_events
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -62,6 +63,7 @@ class LLMOptions(TypedDict, total=False):
     network: NetworkChoice | None
     max_concurrency: int | None
     capabilities: Capabilities | None
+    hooks: Iterable[Hooks] | Hooks | None
 
 
 class NoLLMOptions(TypedDict):
@@ -83,6 +85,7 @@ class ServiceLLM(FunctionCallingLLM):
         network: A replacement of httpx; `"aiohttp"` is a faster one for the async methods under asyncio.
         max_concurrency: The number of responses at once; None is no limit.
         capabilities: Corrections of the capabilities that toolcast assumes of the model.
+        hooks: Hooks of its calls.
     """
 
     provider: ClassVar[str]
@@ -103,6 +106,7 @@ class ServiceLLM(FunctionCallingLLM):
         network: NetworkChoice | None = None,
         max_concurrency: int | None = None,
         capabilities: Capabilities | None = None,
+        hooks: Iterable[Hooks] | Hooks | None = None,
         **unknown: Unpack[NoLLMOptions],
     ) -> None:
         texts = {"api_key": type(api_key), "base_url": type(base_url)}
@@ -115,7 +119,11 @@ class ServiceLLM(FunctionCallingLLM):
         if unknown:
             refuse_unknown(type(self).__name__, unknown, self._option_names())
         super().__init__(
-            settings=settings, system_prompt=system_prompt, network=network, max_concurrency=max_concurrency
+            settings=settings,
+            system_prompt=system_prompt,
+            network=network,
+            max_concurrency=max_concurrency,
+            hooks=hooks,
         )
         for name, kind in texts.items():
             if kind is not NoneType and not issubclass(cast("type[object]", kind), str):
@@ -271,7 +279,7 @@ class ServiceLLM(FunctionCallingLLM):
         secret = self._address is not None and self._address.has_secrets
         lost = [f"the header {name!r}" for name in self._headers if name not in headers]
         lost += ["the credentials in base_url"] if secret else []
-        gone = dict.fromkeys(("_key", "_made", "_network", "_auth", "_limiter"))
+        gone = {**dict.fromkeys(("_key", "_made", "_network", "_auth", "_limiter")), "hooks": ()}
         left = {"_headers": headers, "_address": self.base_url, "_lost": tuple(dict.fromkeys([*self._lost, *lost]))}
         return {**vars(self), **left, **gone}
 
@@ -279,7 +287,7 @@ class ServiceLLM(FunctionCallingLLM):
         """Return an LLM with the same key, headers and network."""
         copied = type(self).__new__(type(self))
         copied.__setstate__({**self.__getstate__(), "_warned": set(self._warned)})
-        for name in ("_key", "_headers", "_address", "_auth", "_network", "_lost"):
+        for name in ("_key", "_headers", "_address", "_auth", "_network", "_lost", "hooks"):
             setattr(copied, name, getattr(self, name))
         return copied
 
@@ -301,7 +309,7 @@ class ServiceLLM(FunctionCallingLLM):
 def iterate_response(llm: FunctionCallingLLM, request: ChatRequest) -> AsyncIterator[Event]:
     """Return the events of one response of `llm` under an event loop, for an LLM that wraps it."""
     backend = llm.async_backend()
-    return iterate_events(llm.open_events(request, backend, start_call(request.settings, backend)))
+    return iterate_events(llm.open_events(request, backend, llm.start_call(request.settings, backend)))
 
 
 def _check_auth_headers(given: object) -> dict[str, Secret]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from ..async_support.exception_groups import collapse_groups
 from ..errors import Attempt, CallError, LLMError, StreamTruncated
 from ..events import Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
+from ..hook_protocol import CallHooks, Hooks
 from ..settings import Settings
 from ..transport.network import IOBackend
 from ..usage import NO_USAGE, Usage
@@ -85,6 +86,14 @@ class RequestState:
     retries_used: int = 0
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     usage: Usage = NO_USAGE
+    hooks: CallHooks | None = None
+
+    def hooks_of_request(self, own: tuple[Hooks, ...]) -> CallHooks | None:
+        """Return the hooks for the next request of an LLM with hooks of its `own`; None without any."""
+        hooks = self.hooks
+        if hooks is None:
+            return None
+        return hooks.with_hooks(own).with_attempt(len(self.attempts) + 1)
 
     def record(self, error: Exception | None, usage: Usage, request_id: str | None) -> None:
         """Record the end of one request."""
@@ -103,9 +112,9 @@ class RequestState:
         return error
 
 
-def start_call(settings: Settings, backend: IOBackend) -> RequestState:
+def start_call(settings: Settings, backend: IOBackend, hooks: CallHooks | None = None) -> RequestState:
     """Return the state of a new call, whose total time starts now."""
-    return RequestState(deadline=deadline_after(backend.now(), settings.timeouts.total))
+    return RequestState(deadline=deadline_after(backend.now(), settings.timeouts.total), hooks=hooks)
 
 
 async def iterate_events(source: ResponseEvents) -> AsyncIterator[Event]:
@@ -128,7 +137,17 @@ class IteratorEvents:
 
     request_id: str | None = None
 
-    def __init__(self, events: AsyncIterator[Event], backend: IOBackend, call: RequestState, *, parallel: bool) -> None:
+    def __init__(
+        self,
+        events: AsyncIterator[Event],
+        backend: IOBackend,
+        call: RequestState,
+        *,
+        parallel: bool,
+        begin: Callable[[], object] | None = None,
+    ) -> None:
+        """Read `events`; `begin` is called before the first."""
+        self._begin = begin
         self._events = events
         self._only = None if parallel else SingleCallFilter()
         self._backend = backend
@@ -144,6 +163,9 @@ class IteratorEvents:
             from ..async_support.shielding import current_loop  # imports asyncio, which a sync program does not need
 
             self._loop = current_loop()
+        if self._begin is not None:
+            begin, self._begin = self._begin, None
+            begin()
         while True:
             try:
                 event = await collapse_groups(self._events.__anext__)

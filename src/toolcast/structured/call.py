@@ -21,6 +21,7 @@ from ..errors import (
     ValidationError,
 )
 from ..events import ChatResponse
+from ..hook_protocol import CallHooks
 from ..llms.base import FunctionCallingLLM
 from ..llms.request import ChatRequest
 from ..llms.request_state import RequestState, start_call
@@ -65,6 +66,11 @@ class PreparedCall:
     max_attempts: int = 1
     fail_fast: bool = True
     verbose: bool = False
+    hooks: CallHooks | None = None
+
+    def start_call(self, backend: IOBackend) -> RequestState:
+        """Return the state of the call, whose total time starts now."""
+        return start_call(self.request.settings, backend, self.hooks)
 
     def account(self, trace: Trace, backend: IOBackend) -> Account:
         """Return the report of the call, which starts now."""
@@ -75,6 +81,7 @@ class PreparedCall:
             backend.now,
             self.request.messages,
             verbose=self.verbose,
+            hooks=self.hooks,
         )
 
     def with_retry_messages(self, response: ChatResponse, error: CallError | TryAgain) -> PreparedCall:
@@ -93,15 +100,16 @@ class PreparedCall:
 
 async def run_call(prepared: PreparedCall, backend: IOBackend, trace: Trace) -> Result[Any]:
     """Make one call and return its result, retrying invalid responses while attempts are left."""
-    call = start_call(prepared.request.settings, backend)
+    call = prepared.start_call(backend)
     account = prepared.account(trace, backend)
     try:
         while True:
             try:
                 response = await prepared.llm.answer(prepared.request, backend, call)
-            except MalformedEvent:
+            except MalformedEvent as error:
                 if prepared.max_attempts < 2:
                     raise
+                notify_retry(prepared, error)
                 prepared = prepared.with_one_attempt_less()
                 trace.step("answered", "asked_again")
                 continue
@@ -114,7 +122,9 @@ async def run_call(prepared: PreparedCall, backend: IOBackend, trace: Trace) -> 
                 trace.step("asked_again")
                 continue
             try:
-                values = await run_parsed_calls(calls, backend, trace if prepared.request.parallel else None)
+                values = await run_parsed_calls(
+                    calls, backend, trace if prepared.request.parallel else None, prepared.hooks
+                )
             except TryAgain as error:
                 prepared = retry_call(prepared, response, error, call)
                 trace.step("asked_again")
@@ -138,10 +148,13 @@ def validate_response(prepared: PreparedCall, response: ChatResponse, call: Requ
         raise
 
 
-async def run_parsed_calls(calls: Sequence[ValidatedCall], backend: IOBackend, trace: Trace | None = None) -> list[Any]:
+async def run_parsed_calls(
+    calls: Sequence[ValidatedCall], backend: IOBackend, trace: Trace | None = None, hooks: CallHooks | None = None
+) -> list[Any]:
     """Run the tools of valid calls; return, in their order, the instance of a model or the return value of a function.
 
-    `trace` is the trace of a call with parallel tool calls, each of which gets a fork of it.
+    `trace` is the trace of a call with parallel tool calls, each of which gets a fork of it; `hooks` are those of the
+    call.
     """
     forks = trace.fork(len(calls)) if trace is not None else ()
     for fork in forks:
@@ -149,7 +162,7 @@ async def run_parsed_calls(calls: Sequence[ValidatedCall], backend: IOBackend, t
     if all(read.tool.output_type is not None for read in calls):
         _join(forks)
         return [read.value for read in calls]
-    jobs = [ValueJob(read.call, read.tool, ParsedArguments(read.value), structured=True) for read in calls]
+    jobs = [ValueJob(read.call, read.tool, ParsedArguments(read.value), structured=True, hooks=hooks) for read in calls]
     try:
         await run_calls(jobs, concurrent=backend.concurrent)
     except BaseException as error:
@@ -188,9 +201,16 @@ def retry_call(
     """Return the call for the next attempt; raise `error` if no attempt is left."""
     call.mark_failed(error)
     if prepared.max_attempts > 1:
+        notify_retry(prepared, error)
         return prepared.with_retry_messages(response, error)
     final = _final(error, response)
     raise call.with_attempts(final) from final.__cause__
+
+
+def notify_retry(prepared: PreparedCall, error: Exception) -> None:
+    """Notify the hooks that the model is asked again because of `error`."""
+    if prepared.hooks is not None:
+        prepared.hooks.emit("retry", error, 0.0)
 
 
 def _final(error: CallError | TryAgain, response: ChatResponse) -> CallError:

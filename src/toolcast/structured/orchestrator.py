@@ -7,7 +7,7 @@ no state of a call, so it can be used from any number of threads and tasks.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, fields
@@ -20,6 +20,7 @@ from ..accumulator import Accumulator
 from ..async_support import sync_driver
 from ..errors import PromptError
 from ..events import ChatResponse
+from ..hook_protocol import CallHooks, Hooks, as_hooks
 from ..http_request import HTTPRequest
 from ..llms.base import FunctionCallingLLM
 from ..llms.provider_llms import chosen_llm
@@ -54,6 +55,7 @@ class OrchestratorOptions(TypedDict, total=False):
         settings: Settings that take precedence over those of the LLM.
         observer: A function that is called with the id of a call and each of its states.
         mode: The output mode; by default the LLM chooses it.
+        hooks: Hooks of its calls.
     """
 
     tool_choice: ToolChoice
@@ -62,6 +64,7 @@ class OrchestratorOptions(TypedDict, total=False):
     settings: Settings | None
     observer: Observer | None
     mode: OutputMode | None
+    hooks: Iterable[Hooks] | Hooks | None
 
 
 class Changes(OrchestratorOptions, total=False):
@@ -117,6 +120,7 @@ class ToolOrchestratingLLM(Generic[T]):
         observer: A function of `(call_id, state)`.
         mode: How the model is made to follow the schema: `"tool_call"`, `"json_schema"` (the service's own schema
             output) or `"prompted"` (in the prompt, for models that have neither); None: the best of the model.
+        hooks: Hooks of its calls, an instance of a subclass of `Hooks` or several.
     """
 
     _state: str = next(iter(ORCHESTRATOR))
@@ -178,6 +182,7 @@ class ToolOrchestratingLLM(Generic[T]):
             self._settings = options.get("settings")
             self._observer = options.get("observer")
             self._mode: OutputMode | None = options.get("mode")
+            self._hooks = as_hooks(options.get("hooks"))
             for name, value in (("verbose", self._verbose), ("allow_parallel_tool_calls", self._parallel)):
                 require_flag(name, value)
             require_optional("tool_choice", self._tool_choice, (str, Mapping), "str, a mapping")
@@ -258,25 +263,25 @@ class ToolOrchestratingLLM(Generic[T]):
     def run(self, **values: Any) -> Result[T]:
         """Make one call; return its output with response, usage, attempts and repairs."""
         trace = self._trace(CALL)
-        prepared = self._prepare(values, trace)
+        prepared = self._prepare(values, trace, self._begin(trace))
         return sync_driver.run(run_call(prepared, prepared.llm.sync_backend(), trace))
 
     async def arun(self, **values: Any) -> Result[T]:
         """Make one call; return its output with response, usage, attempts and repairs."""
         trace = self._trace(CALL)
-        prepared = self._prepare(values, trace)
+        prepared = self._prepare(values, trace, self._begin(trace))
         return await run_call(prepared, prepared.llm.async_backend(), trace)
 
     def stream(self, **values: Any) -> ObjectStream[T]:
         """Return a stream of partial outputs. The request is sent when the first item is read."""
         trace = self._trace(STREAM)
-        prepared = self._prepare(values, trace, stream=True)
+        prepared = self._prepare(values, trace, self._begin(trace), stream=True)
         return ObjectStream(StructuredStream(prepared, prepared.llm.sync_backend(), trace))
 
     def astream(self, **values: Any) -> AsyncObjectStream[T]:
         """Return a stream of partial outputs for `async for`. The request is sent when the first item is read."""
         trace = self._trace(STREAM)
-        prepared = self._prepare(values, trace, stream=True)
+        prepared = self._prepare(values, trace, self._begin(trace), stream=True)
         return AsyncObjectStream(StructuredStream(prepared, prepared.llm.async_backend(), trace))
 
     def with_(self, **changes: Unpack[Changes]) -> ToolOrchestratingLLM[T]:
@@ -351,7 +356,16 @@ class ToolOrchestratingLLM(Generic[T]):
     def _trace(self, table: Table) -> Trace:
         return Trace(table, self._observer)
 
-    def _prepare(self, values: Mapping[str, Any], trace: Trace, *, stream: bool = False) -> PreparedCall:
+    def _begin(self, trace: Trace) -> CallHooks | None:
+        """Return the hooks of a call that begins now, and let those that observe states observe the trace."""
+        hooks = self._llm.begin_operation("structured", self._hooks, id=trace.call_id, name=self._name)
+        if hooks is not None and (observer := hooks.observer()) is not None:
+            trace.add_observer(observer)
+        return hooks
+
+    def _prepare(
+        self, values: Mapping[str, Any], trace: Trace, hooks: CallHooks | None = None, *, stream: bool = False
+    ) -> PreparedCall:
         trace.step("called", "tool_created")
         try:
             _check_options(values, self._prompt.variables)
@@ -371,7 +385,9 @@ class ToolOrchestratingLLM(Generic[T]):
             self._accept_damaged,
         )
         trace.step("messages_extended")
-        return PreparedCall(self._llm, request, self._validator, self._max_attempts, self._fail_fast, self._verbose)
+        return PreparedCall(
+            self._llm, request, self._validator, self._max_attempts, self._fail_fast, self._verbose, hooks
+        )
 
     def _configure(self) -> None:
         """Compute once everything that all calls share."""
@@ -379,6 +395,7 @@ class ToolOrchestratingLLM(Generic[T]):
         if choice is None:
             choice = self._tools[0].name if len(self._tools) == 1 else "required"
         self._choice = resolve_tool_choice(choice, list(self._by_name))
+        self._name = ", ".join(self._by_name)
         self._validator = ResponseValidator(self._by_name, self._parallel, self._validation_context)
 
     def _as_calls(self, value: object) -> list[ToolCallPart]:
@@ -446,6 +463,7 @@ _CHANGES: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "max_attempts": lambda value: ("_max_attempts", _at_least_one(value)),
     "settings": lambda value: ("_settings", value),
     "observer": lambda value: ("_observer", value),
+    "hooks": lambda value: ("_hooks", as_hooks(value)),
     "validation_context": lambda value: ("_validation_context", value),
     "fail_fast": lambda value: ("_fail_fast", value),
     "accept_damaged": lambda value: ("_accept_damaged", value),

@@ -16,14 +16,14 @@ import pydantic
 from ..accumulator import Accumulator
 from ..errors import CallError, LLMError, MalformedEvent, StreamClosed, TryAgain, ValidationError
 from ..events import LIBRARY_EVENTS, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
-from ..llms.request_state import DirectReads, RequestState, ResponseEvents, start_call
+from ..llms.request_state import DirectReads, RequestState, ResponseEvents
 from ..messages import ToolCallPart
 from ..parsing.partial_value import MISSING, PartialValue
 from ..parsing.path_changes import FieldState, Path, Record, changed, steps_of
 from ..states import Trace
 from ..transport.network import IOBackend
 from ..usage import Usage
-from .call import PreparedCall, Result, build_result, retry_call, run_parsed_calls, validate_response
+from .call import PreparedCall, Result, build_result, notify_retry, retry_call, run_parsed_calls, validate_response
 from .object_streams import ViewReducer
 from .partial_objects import DeltaFastPath, StreamingObjectProcessor
 from .response_validation import RETRYABLE, damaged_text
@@ -366,7 +366,7 @@ class StructuredStream:
     def _begin_request(self) -> ResponseEvents:
         prepared = self._prepared
         if self._call is None:
-            self._call = start_call(prepared.request.settings, self._backend)
+            self._call = prepared.start_call(self._backend)
         self.trace.step("opened")
         return prepared.llm.source(prepared.request, self._backend, self._call)
 
@@ -455,7 +455,9 @@ class StructuredStream:
             await self._retry_response(response, error)
             return
         try:
-            values = await run_parsed_calls(calls, self._backend, self.trace if self.parallel else None)
+            values = await run_parsed_calls(
+                calls, self._backend, self.trace if self.parallel else None, self._prepared.hooks
+            )
         except TryAgain as error:
             await self._retry_response(response, error)
             return
@@ -482,6 +484,7 @@ class StructuredStream:
         self._leave_yielding()
         if self._prepared.max_attempts < 2:
             raise error
+        notify_retry(self._prepared, error)
         await self._stop()
         self._begin_attempt(self._prepared.with_one_attempt_less(), error)
 

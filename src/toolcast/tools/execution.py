@@ -25,6 +25,7 @@ from ..async_support.waiters import Waiters
 from ..cancellation import Cancellation
 from ..errors import OutputTruncated, ToolTimeout, TryAgain, TurnCancelled, UnknownToolError
 from ..events import ToolProgress
+from ..hook_protocol import CallHooks
 from ..messages import ToolCallPart
 from .callable_tool import CallableTool, ParsedArguments, ToolInvocation, ToolOutput
 from .context import ToolContext
@@ -52,6 +53,8 @@ class ToolJob:
         edited: The arguments that the user approved in place of the model's.
         structured: The call belongs to a structured call, not to an agent's turn: no progress events are read, and by
             default it may overlap with others, because several calls require `allow_parallel_tool_calls`.
+        hooks: The hooks of the operation that the call is part of.
+        seconds: The time that the tool has run.
     """
 
     call: ToolCallPart
@@ -62,6 +65,8 @@ class ToolJob:
     limit: int | None = None
     edited: str | None = None
     structured: bool = False
+    hooks: CallHooks | None = None
+    seconds: float = 0.0
     tool_output: ToolOutput | None = field(default=None, repr=False)
 
     @property
@@ -93,7 +98,11 @@ class ToolJob:
         if self.structured and concurrent and not (self.tool.takes_context or self.tool.timeout):
             context = None  # without a context, cancelling waits for a sync function instead of abandoning it
         try:
-            self.tool_output = await self._execute(self.tool, concurrent, context)
+            if self.hooks is None:
+                self.tool_output = await self._execute(self.tool, concurrent, context)
+            else:
+                with self.hooks.around_tool(self.call):
+                    self.tool_output = await self._execute(self.tool, concurrent, context)
             self.done = True
         except Exception as error:  # the user's tool: its failure becomes the call's result
             self.error = error
@@ -110,6 +119,11 @@ class ToolJob:
                 text, call.name, call.arguments, is_error=True, call_id=call.id, error=self.error
             )
         return self.tool_output
+
+    def notify(self) -> None:
+        """Notify the hooks of the result."""
+        if self.hooks is not None:
+            self.hooks.emit("tool", self.call, self.output(), self.seconds)
 
 
 class ValueJob(ToolJob):
@@ -152,7 +166,12 @@ def overlapping_groups(jobs: Iterable[ToolJob]) -> list[list[ToolJob]]:
 
 
 async def run_tools(
-    tools: Iterable[CallableTool], calls: Sequence[ToolCallPart], *, concurrent: bool, context: Any = None
+    tools: Iterable[CallableTool],
+    calls: Sequence[ToolCallPart],
+    *,
+    concurrent: bool,
+    context: Any = None,
+    hooks: CallHooks | None = None,
 ) -> list[ToolOutput]:
     """Run `calls` and return one output for each, in their order.
 
@@ -166,7 +185,7 @@ async def run_tools(
     offered = {tool.name: tool for tool in tools}
     jobs = [read_call(call, offered, context) for call in calls]
     for job in jobs:
-        job.structured = True
+        job.structured, job.hooks = True, hooks
     _raise_first_unreadable(jobs)
     await run_calls(jobs, concurrent=concurrent)
     return [job.output() for job in jobs]
@@ -182,6 +201,8 @@ async def run_calls(jobs: Sequence[ToolJob], *, concurrent: bool) -> None:
         run = ToolRun(group, [ToolContext(job.call.id, job.call.name) for job in group], concurrent=concurrent)
         while await run.more():
             pass  # progress events are not read here
+        for job in group:
+            job.notify()
         if any(isinstance(job.error, TryAgain) for job in group):
             break
     failed = [job for job in jobs if job.error is not None]
@@ -267,6 +288,7 @@ class _ActiveCall:
     seconds: float | None
     limited_by_budget: bool = False
     begun: bool = False
+    began: float = 0.0  # when, in seconds
     until: float | None = None
     background_job: BackgroundJob | None = None
 
@@ -375,17 +397,20 @@ class ToolRun:
     # Inline execution
 
     async def _run_inline(self, active: _ActiveCall) -> None:
-        active.begun = True
-        if active.seconds is None or not self._concurrent:
-            await active.job.run(self._concurrent, active.context)
-            return
-        import anyio
+        active.begun, active.began = True, monotonic()
+        try:
+            if active.seconds is None or not self._concurrent:
+                await active.job.run(self._concurrent, active.context)
+                return
+            import anyio
 
-        with anyio.move_on_after(active.seconds):
-            await active.job.run(self._concurrent, active.context)
-        if active.job.ready:
-            active.job.error = active.late()
-            self.out_of_time |= active.limited_by_budget
+            with anyio.move_on_after(active.seconds):
+                await active.job.run(self._concurrent, active.context)
+            if active.job.ready:
+                active.job.error = active.late()
+                self.out_of_time |= active.limited_by_budget
+        finally:
+            active.job.seconds = monotonic() - active.began
 
     # Background execution
 
@@ -400,7 +425,7 @@ class ToolRun:
     def _start(self, active: _ActiveCall) -> None:
         from ..async_support.background_jobs import start_job
 
-        active.begun = True
+        active.begun, active.began = True, monotonic()
         cancellation = Cancellation(active.context.cancellation)
         cancellation.then(self._waiters.wake)
         active.context = replace(active.context, cancellation=cancellation, on_progress=partial(self._emit, active))
@@ -439,6 +464,7 @@ class ToolRun:
                 return False
             job = active.job
             job.error, job.tool_output, job.done = ended.error, ended.tool_output, ended.done
+            job.seconds = monotonic() - active.began if active.begun else 0.0
             self._running.remove(active)
         active.context.cancellation.forget_parent()
         self._waiters.wake()

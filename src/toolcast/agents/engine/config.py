@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from ...approvals import ApprovalDecision
+from ...hook_protocol import CallHooks, Hooks, as_hooks
 from ...llms.base import FunctionCallingLLM
 from ...llms.provider_llms import chosen_llm
 from ...llms.request import Messages, Tools
@@ -71,6 +72,7 @@ class EngineOptions(TypedDict, total=False):
         auto_continue: Request the rest of an answer that `max_tokens` cut off. Default: False.
         tool_errors: "return" lets the model read an error that a tool raises; "raise" ends the turn with `TurnFailed`.
         observer: A function that is called with the id of a turn and each of its states.
+        hooks: Hooks of its turns, their requests and their tools.
     """
 
     permissions: Permissions | None
@@ -88,6 +90,7 @@ class EngineOptions(TypedDict, total=False):
     auto_continue: bool
     tool_errors: ToolErrors
     observer: Observer | None
+    hooks: Iterable[Hooks] | Hooks | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,6 +113,7 @@ class EngineConfig:
     budget: Budget | None = None
     observer: Observer | None = None
     tool_errors: ToolErrors = "return"
+    hooks: tuple[Hooks, ...] = ()
     by_name: Mapping[str, CallableTool] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,6 +125,10 @@ class EngineConfig:
         check_output_limit(self.output_limit)
         object.__setattr__(self, "by_name", {tool.name: tool for tool in self.tools})
 
+    def begin_turn(self, id: str) -> CallHooks | None:
+        """Return the hooks of a turn that begins now; None if there are none."""
+        return self.llm.begin_operation("turn", self.hooks, id=id)
+
 
 def configured(llm: FunctionCallingLLM | str | None, tools: Tools, options: EngineOptions) -> EngineConfig:
     """Return the configuration for these options of an engine."""
@@ -128,6 +136,7 @@ def configured(llm: FunctionCallingLLM | str | None, tools: Tools, options: Engi
     given: dict[str, Any] = {name: value for name, value in options.items() if name != "history"}
     instructions = given.pop("instructions", None)
     require_text("instructions", instructions)
+    given["hooks"] = as_hooks(given.get("hooks"))
     if given.get("permissions") is None:
         given.pop("permissions", None)
     if given.get("compaction") == "default":

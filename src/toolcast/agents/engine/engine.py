@@ -339,8 +339,11 @@ class Engine:
         with self._lock:
             self._require_idle("begin a turn")
             trace = Trace(TURN, self._config.observer)
+            hooks = self._config.begin_turn(trace.call_id)
+            if hooks is not None and (observer := hooks.observer()) is not None:
+                trace.add_observer(observer)
             self._turn_loop = TurnLoop(
-                self._config, self.conversation, request, backend, trace, Cancellation(self._parent)
+                self._config, self.conversation, request, backend, trace, Cancellation(self._parent), hooks
             )
             return self._turn_loop
 

@@ -16,6 +16,7 @@ from ...events import (
     ToolCallReset,
     ToolCallStart,
 )
+from ...hook_protocol import CallHooks
 from ...llms.request import ChatRequest
 from ...llms.request_state import deadline_after, start_call
 from ...parsing.partial_value import MISSING, PartialValue, plan_for
@@ -37,14 +38,16 @@ class ModelRequest:
         conversation: Conversation,
         typed: TypedOutput | None,
         backend: IOBackend,
+        hooks: CallHooks | None = None,
         *,
         last: bool = False,
         left: float | None = None,
     ) -> None:
         """Prepare a request.
 
-        `last`: no other follows, so a typed result must be given now. `left`: the seconds that a budget leaves;
-        `of_budget` is True if they end before the call's own timeout.
+        `hooks` are those of the turn that the request is part of. `last`: no other follows, so a typed result must be
+        given now. `left`: the seconds that a budget leaves; `of_budget` is True if they end before the call's own
+        timeout.
         """
         self.accumulated: Accumulator = Accumulator()
         self._config = config
@@ -55,13 +58,18 @@ class ModelRequest:
         request = _chat_request(config, conversation, typed, last)
         if typed is not None:
             typed.begin_response()
-        self._call = call = start_call(request.settings, backend)
+        llm = config.llm
+        if hooks is None:
+            hooks = llm.begin_operation("chat", config.hooks)
+        else:
+            hooks = hooks.child("chat", llm.origin, llm.hooks)
+        self._call = call = start_call(request.settings, backend, hooks)
         until = deadline_after(backend.now(), left)
         self.of_budget: bool = until is not None and (call.deadline is None or until < call.deadline)
         if self.of_budget:
             call.deadline = until
-        self._account = Account("round", lambda: config.llm.origin, backend.now)
-        self._source = config.llm.source(request, backend, self._call)
+        self._account = Account("round", lambda: llm.origin, backend.now, hooks=hooks)
+        self._source = llm.source(request, backend, self._call)
 
     async def next_events(self) -> list[AgentEvent]:
         """Return the next events of the response; an empty list at its end."""

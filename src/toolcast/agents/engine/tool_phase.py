@@ -20,6 +20,7 @@ from ...async_support.callbacks import call_function
 from ...cancellation import Cancellation
 from ...errors import FailTurn, ToolcastError, TryAgain, TurnFailed
 from ...events import AgentEvent, ToolProgress, ToolResult, ToolStarted
+from ...hook_protocol import CallHooks
 from ...json_text import json_text
 from ...messages import Message, ToolCallPart
 from ...tools.callable_tool import CallableTool
@@ -48,6 +49,7 @@ class ToolPhase:
         jobs: Sequence[ToolJob],
         cancellation: Cancellation,
         spending: BudgetTracker,
+        hooks: CallHooks | None = None,
         *,
         concurrent: bool,
     ) -> None:
@@ -61,6 +63,8 @@ class ToolPhase:
         self._jobs = jobs
         self._decisions = CallDecisions(config.permissions, conversation.remembered, jobs)
         self._request: PermissionRequest | None = None  # the one that waits for its answer
+        for job in jobs if hooks is not None else ():
+            job.hooks = hooks
         self._groups: Iterator[list[ToolJob]] | None = None
         self._group: list[ToolJob] = []
         self._run: ToolRun | None = None
@@ -170,6 +174,7 @@ class ToolPhase:
 
     def _result(self, job: ToolJob) -> ToolResult:
         output = job.output()
+        job.notify()
         if job.error is not None:
             self._log_failure(job, job.error)
         part = output.part()

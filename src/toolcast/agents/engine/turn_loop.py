@@ -20,6 +20,7 @@ from ...async_support.interruptible import Interrupted, Interruptible
 from ...cancellation import Cancellation
 from ...errors import ContextTooLong, IllegalState, Timeout, TurnCancelled, TurnFailed, TurnStopped
 from ...events import AgentEvent, ChatResponse, ErrorEvent
+from ...hook_protocol import CallHooks
 from ...messages import Message, assistant, user
 from ...states import Trace, logger
 from ...structured.response_validation import empty_response, is_empty
@@ -50,7 +51,9 @@ class TurnLoop:
         backend: IOBackend,
         trace: Trace,
         cancellation: Cancellation,
+        hooks: CallHooks | None = None,
     ) -> None:
+        self._hooks = hooks
         self.ended: bool = False
         self.error: BaseException | None = None
         self.cancellation: Cancellation = cancellation
@@ -182,6 +185,8 @@ class TurnLoop:
     async def _begin(self) -> list[AgentEvent]:
         conversation, messages = self._conversation, self._turn_request.messages
         self._limits.spending.begin(self._backend.now())
+        if self._hooks is not None:
+            self._hooks.emit("turn_start", messages)
         left = () if messages else unanswered_calls(conversation.history)
         if messages:
             conversation.answer_open_calls(SUPERSEDED)
@@ -311,7 +316,8 @@ class TurnLoop:
             await self._compact()
         last = self._limits.rounds == config.max_rounds
         left = self._limits.time_left(self._backend.now())
-        return ModelRequest(config, conversation, self._turn_request.typed, self._backend, last=last, left=left)
+        typed, hooks = self._turn_request.typed, self._hooks
+        return ModelRequest(config, conversation, typed, self._backend, hooks, last=last, left=left)
 
     async def _close_model_request(self) -> None:
         """Release the connection, and count the usage of the request."""
@@ -362,7 +368,7 @@ class TurnLoop:
     def _start_tools(self, jobs: Sequence[ToolJob]) -> None:
         spending, concurrent = self._limits.spending, self._backend.concurrent
         self._tools = ToolPhase(
-            self._config, self._conversation, jobs, self.cancellation, spending, concurrent=concurrent
+            self._config, self._conversation, jobs, self.cancellation, spending, self._hooks, concurrent=concurrent
         )
 
     # Ending.
@@ -412,6 +418,10 @@ class TurnLoop:
         self._step(event)
         if self.trace.state != "idle":
             self._step("returned")
+        if self._hooks is not None:
+            if error is not None:
+                self._hooks.emit("error", error)
+            self._hooks.emit("turn", self._final_turn)
         return last
 
     def _interrupt(self) -> None:

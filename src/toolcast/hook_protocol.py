@@ -1,0 +1,381 @@
+"""Hooks: a class of callbacks for every call, `toolcast.hooks` to add them, and their dispatch.
+
+A hook observes: it gets frozen values, cannot change a call, and an exception that it raises is logged, once for each
+of its methods, and has no other effect. Hooks are collected when a call begins: those of the process, of the context
+(`with toolcast.hooks(...)`), and those passed to the objects that take part in it (an orchestrator, an engine, an LLM).
+A call without hooks has no dispatcher, so that it costs one check per call, and nothing per event.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import ContextVar
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+
+from .events import ChatResponse
+from .http_request import HTTPRequest
+from .messages import Message, ToolCallPart
+from .option_types import require
+from .output_mode import OutputMode
+from .settings import Settings
+from .tool_spec import ToolChoice, ToolSpec
+from .usage import Usage
+
+if TYPE_CHECKING:
+    from .turn import Turn  # of agents, which a structured call does not load
+
+logger: Final = logging.getLogger("toolcast")
+
+Operation: TypeAlias = Literal["chat", "structured", "turn"]
+"""`chat`: one response of a model. `structured`: a call of a `ToolOrchestratingLLM`, with its further attempts. `turn`:
+a turn of an `Engine`."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallInfo:
+    """The operation that a hook is called for.
+
+    Attributes:
+        id: The id of the operation, unique in the process.
+        operation: `"chat"`, `"structured"` or `"turn"`.
+        provider: The provider of the model.
+        model: The name of the model.
+        attempt: The number of the request within the operation, from 1.
+        parent: The id of the operation that this one is part of: the turn of a request, or, as `turn id/tool call id`,
+            the tool call that started it; None for an operation of its own.
+        name: The name of the output type's tool in a structured call.
+    """
+
+    id: str
+    operation: Operation
+    provider: str = ""
+    model: str = ""
+    attempt: int = 1
+    parent: str | None = None
+    name: str = ""
+
+
+class HookedTool(Protocol):
+    """The output of a tool that has ended, as a hook gets it: a `ToolOutput`."""
+
+    @property
+    def content(self) -> str:
+        """The text that the model reads."""
+        ...
+
+    @property
+    def tool_name(self) -> str:
+        """The name of the tool."""
+        ...
+
+    @property
+    def is_error(self) -> bool:
+        """True if the call failed."""
+        ...
+
+    @property
+    def error(self) -> Exception | None:
+        """The error of a failed call."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RequestInfo:
+    """One request to a model, as a hook gets it.
+
+    Attributes:
+        messages: The messages, with the system prompt.
+        settings: The merged settings.
+        tool_choice: The tool choice.
+        mode: The output mode; None is the LLM's default.
+        stream: True for a streamed response.
+    """
+
+    messages: tuple[Message, ...]
+    settings: Settings
+    tool_choice: ToolChoice
+    mode: OutputMode | None
+    stream: bool
+    _tools: Sequence[NamedSpec] = ()
+    _http: HTTPRequest | None = None
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """The tools that the model may call, as copies: their schemas are shared by all calls."""
+        return tuple([ToolSpec(tool.name, tool.description, deepcopy(dict(tool.parameters))) for tool in self._tools])
+
+    @property
+    def http(self) -> HTTPRequest | None:
+        """The encoded HTTP request without credentials: headers that may be secret are `***`. None without HTTP."""
+        request = self._http
+        if request is None:
+            return None
+        body = request.mask(request.body.decode("utf-8", "replace")).encode()
+        shown = {name: value if isinstance(value, str) else "***" for name, value in request.headers.items()}
+        return replace(request, headers=shown, body=body, secret_url=None)
+
+    def __repr__(self) -> str:
+        names = ", ".join([tool.name for tool in self._tools])
+        return f"RequestInfo(messages={len(self.messages)}, tools=[{names}], stream={self.stream})"
+
+
+class NamedSpec(Protocol):
+    """A tool of a request: a `ToolSpec` or a `CallableTool`."""
+
+    @property
+    def name(self) -> str:
+        """The name."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """The description for the model."""
+        ...
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The JSON Schema of the arguments."""
+        ...
+
+
+class Hooks:
+    """Callbacks for calls: subclass it with the methods that you need. All of them are sync, and must not block.
+
+    They are called in the thread or task of the call. Values are frozen. An exception is logged and ignored.
+    """
+
+    def state(self, call: CallInfo, state: str) -> None:
+        """Observe a state of a structured call or a turn (`toolcast.states`)."""
+
+    def request(self, call: CallInfo, request: RequestInfo) -> None:
+        """Observe a request that is about to be sent: each attempt of each call."""
+
+    def first_token(self, call: CallInfo, seconds: float) -> None:
+        """Observe the first content of a streamed response, `seconds` after the call began."""
+
+    def response(self, call: CallInfo, response: ChatResponse, seconds: float) -> None:
+        """Observe a complete response, `seconds` after the call began."""
+
+    def retry(self, call: CallInfo, error: Exception, wait: float) -> None:
+        """Observe an attempt that failed with `error`, and is repeated in `wait` seconds."""
+
+    def error(self, call: CallInfo, error: BaseException) -> None:
+        """Observe the error that ended an operation; for a cancelled one the exception that cancelled it."""
+
+    def end(self, call: CallInfo, usage: Usage, seconds: float) -> None:
+        """Observe the end of an operation: after `response` or `error`, or of a stream that is closed before its end.
+
+        `usage` is the sum over all its requests.
+        """
+
+    def tool_start(self, call: CallInfo, tool_call: ToolCallPart) -> AbstractContextManager[object] | None:
+        """Observe a tool that starts.
+
+        Returns:
+            None, or a context manager that is entered around the tool, in the thread or task that runs it.
+        """
+
+    def tool(self, call: CallInfo, tool_call: ToolCallPart, output: HookedTool, seconds: float) -> None:
+        """Observe the result of a tool call; one that was not run (denied, or invalid) has 0 seconds."""
+
+    def turn_start(self, call: CallInfo, messages: tuple[Message, ...]) -> None:
+        """Observe a turn of an agent that starts with `messages`."""
+
+    def turn(self, call: CallInfo, turn: Turn[Any]) -> None:
+        """Observe a turn of an agent that has ended, in whichever way."""
+
+
+_here: ContextVar[tuple[Hooks, ...]] = ContextVar("toolcast_hooks", default=())
+_operation: ContextVar[str | None] = ContextVar("toolcast_operation", default=None)
+_process: list[Hooks] = []
+_logged: set[tuple[type[Hooks], str]] = set()
+_numbers = count(1)
+
+
+class HookHandle:
+    """Hooks of the process, until `remove`; also a context manager."""
+
+    def __init__(self, added: tuple[Hooks, ...]) -> None:
+        self._added = added
+
+    def remove(self) -> None:
+        """Remove the hooks. Idempotent."""
+        added, self._added = self._added, ()
+        for hook in added:
+            del _process[max(index for index, each in enumerate(_process) if each is hook)]
+
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+class _Registry:
+    """The hooks of contexts and of the process, of which `toolcast.hooks` is the only instance."""
+
+    @contextmanager
+    def __call__(self, *hooks: Hooks) -> Generator[None]:
+        """Add hooks inside a `with` block: in this thread or task, and in those that are started from it."""
+        token = _here.set((*_here.get(), *as_hooks(hooks)))
+        try:
+            yield
+        finally:
+            _here.reset(token)
+
+    def add(self, *hooks: Hooks) -> HookHandle:
+        """Add hooks for the process, until `remove` of the handle that is returned."""
+        added = as_hooks(hooks)
+        _process.extend(added)
+        return HookHandle(added)
+
+
+hooks: Final = _Registry()
+"""`with toolcast.hooks(my_hooks):` for a context, `toolcast.hooks.add(my_hooks)` for the process."""
+
+
+def as_hooks(given: Iterable[Hooks] | Hooks | None) -> tuple[Hooks, ...]:
+    """Return the hooks that a caller passed as `hooks=`, one or several; raise `TypeError` for anything else."""
+    found = () if given is None else (given,) if isinstance(given, Hooks) else tuple(given)
+    for hook in found:
+        require("hooks", hook, Hooks, "instances of a subclass of toolcast.Hooks")
+    return found
+
+
+def collect_hooks(*own: tuple[Hooks, ...]) -> tuple[Hooks, ...]:
+    """Return the hooks of the process, of this context, and `own`, each once."""
+    if not (_process or any(own) or _here.get()):
+        return ()
+    found = {id(hook): hook for group in (_process, _here.get(), *own) for hook in group}
+    return tuple(found.values())
+
+
+def current_operation() -> str | None:
+    """Return the id of the tool call that runs this code, as `CallInfo.parent` has it; None outside of one."""
+    return _operation.get()
+
+
+class CallHooks:
+    """The hooks of one operation, which calls each of them with the operation's `CallInfo`."""
+
+    __slots__ = ("hooks", "info")
+
+    def __init__(self, found: tuple[Hooks, ...], info: CallInfo) -> None:
+        self.hooks = found
+        self.info = info
+
+    def child(self, operation: Operation, origin: Mapping[str, Any], more: tuple[Hooks, ...] = ()) -> CallHooks:
+        """Return the dispatcher of an operation that is part of this one, with further hooks."""
+        info = _call_info(operation, origin, parent=self.info.id)
+        return CallHooks((*self.hooks, *self._others(more)), info)
+
+    def with_hooks(self, more: tuple[Hooks, ...]) -> CallHooks:
+        """Return the dispatcher of the same operation with further hooks."""
+        others = self._others(more)
+        return CallHooks((*self.hooks, *others), self.info) if others else self
+
+    def only(self, more: tuple[Hooks, ...]) -> CallHooks | None:
+        """Return a dispatcher of the same operation for those of `more` that are not among its hooks; None for none."""
+        others = self._others(more)
+        return CallHooks(others, self.info) if others else None
+
+    def _others(self, more: tuple[Hooks, ...]) -> tuple[Hooks, ...]:
+        known = {id(hook) for hook in self.hooks}
+        return tuple([hook for hook in more if id(hook) not in known])
+
+    def with_attempt(self, attempt: int) -> CallHooks:
+        """Return the dispatcher for the request of this number."""
+        return CallHooks(self.hooks, replace(self.info, attempt=attempt))
+
+    def emit(self, method: str, *values: Any) -> None:
+        """Call a method of every hook, in order; log an exception."""
+        for hook in self.hooks:
+            self._call(hook, method, values)
+
+    def observer(self) -> Callable[[str, str], object] | None:
+        """Return an observer that calls the hooks' `state`; None if no hook overrides it: states are then not built."""
+        found = tuple([hook for hook in self.hooks if type(hook).state is not Hooks.state])
+        if not found:
+            return None
+
+        def notify(call_id: str, state: str) -> None:
+            for hook in found:
+                self._call(hook, "state", (state,))
+
+        return notify
+
+    @contextmanager
+    def around_tool(self, tool_call: ToolCallPart) -> Generator[None]:
+        """Call `tool_start`, and run the block as part of the tool call, inside of the returned context managers."""
+        token = _operation.set(f"{self.info.id}/{tool_call.id}")
+        try:
+            with ExitStack() as stack:
+                for hook in self.hooks:
+                    self._enter(stack, hook, tool_call)
+                yield
+        finally:
+            _operation.reset(token)
+
+    def _enter(self, stack: ExitStack, hook: Hooks, tool_call: ToolCallPart) -> None:
+        manager = self._call(hook, "tool_start", (tool_call,))
+        if manager is None:
+            return
+        try:
+            manager.__enter__()
+        except Exception as error:  # the user's hook: logged, none of the call's business
+            _log_once(hook, "tool_start", error)
+            return
+        stack.callback(self._leave, hook, manager)
+
+    def _leave(self, hook: Hooks, manager: AbstractContextManager[object]) -> None:
+        try:
+            manager.__exit__(None, None, None)
+        except Exception as error:  # the user's hook: logged, none of the call's business
+            _log_once(hook, "tool_start", error)
+
+    def _call(self, hook: Hooks, method: str, values: tuple[Any, ...]) -> Any:
+        try:
+            return getattr(hook, method)(self.info, *values)
+        except Exception as error:  # the user's hook: logged, none of the call's business
+            _log_once(hook, method, error)
+            return None
+
+
+def begin_operation(
+    operation: Operation,
+    origin: Callable[[], Mapping[str, Any]],
+    *own: tuple[Hooks, ...],
+    nested: bool = False,
+    **more: str,
+) -> CallHooks | None:
+    """Return the dispatcher of an operation that begins now; None if it has no hooks.
+
+    Args:
+        operation: The kind of operation.
+        origin: Returns the provider and the model.
+        *own: The hooks of the objects that take part in it.
+        nested: True if parts of the operation have hooks of their own, which need its `CallInfo`.
+        **more: Further attributes of its `CallInfo`.
+    """
+    found = collect_hooks(*own)
+    if not (found or nested):
+        return None
+    return CallHooks(found, _call_info(operation, origin(), parent=_operation.get(), **more))
+
+
+def _call_info(operation: Operation, origin: Mapping[str, Any], **more: Any) -> CallInfo:
+    id = more.pop("id", None) or f"{operation}-{next(_numbers)}"
+    return CallInfo(id, operation, origin["provider"], origin["model"], **more)
+
+
+def _log_once(hook: Hooks, method: str, error: Exception) -> None:
+    key = (type(hook), method)
+    if key not in _logged:
+        _logged.add(key)
+        name, kind = f"{type(hook).__name__}.{method}", type(error).__name__
+        logger.error("the hook %s raised %s; later errors of it are not logged", name, kind, exc_info=error)

@@ -1,0 +1,79 @@
+"""`HookedEvents`: the events of one response, of which hooks are notified: the first content and the response."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from ..accumulator import Accumulator
+from ..events import Event, Failover, Routing, UsageReport
+from ..hook_protocol import CallHooks, RequestInfo
+from .request import ChatRequest
+from .request_state import ResponseEvents
+
+PREAMBLE: Final = frozenset((UsageReport, Routing, Failover))
+"""The events before the first content of a response."""
+
+
+def request_info(request: ChatRequest) -> RequestInfo:
+    """Return `request` as hooks get it, without an HTTP request."""
+    return RequestInfo(
+        request.messages, request.settings, request.tool_choice, request.mode, request.stream, request.tools
+    )
+
+
+class HookedEvents:
+    """The events of `source`, unchanged. There is one for a call with hooks, and none for other calls.
+
+    Args:
+        source: The events of the response.
+        hooks: The hooks of the call.
+        stream: True for a streamed response, whose first content is reported.
+        now: Returns the time in seconds.
+        origin: Returns the provider and the model of the response.
+    """
+
+    def __init__(
+        self,
+        source: ResponseEvents,
+        hooks: CallHooks,
+        now: Callable[[], float],
+        origin: Callable[[], Mapping[str, Any]],
+        *,
+        stream: bool,
+    ) -> None:
+        self._source = source
+        self._hooks = hooks
+        self._now = now
+        self._origin = origin
+        self._began = now()
+        self._waiting = stream  # for the first content
+        self._accumulator = Accumulator()
+        self._ended = False
+
+    @property
+    def request_id(self) -> str | None:
+        """The service's id of the request."""
+        return self._source.request_id
+
+    async def next_events(self) -> list[Event]:
+        """Return the next events, or an empty list at the end."""
+        events = await self._source.next_events()
+        if self._waiting and not PREAMBLE.issuperset(map(type, events)):
+            self._waiting = False
+            self._hooks.emit("first_token", self._now() - self._began)
+        for event in events:
+            self._accumulator.apply(event)
+        if not events and not self._ended:
+            self._ended = True
+            response = self._accumulator.response(request_id=self.request_id, **self._origin())
+            self._hooks.emit("response", response, self._now() - self._began)
+        return events
+
+    async def close(self) -> None:
+        """Stop and release the connection."""
+        await self._source.close()
+
+    def break_off(self) -> None:
+        """Abort the `next_events` of another thread."""
+        self._source.break_off()
