@@ -9,13 +9,13 @@ A call without hooks has no dispatcher, so that it costs one check per call, and
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from .events import ChatResponse
 from .http_request import HTTPRequest
@@ -239,12 +239,12 @@ hooks: Final = _Registry()
 """`with toolcast.hooks(my_hooks):` for a context, `toolcast.hooks.add(my_hooks)` for the process."""
 
 
-def as_hooks(given: Iterable[Hooks] | Hooks | None) -> tuple[Hooks, ...]:
+def as_hooks(given: Sequence[Hooks] | Hooks | None) -> tuple[Hooks, ...]:
     """Return the hooks that a caller passed as `hooks=`, one or several; raise `TypeError` for anything else."""
-    found = () if given is None else (given,) if isinstance(given, Hooks) else tuple(given)
-    for hook in found:
-        require("hooks", hook, Hooks, "instances of a subclass of toolcast.Hooks")
-    return found
+    found: tuple[object, ...] = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+    for hook in () if given is None else found:
+        require("hooks", hook, Hooks, "an instance of a subclass of toolcast.Hooks, or a list of them")
+    return () if given is None else cast("tuple[Hooks, ...]", found)
 
 
 def collect_hooks(*own: tuple[Hooks, ...]) -> tuple[Hooks, ...]:

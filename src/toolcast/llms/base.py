@@ -11,7 +11,7 @@ methods run it without an event loop.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, TypeAlias, TypedDict, overload
 
@@ -100,7 +100,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         system_prompt: str | None = None,
         network: NetworkChoice | None = None,
         max_concurrency: int | None = None,
-        hooks: Iterable[Hooks] | Hooks | None = None,
+        hooks: Sequence[Hooks] | Hooks | None = None,
     ) -> None:
         self.hooks: tuple[Hooks, ...] = as_hooks(hooks)
         require_optional("settings", settings, Settings, "Settings")

@@ -7,7 +7,7 @@ time. No content is emitted twice: after the first event an error is final.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from typing import Any
@@ -50,7 +50,7 @@ class FallbackLLM(FunctionCallingLLM):
         settings: Settings | None = None,
         system_prompt: str | None = None,
         max_concurrency: int | None = None,
-        hooks: Iterable[Hooks] | Hooks | None = None,
+        hooks: Sequence[Hooks] | Hooks | None = None,
     ) -> None:
         super().__init__(settings=settings, system_prompt=system_prompt, max_concurrency=max_concurrency, hooks=hooks)
         if isinstance(llms, str):

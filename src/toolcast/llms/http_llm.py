@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from types import NoneType
 from typing import Any, ClassVar, Final, Self, TypedDict, cast
@@ -63,7 +63,7 @@ class LLMOptions(TypedDict, total=False):
     network: NetworkChoice | None
     max_concurrency: int | None
     capabilities: Capabilities | None
-    hooks: Iterable[Hooks] | Hooks | None
+    hooks: Sequence[Hooks] | Hooks | None
 
 
 class NoLLMOptions(TypedDict):
@@ -106,7 +106,7 @@ class ServiceLLM(FunctionCallingLLM):
         network: NetworkChoice | None = None,
         max_concurrency: int | None = None,
         capabilities: Capabilities | None = None,
-        hooks: Iterable[Hooks] | Hooks | None = None,
+        hooks: Sequence[Hooks] | Hooks | None = None,
         **unknown: Unpack[NoLLMOptions],
     ) -> None:
         texts = {"api_key": type(api_key), "base_url": type(base_url)}

@@ -7,7 +7,7 @@ no state of a call, so it can be used from any number of threads and tasks.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, fields
@@ -64,7 +64,7 @@ class OrchestratorOptions(TypedDict, total=False):
     settings: Settings | None
     observer: Observer | None
     mode: OutputMode | None
-    hooks: Iterable[Hooks] | Hooks | None
+    hooks: Sequence[Hooks] | Hooks | None
 
 
 class Changes(OrchestratorOptions, total=False):

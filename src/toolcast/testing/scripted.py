@@ -18,6 +18,7 @@ from ..events import (
     ToolCallStart,
     UsageReport,
 )
+from ..hook_protocol import Hooks
 from ..json_text import json_text
 from ..llms.base import FunctionCallingLLM
 from ..messages import Message, ToolCallPart
@@ -53,6 +54,7 @@ class ScriptedLLM(FunctionCallingLLM):
         system_prompt: The system prompt.
         function_calling: False for a model without tool support.
         max_concurrency: The number of requests at a time.
+        hooks: Hooks of its calls.
 
     `requests` lists the requests so far.
     """
@@ -66,8 +68,9 @@ class ScriptedLLM(FunctionCallingLLM):
         system_prompt: str | None = None,
         function_calling: bool = True,
         max_concurrency: int | None = None,
+        hooks: Sequence[Hooks] | Hooks | None = None,
     ) -> None:
-        super().__init__(settings=settings, system_prompt=system_prompt, max_concurrency=max_concurrency)
+        super().__init__(settings=settings, system_prompt=system_prompt, max_concurrency=max_concurrency, hooks=hooks)
         self.requests: list[ScriptedRequest] = []
         self._answers = list(answers)
         self._chunk = chunk

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
@@ -90,7 +90,7 @@ class EngineOptions(TypedDict, total=False):
     auto_continue: bool
     tool_errors: ToolErrors
     observer: Observer | None
-    hooks: Iterable[Hooks] | Hooks | None
+    hooks: Sequence[Hooks] | Hooks | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
