@@ -70,6 +70,9 @@ class HookedEvents:
             self._hooks.emit("response", response, self._now() - self._began)
         return events
 
+    def direct_reads(self, id: str) -> None:
+        """Return None: the response that hooks get is made of events."""
+
     async def close(self) -> None:
         """Stop and release the connection."""
         await self._source.close()
