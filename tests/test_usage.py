@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import operator
 import threading
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -13,7 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from toolcast.usage import LIMITS, NO_USAGE, Budget, BudgetTracker, Prices, Usage
 
 counts = st.integers(0, 10**6)
-usages = st.builds(Usage, counts, counts, counts, counts)
+dollars = st.decimals(0, 10**6, places=6)
+tokens = st.builds(Usage, counts, counts, counts, counts, counts, counts)
+usages = tokens | st.builds(Usage.with_cost, tokens, dollars) | st.builds(operator.add, tokens, tokens)
 
 
 @given(usages, usages)
@@ -22,12 +26,47 @@ def test_usage_is_summed_field_by_field(one: Usage, other: Usage) -> None:
     assert both.total_tokens == one.total_tokens + other.total_tokens
     assert both.cache_read_tokens == one.cache_read_tokens + other.cache_read_tokens
     assert both == other + one
+    assert both.reasoning_tokens == one.reasoning_tokens + other.reasoning_tokens
     assert NO_USAGE + one == one + NO_USAGE == one
+
+
+@given(usages, usages)
+def test_a_sum_costs_what_its_parts_do(one: Usage, other: Usage) -> None:
+    both = one + other
+    assert both.known_cost == one.known_cost + other.known_cost
+    if one != NO_USAGE and other != NO_USAGE:
+        costs = [one.cost, other.cost]
+        assert both.cost == (None if None in costs else one.known_cost + other.known_cost)
+    assert (NO_USAGE + one).cost == (one + NO_USAGE).cost == one.cost
 
 
 @given(usages)
 def test_usage_can_be_stored(usage: Usage) -> None:
-    assert Usage.from_dict(json.loads(json.dumps(usage.to_dict()))) == usage
+    again = Usage.from_dict(json.loads(usage.to_json()))
+    assert (again, again.cost, again.known_cost) == (usage, usage.cost, usage.known_cost)
+    assert again.to_dict() == usage.to_dict()
+
+
+def test_usage_of_an_earlier_version_is_read() -> None:
+    old = {"input_tokens": 1, "output_tokens": 2, "cache_read_tokens": 3, "cache_creation_tokens": 4}
+    assert Usage.from_dict(old) == Usage(1, 2, 3, 4)
+    assert Usage(1, 2, 3, 4).to_dict() == old
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "words"),
+    [
+        ({"input_tokens": "1"}, TypeError, "input_tokens: expected int, got str"),
+        ({"audio_tokens": True}, TypeError, "audio_tokens: expected int, got bool"),
+        ({"cost": 0.1}, TypeError, "cost: expected an amount as text, got float"),
+        ({"cost": "much"}, ValueError, "cost: 'much' is no amount of money"),
+        ({"known_cost": "NaN"}, ValueError, "cost: 'NaN' is no amount of money"),
+        ({"tokens": 1}, ValueError, "'tokens' is no field of a usage"),
+    ],
+)
+def test_damaged_usage(data: dict[str, Any], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        Usage.from_dict(data)
 
 
 # -- prices
@@ -38,14 +77,14 @@ def test_usage_can_be_stored(usage: Usage) -> None:
     [
         (Prices(3, 15), Usage(1_000_000, 1_000_000), 18),
         (Prices(3, 15), Usage(1_000_000, 0, 500_000, 200_000), 3),
-        (Prices(3, 15, 0.3), Usage(1_000_000, 0, 500_000), 1.65),
-        (Prices(3, 15, 0, 3.75), Usage(1_000_000, 0, 500_000, 500_000), 1.875),
+        (Prices(3, 15, 0.3), Usage(1_000_000, 0, 500_000), Decimal("1.65")),
+        (Prices(3, 15, "0", Decimal("3.75")), Usage(1_000_000, 0, 500_000, 500_000), Decimal("1.875")),
         (Prices(3, 15), Usage(10, 0, 1_000_000), 3),  # a service that counts what it read beside its input
         (Prices(0, 0), Usage(10, 10), 0),
     ],
 )
-def test_what_it_costs(prices: Prices, usage: Usage, dollars: float) -> None:
-    assert prices.cost(usage) == pytest.approx(dollars)
+def test_what_it_costs(prices: Prices, usage: Usage, dollars: Decimal) -> None:
+    assert prices.cost(usage) == dollars
 
 
 # -- budgets
@@ -58,9 +97,22 @@ def test_a_limit_is_above_nothing(name: str, value: Any) -> None:
         Budget(**{name: value})
 
 
-def test_dollars_need_prices() -> None:
-    with pytest.raises(ValueError, match=r"Budget\(usd=1, prices="):
-        Budget(usd=1)
+def test_a_limit_in_dollars_needs_prices_here_or_above() -> None:
+    priced = BudgetTracker(Budget(usd=1, prices=Prices(1, 1)))
+    assert not priced.needs_prices
+    assert not BudgetTracker(Budget(tokens=1), priced).needs_prices
+    assert BudgetTracker(Budget(usd="0.1")).needs_prices
+    assert BudgetTracker(None, BudgetTracker(Budget(usd=0.1))).needs_prices
+    assert Budget(usd=0.1).usd == Decimal("0.1")
+
+
+def test_without_prices_the_known_cost_counts() -> None:
+    spending = BudgetTracker(Budget(usd=1))
+    spending.add(Usage(10, 10))
+    spending.add(Usage(10, 10).with_cost("0.75"))
+    assert spending.exceeded(0) is None
+    spending.add(Usage(10, 10).with_cost("0.25"))
+    assert spending.exceeded(0) == ("usd", "the budget of 1 usd is used up (1.0 spent); allow more: Budget(usd=...)")
 
 
 def spent(budget: Budget | None = None) -> BudgetTracker:

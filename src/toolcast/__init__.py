@@ -243,6 +243,9 @@ if TYPE_CHECKING:
         PathChange as PathChange,
         is_partial as is_partial,
     )
+    from .prices import (
+        Prices as Prices,
+    )
     from .prompts import (
         ChatPromptTemplate as ChatPromptTemplate,
         PromptTemplate as PromptTemplate,
@@ -312,7 +315,6 @@ if TYPE_CHECKING:
     )
     from .usage import (
         Budget as Budget,
-        Prices as Prices,
         Usage as Usage,
     )
 
@@ -376,7 +378,8 @@ _EXPORTS = {
     "toolbox.files": "file_tools",
     "toolbox.questions": "question_tool",
     "tools.callable_tool": "CallableTool ToolOutput tools_of",
-    "usage": "Budget Prices Usage",
+    "prices": "Prices",
+    "usage": "Budget Usage",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 

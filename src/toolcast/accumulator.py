@@ -83,8 +83,8 @@ class Accumulator:
         finish = self.finish or Finish("other")
         if self._routed is not None:
             provider, model = self._routed.provider, self._routed.model
-        origin = (finish.model or model, provider, request_id)
-        return ChatResponse(self.message(), finish.stop_reason, self.usage, *origin)
+        origin = (finish.model or model, provider, request_id, finish.body)
+        return ChatResponse(self.message(), finish.stop_reason, self.usage, *origin, response_id=finish.response_id)
 
     def _text(self, event: TextDelta) -> None:
         last = self._parts[-1] if self._parts else None

@@ -142,11 +142,22 @@ class RawEvent:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The end of a response. `raw` is the service's value of the stop reason."""
+    """The end of a response.
+
+    Attributes:
+        stop_reason: The reason of the end.
+        model: The model that answered, as the service names it.
+        raw: The service's value of the stop reason.
+        response_id: The service's id of the response.
+        body: The decoded body of a response that was not streamed; of a stream with `keep_raw` the list of its events.
+    """
 
     stop_reason: StopReason
     model: str | None = None
     raw: str | None = None
+    # Not compared: a streamed and a complete response with the same content end alike.
+    response_id: str | None = field(default=None, compare=False)
+    body: Any = field(default=None, compare=False, repr=False)
 
 
 # One of these two comes with nearly every chunk. Setting their slots directly takes half the time of the `__init__`
@@ -233,9 +244,11 @@ class ChatResponse:
         usage: The tokens of the call.
         model: The model that answered, as the service names it.
         provider: The provider.
-        request_id: The service's id of the request.
-        raw: The body as the service sent it, if it was not streamed.
+        request_id: The service's id of the request, from the HTTP headers.
+        raw: The decoded body, if it was not streamed; of a stream the list of its events, if the LLM has
+            `keep_raw=True`.
         repairs: Every change that was needed to read the response as an object.
+        response_id: The service's id of the response, from its content.
     """
 
     message: Message
@@ -244,8 +257,9 @@ class ChatResponse:
     model: str | None = None
     provider: str | None = None
     request_id: str | None = None
-    raw: Any = None
+    raw: Any = field(default=None, compare=False, repr=False)
     repairs: tuple[str, ...] = ()
+    response_id: str | None = None
 
     @property
     def text(self) -> str:

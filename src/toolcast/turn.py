@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Generic, Literal, TypeAlias
 
 from typing_extensions import TypeVar
@@ -51,6 +52,11 @@ class Turn(Generic[T_co]):
     end: TurnEnd = "end_turn"
     output: T_co | None = None
     pending: tuple[PermissionRequest, ...] = ()
+
+    @property
+    def cost(self) -> Decimal | None:
+        """The estimated cost of all its requests in US dollars; None if it is unknown, for one of them too."""
+        return self.usage.cost
 
     @property
     def text(self) -> str:

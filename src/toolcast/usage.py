@@ -1,91 +1,175 @@
-"""Token usage, prices, budgets, and the tracking of what a budget has left."""
+"""Token usage with its cost, budgets, and the tracking of what a budget has left."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from threading import RLock
-from typing import Any
+from typing import Any, Final
+
+from .prices import ZERO, Amount, Prices as Prices, Pricing, StoredCost, as_money
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Tokens of one request, or summed over several with `+`.
 
-    `input_tokens` and `output_tokens` are totals, which include cached input and thinking.
+    Two usages are equal if their tokens are: the cost is an estimate that follows from them.
+
+    Attributes:
+        input_tokens: All tokens of the request, cached ones included.
+        output_tokens: All tokens of the response, reasoning included.
+        cache_read_tokens: Those of the input that were read from a cache.
+        cache_creation_tokens: Those of the input that were written to a cache.
+        reasoning_tokens: Those of the output that are reasoning, where the service reports them.
+        audio_tokens: Those of input and output that are audio, where the service reports them.
+        pricing: The prices of the request, or the stored cost; None if they are unknown.
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_creation_tokens: int = 0
+    reasoning_tokens: int = 0
+    audio_tokens: int = 0
+    pricing: Pricing | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @property
     def total_tokens(self) -> int:
         """The sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
+    @property
+    def cost(self) -> Decimal | None:
+        """The cost in US dollars; None if it is unknown, for a part of the usage too.
+
+        An estimate, unless the service reports what it charged: by the own `Prices` of the LLM, or by the list of
+        genai-prices (`pip install 'toolcast[prices]'`).
+        """
+        amount, complete = self._priced()
+        return amount if complete else None
+
+    @property
+    def known_cost(self) -> Decimal:
+        """The known part of the cost in US dollars: 0 if all of it is unknown."""
+        return self._priced()[0]
+
+    def with_cost(self, cost: Amount) -> Usage:
+        """Return this usage with the cost in US dollars that the service has reported."""
+        return replace(self, pricing=StoredCost(as_money(cost)))
+
     def __add__(self, other: Usage) -> Usage:
-        if self is NO_USAGE:
+        # A request that failed before its first token has no usage, and no price that would make a sum unknown.
+        if self.pricing is None and self == NO_USAGE:
             return other
+        if other.pricing is None and other == NO_USAGE:
+            return self
+        (amount, complete), (more, rest_complete) = self._priced(), other._priced()
         return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.cache_creation_tokens + other.cache_creation_tokens,
+            *(getattr(self, name) + getattr(other, name) for name in TOKENS),
+            pricing=StoredCost(amount + more, complete and rest_complete),
         )
 
-    def to_dict(self) -> dict[str, int]:
-        """Return JSON-compatible data."""
-        return asdict(self)
+    def _priced(self) -> tuple[Decimal, bool]:
+        return (ZERO, False) if self.pricing is None else self.pricing.known(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-compatible data: the token counts, and a known cost in US dollars as text.
+
+        A cost of which only a part is known is in `known_cost`. Reasoning and audio tokens are left out where there
+        are none: such data has the form of earlier versions.
+        """
+        data: dict[str, Any] = {name: count for name in TOKENS if (count := getattr(self, name)) or name not in _NEWER}
+        amount, complete = self._priced()
+        if complete or amount:
+            data["cost" if complete else "known_cost"] = str(amount)
+        return data
+
+    def to_json(self) -> str:
+        """Return the data of `to_dict` as JSON."""
+        return json.dumps(self.to_dict())
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, int]) -> Usage:
-        """Return the usage from the data of `to_dict`."""
-        return cls(**data)
+    def from_dict(cls, data: Mapping[str, Any]) -> Usage:
+        """Return the usage from the data of `to_dict`. Missing counts are 0, as in files of earlier versions."""
+        if unknown := data.keys() - _KEYS:
+            raise ValueError(
+                f"{sorted(map(str, unknown))[0]!r:.50} is no field of a usage; there are: {', '.join(_KEYS)}"
+            )
+        cost, known_cost = data.get("cost"), data.get("known_cost")
+        pricing = None
+        if cost is not None or known_cost is not None:
+            pricing = StoredCost(_stored_money(known_cost if cost is None else cost), cost is not None)
+        return cls(*(_count(name, data.get(name, 0)) for name in TOKENS), pricing=pricing)
 
 
-NO_USAGE = Usage()
+TOKENS: Final = (
+    "input_tokens",
+    "output_tokens",
+    "cache_read_tokens",
+    "cache_creation_tokens",
+    "reasoning_tokens",
+    "audio_tokens",
+)
+"""The names of the token counts of a `Usage`."""
+
+_NEWER: Final = frozenset(("reasoning_tokens", "audio_tokens"))
+_KEYS: Final = (*TOKENS, "cost", "known_cost")
+
+NO_USAGE: Final = Usage()
 
 
-@dataclass(frozen=True, slots=True)
-class Prices:
-    """US dollars per million tokens. Cached input has the price of other input by default."""
-
-    input: float
-    output: float
-    cache_read: float | None = None
-    cache_creation: float | None = None
-
-    def cost(self, usage: Usage) -> float:
-        """Return the cost of `usage` in US dollars."""
-        read = self.input if self.cache_read is None else self.cache_read
-        creation = self.input if self.cache_creation is None else self.cache_creation
-        plain = max(usage.input_tokens - usage.cache_read_tokens - usage.cache_creation_tokens, 0)
-        cached = usage.cache_read_tokens * read + usage.cache_creation_tokens * creation
-        return (plain * self.input + cached + usage.output_tokens * self.output) / 1_000_000
+def _count(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name}: expected int, got {type(value).__name__} {value!r:.50}")
+    return value
 
 
-@dataclass(frozen=True, slots=True)
+def _stored_money(value: object) -> Decimal:
+    """Return an amount that was stored as text. It may come from another program."""
+    if not isinstance(value, str):
+        raise TypeError(f"cost: expected an amount as text, got {type(value).__name__} {value!r:.50}")
+    try:
+        amount = Decimal(value)
+    except ArithmeticError:
+        raise ValueError(f"cost: {value!r:.50} is no amount of money") from None
+    if not amount.is_finite():
+        raise ValueError(f"cost: {value!r:.50} is no amount of money")
+    return amount
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Budget:
-    """Limits on tokens, US dollars (which need `prices`), seconds of work and tool calls. None is no limit.
+    """Limits on tokens, US dollars, seconds of work and tool calls. None is no limit.
 
-    Sub-agents share the budget of their parent, at its prices.
+    Sub-agents share the budget of their parent. A limit in US dollars applies to the cost at `prices`, or else to
+    `Usage.cost`; a model of unknown price is an error before its first request.
     """
 
-    tokens: int | None = None
-    usd: float | None = None
-    seconds: float | None = None
-    tool_calls: int | None = None
-    prices: Prices | None = None
+    tokens: int | None
+    usd: Decimal | None
+    seconds: float | None
+    tool_calls: int | None
+    prices: Prices | None
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        tokens: int | None = None,
+        usd: Amount | None = None,
+        seconds: float | None = None,
+        tool_calls: int | None = None,
+        prices: Prices | None = None,
+    ) -> None:
+        money = None if usd is None else as_money(usd)
+        given = {"tokens": tokens, "usd": money, "seconds": seconds, "tool_calls": tool_calls, "prices": prices}
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
         for name in LIMITS:
             value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"budget {name}={value!r} must be above 0, or None for no limit")
-        if self.usd is not None and self.prices is None:
-            raise ValueError("a budget in usd needs prices: Budget(usd=1, prices=Prices(input=3, output=15))")
+            if value is not None and (value != value or not value > 0):  # a Decimal NaN cannot be ordered
+                raise ValueError(f"budget {name}={value} must be above 0, or None for no limit")
 
 
 LIMITS = ("tokens", "usd", "seconds", "tool_calls")
@@ -149,6 +233,12 @@ class BudgetTracker:
         if self.parent is not None:
             self.parent.count(tool_calls)
 
+    @property
+    def needs_prices(self) -> bool:
+        """True if a limit in US dollars, here or in a parent, has no prices of its own."""
+        own = self.budget is not None and self.budget.usd is not None and self.budget.prices is None
+        return own or (self.parent is not None and self.parent.needs_prices)
+
     def exceeded(self, now: float) -> tuple[str, str] | None:
         """Return the name of an exhausted limit, here or in a parent, with the error message; None if there is none.
 
@@ -174,12 +264,14 @@ class BudgetTracker:
         self._seconds = data["seconds"]
 
     def _exceeded(self, budget: Budget, now: float) -> tuple[str, str] | None:
-        dollars = 0.0 if budget.prices is None else budget.prices.cost(self.usage)
-        spent = (self.usage.total_tokens, dollars, self.seconds(now), self.tool_calls)
+        dollars = ZERO
+        if budget.usd is not None:
+            dollars = self.usage.known_cost if budget.prices is None else budget.prices.cost(self.usage)
+        spent: Sequence[int | Decimal | float] = (self.usage.total_tokens, dollars, self.seconds(now), self.tool_calls)
         for name, used in zip(LIMITS, spent, strict=True):
             allowed = getattr(budget, name)
             if allowed is not None and (used > allowed if name == "tool_calls" else used >= allowed):
-                shown = used if isinstance(used, int) else round(used, 4)
+                shown = used if isinstance(used, int) else round(float(used), 4)
                 return (
                     name,
                     f"the budget of {allowed} {name} is used up ({shown} spent); allow more: Budget({name}=...)",

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, cast
 
 from ..agents.engine.history import has_content
 from ..approvals import PermissionRequest
-from ..events import Event, StopReason
+from ..events import Event, Finish, StopReason, UsageReport
 from ..message_dicts import message_from_dict
 from ..messages import AudioPart, DocumentPart, ImagePart, Message, TextPart, ToolResultPart, user
 from ..usage import NO_USAGE, Usage
@@ -296,6 +296,10 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return value.to_dict()
     named = {"type": type(value).__name__} if is_dataclass(value) else {}
+    if isinstance(value, UsageReport):
+        return named | {"usage": value.usage.to_dict()}
+    if isinstance(value, Finish):  # without the whole body of the response
+        return named | {"stop_reason": value.stop_reason, "model": value.model, "raw": value.raw}
     try:
         data = to_jsonable_python(value, bytes_mode="base64", inf_nan_mode="null", fallback=str)
     except ValueError:  # it contains itself

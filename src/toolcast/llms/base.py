@@ -30,6 +30,7 @@ from ..messages import Message, ToolCallPart, system as system_message
 from ..option_suggestions import refuse_unknown
 from ..option_types import require_optional, require_text
 from ..output_mode import OutputMode
+from ..prices import ModelPricing, Prices, has_price_list, has_prices
 from ..providers.base import ResponseDecoder
 from ..settings import NOTHING_SET, Settings
 from ..tool_spec import ToolChoice
@@ -37,6 +38,7 @@ from ..tools.callable_tool import CallableTool, as_tools
 from ..tools.execution import run_tools
 from ..transport.httpx_network import HttpxNetwork
 from ..transport.network import Clock, IOBackend, Network, SystemClock, async_backend, sync_backend
+from ..usage import Usage
 from .agent_chat_response import AgentChatResponse
 from .concurrency_limiter import ConcurrencyLimiter, LimitedEvents
 from .defaults import Configs, replacement
@@ -101,12 +103,15 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         network: NetworkChoice | None = None,
         max_concurrency: int | None = None,
         hooks: Sequence[Hooks] | Hooks | None = None,
+        prices: Prices | None = None,
     ) -> None:
         self.hooks: tuple[Hooks, ...] = as_hooks(hooks)
         require_optional("settings", settings, Settings, "Settings")
         require_text("system_prompt", system_prompt)
+        require_optional("prices", prices, Prices, "Prices")
         self.settings = settings
         self.system_prompt = system_prompt
+        self.prices: Prices | None = prices
         self.clock: Clock = SystemClock()
         self._network_name: Literal["aiohttp"] | None = network if isinstance(network, str) else None
         self._network = resolve_network(network)
@@ -289,6 +294,32 @@ class FunctionCallingLLM(Closing, AsyncClosing):
             parallel,
         )
 
+    def price(self, usage: Usage, model: str | None = None) -> Usage:
+        """Return the usage of one request with its prices: this LLM's own, or those of the price list.
+
+        Args:
+            usage: The usage. A cost that the service has reported is used unless the LLM has prices of its own.
+            model: The model that the response names, if it does.
+        """
+        if usage.pricing is not None and self.prices is None:
+            return usage
+        metadata = self.metadata
+        models = (model, metadata.model_name) if model else (metadata.model_name,)
+        return replace(usage, pricing=ModelPricing(metadata.provider, models, self.prices))
+
+    def require_prices(self) -> None:
+        """Raise `UnsupportedLLMError` if the cost of requests is unknown, for a budget in US dollars."""
+        metadata = self.metadata
+        if self.prices is not None or has_prices(metadata.provider, metadata.model_name):
+            return
+        name = f"{metadata.provider} {metadata.model_name}"
+        install = "" if has_price_list() else "pip install 'toolcast[prices]', or "
+        unlisted = ", which are not listed" if has_price_list() else ""
+        raise UnsupportedLLMError(
+            f"a budget in usd needs the prices of {name}{unlisted}: {install}pass your own, "
+            "prices=Prices(input=3, output=15), to the LLM or to Budget. Nothing was sent."
+        )
+
     def with_system_prompt(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return `messages` with the system prompt, if there is one, in front."""
         return tuple(self._extend_messages(messages))
@@ -433,7 +464,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         events = self._events(request.messages, request.tools, request.tool_choice, request.settings)
         hooks = call.hooks_of_request(self.hooks)
         begin = None if hooks is None else lambda: hooks.emit("request", request_info(request))
-        return IteratorEvents(events, backend, call, parallel=request.parallel, begin=begin)
+        return IteratorEvents(events, backend, call, parallel=request.parallel, begin=begin, price=self.price)
 
     def _extend_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
         if not self.system_prompt:

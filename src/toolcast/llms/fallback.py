@@ -96,6 +96,11 @@ class FallbackLLM(FunctionCallingLLM):
         """True if one of the LLMs has hooks of its own."""
         return any(llm.hooks or llm.has_hooks_below for llm in self.llms)
 
+    def require_prices(self) -> None:
+        """Raise `UnsupportedLLMError` if the cost of requests to one of the LLMs is unknown."""
+        for llm in self.llms:
+            llm.require_prices()
+
     def close(self) -> None:
         """Close the connections of sync calls, of every LLM."""
         with ExitStack() as stack:

@@ -18,18 +18,19 @@ from typing import Any, Final, Protocol, TypeVar
 
 from ..credentials import Secret
 from ..errors import LimitExceeded, LLMError, StreamInterrupted, Timeout
-from ..events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, UsageReport
+from ..events import Event, Finish, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, UsageReport
 from ..hook_protocol import CallHooks, Hooks, RequestInfo
 from ..http_request import HTTPRequest
 from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 from ..providers.http_errors import BODY_LIMIT, request_id
+from ..providers.response_decoder import decoded_frames
 from ..retries import RetryPolicy, next_wait, retry_after
 from ..settings import Settings
 from ..terminal_text import visible
 from ..transport.cancel_handle import CancelHandle
 from ..transport.network import Body, IOBackend
 from ..transport.transport_errors import scrub_exception
-from ..usage import NO_USAGE
+from ..usage import NO_USAGE, Usage
 from .request_state import DirectReads, RequestState, SingleCallFilter, deadline_after
 
 T = TypeVar("T")
@@ -52,9 +53,15 @@ class HTTPService(Protocol):
 
     @property
     def retry_policy(self) -> RetryPolicy: ...
+    @property
+    def keep_raw(self) -> bool: ...
 
     def warn_of_dropped_settings(self, request: HTTPRequest) -> None:
         """Log the settings that `request` leaves out."""
+        ...
+
+    def price(self, usage: Usage, model: str | None = None) -> Usage:
+        """Return the usage of one request with its prices. `model` is the one that the response names."""
         ...
 
     async def prepare(self, conversation: RequestInput, backend: IOBackend) -> ProviderAdapter:
@@ -103,8 +110,10 @@ class HTTPExchange:
         self._only = None if conversation.parallel else SingleCallFilter()
         self._dropping = False
         self._usage = NO_USAGE
+        self._keeps_raw = service.keep_raw and conversation.stream
+        self._received: bytearray | None = None  # the start of the body, where it is logged; all of it for `keep_raw`
+        self._receives = MAX_RESPONSE_BYTES if self._keeps_raw else 2 * _LOGGED
         self._hooks: CallHooks | None = None  # of the present attempt
-        self._received: bytearray | None = None  # the start of the body, where it is logged
         self._returned: bytes | LLMError | TimeoutError | None = None  # of a direct read, for `next_events`
 
     async def next_events(self) -> list[Event]:
@@ -125,8 +134,8 @@ class HTTPExchange:
                     raise LimitExceeded(
                         f"the response is longer than {MAX_RESPONSE_BYTES} bytes: the service does not end it"
                     )
-                if self._received is not None and len(self._received) < 2 * _LOGGED:
-                    self._received += data[: 2 * _LOGGED]
+                if self._received is not None and len(self._received) < self._receives:
+                    self._received += data[: self._receives]
                 events = decoder.feed(data) if data else decoder.close()
                 if len(events) != 1 or type(events[0]) not in _MORE or self._dropping:
                     events = self._record_events(events)
@@ -210,7 +219,8 @@ class HTTPExchange:
     async def _drop(self) -> None:
         body, self._body = self._body, None
         if self._received is not None and self._request is not None:
-            log_body("response", self._request, bytes(self._received))
+            if logger.isEnabledFor(logging.DEBUG):
+                log_body("response", self._request, bytes(self._received))
             self._received = None
         if body is not None:
             await body.close()
@@ -232,7 +242,7 @@ class HTTPExchange:
         if logger.isEnabledFor(logging.DEBUG):
             log_body("request", request, request.body)
         self._body = body = await self._connect(request, now)
-        self._received = bytearray() if logger.isEnabledFor(logging.DEBUG) else None
+        self._received = bytearray() if self._keeps_raw or logger.isEnabledFor(logging.DEBUG) else None
         if body.status >= 300:
             raise await self._refusal(self._adapter, body)
         self.request_id = _request_id(body.headers, request)
@@ -274,9 +284,12 @@ class HTTPExchange:
             self._first_token_by = None
         for place, event in enumerate(events):
             if type(event) is UsageReport:
-                self._usage = event.usage
+                self._usage = self._service.price(event.usage, self._decoder.model if self._decoder else None)
+                events[place] = UsageReport(self._usage)
             elif type(event) in _SIGNED:
                 events[place] = tag_with_model(self._conversation.model, event)
+            elif type(event) is Finish and self._keeps_raw and event.body is None and self._received is not None:
+                events[place] = replace(event, body=decoded_frames(bytes(self._received)))
         if self._only is None:
             return events
         events = self._only.of(events)

@@ -24,8 +24,9 @@ from ..hook_protocol import Hooks
 from ..http_request import HTTPRequest
 from ..messages import Message
 from ..option_suggestions import refuse_unknown
-from ..option_types import require, require_callable
+from ..option_types import require, require_callable, require_flag
 from ..output_mode import OutputMode, best_mode
+from ..prices import Prices
 from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 from ..providers.tool_calls.json_text import JSONTextDecoder
 from ..providers.tool_calls.prompted import PromptedCalls
@@ -64,6 +65,8 @@ class LLMOptions(TypedDict, total=False):
     max_concurrency: int | None
     capabilities: Capabilities | None
     hooks: Sequence[Hooks] | Hooks | None
+    keep_raw: bool
+    prices: Prices | None
 
 
 class NoLLMOptions(TypedDict):
@@ -86,6 +89,9 @@ class ServiceLLM(FunctionCallingLLM):
         max_concurrency: The number of responses at once; None is no limit.
         capabilities: Corrections of the capabilities that toolcast assumes of the model.
         hooks: Hooks of its calls.
+        keep_raw: Set `ChatResponse.raw` of a streamed response to the list of its events. Default: False, as they take
+            far more memory than their content. A complete response always has its body.
+        prices: The prices of the model, in place of those of the price list.
     """
 
     provider: ClassVar[str]
@@ -107,6 +113,8 @@ class ServiceLLM(FunctionCallingLLM):
         max_concurrency: int | None = None,
         capabilities: Capabilities | None = None,
         hooks: Sequence[Hooks] | Hooks | None = None,
+        keep_raw: bool = False,
+        prices: Prices | None = None,
         **unknown: Unpack[NoLLMOptions],
     ) -> None:
         texts = {"api_key": type(api_key), "base_url": type(base_url)}
@@ -124,6 +132,7 @@ class ServiceLLM(FunctionCallingLLM):
             network=network,
             max_concurrency=max_concurrency,
             hooks=hooks,
+            prices=prices,
         )
         for name, kind in texts.items():
             if kind is not NoneType and not issubclass(cast("type[object]", kind), str):
@@ -132,10 +141,12 @@ class ServiceLLM(FunctionCallingLLM):
             raise TypeError("headers: expected a mapping of names to values, or None")
         require("model", model, str, "str")
         require("max_retries", max_retries, int, "int")
+        require_flag("keep_raw", keep_raw)
         if auth is not None:
             require_callable("auth", auth, "a function that returns headers, or None")
         self.model = model
         self.retry_policy: RetryPolicy = RetryPolicy(max_retries=max_retries)
+        self.keep_raw: bool = keep_raw
         self._auth = auth
         self._lost: tuple[str, ...] = ()
         self._capabilities = capabilities
@@ -303,6 +314,7 @@ class ServiceLLM(FunctionCallingLLM):
             system_prompt=self.system_prompt,
             network=self._network_name,
             max_concurrency=self.max_concurrency,
+            prices=self.prices,
         )
 
 

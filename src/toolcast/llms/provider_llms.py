@@ -23,6 +23,7 @@ from ..credentials import API_KEY_VARIABLES, Secret, read_variable
 from ..errors import MissingLLMError, UnsupportedLLMError
 from ..http_request import HTTPRequest
 from ..output_mode import OutputMode
+from ..prices import Prices
 from ..providers.base import ProviderAdapter, RequestInput
 from ..settings import Settings
 from ..transport.network import IOBackend
@@ -48,6 +49,8 @@ class LocalOptions(TypedDict, total=False):
     network: NetworkChoice | None
     max_concurrency: int | None
     capabilities: Capabilities | None
+    keep_raw: bool
+    prices: Prices | None
 
 
 class OpenAICompatible(ServiceLLM):

@@ -145,10 +145,12 @@ class IteratorEvents:
         *,
         parallel: bool,
         begin: Callable[[], object] | None = None,
+        price: Callable[[Usage], Usage] = lambda usage: usage,
     ) -> None:
-        """Read `events`; `begin` is called before the first."""
+        """Read `events`; `begin` is called before the first, `price` with each usage."""
         self._begin = begin
         self._events = events
+        self._price = price
         self._only = None if parallel else SingleCallFilter()
         self._backend = backend
         self._loop: Loop | None = None
@@ -179,7 +181,8 @@ class IteratorEvents:
     def _noted(self, event: Event) -> list[Event]:
         self._finished = self._finished or isinstance(event, Finish)
         if isinstance(event, UsageReport):
-            self._usage = event.usage
+            self._usage = self._price(event.usage)
+            return [UsageReport(self._usage)]
         return [event]
 
     def direct_reads(self, id: str) -> DirectReads | None:

@@ -70,6 +70,11 @@ class ResponseDecoder(Protocol):
         ...
 
     @property
+    def model(self) -> str | None:
+        """The model that the response names, once it has."""
+        ...
+
+    @property
     def open_call(self) -> str | None:
         """The id of the tool call that the last event continued, if `more_text` can recognize the next such event."""
         ...

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 from jiter import from_json
 
 from ..errors import LimitExceeded, LLMError, MalformedEvent, StreamTruncated
-from ..events import Event, RawEvent, TextDelta, ToolCallDelta
+from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ToolCallDelta
 from .base import RequestInput
 from .event_fast_path import Envelope
 from .http_errors import ErrorSource, shortened, stream_error
@@ -39,6 +39,8 @@ class FramedDecoder(ABC, Generic[F]):
         kind: The name of such a response in error messages.
         vital: The strings by which a damaged frame is recognized as part of a tool call.
         _model: The model in the response.
+        _response_id: The id in the response.
+        _body: The decoded body, if it is one JSON document.
         _over: The response has ended; nothing more is read.
         _damaged: A part of a tool call was lost.
         _head: The first bytes of the body.
@@ -58,8 +60,15 @@ class FramedDecoder(ABC, Generic[F]):
         self._failure: LLMError | None = None
         self.failed: bool = False  # `close` will raise, whatever else arrives
         self._model: str | None = None
+        self._response_id: str | None = None
+        self._body: Any = None
         self._damaged = False
         self._over = False
+
+    @property
+    def model(self) -> str | None:
+        """The model that the response names, once it has."""
+        return self._model
 
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that `data` completes."""
@@ -126,6 +135,10 @@ class FramedDecoder(ABC, Generic[F]):
                 "an event in the middle of a tool call could not be read, so its arguments may lack a piece. "
                 "Send the request again."
             )
+
+    def _finished(self, reason: StopReason, raw: str | None) -> Finish:
+        """Return the event that ends the response. `raw` is the service's value of the stop reason."""
+        return Finish(reason, self._model, raw, self._response_id, self._body)
 
     def _failed(self, error: LLMError) -> None:
         error.provider = self._source.provider
@@ -239,6 +252,7 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
             if body[:1] in (b"{", b"[") and str(error).startswith("EOF"):
                 raise self._truncated() from error
             raise self._unreadable(body) from error
+        self._body = document
         is_answer = False
         for part in as_list(document) or [document]:
             if not self._over:
@@ -327,6 +341,21 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
 def always(text: str) -> bool:
     """Return True: text of which nothing needs to be recorded."""
     return True
+
+
+def decoded_frames(body: bytes) -> list[Any]:
+    """Return the data of a streamed body, event by event: decoded JSON, or text where it is no JSON."""
+    lines = JSONLines(len(body) + 1) if body.lstrip()[:1] == b"{" else None
+    events = ServerSentEvents(len(body) + 1)
+    found = [*lines.feed(body), *lines.close()] if lines else [e.data for e in (*events.feed(body), *events.close())]
+    return [_decoded_frame(data) for data in found if not is_done(data)]
+
+
+def _decoded_frame(data: bytes) -> Any:
+    try:
+        return from_json(data)
+    except ValueError:
+        return data.decode("utf-8", "replace")
 
 
 def is_done(payload: bytes) -> bool:

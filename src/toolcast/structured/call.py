@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, Final, Generic, TypeVar
 
 from ..call_report import Account
@@ -54,6 +55,11 @@ class Result(Generic[T]):
     usage: Usage
     attempts: tuple[Attempt, ...]
     repairs: tuple[str, ...] = ()
+
+    @property
+    def cost(self) -> Decimal | None:
+        """The estimated cost of all requests in US dollars; None if it is unknown, for one of them too."""
+        return self.usage.cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from ..hook_protocol import Hooks
 from ..json_text import json_text
 from ..llms.base import FunctionCallingLLM
 from ..messages import Message, ToolCallPart
+from ..prices import Prices
 from ..settings import Settings
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
@@ -55,6 +56,7 @@ class ScriptedLLM(FunctionCallingLLM):
         function_calling: False for a model without tool support.
         max_concurrency: The number of requests at a time.
         hooks: Hooks of its calls.
+        prices: The prices of the model.
 
     `requests` lists the requests so far.
     """
@@ -69,8 +71,15 @@ class ScriptedLLM(FunctionCallingLLM):
         function_calling: bool = True,
         max_concurrency: int | None = None,
         hooks: Sequence[Hooks] | Hooks | None = None,
+        prices: Prices | None = None,
     ) -> None:
-        super().__init__(settings=settings, system_prompt=system_prompt, max_concurrency=max_concurrency, hooks=hooks)
+        super().__init__(
+            settings=settings,
+            system_prompt=system_prompt,
+            max_concurrency=max_concurrency,
+            hooks=hooks,
+            prices=prices,
+        )
         self.requests: list[ScriptedRequest] = []
         self._answers = list(answers)
         self._chunk = chunk

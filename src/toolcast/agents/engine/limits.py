@@ -28,6 +28,8 @@ class TurnLimits:
                 "or submit() without text to go on from here"
             )
         self._check(now)
+        if not self.rounds and self.spending.needs_prices:
+            self._config.llm.require_prices()
         self.rounds += 1
 
     def count_calls(self, calls: Sequence[ToolCallPart], now: float) -> None:

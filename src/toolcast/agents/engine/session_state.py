@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
 from ...errors import ToolcastError
 from ...messages import Message, ToolResultPart
-from ...usage import NO_USAGE, Usage
+from ...usage import NO_USAGE, TOKENS, Usage
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -244,7 +244,9 @@ def _usage(log: _LogReader, record: Mapping[str, Any]) -> None:
 
 
 def _usage_from(data: Mapping[str, Any]) -> Usage:
-    return Usage(*(_require_type(int, data[each.name]) for each in fields(Usage)))
+    for name in TOKENS[:4]:  # the others are missing in files of earlier versions
+        _require_type(int, data[name])
+    return Usage.from_dict({name: data[name] for name in (*TOKENS, "cost", "known_cost") if name in data})
 
 
 def _turn(log: _LogReader, record: Mapping[str, Any]) -> None:

@@ -66,6 +66,11 @@ class EndedByRepetition:
         return self._is_over or self._inner.failed
 
     @property
+    def model(self) -> str | None:
+        """The model that the response names, once it has."""
+        return self._inner.model
+
+    @property
     def open_call(self) -> str | None:
         """None: all events are read."""
         return None

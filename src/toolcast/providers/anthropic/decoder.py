@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from jiter import from_json
 
 from ...errors import MalformedEvent
-from ...events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ...events import Event, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
 from ...text_buffer import TextBuffer
 from ...usage import Usage
 from ..base import RequestInput
@@ -38,6 +38,7 @@ _STOP: dict[str, StopReason] = {
     "compaction": "pause",
 }
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_THINKING = "thinking_tokens"
 
 
 class AnthropicDecoder(StreamDecoder):
@@ -232,7 +233,7 @@ class AnthropicDecoder(StreamDecoder):
             if id == self._id:
                 return
             raise MalformedEvent(f"two answers came as one: {self._id!r} and {id!r}. Send the request again.")
-        self._id, self._model = id, as_str(message.get("model")) or None
+        self._id, self._response_id, self._model = id, id or None, as_str(message.get("model")) or None
         self._count(message.get("usage"))
         for number, block in enumerate(as_list(message.get("content"))):
             # An index that no streamed block has: such blocks may follow.
@@ -270,10 +271,11 @@ class AnthropicDecoder(StreamDecoder):
         "ping": _ping,
     }
 
-    def _count(self, found: Any) -> None:
+    def _count(self, reported: Any) -> None:
         """Store the last of each count: they are cumulative."""
-        usage = as_dict(found)
-        counts = {name: count for name in _COUNTS if (count := as_count(usage.get(name))) is not None}
+        usage = as_dict(reported)
+        found = {**usage, _THINKING: as_dict(usage.get("output_tokens_details")).get(_THINKING)}
+        counts = {name: count for name in (*_COUNTS, _THINKING) if (count := as_count(found.get(name))) is not None}
         self._unreported |= any(self._tokens.get(name) != count for name, count in counts.items())
         self._tokens |= counts
 
@@ -281,7 +283,8 @@ class AnthropicDecoder(StreamDecoder):
         if self._unreported:
             self._unreported = False
             fresh, output, read, written = (self._tokens.get(name, 0) for name in _COUNTS)
-            out.append(UsageReport(Usage(fresh + read + written, output, read, written)))
+            thought = self._tokens.get(_THINKING, 0)
+            out.append(UsageReport(Usage(fresh + read + written, output, read, written, thought)))
 
     def _end(self, out: list[Event]) -> None:
         self._check_whole()
@@ -293,7 +296,7 @@ class AnthropicDecoder(StreamDecoder):
         if self._stop is None and self._calls.is_cut:
             raise self._truncated()
         self._calls.finish(out, cut=reason not in ("tool_use", "end_turn"))
-        out.append(Finish(_stop_reason(reason, called=bool(self._calls.count)), self._model, self._stop))
+        out.append(self._finished(_stop_reason(reason, called=bool(self._calls.count)), self._stop))
         self._over = True
 
 

@@ -8,10 +8,11 @@ calls may follow it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any, ClassVar
 
 from ...errors import EmptyResponse
-from ...events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ...events import Event, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
 from ...tool_spec import ToolNames
 from ...usage import Usage
 from ..base import RequestInput
@@ -89,6 +90,7 @@ class OpenAIChatDecoder(StreamDecoder):
             raise stream_error(chunk, self._source)
         if not self._model:
             self._model = as_str(chunk.get("model")) or None
+            self._response_id = as_str(chunk.get("id")) or self._response_id
         choices: list[dict[str, Any]] | None = chunk.get("choices")
         if choices and type(choices) is list:
             for choice in choices:
@@ -219,10 +221,10 @@ class OpenAIChatDecoder(StreamDecoder):
 
     def _usage(self, found: Any, out: list[Event]) -> None:
         self._tokens.update(_counts(as_dict(found)))
-        usage = _usage_of(self._tokens)
-        if usage != self._reported:
+        usage, cost = _usage_of(self._tokens), _cost(found)
+        if usage != self._reported or cost is not None:
             self._reported = usage
-            out.append(UsageReport(usage))
+            out.append(UsageReport(usage if cost is None else usage.with_cost(cost)))
 
     # -- the end
 
@@ -236,7 +238,7 @@ class OpenAIChatDecoder(StreamDecoder):
             out += self._tags.close()
         reason = _STOP.get(self._finish or "", "other")
         called = self._calls.finish(out, cut=reason in ("max_tokens", "content_filter"))
-        out.append(Finish(_stop_reason(reason, called=called, refused=self._refused), self._model, self._finish))
+        out.append(self._finished(_stop_reason(reason, called=called, refused=self._refused), self._finish))
         self._over = True
 
 
@@ -263,13 +265,21 @@ def _counts(found: dict[str, Any]) -> dict[str, int]:
         "total": found.get("total_tokens"),
         "cached": _first(into.get("cached_tokens"), *(found.get(name) for name in _CACHED)),
         "written": _first(into.get("cache_write_tokens"), into.get("cache_creation_tokens")),
-        "thought": out_of.get("reasoning_tokens"),
+        "thought": _first(out_of.get("reasoning_tokens"), found.get("reasoning_tokens")),
+        "audio_in": into.get("audio_tokens"),
+        "audio_out": out_of.get("audio_tokens"),
     }
     return {name: count for name, value in read.items() if (count := as_count(value)) is not None}
 
 
 # The fields of DeepSeek, Mistral and Moonshot for tokens read from the cache.
 _CACHED = ("prompt_cache_hit_tokens", "num_cached_tokens", "cached_tokens")
+
+
+def _cost(found: Any) -> float | None:
+    """Return the cost in US dollars that OpenRouter and other gateways report with the tokens."""
+    cost = as_dict(found).get("cost")
+    return cost if isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 <= cost < inf else None
 
 
 def _first(*values: object) -> object:
@@ -281,4 +291,5 @@ def _usage_of(tokens: dict[str, int]) -> Usage:
     if thought and tokens.get("total") == input_ + output + thought:
         # xAI counts thoughts in the total, but not in the completion.
         output += thought
-    return Usage(input_, output, tokens.get("cached", 0), tokens.get("written", 0))
+    audio = tokens.get("audio_in", 0) + tokens.get("audio_out", 0)
+    return Usage(input_, output, tokens.get("cached", 0), tokens.get("written", 0), thought, audio)

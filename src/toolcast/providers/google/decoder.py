@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from ...errors import EmptyResponse, MalformedEvent
-from ...events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
+from ...events import Event, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
 from ...usage import Usage
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
@@ -81,6 +81,7 @@ class GoogleDecoder(StreamDecoder):
             raise stream_error(chunk, self._source)
         if not self._model:
             self._model = as_str(chunk.get("modelVersion")) or None
+            self._response_id = as_str(chunk.get("responseId")) or self._response_id
         for found in as_list(chunk.get("candidates")):
             candidate, self._answered = as_dict(found), True
             if not candidate.get("index"):
@@ -170,9 +171,13 @@ class GoogleDecoder(StreamDecoder):
         for name in _COUNTED:
             if name in found and (count := as_count(found[name])) is not None:
                 tokens[name] = count
+        for name in _BY_MODALITY:
+            if name in found:
+                tokens[name] = _audio(found[name])
         if tokens != before:
             prompt, tools, answer, thoughts, cached = [tokens.get(name, 0) for name in _COUNTED]
-            out.append(UsageReport(Usage(prompt + tools, answer + thoughts, cached)))
+            audio = sum(tokens.get(name, 0) for name in _BY_MODALITY)
+            out.append(UsageReport(Usage(prompt + tools, answer + thoughts, cached, 0, thoughts, audio)))
 
     def _end(self, out: list[Event]) -> None:
         self._check_whole()
@@ -185,7 +190,7 @@ class GoogleDecoder(StreamDecoder):
             self._call_ends(out)
         self._calls.finish(out, cut=True)
         reason = "tool_use" if self._calls.count and reason in ("end_turn", "other") else reason
-        out.append(Finish(reason, self._model, raw))
+        out.append(self._finished(reason, raw))
         self._over = True
 
 
@@ -196,6 +201,15 @@ _COUNTED = (
     "thoughtsTokenCount",
     "cachedContentTokenCount",
 )
+
+
+_BY_MODALITY = ("promptTokensDetails", "candidatesTokensDetails")
+
+
+def _audio(details: Any) -> int:
+    """Return the audio tokens in a list of counts by modality."""
+    counts = [as_dict(found) for found in as_list(details)]
+    return sum(as_count(each.get("tokenCount")) or 0 for each in counts if each.get("modality") == "AUDIO")
 
 
 def _written(value: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, cast
 from jiter import from_json
 
 from ...errors import LLMError, NotFound
-from ...events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
+from ...events import Event, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
 from ...usage import Usage
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
@@ -40,6 +40,7 @@ class OllamaDecoder(FramedDecoder[JSONLines]):
 
     def __init__(self, source: ErrorSource, request_input: RequestInput) -> None:
         super().__init__(source, request_input, JSONLines())
+        self._streams = request_input.stream
         self._calls = OpenCalls(request_input)
 
     def _read(self, data: bytes, out: list[Event]) -> None:
@@ -76,6 +77,8 @@ class OllamaDecoder(FramedDecoder[JSONLines]):
         self._model = as_str(document.get("model")) or self._model
         key = self._message(as_dict(document.get("message")), document, out)
         if document.get("done"):
+            if not self._streams:  # one line is the whole response
+                self._body = document
             self._end(document, out)
         elif document.keys().isdisjoint(("message", *_GENERATED)):
             out.append(RawEvent(document))
@@ -114,7 +117,7 @@ class OllamaDecoder(FramedDecoder[JSONLines]):
         counts = [token if isinstance(token, int) and token > 0 else 0 for token in tokens]
         if any(counts):
             out.append(UsageReport(Usage(*counts)))
-        out.append(Finish(stop, self._model, reason))
+        out.append(self._finished(stop, reason))
         self._over = True
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from ...errors import EmptyResponse, MalformedEvent, StreamInterrupted
-from ...events import Event, Finish, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ...events import Event, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
 from ...text_buffer import TextBuffer
 from ...usage import Usage
 from ..base import RequestInput
@@ -273,7 +273,9 @@ class OpenAIResponsesDecoder(StreamDecoder):
     # -- the response
 
     def _about(self, chunk: dict[str, Any], out: list[Event]) -> None:
-        self._model = as_str(as_dict(chunk.get("response")).get("model")) or self._model
+        response = as_dict(chunk.get("response"))
+        self._model = as_str(response.get("model")) or self._model
+        self._response_id = as_str(response.get("id")) or self._response_id
 
     def _error(self, chunk: dict[str, Any], out: list[Event]) -> None:
         raise stream_error(as_dict(chunk.get("response")) or chunk, self._source)
@@ -301,8 +303,9 @@ class OpenAIResponsesDecoder(StreamDecoder):
         self._calls.finish(out, cut=reason not in ("completed", ""))
         if usage := as_dict(response.get("usage")):
             out.append(UsageReport(_usage(usage)))
-        model = as_str(response.get("model")) or self._model
-        out.append(Finish(self._stop_reason(reason), model, reason or None))
+        self._model = as_str(response.get("model")) or self._model
+        self._response_id = as_str(response.get("id")) or self._response_id
+        out.append(self._finished(self._stop_reason(reason), reason or None))
         self._over = True
 
     def _not_streamed(self, output: list[object]) -> list[dict[str, Any]]:
@@ -383,10 +386,19 @@ def _arguments(value: object) -> str:
 
 
 def _usage(found: dict[str, Any]) -> Usage:
-    details = as_dict(found.get("input_tokens_details"))
-    counts = (found.get("input_tokens"), found.get("output_tokens"))
-    cached = (details.get("cached_tokens"), details.get("cache_write_tokens"))
-    return Usage(*(as_count(count) or 0 for count in (*counts, *cached)))
+    into, out_of = as_dict(found.get("input_tokens_details")), as_dict(found.get("output_tokens_details"))
+
+    def count(counts: Mapping[str, Any], name: str) -> int:
+        return as_count(counts.get(name)) or 0
+
+    return Usage(
+        count(found, "input_tokens"),
+        count(found, "output_tokens"),
+        count(into, "cached_tokens"),
+        count(into, "cache_write_tokens"),
+        count(out_of, "reasoning_tokens"),
+        count(into, "audio_tokens") + count(out_of, "audio_tokens"),
+    )
 
 
 def _not_repeated() -> MalformedEvent:

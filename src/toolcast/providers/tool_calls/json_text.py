@@ -173,6 +173,11 @@ class JSONTextDecoder:
         return self._read.failure is not None or self._inner.failed
 
     @property
+    def model(self) -> str | None:
+        """The model that the response names, once it has."""
+        return self._inner.model
+
+    @property
     def open_call(self) -> str | None:
         """The id of the open call, if the text of the response is its arguments and nothing else."""
         return self._read.open_call if self._inner.open_call is None else None
@@ -262,7 +267,7 @@ class JSONTextFilter:
             return
         out += self._calls.finish(cut=event.stop_reason == "max_tokens")
         called = self._calls.count and event.stop_reason in ("end_turn", "stop_sequence", "other")
-        out.append(Finish("tool_use", event.model, event.raw) if called else event)
+        out.append(replace(event, stop_reason="tool_use") if called else event)
 
 
 class JSONTextCalls:

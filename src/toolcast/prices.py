@@ -1,0 +1,176 @@
+"""`Prices`, and what a request has cost: an estimate by them, or by the price list of genai-prices.
+
+Nothing is computed before a cost is read: the price list takes longer to import than most programs take to start. It is
+part of the installed package; toolcast downloads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from typing import Final, NamedTuple, Protocol, TypeAlias
+
+Amount: TypeAlias = Decimal | float | int | str
+"""The types accepted as an amount of money. A float is read as it is written: 0.1 is a tenth."""
+
+ZERO: Final = Decimal(0)
+_MILLION: Final = Decimal(1_000_000)
+
+# Providers that genai-prices calls by another name.
+_PROVIDERS: Final = {"azure-v1": "azure", "bedrock": "aws", "anthropic-vertex": "google", "xai": "x-ai"}
+# Any service that speaks OpenAI's protocol, which the price list would take for OpenAI.
+_UNLISTED: Final = "openai-compatible"
+
+
+def as_money(value: Amount) -> Decimal:
+    """Return an amount as a Decimal, with the digits that it is written with."""
+    return value if isinstance(value, Decimal) else Decimal(str(value))
+
+
+class TokenCounts(Protocol):
+    """The token counts that a price is computed from: a `Usage`."""
+
+    @property
+    def input_tokens(self) -> int: ...
+    @property
+    def output_tokens(self) -> int: ...
+    @property
+    def cache_read_tokens(self) -> int: ...
+    @property
+    def cache_creation_tokens(self) -> int: ...
+    @property
+    def audio_tokens(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Prices:
+    """US dollars per million tokens. Cached input has the price of other input by default.
+
+    Attributes:
+        input: The price of input.
+        output: The price of output, reasoning included.
+        cache_read: The price of input that was read from a cache.
+        cache_creation: The price of input that was written to a cache.
+    """
+
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal | None
+    cache_creation: Decimal | None
+
+    def __init__(
+        self,
+        input: Amount,
+        output: Amount,
+        cache_read: Amount | None = None,
+        cache_creation: Amount | None = None,
+    ) -> None:
+        given = {"input": input, "output": output, "cache_read": cache_read, "cache_creation": cache_creation}
+        for name, value in given.items():
+            object.__setattr__(self, name, None if value is None else as_money(value))
+
+    def cost(self, usage: TokenCounts) -> Decimal:
+        """Return the cost of `usage` in US dollars."""
+        read = self.input if self.cache_read is None else self.cache_read
+        creation = self.input if self.cache_creation is None else self.cache_creation
+        plain = max(usage.input_tokens - usage.cache_read_tokens - usage.cache_creation_tokens, 0)
+        cached = usage.cache_read_tokens * read + usage.cache_creation_tokens * creation
+        return (plain * self.input + cached + usage.output_tokens * self.output) / _MILLION
+
+
+class Pricing(Protocol):
+    """A way to find out what a usage has cost."""
+
+    def known(self, usage: TokenCounts) -> tuple[Decimal, bool]:
+        """Return the known cost in US dollars, and True if that is all of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCost:
+    """A cost that is known already: reported by the service, summed, or read from a file."""
+
+    amount: Decimal
+    complete: bool = True
+
+    def known(self, usage: TokenCounts) -> tuple[Decimal, bool]:
+        """Return the stored cost."""
+        return self.amount, self.complete
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPricing:
+    """The prices of one request: `prices`, or those of the first of `models` that the price list has."""
+
+    provider: str
+    models: tuple[str, ...]
+    prices: Prices | None = None
+
+    def known(self, usage: TokenCounts) -> tuple[Decimal, bool]:
+        """Return the cost of one request."""
+        cost = self.prices.cost(usage) if self.prices is not None else self._estimate(usage)
+        return (ZERO, False) if cost is None else (cost, True)
+
+    def _estimate(self, usage: TokenCounts) -> Decimal | None:
+        for model in self.models:
+            if (cost := _listed_cost(self.provider, model, usage)) is not None:
+                return cost
+        return None
+
+
+def has_prices(provider: str, model: str) -> bool:
+    """Return True if the price list has this model."""
+    return _listed_cost(provider, model, _A_THOUSAND) is not None
+
+
+def has_price_list() -> bool:
+    """Return True if genai-prices is installed."""
+    return _calculator() is not None
+
+
+class _Tokens(NamedTuple):
+    input_tokens: int = 1000
+    output_tokens: int = 1000
+    cache_read_tokens: int = 0
+    cache_creation_tokens: int = 0
+    audio_tokens: int = 0
+
+
+_A_THOUSAND: Final = _Tokens()
+
+
+@cache
+def _calculator() -> Callable[[str, str, Mapping[str, int]], Decimal] | None:
+    """Return a function of provider, model and token counts for the price by genai-prices; None without the package."""
+    try:
+        from genai_prices import Usage, calc_price
+    except ImportError:
+        return None
+
+    def total(provider: str, model: str, tokens: Mapping[str, int]) -> Decimal:
+        return calc_price(Usage(**tokens), model, provider_id=provider).total_price
+
+    return total
+
+
+def _listed_cost(provider: str, model: str, usage: TokenCounts) -> Decimal | None:
+    """Return the cost by the price list; None if it has no such model."""
+    if provider == _UNLISTED or (calculate := _calculator()) is None:
+        return None
+    cached = usage.cache_read_tokens + usage.cache_creation_tokens
+    tokens = {
+        "input_tokens": max(usage.input_tokens, cached),  # a service may count cached input beside its input
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_creation_tokens,
+    }
+    # Cached input counts as text, and all audio as input: no request of toolcast asks for audio output.
+    audio = min(usage.audio_tokens, usage.input_tokens - cached)
+    if audio > 0:
+        tokens |= {"input_audio_tokens": audio, "cache_audio_read_tokens": 0, "cache_audio_write_tokens": 0}
+    try:
+        return calculate(_PROVIDERS.get(provider, provider), model, tokens)
+    except (LookupError, ValueError, ArithmeticError):  # unknown, or a combination of counts that it cannot price
+        return None

@@ -1,0 +1,168 @@
+"""What a response has besides its content, of every provider: its id, the service's own data, and all token counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from support.sync_and_async import API
+from support.turns import PROTOCOLS, Turn, sse
+from toolcast import (
+    Anthropic,
+    Finish,
+    FunctionCallingLLM,
+    Google,
+    Mistral,
+    Ollama,
+    OpenAI,
+    OpenAIResponses,
+    Usage,
+)
+from toolcast.testing import Recorded, ReplayNetwork
+
+JSON, EVENTS = {"content-type": "application/json"}, {"content-type": "text/event-stream"}
+LLMS: dict[str, Callable[..., FunctionCallingLLM]] = {
+    "chat": OpenAI,
+    "responses": OpenAIResponses,
+    "anthropic": Anthropic,
+    "google": Google,
+    "mistral": Mistral,
+    "ollama": Ollama,
+}
+HELLO = Turn(thought="Hm, hm.", text="Hello there.")
+each = pytest.mark.parametrize("name", LLMS)
+ID_FIELDS = {"chat": "id", "mistral": "id", "google": "responseId", "responses": "id", "anthropic": "id"}
+IDS = {"chat": "chatcmpl-7", "mistral": "cmpl-7", "google": "r-7", "responses": "resp_1", "anthropic": "msg_1"}
+
+
+def llm_of(name: str, *answers: Recorded, **options: Any) -> FunctionCallingLLM:
+    return LLMS[name]("m", api_key="k", network=ReplayNetwork(*answers), max_retries=0, **options)
+
+
+def with_id(name: str, data: dict[str, Any]) -> dict[str, Any]:
+    return {**data, ID_FIELDS[name]: IDS[name]} if name in ("chat", "mistral", "google") else data
+
+
+def body(name: str) -> dict[str, Any]:
+    return with_id(name, json.loads(PROTOCOLS[name].whole(HELLO)))
+
+
+def frames(name: str) -> list[Any]:
+    """The data of the events of a stream."""
+    data = b"".join(PROTOCOLS[name].stream(HELLO)).replace(b"\r\n", b"\n")
+    if name == "ollama":
+        return [json.loads(line) for line in data.splitlines()]
+    lines = [line.removeprefix(b"data: ") for line in data.split(b"\n") if line.startswith(b"data: {")]
+    return [with_id(name, json.loads(line)) for line in lines]
+
+
+def stream(name: str) -> Recorded:
+    if name == "ollama":
+        return Recorded(PROTOCOLS[name].stream(HELLO))
+    done = [b"data: [DONE]\n\n"] if name in ("chat", "mistral") else []
+    return Recorded([*sse(*frames(name), names=name in ("responses", "anthropic")), *done], headers=EVENTS)
+
+
+@each
+def test_a_complete_response_has_its_body_and_id(name: str, api: API) -> None:
+    response = api.chat(llm_of(name, Recorded([json.dumps(body(name)).encode()], headers=JSON)), "Hi")
+    assert response.text == "Hello there."
+    assert response.raw == body(name)
+    assert response.response_id == IDS.get(name)  # Ollama has none
+    assert "raw" not in repr(response)
+
+
+@each
+def test_a_stream_has_an_id_and_no_raw_data(name: str, api: API) -> None:
+    finish = api.events(llm_of(name, stream(name)), "Hi")[-1]
+    assert isinstance(finish, Finish)
+    assert (finish.response_id, finish.body) == (IDS.get(name), None)
+
+
+@each
+def test_keep_raw_keeps_the_events_of_a_stream(name: str, api: API) -> None:
+    finish = api.events(llm_of(name, stream(name), keep_raw=True), "Hi")[-1]
+    assert isinstance(finish, Finish)
+    assert finish.body == frames(name)
+
+
+@each
+def test_the_response_of_a_stream_has_them(name: str) -> None:
+    with llm_of(name, stream(name), keep_raw=True).stream_chat("Hi") as events:
+        list(events)
+    assert (events.response.raw, events.response.response_id) == (frames(name), IDS.get(name))
+
+
+def test_what_is_no_json_is_kept_as_text(caplog: pytest.LogCaptureFixture) -> None:
+    pieces = [b"data: {broken\n\n", *PROTOCOLS["chat"].stream(HELLO)]
+    with llm_of("chat", Recorded(pieces, headers=EVENTS), keep_raw=True).stream_chat("Hi") as events:
+        list(events)
+    assert events.response.raw[0] == "{broken"
+
+
+def test_a_document_in_answer_to_a_stream_is_kept_as_it_is() -> None:
+    whole = Recorded([json.dumps(body("chat")).encode()], headers=JSON)
+    with llm_of("chat", whole, keep_raw=True).stream_chat("Hi") as events:
+        list(events)
+    assert events.response.raw == body("chat")
+
+
+def test_keep_raw_is_a_flag() -> None:
+    with pytest.raises(TypeError, match="keep_raw: expected True or False"):
+        OpenAI("m", keep_raw="no")  # type: ignore[arg-type]  # the error is the subject
+
+
+# Token counts.
+
+CHAT = {"prompt_tokens": 100, "completion_tokens": 50}
+RESPONSES = {"input_tokens": 100, "output_tokens": 50}
+GOOGLE = {"promptTokenCount": 100, "candidatesTokenCount": 30, "thoughtsTokenCount": 20}
+ANTHROPIC = {"input_tokens": 60, "output_tokens": 50}
+USAGES: list[tuple[str, dict[str, Any], Usage]] = [
+    ("chat", CHAT | {"completion_tokens_details": {"reasoning_tokens": 20}}, Usage(100, 50, reasoning_tokens=20)),
+    ("chat", CHAT | {"reasoning_tokens": 20}, Usage(100, 50, reasoning_tokens=20)),  # Perplexity
+    (
+        "chat",
+        CHAT | {"total_tokens": 170, "completion_tokens_details": {"reasoning_tokens": 20}},
+        Usage(100, 70, reasoning_tokens=20),
+    ),  # xAI
+    (
+        "chat",
+        CHAT | {"prompt_tokens_details": {"audio_tokens": 7}, "completion_tokens_details": {"audio_tokens": 3}},
+        Usage(100, 50, audio_tokens=10),
+    ),
+    ("chat", CHAT | {"prompt_tokens_details": {"cached_tokens": 40, "cache_write_tokens": 5}}, Usage(100, 50, 40, 5)),
+    ("mistral", CHAT | {"num_cached_tokens": 40}, Usage(100, 50, 40)),
+    ("responses", RESPONSES | {"output_tokens_details": {"reasoning_tokens": 20}}, Usage(100, 50, reasoning_tokens=20)),
+    (
+        "responses",
+        RESPONSES | {"input_tokens_details": {"cached_tokens": 40, "cache_write_tokens": 5, "audio_tokens": 7}},
+        Usage(100, 50, 40, 5, audio_tokens=7),
+    ),
+    (
+        "anthropic",
+        ANTHROPIC | {"cache_read_input_tokens": 30, "cache_creation_input_tokens": 10},
+        Usage(100, 50, 30, 10),
+    ),
+    ("anthropic", ANTHROPIC | {"output_tokens_details": {"thinking_tokens": 20}}, Usage(60, 50, reasoning_tokens=20)),
+    ("google", GOOGLE | {"cachedContentTokenCount": 40}, Usage(100, 50, 40, reasoning_tokens=20)),
+    (
+        "google",
+        GOOGLE
+        | {
+            "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 90}, {"modality": "AUDIO", "tokenCount": 10}],
+            "candidatesTokensDetails": [{"modality": "AUDIO", "tokenCount": 5}, {"modality": "AUDIO"}, None],
+        },
+        Usage(100, 50, reasoning_tokens=20, audio_tokens=15),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "reported", "usage"), USAGES)
+def test_every_count_that_a_provider_reports(name: str, reported: dict[str, Any], usage: Usage, api: API) -> None:
+    answer = {**body(name), "usageMetadata" if name == "google" else "usage": reported}
+    response = api.chat(llm_of(name, Recorded([json.dumps(answer).encode()], headers=JSON)), "Hi")
+    assert response.usage == usage

@@ -1,0 +1,113 @@
+"""prices.py: what a request has cost, by own prices or by the price list."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from decimal import Decimal
+
+import pytest
+
+from toolcast import prices
+from toolcast.prices import ModelPricing, Prices, StoredCost, has_price_list, has_prices
+from toolcast.usage import Usage
+
+USAGE = Usage(1_000_000, 100_000)
+
+
+@pytest.fixture
+def without_list(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An environment without genai-prices."""
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    prices._calculator.cache_clear()
+    yield
+    prices._calculator.cache_clear()
+
+
+def cost(provider: str, *models: str, usage: Usage = USAGE, own: Prices | None = None) -> Decimal | None:
+    amount, complete = ModelPricing(provider, models, own).known(usage)
+    return amount if complete else None
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [
+        ("openai", "gpt-4o"),
+        ("openai", "gpt-4o-2024-08-06"),
+        ("azure-v1", "gpt-4o"),
+        ("anthropic", "claude-sonnet-4-5"),
+        ("google", "gemini-2.5-flash"),
+        ("mistral", "mistral-large-latest"),
+        ("groq", "llama-3.3-70b-versatile"),
+        ("xai", "grok-4"),
+        ("deepseek", "deepseek-chat"),
+        ("openrouter", "openai/gpt-4o"),
+    ],
+)
+def test_models_that_are_listed(provider: str, model: str) -> None:
+    found = cost(provider, model)
+    assert found is not None
+    assert found > 0
+    assert has_prices(provider, model)
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [("ollama", "llama3.2"), ("openai", "no-such-model"), ("openai-compatible", "gpt-4o"), ("scripted", "scripted")],
+)
+def test_an_unknown_model_costs_an_unknown_amount(provider: str, model: str) -> None:
+    assert cost(provider, model) is None
+    assert ModelPricing(provider, (model,)).known(USAGE) == (Decimal(0), False)
+    assert not has_prices(provider, model)
+
+
+def test_the_model_of_the_response_goes_first() -> None:
+    assert cost("openai", "gpt-4o-mini", "gpt-4o") == cost("openai", "gpt-4o-mini")
+    assert cost("openai", "my-deployment", "gpt-4o") == cost("openai", "gpt-4o")
+
+
+def test_own_prices_go_before_the_list() -> None:
+    assert cost("openai", "gpt-4o", own=Prices(1, 10)) == 2
+    assert cost("ollama", "llama3.2", own=Prices(0, 0)) == 0
+
+
+def test_cached_input_costs_less() -> None:
+    plain, cached = (cost("openai", "gpt-4o", usage=Usage(1000, 10, read)) for read in (0, 500))
+    assert plain is not None
+    assert cached is not None
+    assert cached < plain
+
+
+def test_audio_has_its_own_price() -> None:
+    text = cost("google", "gemini-2.5-flash", usage=Usage(1000, 10, 100))
+    audio = cost("google", "gemini-2.5-flash", usage=Usage(1000, 10, 100, audio_tokens=500))
+    assert text is not None
+    assert audio is not None
+    assert audio > text
+
+
+def test_counts_that_contradict_each_other_have_a_cost() -> None:
+    assert cost("openai", "gpt-4o", usage=Usage(10, 10, 500)) == cost("openai", "gpt-4o", usage=Usage(500, 10, 500))
+
+
+def test_the_cost_of_a_model_is_computed_when_it_is_read() -> None:
+    usage = Usage(1_000_000, 100_000, pricing=ModelPricing("x", ("y",), Prices(1, 10)))
+    assert usage.cost == usage.known_cost == 2
+    assert usage == USAGE
+    assert "pricing" not in repr(usage)
+    assert (usage + usage).cost == 4
+    assert (usage + USAGE).cost is None
+    assert (usage + USAGE).known_cost == 2
+
+
+def test_a_stored_cost() -> None:
+    assert StoredCost(Decimal(3)).known(USAGE) == (Decimal(3), True)
+    assert USAGE.with_cost(0.1).cost == Decimal("0.1")
+    assert USAGE.cost is None
+
+
+def test_without_the_list(without_list: None) -> None:
+    assert not has_price_list()
+    assert cost("openai", "gpt-4o") is None
+    assert cost("openai", "gpt-4o", own=Prices(1, 10)) == 2
+    assert not has_prices("openai", "gpt-4o")
