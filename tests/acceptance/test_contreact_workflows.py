@@ -102,7 +102,7 @@ def test_the_assembler_makes_messages_from_the_state() -> None:
     assert messages[0].role == "system"
 
 
-def test_the_parser_tells_calls_from_a_reflection() -> None:
+def test_the_parser_distinguishes_calls_from_a_reflection() -> None:
     parser, call = ResponseParser(), wish(1, "list")
     assert parser.parse_response(assistant(call)) == ("TOOL_CALL", (call,))
     assert parser.parse_response(assistant("I am done.")) == ("FINAL_REFLECTION", "I am done.")

@@ -21,7 +21,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"toolcast {version('toolcast')}\n"
 
 
-@pytest.mark.parametrize("line", [["nothing"], ["pull", "gpt"], ["pull", "--fr", "x"], ["models", "nobody"]])
+@pytest.mark.parametrize("line", [["nothing"], ["pull", "gpt"], ["pull", "--fr", "x"], ["models", "missing"]])
 def test_a_wrong_command_line_is_exit_code_2(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as done:
         cli.main(line)
@@ -117,9 +117,9 @@ def test_a_failure_is_one_line_on_stderr(
     assert capsys.readouterr() == ("", words)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a closed pipe is told otherwise there")
+@pytest.mark.skipif(sys.platform == "win32", reason="a closed pipe raises another error there")
 def test_a_reader_that_has_gone_is_no_error() -> None:
-    """As with `| head -1`: nothing is said, and Python has nothing to say at its end either."""
+    """As with `| head -1`: nothing is printed, not even by Python at its end."""
     reading, writing = os.pipe()
     os.close(reading)
     code = "import sys; from toolcast.apps.cli import main; sys.exit(main(['models']))"

@@ -13,7 +13,7 @@ from toolcast.apps.data_dir import data_dir, prompt_history_file, sessions_file
 @pytest.mark.parametrize(
     ("chosen", "environ", "found"),
     [
-        ("/said", {"TOOLCAST_HOME": "/named", "XDG_DATA_HOME": "/data"}, "/said"),
+        ("/given", {"TOOLCAST_HOME": "/named", "XDG_DATA_HOME": "/data"}, "/given"),
         (None, {"TOOLCAST_HOME": "/named", "XDG_DATA_HOME": "/data"}, "/named"),
         (None, {"TOOLCAST_HOME": "", "XDG_DATA_HOME": "/data"}, "/data/toolcast"),
         (None, {"XDG_DATA_HOME": "relative"}, "/me/.local/share/toolcast"),

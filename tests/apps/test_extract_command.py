@@ -36,23 +36,23 @@ class _Standard(io.TextIOWrapper):
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Have `data` come on standard input."""
+def stdin(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Replace standard input; the returned function sets its bytes."""
 
-    def say(data: bytes, terminal: bool = False) -> None:
+    def feed(data: bytes, terminal: bool = False) -> None:
         monkeypatch.setattr(sys, "stdin", _Standard(data, terminal))
 
     for name in ("OLLAMA_HOST", "OLLAMA_MODEL", "OLLAMA_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    say(b"Alice is 31.")
-    return say
+    feed(b"Alice is 31.")
+    return feed
 
 
 def asked(llm: ScriptedLLM) -> list[Message]:
     return list(llm.requests[-1].messages)
 
 
-def test_an_object(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_object(stdin: Any, capsys: pytest.CaptureFixture[str]) -> None:
     llm = ScriptedLLM(ALICE)
     with use_llm(llm):
         assert cli.main(["get", "name, age int"]) == 0
@@ -60,13 +60,13 @@ def test_an_object(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert asked(llm)[-1].text == "Alice is 31."
 
 
-def test_pretty(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pretty(stdin: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with use_llm(ScriptedLLM(ALICE)):
         assert cli.main(["get", "name, age int", "--pretty"]) == 0
     assert capsys.readouterr().out == '{\n  "name": "Alice",\n  "age": 31\n}\n'
 
 
-def test_many_objects_are_lines(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_objects_are_lines(stdin: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with use_llm(ScriptedLLM({"value": [ALICE, BOB, {"name": "C"}]}, chunk=5)):
         assert cli.main(["get", "--many", "name, age int?"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -74,13 +74,13 @@ def test_many_objects_are_lines(said: Any, capsys: pytest.CaptureFixture[str]) -
     assert [json.loads(line) for line in lines] == [ALICE, BOB, {"name": "C", "age": None}]
 
 
-def test_no_objects_at_all(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_objects_at_all(stdin: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with use_llm(ScriptedLLM({"value": []})):
         assert cli.main(["get", "--many", "name"]) == 0
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_file(tmp_path: Path, said: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file(tmp_path: Path, stdin: Any, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "letter.txt").write_bytes("Søren \xff".encode("latin-1") + "ø".encode())
     llm = ScriptedLLM(ALICE)
     with use_llm(llm):
@@ -99,14 +99,14 @@ def test_a_file(tmp_path: Path, said: Any, capsys: pytest.CaptureFixture[str]) -
         ("ollama:llama3.2", "Who?", "Who?\n\nAlice is 31."),
     ],
 )
-def test_the_prompt(model: str, prompt: str | None, text: str, said: Any) -> None:
+def test_the_prompt(model: str, prompt: str | None, text: str, stdin: Any) -> None:
     llm = ScriptedLLM(ALICE)
     with use_llm(llm):
         assert cli.main(["get", "name, age int", "--model", model, *(["--prompt", prompt] if prompt else [])]) == 0
     assert asked(llm)[-1].text == text
 
 
-def test_the_model_is_chosen(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_model_is_chosen(stdin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[object] = []
 
     def choose_llm(*options: object) -> FunctionCallingLLM:
@@ -115,12 +115,12 @@ def test_the_model_is_chosen(said: Any, monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(extract_command, "choose_llm", choose_llm)
     assert cli.main(["get", "name", "--model", "openai:gpt", "--host", "box", "--token", "key"]) == 0
-    said(b"more")
+    stdin(b"more")
     assert cli.main(["get", "name"]) == 0
     assert seen == [("openai:gpt", "box", "key"), (None, None, None)]
 
 
-def test_the_embedded_model_is_asked_for_the_same_answer_again(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_embedded_model_is_asked_for_the_same_answer_again(stdin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
 
     class Make:
@@ -132,7 +132,7 @@ def test_the_embedded_model_is_asked_for_the_same_answer_again(said: Any, monkey
 
     monkeypatch.setattr(extract_command, "ToolOrchestratingLLM", Make)
     assert cli.main(["get", "name"]) == 0
-    said(b"more")
+    stdin(b"more")
     assert cli.main(["get", "name", "--model", "ollama:x"]) == 0
     (llm, settings), (_, others) = made
     assert isinstance(llm, LlamaCpp)
@@ -140,8 +140,8 @@ def test_the_embedded_model_is_asked_for_the_same_answer_again(said: Any, monkey
     assert others is None
 
 
-def test_a_person_at_a_terminal_is_reported_what_to_do(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    said(b"Alice is 31.", terminal=True)
+def test_a_terminal_gets_instructions_on_standard_error(stdin: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    stdin(b"Alice is 31.", terminal=True)
     with use_llm(ScriptedLLM(ALICE)):
         assert cli.main(["get", "name"]) == 0
     out, err = capsys.readouterr()
@@ -179,9 +179,9 @@ def test_a_wrong_schema_is_pointed_at(capsys: pytest.CaptureFixture[str]) -> Non
     ],
 )
 def test_an_error_is_one_line(
-    line: list[str], text: bytes, why: str, said: Any, capsys: pytest.CaptureFixture[str]
+    line: list[str], text: bytes, why: str, stdin: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said(text)
+    stdin(text)
     with use_llm(ScriptedLLM({"age": "old"})):
         assert cli.main(["get", *line]) == 1
     out, err = capsys.readouterr()
@@ -191,7 +191,7 @@ def test_an_error_is_one_line(
     assert why in err
 
 
-def test_what_was_complete_stays_printed(said: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_complete_stays_printed(stdin: Any, capsys: pytest.CaptureFixture[str]) -> None:
     with use_llm(ScriptedLLM({"value": [ALICE, {"name": "B", "age": "old"}]}, chunk=5)):
         assert cli.main(["get", "--many", "name, age int"]) == 1
     out, err = capsys.readouterr()
@@ -199,7 +199,7 @@ def test_what_was_complete_stays_printed(said: Any, capsys: pytest.CaptureFixtur
     assert err.startswith("toolcast: ")
 
 
-def test_an_interruption(said: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interruption(stdin: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupt(*options: object) -> FunctionCallingLLM:
         raise KeyboardInterrupt
 
@@ -268,9 +268,9 @@ def test_a_server_that_fails() -> None:
     assert "ollama pull" in done.stderr
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a closed pipe is told otherwise there")
+@pytest.mark.skipif(sys.platform == "win32", reason="a closed pipe raises another error there")
 def test_a_reader_that_has_enough() -> None:
-    """`| head -1`: the second line goes nowhere, and nothing is said of it."""
+    """`| head -1`: the second line is lost, without an error."""
     gate = threading.Event()
     with Loopback() as server:
         kind = "content-type: application/x-ndjson"

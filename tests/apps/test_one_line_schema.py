@@ -1,4 +1,4 @@
-"""The schema in one line: what it says, and where it is wrong."""
+"""The schema in one line: its fields, and the places of its errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from toolcast.apps.one_line_schema import TYPES, OneField, SchemaError, build_mo
         ('mark 1|2.5|"very good"|n/a', [OneField("mark", choices=("1", "2.5", "very good", "n/a"))]),
         ("same x|x", [OneField("same", choices=("x",))]),
         ('name "the full name"', [OneField("name", description="the full name")]),
-        (r'name "say \"hi\" \\"', [OneField("name", description='say "hi" \\')]),
+        (r'name "print \"hi\" \\"', [OneField("name", description='print "hi" \\')]),
         (
             'author {name, born date?} list? "who wrote it", year int',
             [
@@ -41,7 +41,7 @@ from toolcast.apps.one_line_schema import TYPES, OneField, SchemaError, build_mo
         ("größe_2, first-name", [OneField("größe_2"), OneField("first-name")]),
     ],
 )  # fmt: skip
-def test_what_it_says(text: str, fields: list[OneField]) -> None:
+def test_parsed_fields(text: str, fields: list[OneField]) -> None:
     assert parse_schema(text) == tuple(fields)
 
 

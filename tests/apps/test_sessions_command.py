@@ -27,17 +27,17 @@ def add(a: int, b: int) -> int:
 
 
 @contextmanager
-def session(home: Path, id: str, said: Any, *answers: Any) -> Iterator[None]:
+def session(home: Path, id: str, message: Any, *answers: Any) -> Iterator[None]:
     """A session of one turn, open inside."""
     engine = Engine(ScriptedLLM(*answers), [add], permissions=Permissions("bypass"))
     with SQLiteStore(home / "sessions.db") as store, Session(engine, id=id, store=store) as begun:
-        begun.run(said)
+        begun.run(message)
         yield
 
 
-def saved(home: Path, id: str, said: Any, *answers: Any) -> None:
+def saved(home: Path, id: str, message: Any, *answers: Any) -> None:
     """A session of one turn, left behind."""
-    with session(home, id, said, *answers):
+    with session(home, id, message, *answers):
         pass
 
 

@@ -1,4 +1,4 @@
-"""A real Chromium, headless. `TOOLCAST_CHROMIUM` says where it is: `nox -s browser` sets it; elsewhere all is skipped.
+"""A real Chromium, headless. `TOOLCAST_CHROMIUM` is its path: `nox -s browser` sets it; elsewhere all is skipped.
 
 After each test the browser must have nothing to complain of: no error, nothing that the page's own policy refused, no
 request to anywhere else. That a server is gone is no complaint: the page is to show that.
@@ -55,13 +55,13 @@ def tab(browser: Browser, expected: list[str]) -> Iterator[Callable[[str], Page]
     context = browser.new_context(viewport={"width": 1200, "height": 800}, color_scheme="light")
     context.set_default_timeout(10_000)
 
-    def said(message: ConsoleMessage) -> None:
+    def on_console(message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not BROKEN.search(message.text):
             complaints.append(message.text)
 
     def opened(url: str) -> Page:
         page = context.new_page()
-        page.on("console", said)
+        page.on("console", on_console)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("dialog", lambda dialog: (complaints.append(f"dialog {dialog.message}"), dialog.dismiss()))
         page.on("request", lambda request: complaints.extend([request.url] if _is_foreign(request.url) else []))

@@ -91,7 +91,7 @@ def call(name: str, arguments: str, id: str = "c1", *, held: Gate | None = None)
 
 
 class HeldLLM(FunctionCallingLLM):
-    """Answers what it was told to, one answer per request. `requests` are the messages it was sent."""
+    """Gives the queued answers, one per request. `requests` are the messages it was sent."""
 
     def __init__(self, *answers: Answer) -> None:
         super().__init__()

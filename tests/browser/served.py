@@ -51,7 +51,7 @@ def served(
     model: str | None = MODEL,
     history: Sequence[Message] = (),
 ) -> Iterator[Served]:
-    """A chat with this model and these tools; the permissions say what is asked. Without a name no model is loaded."""
+    """Serve a chat with this model, these tools and permissions. Without a name no model is loaded."""
     ready = threading.Event()
     made: list[Served] = []
 

@@ -117,7 +117,7 @@ def is_own(url: str) -> bool:
     return parts.hostname == "127.0.0.1" and (parts.path in OWN_PATHS or parts.path.startswith("/assets/"))
 
 
-def say(page: Page, words: str) -> None:
+def send_message(page: Page, words: str) -> None:
     box = page.get_by_role("textbox", name="Your message")
     box.fill(words)
     box.press("Enter")
@@ -160,7 +160,7 @@ def test_a_chat(opened: Callable[[str], Tab]) -> None:
         tab = opened(chat.url)
         page = tab.page
         is_in(page, "ready")
-        say(page, EVIL)
+        send_message(page, EVIL)
         card = page.get_by_role("region", name="Tool call: echo").first
         for button in ("Edit", "Back", "Approve"):
             card.get_by_role("button", name=button).click()
@@ -204,11 +204,11 @@ def test_an_error_of_the_service(opened: Callable[[str], Tab]) -> None:
     with served(HeldLLM(RateLimited(EVIL), [*text(EVIL, 9)])) as chat:
         tab = opened(chat.url)
         page = tab.page
-        say(page, "Hello")
+        send_message(page, "Hello")
         expect(page.get_by_role("alert")).to_contain_text("The model did not answer: ")
         notice = page.locator("#notice-text").text_content() or ""
         assert not {*notice} & {*"\u202e\u2066\u2069\u200b\u061c\ufeff\x1b\U000e0041"}
-        say(page, LINES[2])
+        send_message(page, LINES[2])
         is_in(page, "ready")
         tab.shows_no_markup("#log")
         tab.shows_no_markup("#notice")

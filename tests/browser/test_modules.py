@@ -93,7 +93,7 @@ def link(url: str, words: str) -> str:
         ("- a\n- b\n  - c\n- d", "<ul><li>a</li><li>b<ul><li>c</li></ul></li><li>d</li></ul>"),
         ("3. c\n4) d", '<ol start="3"><li>c</li><li>d</li></ol>'),
         ("- a\n  goes on", "<ul><li>a\ngoes on</li></ul>"),
-        ("> said\n> so\n\nthen", "<blockquote><p>said\nso</p></blockquote><p>then</p>"),
+        ("> quoted\n> so\n\nthen", "<blockquote><p>quoted\nso</p></blockquote><p>then</p>"),
         ("---", "<hr>"),
         ("```py\n<b>\n\n*x*\n```\nz", f'<pre data-language="py" {TAB}><code>&lt;b&gt;\n\n*x*</code></pre><p>z</p>'),
         ("~~~\nnot ended", '<pre tabindex="0"><code>not ended</code></pre>'),

@@ -35,7 +35,7 @@ def send_mail(to: str, subject: str) -> str:
     return f"sent {subject!r} to {to}"
 
 
-def say(page: Page, words: str) -> None:
+def send_message(page: Page, words: str) -> None:
     box = page.get_by_role("textbox", name="Your message")
     box.fill(words)
     box.press("Enter")
@@ -67,7 +67,7 @@ def test_a_tool_is_approved(tab: Tab) -> None:
     with served(llm, [send_mail]) as chat:
         page = tab(chat.url)
         is_in(page, "ready")
-        say(page, "Tell Ann")
+        send_message(page, "Tell Ann")
         expect(page.get_by_role("article", name="You")).to_have_text("Tell Ann")
         is_in(page, IN_STREAM)
         expect(page.locator(".thoughts")).to_have_text("I should write to Ann. ")
@@ -94,7 +94,7 @@ def test_a_tool_is_rejected_and_the_model_reads_why(tab: Tab) -> None:
     llm = HeldLLM(call("send_mail", MAIL), text("Then I will not."))
     with served(llm, [send_mail]) as chat:
         page = tab(chat.url)
-        say(page, "Tell Ann")
+        send_message(page, "Tell Ann")
         card(page).get_by_role("textbox", name="Reason for the rejection").fill("Ann is asleep")
         card(page).get_by_role("button", name="Reject").click()
         is_in(page, "ready")
@@ -108,7 +108,7 @@ def test_a_call_is_edited(tab: Tab) -> None:
     llm = HeldLLM(call("send_mail", MAIL), text("Bob has it."))
     with served(llm, [send_mail]) as chat:
         page = tab(chat.url)
-        say(page, "Tell Ann")
+        send_message(page, "Tell Ann")
         card(page).get_by_role("button", name="Edit").click()
         box = card(page).get_by_role("textbox", name="Edited arguments, as JSON")
         expect(box).to_be_focused()
@@ -125,7 +125,7 @@ def test_a_call_is_edited(tab: Tab) -> None:
 def test_the_way_back_from_editing_leads_to_the_same_question(tab: Tab) -> None:
     with served(HeldLLM(call("send_mail", MAIL), text("Sent.")), [send_mail]) as chat:
         page = tab(chat.url)
-        say(page, "Tell Ann")
+        send_message(page, "Tell Ann")
         card(page).get_by_role("button", name="Edit").click()
         card(page).get_by_role("button", name="Back").click()
         card(page).get_by_role("button", name="Approve").click()
@@ -135,7 +135,7 @@ def test_the_way_back_from_editing_leads_to_the_same_question(tab: Tab) -> None:
 def test_escape_leaves_what_is_edited_and_is_no_answer(tab: Tab) -> None:
     with served(HeldLLM(call("send_mail", MAIL), text("Sent.")), [send_mail]) as chat:
         page = tab(chat.url)
-        say(page, "Tell Ann")
+        send_message(page, "Tell Ann")
         card(page).get_by_role("button", name="Edit").click()
         page.keyboard.press("Escape")
         expect(card(page).get_by_role("button", name="Approve")).to_be_visible()
@@ -151,7 +151,7 @@ def test_a_tool_that_is_always_allowed_is_not_asked_about_again(tab: Tab) -> Non
     llm = HeldLLM(call("send_mail", MAIL), call("send_mail", MAIL, "c2"), text("Sent twice."))
     with served(llm, [send_mail]) as chat:
         page = tab(chat.url)
-        say(page, "Tell Ann")
+        send_message(page, "Tell Ann")
         card(page).get_by_role("button", name="Always allow").click()
         expect(answers(page)).to_have_text("Sent twice.")
         expect(page.locator('.call[data-status="done"]')).to_have_count(2)
@@ -162,7 +162,7 @@ def test_several_calls_are_decided_one_by_one(tab: Tab) -> None:
     llm = HeldLLM(both, text("One of two."))
     with served(llm, [send_mail]) as chat:
         page = tab(chat.url)
-        say(page, "Tell both")
+        send_message(page, "Tell both")
         card(page).nth(1).get_by_role("button", name="Reject").click()
         expect(card(page).nth(1)).to_have_attribute("data-status", "denied")
         is_in(page, WAITS)
@@ -177,7 +177,7 @@ def test_an_answer_is_interrupted_and_asked_for_again(tab: Tab, way: str) -> Non
     llm = HeldLLM([*text("Once upon"), gate, *text(" a time")], text("Another story."))
     with served(llm) as chat:
         page = tab(chat.url)
-        say(page, "Tell me a story")
+        send_message(page, "Tell me a story")
         expect(answers(page)).to_have_text("Once upon")
         if way == "button":
             page.get_by_role("button", name="Interrupt").click()
@@ -199,10 +199,10 @@ def test_a_message_waits_in_the_queue_and_is_answered(tab: Tab) -> None:
     llm = HeldLLM([*text("One, two"), gate, *text(", three.")], text("And four."))
     with served(llm) as chat:
         page = tab(chat.url)
-        say(page, "Count")
+        send_message(page, "Count")
         expect(answers(page)).to_have_text("One, two")
         expect(page.locator("#send")).to_have_text("Queue")
-        say(page, "Go on")
+        send_message(page, "Go on")
         expect(page.get_by_role("list", name="Queued messages")).to_have_text("Go on")
         expect(page.get_by_role("article", name="You")).to_have_count(1)
         gate.open()
@@ -220,11 +220,11 @@ def test_a_reload_restores_the_chat_in_the_middle_of_a_stream(tab: Tab) -> None:
     )
     with served(llm, [send_mail]) as chat:
         page = tab(chat.url)
-        say(page, "One")
+        send_message(page, "One")
         expect(answers(page)).to_have_text("First answer.")
-        say(page, "Two")
+        send_message(page, "Two")
         expect(card(page)).to_contain_text('{"to":')
-        say(page, "Three")
+        send_message(page, "Three")
         expect(page.locator("#queue")).to_have_text("Three")
         page.reload()
         is_in(page, IN_STREAM)
@@ -241,7 +241,7 @@ def test_a_reload_restores_the_chat_in_the_middle_of_a_stream(tab: Tab) -> None:
 def test_all_tabs_show_the_same_chat(tab: Tab) -> None:
     with served(HeldLLM(call("send_mail", MAIL), text("Sent.")), [send_mail]) as chat:
         one, other = tab(chat.url), tab(chat.url)
-        say(one, "Tell Ann")
+        send_message(one, "Tell Ann")
         card(other).get_by_role("button", name="Approve").click()
         for page in (one, other):
             expect(answers(page)).to_have_text("Sent.")
@@ -252,7 +252,7 @@ def test_a_connection_that_breaks_is_made_again_and_nothing_is_lost(tab: Tab) ->
     gate = Gate()
     with served(HeldLLM([*text("before "), gate, *text("after")])) as chat:
         page = tab(chat.url)
-        say(page, "Hello")
+        send_message(page, "Hello")
         expect(answers(page)).to_have_text("before")
         chat.break_connections()
         gate.open()
@@ -267,7 +267,7 @@ def test_a_tab_that_no_one_sees_leaves_and_comes_back(tab: Tab) -> None:
     gate = Gate()
     with served(HeldLLM([*text("before "), gate, *text("after")])) as chat:
         page = tab(chat.url)
-        say(page, "Hello")
+        send_message(page, "Hello")
         expect(answers(page)).to_have_text("before")
         with page.expect_event("requestfailed"):  # its stream
             page.evaluate(changed % "hidden")
@@ -292,7 +292,7 @@ def test_the_end_of_the_server_is_reported(tab: Tab) -> None:
         page = tab(chat.url)
         is_in(page, "ready")
     expect(page.locator("#notice")).to_contain_text("Cannot reach the server")
-    say(page, "Hello")
+    send_message(page, "Hello")
     expect(page.locator("#notice")).to_contain_text("nothing was sent")
     expect(page.get_by_role("textbox", name="Your message")).to_have_value("Hello")
 
@@ -320,7 +320,7 @@ def test_another_model_is_loaded_with_its_progress(tab: Tab) -> None:
         is_in(page, "loading_model")
         expect(page.locator("#state")).to_have_text("loading the model: 42 %")
         expect(page.get_by_role("progressbar")).to_have_attribute("value", "42")
-        say(page, "Are you there?")
+        send_message(page, "Are you there?")
         expect(page.locator("#queue")).to_have_text("Are you there?")
         gates["test:slow"].open()
         expect(answers(page)).to_have_text("Here I am.")
@@ -340,7 +340,7 @@ def test_another_model_is_loaded_with_its_progress(tab: Tab) -> None:
 def test_what_fails_is_sent_and_can_be_tried_again(tab: Tab) -> None:
     with served(HeldLLM(RateLimited("too many <b>requests</b>"), text("Now."))) as chat:
         page = tab(chat.url)
-        say(page, "Hello")
+        send_message(page, "Hello")
         expect(page.get_by_role("alert")).to_contain_text("The model did not answer: too many <b>requests</b>")
         page.get_by_role("button", name="Try again").click()
         expect(answers(page)).to_have_text("Now.")
@@ -358,14 +358,14 @@ def test_a_tool_that_fails_can_be_run_again_or_the_turn_stopped(tab: Tab) -> Non
     rules = Permissions(rules=[Rule("flaky", "allow")])
     with served(HeldLLM(call("flaky", "{}"), text("It is fine.")), [flaky], permissions=rules) as chat:
         page = tab(chat.url)
-        say(page, "Try")
+        send_message(page, "Try")
         expect(page.get_by_role("alert")).to_contain_text("A tool failed: flaky: OSError: the disk is full")
         page.get_by_role("button", name="Try again").click()
         expect(answers(page)).to_have_text("It is fine.")
     assert len(tries) == 2
 
 
-def test_a_tool_that_runs_says_how_far_it_is_and_can_be_stopped(tab: Tab) -> None:
+def test_a_running_tool_shows_its_progress_and_can_be_stopped(tab: Tab) -> None:
     go = threading.Event()
 
     def slow(context: ToolContext) -> str:
@@ -376,7 +376,7 @@ def test_a_tool_that_runs_says_how_far_it_is_and_can_be_stopped(tab: Tab) -> Non
     rules = Permissions(rules=[Rule("slow", "allow")])
     with served(HeldLLM(call("slow", "{}")), [slow], permissions=rules) as chat:
         page = tab(chat.url)
-        say(page, "Run")
+        send_message(page, "Run")
         expect(card(page, "slow").locator(".progress")).to_have_text("<i>half</i> done")
         is_in(page, "calling_tool")
         page.get_by_role("button", name="Stop").click()
@@ -391,7 +391,7 @@ def test_arguments_that_are_begun_anew_replace_the_first(tab: Tab) -> None:
     llm = HeldLLM([*begun, ToolCallReset("c1"), *call("send_mail", MAIL)[1:2], gate, *call("send_mail", MAIL)[2:]])
     with served(llm, [send_mail]) as chat:
         page = tab(chat.url)
-        say(page, "Tell Ann")
+        send_message(page, "Tell Ann")
         expect(card(page).locator(".arguments")).to_have_text(MAIL[: len(MAIL) // 2])
         gate.open()
         is_in(page, WAITS)
@@ -411,7 +411,7 @@ EVIL = """<img src=x onerror="window.pwned=1"><script>window.pwned=2</script>
 | [x](vbscript:1) | [y](https://example.org/"onmouseover="window.pwned=11) |"""
 
 
-def test_nothing_that_anybody_says_is_ever_html(tab: Tab) -> None:
+def test_no_text_of_any_author_is_ever_html(tab: Tab) -> None:
     def echo(words: str) -> str:
         return words
 
@@ -424,7 +424,7 @@ def test_nothing_that_anybody_says_is_ever_html(tab: Tab) -> None:
     )
     with served(llm, [echo]) as chat:
         page = tab(chat.url)
-        say(page, EVIL)
+        send_message(page, EVIL)
         card(page, "echo").get_by_role("button", name="Edit").click()
         card(page, "echo").get_by_role("button", name="Back").click()
         card(page, "echo").get_by_role("button", name="Approve").click()
@@ -455,7 +455,7 @@ def test_who_is_asked_sees_the_arguments_as_they_are(tab: Tab) -> None:
 
     with served(HeldLLM(call("take", args)), [take]) as chat:
         page = tab(chat.url)
-        say(page, "Go")
+        send_message(page, "Go")
         is_in(page, WAITS)
         assert card(page, "take").locator(".arguments").text_content() == shown
 
@@ -467,7 +467,7 @@ def test_the_page_fits_a_phone(tab: Tab) -> None:
         page = tab(chat.url)
         page.set_viewport_size({"width": 360, "height": 640})
         page.reload()
-        say(page, "x" * 300)
+        send_message(page, "x" * 300)
         is_in(page, WAITS)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         for name in ("Approve", "Edit", "Always allow", "Reject"):
@@ -520,7 +520,7 @@ def test_a_reader_who_scrolls_up_stays_there_while_the_answer_streams(tab: Tab, 
     flow = Flow()
     with served(HeldLLM(flow)) as chat:
         page = tab(chat.url)
-        say(page, "Hello")
+        send_message(page, "Hello")
         log = page.locator("#log")
         page.wait_for_function("log => log.scrollTop > 400", arg=log.element_handle())
         log.hover()
@@ -553,7 +553,7 @@ def test_a_reader_who_drags_the_scrollbar_stays_there(browser: Browser) -> None:
     with served(HeldLLM(flow)) as chat, launched:
         page = launched.new_page()
         page.goto(chat.url)
-        say(page, "Hello")
+        send_message(page, "Hello")
         page.wait_for_function("() => document.getElementById('log').scrollTop > 400")
         box = page.locator("#log").bounding_box()
         assert box
@@ -578,7 +578,7 @@ def test_the_log_follows_its_end_until_the_reader_scrolls_up(tab: Tab) -> None:
         page = tab(chat.url)
         log = page.locator("#log")
         for number in range(3):
-            say(page, "Go on")
+            send_message(page, "Go on")
             expect(page.get_by_role("article", name="Model")).to_have_count(number + 1)
             is_in(page, "ready")
             page.wait_for_function(f"log => ({FROM_END})(log) === 0", arg=log.element_handle())
@@ -601,7 +601,7 @@ def test_a_wheel_over_code_that_scrolls_itself_leaves_the_log_at_its_end(tab: Ta
     with served(llm, [read], permissions=Permissions(rules=[Rule("read", "allow")])) as chat:
         page = tab(chat.url)
         page.set_viewport_size({"width": 1200, "height": 400})
-        say(page, "Read")
+        send_message(page, "Read")
         expect(answers(page)).to_have_text("before")
         card(page, "read").locator("summary").click()
         output = card(page, "read").locator(".result pre")
@@ -624,7 +624,7 @@ def test_a_table_breaks_no_word_and_aligns_its_columns(tab: Tab) -> None:
     made = f"| Burst | Tokens | Description | Incomprehensibilities |\n|:--|--:|---|:-:|\n{rows}\n"
     with served(HeldLLM(text(made, 30))) as chat:
         page = tab(chat.url)
-        say(page, "Go")
+        send_message(page, "Go")
         is_in(page, "ready")
         for width in (360, 768, 1280):
             page.set_viewport_size({"width": width, "height": 700})
@@ -653,7 +653,7 @@ def test_the_keyboard_is_enough(tab: Tab) -> None:
         page.keyboard.press("Enter")
         expect(answers(page)).to_have_text("Two lines.")
         expect(page.get_by_role("article", name="You")).to_have_text("one\ntwo", use_inner_text=True)
-        page.keyboard.press("Enter")  # nothing is said
+        page.keyboard.press("Enter")  # nothing is sent
         page.keyboard.type("Tell Ann")
         page.keyboard.press("Enter")
         is_in(page, WAITS)
@@ -705,7 +705,7 @@ def test_the_diagram_is_drawn_from_the_table_and_lights_the_way(tab: Tab) -> Non
         page.get_by_role("button", name="Load").click()
         is_in(page, "ready")
         expect(page.locator(".way.lit")).to_have_attribute("data-way", "loading_model ready")
-        say(page, "Hello")
+        send_message(page, "Hello")
         is_in(page, IN_STREAM)
         expect(page.get_by_role("img", name="States of the chat; it is streaming_response")).to_be_visible()
         expect(page.locator(".way.lit")).to_have_attribute("data-way", "generating_response streaming_response")
@@ -722,9 +722,11 @@ def test_without_the_token_there_is_no_page(tab: Tab, expected: list[str]) -> No
 def test_a_foreign_page_gets_nowhere(tab: Tab, browser: Browser) -> None:
     """Another server of this machine, with the token stolen even."""
     send = """async url => {
-        const said = {method: "POST", body: '{"type": "QUEUE_MESSAGE", "message": "evil"}'};
+        const request = {method: "POST", body: '{"type": "QUEUE_MESSAGE", "message": "evil"}'};
         const json = {Authorization: "Bearer the-token", "Content-Type": "application/json"};
-        const tries = [{...said, mode: "no-cors"}, {...said, headers: json}, {...said, credentials: "include"}];
+        const tries = [
+            {...request, mode: "no-cors"}, {...request, headers: json}, {...request, credentials: "include"},
+        ];
         const results = [];
         for (const each of tries) {
             try { results.push((await fetch(url, each)).type); } catch { results.push("failed"); }
@@ -771,13 +773,13 @@ def test_pictures_for_the_documentation(tab: Tab, tmp_path: Path) -> None:
     with served(llm, [read_notes, send_mail], permissions=rules, model="ollama:qwen3:8b") as chat:
         page = tab(chat.url)
         page.set_viewport_size({"width": 1120, "height": 740})
-        say(page, "What will the weather be? Tell Ann, too.")
+        send_message(page, "What will the weather be? Tell Ann, too.")
         is_in(page, WAITS)
         page.locator(".thinking summary").click()
         page.screenshot(path=folder / "web-approval.png", animations="disabled")
         card(page).get_by_role("button", name="Approve").click()
         expect(answers(page).last).to_contain_text("Shall I")
-        say(page, "And Bob!")
+        send_message(page, "And Bob!")
         expect(page.locator("#queue")).to_have_text("And Bob!")
         page.emulate_media(color_scheme="dark")
         page.set_viewport_size({"width": 400, "height": 740})

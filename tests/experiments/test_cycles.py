@@ -48,7 +48,7 @@ class Run:
     def __init__(self, folder: Path, **changes: Any) -> None:
         self.config = config_in(folder, **changes)
         self.states: list[str] = []
-        self.heard: list[LogEvent] = []
+        self.events: list[LogEvent] = []
 
     def orchestrator(self, llm: Any, log: JsonlLogger, **options: Any) -> CycleOrchestrator:
         state = new_state(self.config)
@@ -56,9 +56,9 @@ class Run:
             for event in read_log(self.config.log_path):
                 state.apply(event)
         services = Services(llm, log, TOOLS, options.pop("monitor", None))
-        hear: Callable[[LogEvent], object] | None = options.pop("listener", self.heard.append)
+        listener: Callable[[LogEvent], object] | None = options.pop("listener", self.events.append)
         return CycleOrchestrator(
-            self.config, services, state=state, observer=lambda _, state: self.states.append(state), listener=hear
+            self.config, services, state=state, observer=lambda _, state: self.states.append(state), listener=listener
         )
 
     def go(self, api: Any, llm: Any, method: str = "run", **options: Any) -> RunState:
@@ -76,7 +76,7 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path)
 
 
-def said(request: Any) -> list[str]:
+def roles(request: Any) -> list[str]:
     return [message.role for message in request.messages]
 
 
@@ -94,7 +94,7 @@ def test_x2_cycles_in_their_order(run: Run, api: Any) -> None:
     start, end = run.lines[0]["payload"], run.lines[-1]["payload"]
     assert start["resumed"] is False and start["first_cycle"] == 1 and start["config"]["run_id"] == "first"
     assert end == {"status": "completed", "cycles_completed": 3}
-    assert [event.to_dict() for event in run.heard] == run.lines
+    assert [event.to_dict() for event in run.events] == run.lines
 
 
 def test_the_log_has_no_credentials_of_the_host(run: Run, api: Any) -> None:
@@ -166,7 +166,7 @@ def test_x3_two_calls_in_one_answer(run: Run, api: Any) -> None:
     run.go(api, llm, "run_cycle")
     assert types(run.lines).count("TOOL_CALL") == 2
     assert [line["payload"]["output"] for line in of_type(run.lines, "TOOL_CALL")] == ["Wrote value to key 'a'", "1"]
-    assert said(llm.requests[1]) == ["system", "user", "assistant", "tool", "tool"]
+    assert roles(llm.requests[1]) == ["system", "user", "assistant", "tool", "tool"]
     results = llm.requests[1].messages[-2:]
     assert [part.call_id for message in results for part in message.parts] == ["same", "other"]
 
@@ -205,7 +205,7 @@ def test_x6_a_reflection_is_in_the_prompt_and_the_rest_is_not(run: Run, api: Any
     assert "## Your Previous Reflections" not in first.messages[0].text
     assert "**Cycle 1**: The sea is deep." in second.messages[0].text
     assert "**Cycle 2**: Two." in third.messages[0].text
-    assert said(second) == said(third) == ["system", "user"]
+    assert roles(second) == roles(third) == ["system", "user"]
     assert "Begin cycle 2." in second.messages[1].text
 
 
@@ -213,7 +213,7 @@ def test_x6_a_full_history_is_carried_on(run: Run, api: Any, tmp_path: Path) -> 
     run = Run(tmp_path, history="full", cycle_count=2)
     llm = ScriptedLLM(call("write", key="a", value="b"), "One.", "Two.")
     run.go(api, llm)
-    assert said(llm.requests[2]) == ["system", "user", "assistant", "tool", "assistant", "user"]
+    assert roles(llm.requests[2]) == ["system", "user", "assistant", "tool", "assistant", "user"]
 
 
 class FakeEmbedder:
@@ -348,7 +348,7 @@ def test_x10_a_failure_is_logged_and_the_run_goes_on_later(run: Run, api: Any) -
     assert [line["cycle_number"] for line in of_type(run.lines, "CYCLE_START")] == [1, 2, 3]
     assert [line["cycle_number"] for line in of_type(run.lines, "CYCLE_END")] == [1, 2, 3]
     assert types(run.lines).count("TOOL_CALL") == 1
-    assert said(llm.requests[0]) == ["system", "user", "assistant", "tool"]
+    assert roles(llm.requests[0]) == ["system", "user", "assistant", "tool"]
     assert of_type(run.lines, "RUN_START")[1]["payload"]["resumed"] is True
 
 
@@ -407,7 +407,7 @@ def test_the_system_prompt_of_the_llm_is_in_the_log(run: Run, api: Any) -> None:
     llm = ScriptedLLM(call("write", key="a", value="b"), "Done.", system_prompt="Be brief.")
     run.go(api, llm, "run_cycle")
     asked = [line["payload"]["prompt_messages"] for line in of_type(run.lines, "LLM_INVOCATION")]
-    assert [[message["role"] for message in messages] for messages in asked] == [said(each) for each in llm.requests]
+    assert [[message["role"] for message in messages] for messages in asked] == [roles(each) for each in llm.requests]
     assert [messages[0] for messages in asked] == [{"role": "system", "content": "Be brief."}] * 2
 
 
@@ -517,7 +517,7 @@ def test_signed_thinking_goes_back_as_it_came_even_after_a_restart(run: Run, api
 
 
 def by_rule(messages: Sequence[Message]) -> Any:
-    """Two steps with calls, then a reflection: what comes next shows in what was said."""
+    """Two steps with calls, then a reflection: the next answer depends on the messages."""
     results = [part for message in messages if message.role == "tool" for part in message.parts]
     done = sum(message.role == "assistant" for message in messages)
     if done == 0:

@@ -1,4 +1,4 @@
-"""Embedders by their names, and how well those that need no network tell reflections apart."""
+"""Embedders by their names, and how well those that need no network separate reflections."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_sentence_transformers_that_is_not_installed_is_named_with_what_installs
     assert "pip install sentence-transformers" in (found.error or "")
 
 
-# -- how well they tell reflections apart
+# -- how well they separate reflections
 
 
 def test_the_cases_are_cases() -> None:

@@ -1,4 +1,4 @@
-"""event_log.py: what stands in a log, whoever else wants to write there, and whatever breaks off in the middle."""
+"""event_log.py: the lines of a log, with concurrent writers and interrupted writes."""
 
 from __future__ import annotations
 
@@ -360,10 +360,10 @@ def test_a_link_to_the_log_is_the_log(path: Path) -> None:
             opened(link)
 
 
-@pytest.mark.parametrize("said", ["", "no number"])
-def test_a_lock_without_a_process_id(path: Path, said: str) -> None:
+@pytest.mark.parametrize("content", ["", "no number"])
+def test_a_lock_without_a_process_id(path: Path, content: str) -> None:
     with opened(path):
-        (path.parent / "run.jsonl.lock").write_text(said)
+        (path.parent / "run.jsonl.lock").write_text(content)
         with pytest.raises(LogTaken, match="is being written already, elsewhere: wait") as raised:
             opened(path)
     assert raised.value.owner is None
@@ -442,14 +442,14 @@ def running(code: str, path: Path) -> Generator[subprocess.Popen[str]]:
             process.kill()
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def next_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
 def test_a_writer_in_another_process_is_named(path: Path) -> None:
     with running("log = JsonlLogger(path, 'run'); print('ready', flush=True); input()", path) as process:
-        assert said(process) == "ready"
+        assert next_line(process) == "ready"
         with pytest.raises(LogTaken, match=f"is being written already, in process {process.pid}: wait") as raised:
             opened(path)
         assert raised.value.owner == process.pid
@@ -473,7 +473,7 @@ def test_x10_killed_while_it_writes_every_line_is_whole(path: Path, seed: int) -
     written = 0
     for stop in random.Random(seed).sample(range(1, 300), 3):
         with running(WRITING.replace("count()", f"count({written})"), path) as process:
-            reported = [int(said(process)) for _ in range(stop)]
+            reported = [int(next_line(process)) for _ in range(stop)]
             process.kill()
             process.wait()
             rest = process.stdout.read().split() if process.stdout else []
@@ -536,7 +536,7 @@ def test_a_child_closes_what_is_its_own(path: Path, monkeypatch: pytest.MonkeyPa
 
 
 class Disk:
-    """`os.write`, which for one line does what it is told: takes so many bytes of it, and then raises."""
+    """`os.write`, which for one line takes the given number of bytes, and then raises."""
 
     def __init__(self) -> None:
         self.takes: Iterator[int | BaseException] = iter(())

@@ -80,7 +80,7 @@ class Called:
             anyio.run(main, backend=self.way)
         return job
 
-    def said(self, tools: dict[str, CallableTool], name: str, arguments: Arguments, **options: Any) -> str:
+    def output(self, tools: dict[str, CallableTool], name: str, arguments: Arguments, **options: Any) -> str:
         return self(tools, name, arguments, **options).output().content
 
 
@@ -161,7 +161,7 @@ def test_x4_the_words_come_out_as_they_are(tools: dict[str, CallableTool], calle
         ("send_message_to_operator", {"message": "hello"}),
     ]
     message = [
-        called.said(tools, name, arguments, place=CallPlace("run_1", 1, 0, index))
+        called.output(tools, name, arguments, place=CallPlace("run_1", 1, 0, index))
         for index, (name, arguments) in enumerate(calls)
     ]
     assert message == [
@@ -178,33 +178,33 @@ def test_x4_the_words_come_out_as_they_are(tools: dict[str, CallableTool], calle
         "Error: Key 'k' not found",
         "fine",
     ]
-    assert len(called.said(tools, "read", {"key": "l"})) == 100_000
+    assert len(called.output(tools, "read", {"key": "l"})) == 100_000
 
 
 def test_a_call_that_is_made_again_changes_nothing(
     tools: dict[str, CallableTool], memory: RunMemory, called: Called
 ) -> None:
     for _ in range(2):
-        assert called.said(tools, "write", {"key": "k", "value": "v"}) == "Wrote value to key 'k'"
+        assert called.output(tools, "write", {"key": "k", "value": "v"}) == "Wrote value to key 'k'"
     other = CallPlace("run_1", 3, 2, 1)
     for _ in range(2):
-        assert called.said(tools, "delete", {"key": "k"}, place=other) == "Deleted key 'k'"
+        assert called.output(tools, "delete", {"key": "k"}, place=other) == "Deleted key 'k'"
     memory.write("k", "w")
-    assert called.said(tools, "write", {"key": "k", "value": "v"}) == "Wrote value to key 'k'"
+    assert called.output(tools, "write", {"key": "k", "value": "v"}) == "Wrote value to key 'k'"
     assert memory.read("k") == "w"
 
 
 def test_outside_of_an_experiment_calls_have_no_names(tools: dict[str, CallableTool], called: Called) -> None:
-    message = [called.said(tools, "write", {"key": "k", "value": "v"}, place=None) for _ in range(2)]
+    message = [called.output(tools, "write", {"key": "k", "value": "v"}, place=None) for _ in range(2)]
     assert message == ["Wrote value to key 'k'", "Updated key 'k' with new value"]
     assert tools["read"].call({"key": "k"}).content == "v"
 
 
 def test_an_engine_may_have_other_deps(tools: dict[str, CallableTool], called: Called) -> None:
-    other: Any = {"name": "of somebody"}
-    message = [called.said(tools, "write", {"key": "k", "value": "v"}, place=other) for _ in range(2)]
+    other: Any = {"name": "of another"}
+    message = [called.output(tools, "write", {"key": "k", "value": "v"}, place=other) for _ in range(2)]
     assert message == ["Wrote value to key 'k'", "Updated key 'k' with new value"]
-    assert called.said(tools, "send_message_to_operator", {"message": "m"}, place=other) == "fine"
+    assert called.output(tools, "send_message_to_operator", {"message": "m"}, place=other) == "fine"
 
 
 def test_the_name_of_a_call_begins_with_its_cycle() -> None:
@@ -227,16 +227,16 @@ def test_the_name_of_a_call_begins_with_its_cycle() -> None:
 )
 def test_a_value_that_is_no_text_is_kept_as_its_json(tools: dict[str, CallableTool], given: str, kept: str) -> None:
     called = Called("sync")
-    assert called.said(tools, "write", f'{{"key": "k", "value": {given}}}') == "Wrote value to key 'k'"
-    assert called.said(tools, "read", {"key": "k"}) == kept
+    assert called.output(tools, "write", f'{{"key": "k", "value": {given}}}') == "Wrote value to key 'k'"
+    assert called.output(tools, "read", {"key": "k"}) == kept
 
 
 def test_a_key_may_be_a_number(tools: dict[str, CallableTool]) -> None:
     called = Called("sync")
-    assert called.said(tools, "write", {"key": 7, "value": "v"}) == "Wrote value to key '7'"
-    assert called.said(tools, "read", {"key": 7}) == "v"
-    assert called.said(tools, "pattern_search", {"pattern": 7}) == "7"
-    assert called.said(tools, "pattern_search", {"pattern": True}) == "No keys found matching pattern 'true'"
+    assert called.output(tools, "write", {"key": 7, "value": "v"}) == "Wrote value to key '7'"
+    assert called.output(tools, "read", {"key": 7}) == "v"
+    assert called.output(tools, "pattern_search", {"pattern": 7}) == "7"
+    assert called.output(tools, "pattern_search", {"pattern": True}) == "No keys found matching pattern 'true'"
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner)))
@@ -284,8 +284,8 @@ def test_in_an_event_loop_the_memory_is_asked_without_a_thread(
 
     monkeypatch.setattr(anyio.to_thread, "run_sync", no_thread)
     called = Called(backend)
-    assert called.said(tools, "write", {"key": "k", "value": "v"}) == "Wrote value to key 'k'"
-    assert called.said(tools, "read", {"key": "k"}) == "v"
+    assert called.output(tools, "write", {"key": "k", "value": "v"}) == "Wrote value to key 'k'"
+    assert called.output(tools, "read", {"key": "k"}) == "v"
 
 
 # The operator.
@@ -308,7 +308,7 @@ class Recording:
 def test_the_operator_gets_the_name_of_the_run(called: Called) -> None:
     channel = Recording(" as it is \t")
     tools = by_name(agent_tools(None, channel))
-    assert called.said(tools, "send_message_to_operator", {"message": "hello"}) == " as it is \t"
+    assert called.output(tools, "send_message_to_operator", {"message": "hello"}) == " as it is \t"
     called(tools, "send_message_to_operator", {"message": "again"}, place=None)
     assert channel.asked == [("hello", "run_1", 3), ("again", NOWHERE.run_id, NOWHERE.cycle_number)]
     assert channel.asked[1][1:] == ("unknown", 0)
@@ -338,7 +338,7 @@ def test_a_channel_may_run_an_event_loop_of_its_own(inner: str) -> None:
             return anyio.run(main, backend=inner)
 
     for way in ("sync", "asyncio", "trio"):
-        text = Called(way).said(by_name(agent_tools(None, Waiting())), "send_message_to_operator", {"message": "m"})
+        text = Called(way).output(by_name(agent_tools(None, Waiting())), "send_message_to_operator", {"message": "m"})
         assert text == "M"
 
 
@@ -348,7 +348,7 @@ def test_a_channel_is_asked_also_where_no_one_detects_event_loops(
 ) -> None:
     monkeypatch.delitem(sys.modules, "sniffio")
     tools = by_name(agent_tools(None, UnattendedOperator("m")))
-    assert Called(backend).said(tools, "send_message_to_operator", {"message": "m"}) == "m"
+    assert Called(backend).output(tools, "send_message_to_operator", {"message": "m"}) == "m"
 
 
 class Blocking:
@@ -461,8 +461,8 @@ def test_x11_the_terminal_is_asked(called: Called) -> None:
     channel: OperatorChannel = TerminalOperator(io.StringIO("my answer\n"), screen)
     tools = by_name(agent_tools(None, channel))
     arguments = {"message": "Who am I?"}
-    assert called.said(tools, "send_message_to_operator", arguments) == "my answer"
+    assert called.output(tools, "send_message_to_operator", arguments) == "my answer"
     assert screen.getvalue() == "[AGENT - run_1 | Cycle 3]: Who am I?\n[OPERATOR]: "
-    assert called.said(tools, "send_message_to_operator", arguments) == (
+    assert called.output(tools, "send_message_to_operator", arguments) == (
         "ConnectionError: the operator's input has ended, so that no answer is possible"
     )

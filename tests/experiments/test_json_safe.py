@@ -158,7 +158,7 @@ def test_with_no_stack_left_it_still_returns_text() -> None:
 
     found: list[Any] = []
     for left in range(40, 200, 5):
-        with suppress(RecursionError):  # the digging itself may find no room
+        with suppress(RecursionError):  # the recursion of the test itself may be too deep
             found.append(dig(sys.getrecursionlimit() - left))
     assert all(map(is_plain, found))
     assert found[-1] == {"a": ["b"]} and found[0] != found[-1]

@@ -1,4 +1,4 @@
-"""Runs that are killed and go on: real processes, `kill -9` at moments that nobody chose (X10)."""
+"""Runs that are killed and go on: real processes, `kill -9` at random moments (X10)."""
 
 from __future__ import annotations
 

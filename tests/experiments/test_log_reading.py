@@ -1,4 +1,4 @@
-"""log_reading.py: logs of this project and of others, and what is told of lines that are none."""
+"""log_reading.py: logs of this project and of others, and the errors for invalid lines."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_what_cannot_be_read_is_reported(path: Path, monkeypatch: pytest.MonkeyP
     assert isinstance(raised.value.__cause__, PermissionError)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows says of a folder that it may not be read")
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows reports another error for a folder")
 def test_a_folder_is_no_log(tmp_path: Path) -> None:
     with pytest.raises(LogError, match=r"cannot be read: .*directory"):
         next(read_log(tmp_path))

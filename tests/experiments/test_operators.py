@@ -1,4 +1,4 @@
-"""operators.py: the terminal as streams, pipes and a terminal of its own, and nobody."""
+"""operators.py: the terminal as streams, pipes and a pseudo-terminal, and no operator."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def test_a_closed_stream_is_a_connection_error(stream: int) -> None:
 def test_a_connection_that_breaks_is_raised_as_it_is() -> None:
     class Broken(io.StringIO):
         def write(self, text: str, /) -> int:
-            raise BrokenPipeError("nobody reads")
+            raise BrokenPipeError("the reader is gone")
 
-    with pytest.raises(BrokenPipeError, match="nobody reads"):
+    with pytest.raises(BrokenPipeError, match="the reader is gone"):
         TerminalOperator(io.StringIO("line\n"), Broken()).send_and_wait("m", "r", 1)
 
 
@@ -168,7 +168,7 @@ def test_ctrl_c_ends_a_program_that_asks() -> None:
         child.close(force=True)
 
 
-# Nobody.
+# No operator.
 
 
 def test_no_one_answers() -> None:

@@ -25,10 +25,10 @@ from toolcast.testing import ScriptedLLM
 
 class Operator:
     def __init__(self) -> None:
-        self.heard: list[tuple[str, str, int]] = []
+        self.messages: list[tuple[str, str, int]] = []
 
     def send_and_wait(self, message: str, run_id: str, cycle_number: int) -> str:
-        self.heard.append((message, run_id, cycle_number))
+        self.messages.append((message, run_id, cycle_number))
         return "Go on."
 
 
@@ -45,7 +45,7 @@ def test_a_whole_experiment(tmp_path: Path, api: Any) -> None:
     assert state.reflection_history == ["I was curious.", "Still so."]
     outputs = [line["payload"]["output"] for line in of_type(logged(config.log_path), "TOOL_CALL")]
     assert outputs == ["Wrote value to key 'mood'", "Go on.", "curious"]
-    assert operator.heard == [("Hello?", "first", 1)]
+    assert operator.messages == [("Hello?", "first", 1)]
     metrics = [line["payload"]["metrics"] for line in of_type(logged(config.log_path), "CYCLE_END")]
     assert [m["messages_to_operator"] for m in metrics] == [1, 0]
     offered = {tool.name for tool in llm.requests[0].tools}

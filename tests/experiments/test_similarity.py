@@ -25,7 +25,7 @@ FAR = [0.0, 1.0]
 
 
 class Scripted:
-    """An embedder that gives each text the vector it was told, and keeps what it was asked."""
+    """An embedder that returns the given vector for each text, and records the texts."""
 
     name = "scripted"
 

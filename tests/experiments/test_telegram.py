@@ -1,4 +1,4 @@
-"""telegram.py: a server that speaks the Bot API on the loopback interface, who is heard, what fails, and the token."""
+"""telegram.py against a server of the Bot API on the loopback interface: accepted messages, failures, the token."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def refused(status: int, why: str, **parameters: Any) -> bytes:
 
 
 def written(number: int, text: str | None, sender: int = ANN, **changes: Any) -> dict[str, Any]:
-    """The update that tells of a message."""
+    """Return the update for a message."""
     message = {"message_id": 100 + number, "from": {"id": sender}, "chat": {"id": sender}}
     message |= ({} if text is None else {"text": text}) | changes
     return {"update_id": number, "message": message}
@@ -275,7 +275,7 @@ def test_a_pause_that_is_none_is_not_believed(bot: Bot, time: Time, pause: Any) 
     assert time.slept == [1.0]
 
 
-# Nobody is reached.
+# No connection.
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def double(number: int) -> int:
 
 def fail(how: str) -> str:
     """Fail."""
-    raise {"key": KeyError("x"), "again": TryAgain("say it louder"), "value": ValueError("no good")}[how]
+    raise {"key": KeyError("x"), "again": TryAgain("write it in full"), "value": ValueError("no good")}[how]
 
 
 def where(context: ToolContext[CallPlace]) -> str:
@@ -64,7 +64,7 @@ def test_x5_bad_arguments(dispatch: Any, arguments: Any) -> None:
     assert dispatch("double", arguments).startswith("Error: Invalid arguments for tool 'double': ")
 
 
-@pytest.mark.parametrize(("how", "words"), [("key", "'x'"), ("again", "say it louder"), ("value", "no good")])
+@pytest.mark.parametrize(("how", "words"), [("key", "'x'"), ("again", "write it in full"), ("value", "no good")])
 def test_x5_a_tool_that_raises(dispatch: Any, how: str, words: str) -> None:
     answer = dispatch("fail", {"how": how})
     assert answer.startswith("Error executing tool 'fail': ")

@@ -1,4 +1,4 @@
-"""Where the SDK of each protocol, and toolcast, are told that its service is."""
+"""The base URL that the SDK of each protocol and toolcast get."""
 
 from __future__ import annotations
 

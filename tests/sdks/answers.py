@@ -1,4 +1,4 @@
-"""The answers written by hand: what each service says, and what that means."""
+"""The answers written by hand: what each service sends, and what that means."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def response(*output: Answer, incomplete: str | None = None, **usage: Any) -> An
     return {**about, **state, **fixed, "output": list(output), "usage": tokens}
 
 
-def said_item(text: str, kind: str = "output_text", id: str = "msg_1", **more: Any) -> Answer:
+def output_item(text: str, kind: str = "output_text", id: str = "msg_1", **more: Any) -> Answer:
     """A message in a response."""
     part = {"type": kind, "refusal": text} if kind == "refusal" else {"type": kind, "text": text, "annotations": []}
     return {"type": "message", "id": id, "role": "assistant", "status": "completed", "content": [part], **more}
@@ -148,7 +148,7 @@ ANSWERS: dict[str, Written] = {
     ),
     # -- OpenAI, responses
     "responses: refusal": Written(
-        "responses", response(said_item("I cannot.", "refusal")), Decoded("I cannot.", (), USED, "refusal")
+        "responses", response(output_item("I cannot.", "refusal")), Decoded("I cannot.", (), USED, "refusal")
     ),
     "responses: a thought and a call": Written(
         "responses",
@@ -157,7 +157,7 @@ ANSWERS: dict[str, Written] = {
     ),
     "responses: a hidden thought": Written(
         "responses",
-        response(thought_item(), said_item("Cold.")),
+        response(thought_item(), output_item("Cold.")),
         Decoded("Cold.", (), USED, "end_turn", "", ("Z0FBQUFB",)),
     ),
     "responses: cut in a call": Written(
@@ -167,18 +167,18 @@ ANSWERS: dict[str, Written] = {
     ),
     "responses: filtered": Written(
         "responses",
-        response(said_item("To begin with", status="incomplete"), incomplete="content_filter"),
+        response(output_item("To begin with", status="incomplete"), incomplete="content_filter"),
         Decoded("To begin with", (), USED, "content_filter"),
     ),
     "responses: texts and calls": Written(
         "responses",
-        response(said_item("One. "), call_item(), said_item("Two.", id="msg_2"), call_item("{}", "2", "clock")),
+        response(output_item("One. "), call_item(), output_item("Two.", id="msg_2"), call_item("{}", "2", "clock")),
         Decoded("One. Two.", (WEATHER, CLOCK), USED, "tool_use"),
     ),
     "responses: cached and thought": Written(
         "responses",
         response(
-            said_item("Cold."),
+            output_item("Cold."),
             input_tokens=100,
             output_tokens=40,
             input_tokens_details={"cached_tokens": 80},

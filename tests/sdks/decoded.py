@@ -26,7 +26,7 @@ class Decoded:
 
 @dataclass(frozen=True)
 class Failed:
-    """One failure. `kinds` are the errors of toolcast that it may be: SDKs tell fewer of them apart."""
+    """One failure. `kinds` are the errors of toolcast that it may be: SDKs distinguish fewer of them."""
 
     kinds: tuple[str, ...]
     status: int | None = None
@@ -37,7 +37,7 @@ class Failed:
 
 
 def arguments(text: str | None) -> Any:
-    """The arguments of a call: what their JSON says, or their text where it is cut off."""
+    """Return the arguments of a call: the parsed JSON, or the text where it is cut off."""
     try:
         return json.loads(text or "{}")
     except ValueError:

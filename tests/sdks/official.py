@@ -1,7 +1,7 @@
 """The official SDKs, each behind the same three questions: an answer whole, streamed, and what an error of it means.
 
 An answer is put together by the SDK itself where it can do that (OpenAI, Anthropic), and piece by piece as its
-documentation shows where it cannot. The tables say what its words for a stop and for a failure are in toolcast's; they
+documentation shows where it cannot. The tables map its stop reasons and its errors to toolcast's; they
 follow the services' documentation, not toolcast. No SDK is imported before it is asked.
 """
 
@@ -69,11 +69,11 @@ class Official(ABC):
         kinds = self.errors.get(type(error).__name__) or (BY_STATUS[status] if status else FAILED)
         return Failed(kinds, status)
 
-    def _stop(self, told: Any, calls: Iterable[Any]) -> str:
+    def _stop(self, reason: Any, calls: Iterable[Any]) -> str:
         """The stop reason, seen with the calls, for which not every service has a word; none where none came."""
-        if told is None:
+        if reason is None:
             return ""
-        stop = self.stops.get(str(told), "other")
+        stop = self.stops.get(str(reason), "other")
         return "tool_use" if stop in ("end_turn", "other") and tuple(calls) else stop
 
     @abstractmethod

@@ -57,7 +57,7 @@ CLIENTS: list[tuple[str, Callable[[str], Any], str, Any]] = [
 
 
 def meant(request: Request) -> Any:
-    """What a request asks for: its path, and its body but for what only says what is so anyway."""
+    """Return the path of a request, and its body without the fields that repeat a default."""
     path = request.line.split()[1].partition("?")[0]
     body = {name: value for name, value in json.loads(request.body).items() if name != "encoding_format" and value}
     for each in body.get("requests", ()):

@@ -1,4 +1,4 @@
-"""toolcast beside the official SDKs: llmock and aimock say the same thing to both, in each service's protocol."""
+"""toolcast beside the official SDKs: llmock and aimock answer both alike, in each service's protocol."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.networked, pytest.mark.parametrize("stream", [False, T
 OSLO, NESTED = {"city": "Oslo"}, {"places": [{"name": "Ål", "at": [60.6, 8.5]}, {"name": '"', "at": None}], "n": -1e3}
 SONG = "Line one\nline \u2028two, “quoted” {not: json} 🎶"
 
-# What llmock says: text, calls, and its word for the stop.
+# What llmock answers: text, calls, and its stop reason.
 REPLIES: dict[str, tuple[str | None, list[tuple[str, dict[str, Any]]], str | None]] = {
     "text": ("It is four degrees and noon.", [], None),
     "odd text": (SONG, [], None),
@@ -38,7 +38,7 @@ REPLIES: dict[str, tuple[str | None, list[tuple[str, dict[str, Any]]], str | Non
 @pytest.mark.gate("G15")
 @pytest.mark.parametrize("reply", REPLIES)
 @pytest.mark.parametrize("protocol", ["openai", "responses", "anthropic", "gemini", "mistral"])
-def test_llmock_says_the_same_to_both(llmock: LLMock, protocol: str, reply: str, stream: bool) -> None:
+def test_llmock_answers_both_alike(llmock: LLMock, protocol: str, reply: str, stream: bool) -> None:
     from llmock.scenarios import Reply, ToolCall
 
     text, calls, stop = REPLIES[reply]
@@ -84,7 +84,7 @@ def alike(decoded: Decoded) -> Decoded:
 @pytest.mark.filterwarnings("ignore:FUNCTION_CALL is not a valid FinishReason")  # aimock's own word
 @pytest.mark.parametrize("answer", FIXTURES)
 @pytest.mark.parametrize("protocol", ["openai", "responses", "anthropic", "gemini", "ollama"])
-def test_aimock_says_the_same_to_both(aimock: Aimock, protocol: str, answer: str, stream: bool) -> None:
+def test_aimock_answers_both_alike(aimock: Aimock, protocol: str, answer: str, stream: bool) -> None:
     aimock.answer({}, FIXTURES[answer])
     url = aimock.url + ("/v1" if protocol in ("openai", "responses") else "")
     theirs = SDKS[protocol].ask(url, stream=stream)

@@ -1,6 +1,6 @@
 """Where an answer ends before its end, and other places at which the official SDKs are wrong.
 
-Each test says what the SDK gives, as it is today: should it change, the test says so. A stream that ends cleanly but
+Each test has what the SDK gives today: should that change, the test fails. A stream that ends cleanly but
 too early is taken for an answer by every SDK; toolcast raises `StreamTruncated`.
 """
 
@@ -80,7 +80,7 @@ def test_a_response_without_its_last_event(llmock: LLMock, events: int) -> None:
 
 
 def test_a_call_that_max_tokens_cuts() -> None:
-    """Anthropic's SDK gives the call without its arguments; toolcast the text that came, and says that it is cut."""
+    """Anthropic's SDK gives the call without its arguments; toolcast the text that came, marked as cut."""
     written = Written("anthropic", message(use(), stop="max_tokens"), Decoded())
     with Loopback() as server:
         url = streamed_twice(server, written, written.events()[:5] + written.events()[-2:])
@@ -89,7 +89,7 @@ def test_a_call_that_max_tokens_cuts() -> None:
 
 
 def test_two_calls_with_one_number() -> None:
-    """Some services number every call 0: OpenAI's SDK makes one of them, which nobody called."""
+    """Some services number every call 0: OpenAI's SDK merges them into one that the model never made."""
     written = ANSWERS["chat: text and calls"]
     events = [found.replace(b'"index": 1', b'"index": 0') for found in written.events()]
     with Loopback() as server:

@@ -1,4 +1,4 @@
-"""Answers written by hand, for what the mock servers cannot say; each as a body in one piece and as a stream.
+"""Answers written by hand, for what the mock servers cannot send; each as a body in one piece and as a stream.
 
 A stream is made from the whole, as the service would have sent it: texts and arguments come in small pieces.
 """
@@ -17,7 +17,7 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True)
 class Written:
-    """An answer of a service, and what it says. `at`: the protocol."""
+    """An answer of a service, and its meaning. `at`: the protocol."""
 
     at: str
     answer: Answer

@@ -21,7 +21,7 @@ from toolcast.stores.memory import MemoryStore
 from toolcast.stores.sqlite import SQLiteStore
 from toolcast.stores.store import Store, check_id, file_name, from_json_text, id_of, session_locked, to_json_text
 
-# A second process does with a store what its last argument says: its three names are the code's to use.
+# A second process runs its last argument as code, which uses three names.
 MAKE = {
     "SQLiteStore": "from toolcast.stores.sqlite import SQLiteStore as S; store = S(sys.argv[1] + '/sessions.db')",
     "JSONLStore": "from toolcast.stores.jsonl import JSONLStore as S; store = S(sys.argv[1] + '/sessions')",
@@ -81,7 +81,7 @@ def running(kind: str, folder: Path, code: str) -> Generator[subprocess.Popen[st
             process.kill()
 
 
-def said(process: subprocess.Popen[str]) -> str:
+def next_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
@@ -98,8 +98,8 @@ def test_what_was_appended_is_read_in_order(store: Store) -> None:
 
 
 def test_an_unknown_log_is_empty(store: Store) -> None:
-    assert store.read("nobody") == []
-    store.delete("nobody")
+    assert store.read("missing") == []
+    store.delete("missing")
     assert store.ids() == []
 
 
@@ -243,7 +243,7 @@ def test_a_claim_is_one_objects(store: Store) -> None:
     claim = store.claim("a")
     claim.release()
     with store.claim("a"):
-        claim.release()  # is no longer its own, and lets nobody in
+        claim.release()  # is no longer its own, so that releasing it frees nothing
         with pytest.raises(SessionLocked):
             store.claim("a")
 
@@ -346,7 +346,7 @@ CLAIM = "claim = store.claim('a'); print('claimed', flush=True); sys.stdin.readl
 
 def test_two_processes_on_one_session_are_refused(kind: str, again: Callable[[], Store], tmp_path: Path) -> None:
     with running(kind, tmp_path, CLAIM) as owner:
-        assert said(owner) == "claimed"
+        assert next_line(owner) == "claimed"
         with pytest.raises(SessionLocked, match=rf"'a' is open in process {owner.pid}: .*end that process"):
             again().claim("a")
         again().claim("b").release()
@@ -356,7 +356,7 @@ def test_two_processes_on_one_session_are_refused(kind: str, again: Callable[[],
 
 def test_the_death_of_the_owner_frees_it(kind: str, again: Callable[[], Store], tmp_path: Path) -> None:
     with running(kind, tmp_path, CLAIM) as owner:
-        assert said(owner) == "claimed"
+        assert next_line(owner) == "claimed"
         owner.kill()
         owner.wait()
         left = list(tmp_path.rglob("*.lock"))
@@ -378,7 +378,7 @@ for n in range(1_000_000):
 def test_killed_while_it_appends_a_batch_is_there_or_not(kind: str, again: Callable[[], Store], tmp_path: Path) -> None:
     store = again()
     with running(kind, tmp_path, APPEND) as owner:
-        assert said(owner) == "begun"
+        assert next_line(owner) == "begun"
         while len(store.read("a")) < 100:
             assert owner.poll() is None
         owner.kill()
@@ -397,7 +397,7 @@ print("done", flush=True)
 
 
 def test_processes_that_begin_at_once(kind: str, again: Callable[[], Store], tmp_path: Path) -> None:
-    # Each makes its store only when it is told to, so that they meet at files that are not there yet.
+    # Each makes its store only on a signal, so that they meet at files that are not there yet.
     code = f"import os, sys; sys.stdin.readline()\n{MAKE[kind]}\n{BEGIN}"
     started = [
         subprocess.Popen(
@@ -440,7 +440,7 @@ os.kill(os.getpid(), 9)
 def test_a_fork_uses_the_store_and_owns_nothing(kind: str, again: Callable[[], Store], tmp_path: Path) -> None:
     store = again()
     with running(kind, tmp_path, FORK) as parent:
-        assert said(parent) == "claimed"
+        assert next_line(parent) == "claimed"
         parent.wait()
         # The parent is dead, and its child, which has inherited the open file of the lock, lives.
         store.claim("a").release()

@@ -761,12 +761,12 @@ _CONVERSATIONS: tuple[tuple[tuple[str, ...], str], ...] = (
 class Labelled:
     """What was said, and the names of the tools that are right for it."""
 
-    said: tuple[Message, ...]
+    messages: tuple[Message, ...]
     right: frozenset[str]
 
     @property
     def text(self) -> str:
-        return self.said[-1].text
+        return self.messages[-1].text
 
     def recall(self, found: list[str]) -> float:
         """The part of the right tools that was found."""

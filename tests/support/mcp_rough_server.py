@@ -34,7 +34,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "flood": text_result("x" * 1_500_000),
     "surrogate": text_result("a\ud800b"),
     "wrong": {"error": "no object"},
-    "noise": text_result("heard"),
+    "noise": text_result("received"),
 }
 
 

@@ -115,7 +115,7 @@ def late_when_ready(monkeypatch: pytest.MonkeyPatch) -> Callable[[ToolProgress],
         ("if", None, 2),
     ],
 )
-def test_what_it_says(tmp_path: Path, command: str, message: str | None, code: int) -> None:
+def test_parsed_fields(tmp_path: Path, command: str, message: str | None, code: int) -> None:
     output = run(command_tool(tmp_path), command)
     assert output.raw_output == code and not output.is_error and output.tool_name == "run_command"
     assert output.content == message if message is not None else output.content.endswith(f"[exit code {code}]")

@@ -22,14 +22,14 @@ SH = shutil.which("sh")
 needs_a_shell = pytest.mark.skipif(SH is None, reason="needs a POSIX shell")
 
 PYTHON = re.compile(r"\[Errno|\b(base_url|api_key|max_attempts|settings=|Settings\()")
-"""Words of somebody who writes programs: at a shell, options and variables are named."""
+"""Python terms: at a shell, options and variables are named instead."""
 
 _PROGRAM = "import sys; from toolcast.apps.cli import main; sys.exit(main())"
 _TOOLCAST = f"""toolcast() {{ "$PYTHON" -W error -c '{_PROGRAM}' "$@"; }}\n"""
 
 
 def variables(server: OllamaServer, home: Path) -> dict[str, str]:
-    """The environment of somebody whose sessions are in `home`, and whose Ollama is `server`."""
+    """Return an environment with the sessions in `home` and Ollama at `server`."""
     return command_environment(
         TOOLCAST_HOME=str(home), OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL, PYTHON=sys.executable
     )

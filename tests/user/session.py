@@ -45,7 +45,7 @@ make_album = ToolOrchestratingLLM(output_cls=Album, prompt="Create an album abou
 # A process that was started in the background would ignore it.
 CTRL_C = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
 
-# What the interpreter or a library says of its own accord; none of it is ever due.
+# Warnings of the interpreter or a library; none of them is ever expected.
 NOISE = (
     "Exception ignored",
     "never awaited",
@@ -77,7 +77,7 @@ class Screen:
         return self.out.splitlines()
 
     def failed_with(self, error: str) -> str:
-        """What the last line says after the name of the error, which must be `error`, toolcast's own."""
+        """Return the text of the last line after the name of the error, which must be `error`, toolcast's own."""
         name, _, words = self.last.partition(": ")
         assert self.code == 1, self.err
         assert name == f"toolcast.errors.{error}", self.err
@@ -159,7 +159,7 @@ def press_ctrl_c(python: subprocess.Popen[str], after: str) -> str:
         if line.startswith(after):
             python.send_signal(signal.SIGINT)
             return shown
-    raise AssertionError(f"the script ended without printing {after!r}; it said: {finish(python)}")
+    raise AssertionError(f"the script ended without printing {after!r}; its output: {finish(python)}")
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -169,7 +169,7 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def command_environment(**more: str) -> dict[str, str]:
-    """The same for the `toolcast` command, whose rooms nobody measures: to be measured takes time, and files."""
+    """Return the same for the `toolcast` command, without measuring its coverage, which takes time and files."""
     return {name: value for name, value in environment(**more).items() if not name.startswith("COVERAGE")}
 
 

@@ -1,4 +1,4 @@
-"""Sessions of somebody with an agent: wrong keys, cut lines, prompts, restarts, Ctrl-C, threads, other agents."""
+"""Sessions with an agent: wrong keys, cut lines, prompts, restarts, Ctrl-C, threads, other agents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.chunks import USAGE, call_deltas, delta, sse
 from support.loopback import CLOSE, HOLD, Loopback, Piece
 from user.session import KEY, answered, begin, finish, play, press_ctrl_c, spoken
 
-SIGINT_DEATH = -2  # how a shell sees a Python that nobody kept from being interrupted
+SIGINT_DEATH = -2  # how a shell sees a Python that does not handle SIGINT
 
 OPENING = f"""\
 import sys
@@ -55,7 +55,7 @@ def sent(server: Loopback, number: int = -1) -> dict[str, Any]:
 
 
 def given(server: Loopback) -> list[str]:
-    """The results of tools that the last request tells."""
+    """Return the tool results in the last request."""
     return [message["content"] for message in sent(server)["messages"] if message["role"] == "tool"]
 
 
@@ -149,7 +149,7 @@ def test_a_model_that_has_no_tools() -> None:
 
 
 def test_tools_that_go_wrong() -> None:
-    """One raises, one is unknown, one is called wrongly: the model is told, the person sees no traceback."""
+    """One raises, one is unknown, one is called wrongly: the model gets the error, the user sees no traceback."""
     with Loopback() as server:
         calls(server, ("a", "fall", {}), ("b", "fly", {}), ("c", "look", {"town": "Oslo"}), ROME)
         reply(server, "Only Rome, then.")
@@ -170,9 +170,11 @@ def test_tools_that_go_wrong() -> None:
         assert fine == "Rome is fine."
 
 
-@pytest.mark.parametrize(("typed", "ran"), [("y\n", True), ("n\n", False), ("", False)], ids=["yes", "no", "nobody"])
+@pytest.mark.parametrize(
+    ("typed", "ran"), [("y\n", True), ("n\n", False), ("", False)], ids=["yes", "no", "end of input"]
+)
 def test_a_person_is_asked(typed: str, ran: bool) -> None:
-    """A prompt at the terminal. Where nobody answers, the prompt fails, and nothing runs."""
+    """A prompt at the terminal. At the end of the input, the prompt fails, and nothing runs."""
     with Loopback() as server:
         calls(server, OSLO)
         reply(server, "As you like.")
@@ -230,7 +232,7 @@ def test_the_answer_comes_after_a_restart(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_while_the_model_speaks() -> None:
-    """It is Python's own interrupt that shows; the engine goes on with what was heard."""
+    """It is Python's own interrupt that shows; the engine goes on with the text received so far."""
     with Loopback() as server:
         reply(server, "Oslo is", HOLD)
         reply(server, "Fine.")
@@ -239,7 +241,7 @@ def test_ctrl_c_while_the_model_speaks() -> None:
             engine = Engine(llm, [look])
             try:
                 for event in engine.stream("How is Oslo?"):
-                    print("heard", event)
+                    print("event", event)
             except KeyboardInterrupt:
                 print()
                 print("stopped", engine.state, roles(engine))
@@ -248,7 +250,7 @@ def test_ctrl_c_while_the_model_speaks() -> None:
             server,
             opening=OPENING,
         )
-        press_ctrl_c(python, after="heard TextDelta(text='is')")
+        press_ctrl_c(python, after="event TextDelta(text='is')")
         *_, stopped, last = finish(python).went_well()
         assert stopped == "stopped idle ['user', 'assistant']"
         assert last == "Fine. ['user', 'assistant', 'user', 'assistant']"
@@ -281,7 +283,7 @@ def test_ctrl_c_ends_the_program(call: str) -> None:
 
 
 def test_ctrl_c_in_the_middle_of_a_tool_of_a_session(tmp_path: Path) -> None:
-    """The process ends and says why. The stored session goes on, and does not run the tool again."""
+    """The process ends with the reason. The stored session goes on, and does not run the tool again."""
     store = f"store = SQLiteStore({str(tmp_path / 'sessions.db')!r})"
     with Loopback() as server:
         calls(server, ("call_1", "pay", {"amount": 100}))
@@ -322,7 +324,7 @@ def test_ctrl_c_in_the_middle_of_a_tool_of_a_session(tmp_path: Path) -> None:
 
 
 def test_an_engine_in_two_threads() -> None:
-    """One turn at a time: the second thread is told so."""
+    """One turn at a time: the second thread gets an error."""
     with Loopback() as server:
         calls(server, OSLO)
         reply(server, "Oslo is fine.")
@@ -385,7 +387,7 @@ def test_an_agent_that_asks_another() -> None:
         calls(server, ("call_1", "ask_scout", {"prompt": "Look at Oslo."}))
         calls(server, OSLO)
         reply(server, "Oslo is fine.")
-        reply(server, "My scout says: fine.")
+        reply(server, "My scout reports: fine.")
         screen = play(
             """
             scout = Engine(llm, [look], instructions="You are a scout.")
@@ -398,7 +400,7 @@ def test_an_agent_that_asks_another() -> None:
         )
         assert screen.went_well() == [
             "looking at Oslo",
-            "My scout says: fine. ['user', 'assistant', 'tool', 'assistant'] []",
+            "My scout reports: fine. ['user', 'assistant', 'tool', 'assistant'] []",
             "40",
         ]
         assert given(server) == ["Oslo is fine."]
@@ -415,7 +417,7 @@ def test_an_agent_that_never_stops() -> None:
 
 
 def test_no_one_waits_for_a_session() -> None:
-    """The program ends while a turn goes on: nothing hangs, nothing is said."""
+    """The program ends while a turn goes on: nothing hangs, nothing is printed."""
     with Loopback() as server:
         reply(server, "Oslo is", HOLD)
         python = begin(
@@ -463,7 +465,7 @@ def test_ctrl_c_at_the_prompt(submit: str) -> None:
 
 
 def test_two_terminals_with_one_session(tmp_path: Path) -> None:
-    """The second is told so; when the first has ended, even by force, the session is free."""
+    """The second gets an error; when the first has ended, even by force, the session is free."""
     store = f"store = SQLiteStore({str(tmp_path / 'sessions.db')!r})"
     with Loopback() as server:
         reply(server, "Hello.")

@@ -1,4 +1,4 @@
-"""Sessions on bad days: the service is down, wrong, cut off, silent, or sends what nobody asked for."""
+"""Sessions on bad days: the service is down, wrong, cut off, silent, or sends something unexpected."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def test_an_html_page_of_a_proxy() -> None:
 
 def test_the_login_page_of_a_hotel() -> None:
     with Loopback() as server:
-        server.answer(answered(b"<html>Room number, please</html>", 200, "text/html"))
+        server.answer(answered(b"<html>Sign in, please</html>", 200, "text/html"))
         words = play(CALL, server).failed_with("MalformedEvent")
-        assert "Room number, please" in words
+        assert "Sign in, please" in words
         assert "base_url" in words
 
 

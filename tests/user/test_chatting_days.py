@@ -1,4 +1,4 @@
-"""Days of somebody who chats: `toolcast chat` in pipes and at a terminal, and all that can come between."""
+"""`toolcast chat` in pipes and at a terminal, with all that can interrupt it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def at_terminal(server: OllamaServer, folder: Path, *words: str) -> AbstractCont
 
 
 def conversation(server: OllamaServer, number: int = -1) -> list[tuple[str, str]]:
-    """Who said what, as a request tells it; the system's words left out."""
+    """Return the roles and texts of a request, without its system prompt."""
     messages = server.bodies[number]["messages"]
     return [(message["role"], message["content"]) for message in messages if message["role"] != "system"]
 
@@ -91,7 +91,7 @@ def conversation(server: OllamaServer, number: int = -1) -> list[tuple[str, str]
 
 
 def test_a_key_shows_nowhere(server: OllamaServer, env: dict[str, str], folder: Path) -> None:
-    """Not in what the service says back, in no log, in no file; `finish` looks at the screen."""
+    """Not in the answer of the service, in no log, in no file; `finish` looks at the screen."""
     server.fails(401, f"bad key {KEY}")
     server.replies("Hello.")
     screen = finish(begun(f"toolcast chat --lines --debug --session s --token {KEY}", env), "Hi\nHi again\n")
@@ -226,7 +226,7 @@ def test_a_model_that_takes_no_tools(server: OllamaServer, env: dict[str, str]) 
     [[{"foo": 1}], [{"foo": 1}, DONE], [{"message": {}, "done": False}, DONE], [DONE], [b"[1,2]\n", DONE]],
     ids=["no format", "no format, done", "no fields", "done alone", "a list"],
 )
-def test_an_answer_that_says_nothing_is_a_failure(
+def test_an_empty_answer_is_a_failure(
     lines: list[dict[str, object] | bytes], server: OllamaServer, env: dict[str, str]
 ) -> None:
     for _ in range(3):
@@ -324,10 +324,10 @@ def test_ctrl_c_ends_a_command_with_its_children(server: OllamaServer, terminal:
     terminal.type(CTRL_C)
     terminal.until("(cancelled)")
     assert select.select([alive], [], [], PATIENCE)[0]
-    assert os.read(alive, 1) == b"", "nobody has it any more"
+    assert os.read(alive, 1) == b"", "no process has it open"
     os.close(alive)
     terminal.at_prompt(before)
-    assert "    begun" in terminal.lines[before:], "what it said stays to be read"
+    assert "    begun" in terminal.lines[before:], "its output stays on the screen"
     terminal.submit("Well?")
     assert "was cancelled while it ran" in dict(conversation(server))["tool"]
 
@@ -356,7 +356,7 @@ def test_a_tool_that_would_end_the_program(tool: str, text: str, server: OllamaS
 
 @pytest.mark.slow
 def test_a_tool_in_which_the_program_was_killed(server: OllamaServer, folder: Path) -> None:
-    """It is not run again, and the model is told so; the session is free for the one who comes after."""
+    """It is not run again, and the model gets a result with that; the session is free for the next process."""
     server.calls(call("wait_for_ever"))
     with at_terminal(server, folder, "--session", "s") as first:
         first.at_prompt()

@@ -30,7 +30,7 @@ def leave() -> str:
 engine = Engine(model(), [look, leave], permissions=Permissions())
 PATIENCE = 20
 
-def say(chat, text):
+def send(chat, text):
     chat.dispatch({{"type": "QUEUE_MESSAGE", "message": text}})
 """
 
@@ -44,11 +44,11 @@ def test_a_good_day() -> None:
         screen = play(
             """
             with ChatMachine(engine) as chat:
-                say(chat, "How are Oslo and Rome?")
+                send(chat, "How are Oslo and Rome?")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("waiting_for_tool_approval", timeout=PATIENCE)
                 oslo, rome = chat.context.pending
-                say(chat, "Thank you.")
+                send(chat, "Thank you.")
                 chat.dispatch({"type": "REJECT_TOOL_CALL", "call_id": rome.call_id, "reason": "too far"})
                 chat.dispatch({"type": "APPROVE_TOOL_CALL", "call_id": oslo.call_id, "fingerprint": oslo.fingerprint})
                 chat.run_until("ready", timeout=PATIENCE)
@@ -64,7 +64,7 @@ def test_a_good_day() -> None:
 
 
 def test_what_a_page_is_sent_makes_the_same_chat() -> None:
-    """Whoever applies the changes, and no more, has at the end what a snapshot says."""
+    """The changes alone, applied in order, give the same as a snapshot."""
     with Loopback() as server:
         calls(server, OSLO)
         reply(server, "Oslo is fine.")
@@ -74,14 +74,14 @@ def test_what_a_page_is_sent_makes_the_same_chat() -> None:
             with ChatMachine(engine) as chat:
                 page = chat.snapshot()["context"]
                 def send(change):
-                    told = json.loads(json.dumps(change.to_dict()))
-                    for name, value in told["changes"].items():
+                    plain = json.loads(json.dumps(change.to_dict()))
+                    for name, value in plain["changes"].items():
                         if name == "messages":
                             page[name][value["from"]:] = next(v for k, v in value.items() if k != "from")
                         else:
                             page[name] = value
                 chat.subscribe(send)
-                say(chat, "How is Oslo?")
+                send(chat, "How is Oslo?")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("waiting_for_tool_approval", timeout=PATIENCE)
                 chat.dispatch({"type": "APPROVE_TOOL_CALL", "for_session": True})
@@ -107,12 +107,12 @@ def test_an_interruption_closes_the_line_and_the_next_message_is_answered() -> N
                     if change.event.type == "STREAM_CHUNK":
                         chat.dispatch("INTERRUPT")
                 end = chat.subscribe(stop)
-                say(chat, "How is Oslo?")
+                send(chat, "How is Oslo?")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("ready", timeout=PATIENCE)
                 end()
                 print([message.text for message in chat.context.messages[1:]])
-                say(chat, "Well?")
+                send(chat, "Well?")
                 chat.run_until("ready", timeout=PATIENCE)
                 print(chat.context.messages[-1].text)
             """,
@@ -126,7 +126,7 @@ def test_an_interruption_closes_the_line_and_the_next_message_is_answered() -> N
 
 
 def test_a_wrong_key_a_cut_line_and_again() -> None:
-    """Errors are told with their stage, without the key; RETRY_GENERATION asks the same once more."""
+    """Errors are reported with their stage, without the key; RETRY_GENERATION asks the same once more."""
     with Loopback() as server:
         server.answer(answered(f'{{"error": {{"message": "Incorrect API key: {KEY}"}}}}'.encode(), 401))
         reply(server, "Oslo is f", CLOSE)
@@ -134,7 +134,7 @@ def test_a_wrong_key_a_cut_line_and_again() -> None:
         screen = play(
             """
             with ChatMachine(engine) as chat:
-                say(chat, "How is Oslo?")
+                send(chat, "How is Oslo?")
                 chat.dispatch("LOAD_MODEL")
                 for _ in range(2):
                     chat.run_until("ready", timeout=PATIENCE)
@@ -163,7 +163,7 @@ def test_a_model_that_is_not_there_and_another() -> None:
                     raise ImportError("pip install gone")
                 return model(name)
             with ChatMachine(engine, llms=make) as chat:
-                say(chat, "Hello?")
+                send(chat, "Hello?")
                 chat.dispatch({"type": "LOAD_MODEL", "model_id": "gone"})
                 chat.run_until("load_failed", timeout=PATIENCE)
                 print(chat.context.last_error.message, len(chat.context.queue))
@@ -186,13 +186,13 @@ def test_a_tool_that_would_end_the_program() -> None:
         screen = play(
             """
             with ChatMachine(engine) as chat:
-                say(chat, "Leave.")
+                send(chat, "Leave.")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("waiting_for_tool_approval", timeout=PATIENCE)
                 chat.dispatch("APPROVE_TOOL_CALL")
                 chat.run_until("ready", timeout=PATIENCE)
                 print(chat.context.last_error.stage, chat.context.last_error.message)
-                say(chat, "Do not, then.")
+                send(chat, "Do not, then.")
                 chat.run_until("ready", timeout=PATIENCE)
                 print(chat.context.messages[-1].text)
             """,
@@ -211,13 +211,13 @@ def test_a_listener_with_a_fault() -> None:
         screen = play(
             """
             with ChatMachine(engine) as chat:
-                heard = []
+                received = []
                 chat.subscribe(lambda change: 1 / 0)
-                chat.subscribe(lambda change: heard.append(change.event.type))
-                say(chat, "Hello?")
+                chat.subscribe(lambda change: received.append(change.event.type))
+                send(chat, "Hello?")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("ready", timeout=PATIENCE)
-                print(heard[0], heard[-1], chat.context.messages[-1].text)
+                print(received[0], received[-1], chat.context.messages[-1].text)
             """,
             server,
             opening=OPENING,
@@ -233,7 +233,7 @@ def test_the_answer_comes_after_a_restart(tmp_path: Path) -> None:
         evening = play(
             f"""
             with ChatMachine(engine) as chat:
-                say(chat, "How is Oslo?")
+                send(chat, "How is Oslo?")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("waiting_for_tool_approval", timeout=PATIENCE)
                 with {file % "w"} as kept:
@@ -268,7 +268,7 @@ def test_a_program_ends_in_the_middle_of_an_answer(ending: str) -> None:
         screen = play(
             f"""
             chat = ChatMachine(engine)
-            say(chat, "How is Oslo?")
+            send(chat, "How is Oslo?")
             chat.dispatch("LOAD_MODEL")
             chat.run_until("streaming_response", timeout=PATIENCE)
             print("enough")
@@ -287,7 +287,7 @@ def test_ctrl_c_while_the_program_waits() -> None:
         python = begin(
             """
             with ChatMachine(engine) as chat:
-                say(chat, "How is Oslo?")
+                send(chat, "How is Oslo?")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("streaming_response", timeout=PATIENCE)
                 print("it speaks")
@@ -310,7 +310,7 @@ def test_an_application_with_an_event_loop() -> None:
             """
             async def one(speaking):
                 async with AsyncChatMachine(engine) as chat:
-                    say(chat, "How is Oslo?")
+                    send(chat, "How is Oslo?")
                     chat.dispatch("LOAD_MODEL")
                     await chat.run_until("streaming_response")
                     speaking.set()

@@ -1,6 +1,6 @@
 """Sessions with every provider: one program, in which nothing changes but the name of its LLM.
 
-Five protocols are llmock's and one is aimock's, which say what they were told to; three are llama.cpp's server's, with
+Five protocols are llmock's and one is aimock's, which send the queued answers; three are llama.cpp's server's, with
 a small model behind them; and `LlamaCpp` has that model inside the program. Where the answers are the same, so must be
 the screens.
 """
@@ -178,15 +178,15 @@ def test_tools_and_their_results(mocked: Provider, llmock: LLMock) -> None:
         def weather(city: str) -> str:
             '''The weather in a city.'''
             return f"4C in {city}"
-        said = [user("How is the weather in Oslo?")]
-        answer = llm.chat_with_tools([weather], said)
+        messages = [user("How is the weather in Oslo?")]
+        answer = llm.chat_with_tools([weather], messages)
         (call,) = llm.get_tool_calls_from_response(answer)
         print(call.name, call.arguments.replace(" ", ""), answer.stop_reason)
-        said += [answer.message, tool_result(call.id, weather(city="Oslo"), name=call.name)]
-        answer = llm.chat_with_tools([weather], said)
+        messages += [answer.message, tool_result(call.id, weather(city="Oslo"), name=call.name)]
+        answer = llm.chat_with_tools([weather], messages)
         print(answer.text, answer.stop_reason)
-        said += [answer.message, user("And tomorrow?")]
-        stream = llm.chat_with_tools([weather], said, stream=True)
+        messages += [answer.message, user("And tomorrow?")]
+        stream = llm.chat_with_tools([weather], messages, stream=True)
         print("".join(event.text for event in stream if hasattr(event, "text")))
         """
     )
@@ -290,19 +290,19 @@ def test_ctrl_c_while_a_real_model_writes(real: Provider, llama: LlamaServer) ->
 CUT = """
 from toolcast import LLMError, TextDelta
 for _ in range(2):
-    said = []
+    messages = []
     try:
         for event in llm.stream_chat("Tell of the sea."):
-            said += [event.text] if isinstance(event, TextDelta) else []
-        print("all of it:", "".join(said))
+            messages += [event.text] if isinstance(event, TextDelta) else []
+        print("all of it:", "".join(messages))
     except LLMError as error:
-        print(type(error).__name__, "after", "".join(said)[:4])
+        print(type(error).__name__, "after", "".join(messages)[:4])
 """
 
 
 @pytest.mark.parametrize(("fault", "kind"), [("disconnect", "StreamInterrupted"), ("truncate", "StreamTruncated")])
 def test_a_cut_connection(mocked: Provider, llmock: LLMock, fault: str, kind: str) -> None:
-    """What came is kept, an error says that it is not all, and the program goes on."""
+    """What came is kept, an error shows that it is not all, and the program goes on."""
     llmock.reply("Once upon a time there was a sea", times=2)
     cutting: Callable[..., Any] = getattr(llmock, fault)
     cutting(after_chunks=6)
@@ -362,6 +362,6 @@ def test_two_at_a_time(mocked: Provider, llmock: LLMock) -> None:
     assert screen.went_well() == [str(["B"] * 10)] * 2
     requests = llmock.requests
     assert len(requests) == 20
-    # The next may begin when an answer has said that it is whole, which is a little before the server calls it sent.
+    # The next may begin at the last event of an answer, which comes a little before the server has sent it all.
     starts = [request.started_at for request in requests]
     assert max(sum(start <= one < start + 0.04 for start in starts) for one in starts) == 2

@@ -1,6 +1,6 @@
 """Days with experiments: a configuration that is wrong, a server that goes away, a log that is gone on with, a report.
 
-Everything is a line at a shell, as docs/how-to/experiments.md tells them.
+Everything is a line at a shell, as docs/how-to/experiments.md has them.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def test_a_day_of_mistakes(day: Callable[..., Screen], server: OllamaByRule) -> 
     assert day("toolcast experiment run").code == 2
     wrong = day(RUN, cycles="many")
     assert wrong.code == 1 and wrong.err.startswith("Error: ") and "line 3: cycle_count" in wrong.err
-    absent = day(RUN, model="nobody")
-    assert absent.code == 1 and "ollama pull nobody" in absent.err
+    absent = day(RUN, model="missing")
+    assert absent.code == 1 and "ollama pull missing" in absent.err
     off = day(RUN, host="http://127.0.0.1:9")
     assert off.code == 1 and "ollama serve" in off.err
     missing = day("toolcast experiment run --config other.yaml")
@@ -112,7 +112,7 @@ def test_a_server_that_goes_away_in_the_middle(
 def test_a_day_with_an_operator(day: Callable[..., Screen], server: OllamaByRule, tmp_path: Path) -> None:
     def asks(messages: Sequence[ChatMessage]) -> ChatMessage:
         if messages[-1]["role"] == "tool":
-            return reply(f"They said: {messages[-1]['content']}")
+            return reply(f"They answered: {messages[-1]['content']}")
         return calls("send_message_to_operator", message="Is anybody there?")
 
     server.rule = asks
@@ -120,7 +120,7 @@ def test_a_day_with_an_operator(day: Callable[..., Screen], server: OllamaByRule
     assert run.code == 0
     assert "[AGENT - alone | Cycle 1]: Is anybody there?" in run.out + run.err
     ends = of_type(logged(tmp_path / "logs/alone.jsonl"), "CYCLE_END")
-    assert ends[0]["payload"]["final_reflection"] == "They said: Yes, I am."
+    assert ends[0]["payload"]["final_reflection"] == "They answered: Yes, I am."
     assert "Error executing tool 'send_message_to_operator'" in ends[1]["payload"]["final_reflection"]
     assert [end["payload"]["metrics"]["messages_to_operator"] for end in ends] == [1, 1, 1]
 

@@ -1,4 +1,4 @@
-"""Days of somebody who takes data out of texts at a shell: `toolcast get`, and `logs` and `models` beside it."""
+"""Extracting data from texts at a shell: `toolcast get`, and `logs` and `models` beside it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def gives(server: OllamaServer, document: Any) -> None:
 
 
 def asked(server: OllamaServer, number: int = -1) -> str:
-    """What the user says in a request."""
+    """Return the last message of a request."""
     prompt: str = server.bodies[number]["messages"][-1]["content"]
     return prompt
 
@@ -68,7 +68,7 @@ def test_json_is_the_same_in_any_locale(server: OllamaServer, env: dict[str, str
 
 
 def test_the_first_of_many(server: OllamaServer, env: dict[str, str]) -> None:
-    """`head` has its line while the server still holds the rest, and nothing is said when it goes."""
+    """`head` has its line while the server still holds the rest, and nothing is printed when it ends."""
     server.streams(
         delta(content='{"value": [{"name": "A"}, {"name": "B"}, '),
         *[delta(content=json.dumps({"name": "x" * 1000}) + ", ")] * 200,
@@ -168,7 +168,7 @@ def test_odd_texts(text: str, server: OllamaServer, env: dict[str, str]) -> None
 
 
 def test_no_one_reads_what_is_printed(server: OllamaServer, env: dict[str, str]) -> None:
-    """Stdout is closed, or a disk that is full: the first is nobody's fault, the second is told."""
+    """Stdout is closed, or a disk that is full: the first is ignored, the second is an error."""
     gives(server, {"name": "Ada"})
     gives(server, {"name": "Ada"})
     closed = shell("echo text | toolcast get name >&-", env)

@@ -1,4 +1,4 @@
-"""Sessions of somebody who starts: what is forgotten, misspelt or misunderstood is said in one last line."""
+"""Sessions of a beginner: the last line of each error names what is missing, misspelt or misunderstood."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of somebody who leaves before the end: Ctrl-C, `break`, an error of their own, a fork, a pickle."""
+"""Sessions that end early: Ctrl-C, `break`, an error of their own, a fork, a pickle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.chunks import album_body, album_stream
 from support.loopback import HOLD, Loopback
 from user.session import KEY, answered, begin, finish, play, press_ctrl_c, spoken, type_in
 
-SIGINT_DEATH = -2  # how a shell sees a Python that nobody kept from being interrupted
+SIGINT_DEATH = -2  # how a shell sees a Python that does not handle SIGINT
 
 
 def endless(server: Loopback) -> None:
@@ -187,7 +187,7 @@ def test_leaving_the_program_with_a_stream_open() -> None:
 
 @pytest.mark.fault(113)
 def test_leaving_in_the_development_mode_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`-X dev` tells of every file, socket and event loop that nobody closed."""
+    """`-X dev` warns of every file, socket and event loop that was not closed."""
     monkeypatch.setenv("PYTHONDEVMODE", "1")
     with Loopback() as server:
         endless(server)

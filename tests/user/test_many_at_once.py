@@ -36,7 +36,7 @@ def test_a_cell_of_a_notebook() -> None:
 
 
 def test_a_forgotten_await() -> None:
-    """What Python itself says; nothing is sent."""
+    """Python raises its own error; nothing is sent."""
     with Loopback() as server:
         screen = play(
             """

@@ -1,4 +1,4 @@
-"""Sessions of somebody who has many calls at once, and takes `network="aiohttp"` for them."""
+"""Sessions with many calls at once over `network="aiohttp"`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions of somebody whose screen is slower than the model."""
+"""Sessions of a user whose screen is slower than the model."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Struck(BaseException):
 
 
 class World:
-    """An engine and what it uses, each of which says when it is entered and when it is left."""
+    """An engine and what it uses, each of which records when it is entered and left."""
 
     def __init__(self, *, paused: bool) -> None:
         self.open: list[str] = []
@@ -108,7 +108,7 @@ class World:
 
 
 class _Model(ScriptedLLM):
-    """Calls both tools twice, then says that it is done."""
+    """Calls both tools twice, then answers with text."""
 
     def __init__(self, world: World) -> None:
         super().__init__("unused")
@@ -161,7 +161,7 @@ def _living(backend: str) -> int:
 
 
 async def _settled(backend: str, before: int) -> None:
-    """Wait for tasks that were told to end."""
+    """Wait for tasks that were cancelled."""
     for _ in range(50):
         if _living(backend) <= before:
             return

@@ -33,10 +33,10 @@ from toolcast.testing import ScriptedLLM
 from toolcast.usage import Usage
 
 LONG = "word" * 100  # 100 tokens
-TOLD = system("Be brief.")
-OLD = [said for number in ("one ", "two ", "six ") for said in (user(number + LONG), assistant(LONG))]
+SYSTEM = system("Be brief.")
+OLD = [message for number in ("one ", "two ", "six ") for message in (user(number + LONG), assistant(LONG))]
 NEW = user("And now?")
-HISTORY = (TOLD, *OLD, NEW)
+HISTORY = (SYSTEM, *OLD, NEW)
 
 Shorten = Callable[..., Any]
 
@@ -69,16 +69,16 @@ NOTED = assistant("I will go on from this summary.")
 
 
 def test_the_end_is_kept() -> None:
-    assert Compaction(keep=210).cut(HISTORY) == (tuple(OLD[:4]), (TOLD, *OLD[4:], NEW))
-    assert Compaction(keep=200).cut(HISTORY) == (tuple(OLD), (TOLD, NEW))
+    assert Compaction(keep=210).cut(HISTORY) == (tuple(OLD[:4]), (SYSTEM, *OLD[4:], NEW))
+    assert Compaction(keep=200).cut(HISTORY) == (tuple(OLD), (SYSTEM, NEW))
 
 
 def test_at_most_half_is_kept() -> None:
-    assert Compaction(keep=1_000_000).cut(HISTORY) == (tuple(OLD[:4]), (TOLD, *OLD[4:], NEW))
+    assert Compaction(keep=1_000_000).cut(HISTORY) == (tuple(OLD[:4]), (SYSTEM, *OLD[4:], NEW))
 
 
 def test_there_may_be_nothing_to_cut_out() -> None:
-    assert Compaction(keep=0).cut([TOLD, user(LONG)]) is None
+    assert Compaction(keep=0).cut([SYSTEM, user(LONG)]) is None
     assert Compaction(keep=0).cut([]) is None
 
 
@@ -113,7 +113,7 @@ def test_what_is_shortened_again_and_again_has_one_summary(history: tuple[Messag
 def test_a_summary_is_sent_by_the_user_after_the_system_messages() -> None:
     cut = Compaction(keep=0).cut(HISTORY)
     assert cut is not None
-    assert cut.with_summary("It went well.") == (TOLD, summary("It went well."), NOTED, NEW)
+    assert cut.with_summary("It went well.") == (SYSTEM, summary("It went well."), NOTED, NEW)
 
 
 def test_where_the_model_goes_on_it_need_not_take_note() -> None:
@@ -127,7 +127,7 @@ def test_where_the_model_goes_on_it_need_not_take_note() -> None:
 def test_a_summary_of_nothing_is_left_out() -> None:
     cut = Compaction(keep=0).cut(HISTORY)
     assert cut is not None
-    assert cut.with_summary(" \n") == (TOLD, NEW)
+    assert cut.with_summary(" \n") == (SYSTEM, NEW)
 
 
 @pytest.mark.parametrize("wrong", [{"keep": -1}, {"keep": 10, "at": 10}, {"at": 0}])
@@ -140,7 +140,7 @@ def test_a_compaction_that_makes_no_sense(wrong: dict[str, Any]) -> None:
 
 
 def test_without_a_summariser_it_is_left_out(shorten: Shorten) -> None:
-    assert shorten(HISTORY, Compaction(keep=0)) == (TOLD, NEW)
+    assert shorten(HISTORY, Compaction(keep=0)) == (SYSTEM, NEW)
     assert shorten((NEW,), Compaction(keep=0)) is None
 
 
@@ -151,7 +151,7 @@ def test_a_function_makes_it(shorten: Shorten) -> None:
         received.append(messages)
         return f"{len(messages)} messages"
 
-    assert shorten(HISTORY, Compaction(0, summarise)) == (TOLD, summary("6 messages"), NOTED, NEW)
+    assert shorten(HISTORY, Compaction(0, summarise)) == (SYSTEM, summary("6 messages"), NOTED, NEW)
     assert received == [tuple(OLD)]
 
 
@@ -160,7 +160,7 @@ def test_an_async_function_makes_it(shorten: Shorten) -> None:
         await anyio.lowlevel.checkpoint()
         return f"{len(messages)} messages"
 
-    assert shorten(HISTORY, Compaction(0, summarise)) == (TOLD, summary("6 messages"), NOTED, NEW)
+    assert shorten(HISTORY, Compaction(0, summarise)) == (SYSTEM, summary("6 messages"), NOTED, NEW)
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -182,7 +182,7 @@ def test_an_llm_makes_it_and_is_paid(shorten: Shorten) -> None:
     answer = [TextDelta("All is well."), UsageReport(Usage(40, 4)), Finish("end_turn")]
     llm = ScriptedLLM(answer)
     shorter = shorten(HISTORY, Compaction(0, llm), on_usage=paid.append)
-    assert shorter == (TOLD, summary("All is well."), NOTED, NEW)
+    assert shorter == (SYSTEM, summary("All is well."), NOTED, NEW)
     assert paid == [Usage(40, 4)]
     (asked,) = llm.requests
     assert asked.messages == summary_prompt(OLD)
@@ -190,12 +190,12 @@ def test_an_llm_makes_it_and_is_paid(shorten: Shorten) -> None:
 
 
 def test_no_one_has_to_hear_what_it_cost(shorten: Shorten) -> None:
-    assert shorten(HISTORY, Compaction(0, ScriptedLLM("Fine."))) == (TOLD, summary("Fine."), NOTED, NEW)
+    assert shorten(HISTORY, Compaction(0, ScriptedLLM("Fine."))) == (SYSTEM, summary("Fine."), NOTED, NEW)
 
 
 def test_what_is_too_long_for_a_summary_is_left_out(shorten: Shorten, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="toolcast"):
-        assert shorten(HISTORY, Compaction(0, ScriptedLLM(ContextTooLong("too long")))) == (TOLD, NEW)
+        assert shorten(HISTORY, Compaction(0, ScriptedLLM(ContextTooLong("too long")))) == (SYSTEM, NEW)
     assert caplog.messages == ["6 messages are too long to be summarised, and are left out without"]
 
 

@@ -23,7 +23,7 @@ from toolcast.usage import Budget, Usage
 ASKED = (user("Go."), assistant(call("a", "look"), call("b", "look")))
 
 
-def test_calls_without_a_result_get_one_that_says_what_is_known() -> None:
+def test_calls_without_a_result_get_a_synthetic_one() -> None:
     transcript = Conversation(ASKED)
     transcript.started.update({"a", "elsewhere"})
     transcript.answer_open_calls("not run")
@@ -73,7 +73,7 @@ def test_any_history_becomes_one_that_can_be_gone_on_with(history: Any) -> None:
         result.content != "not run" or result.call_id in {each.id for each in left}
         for result in results(transcript.history)
     )
-    assert tuple(repair(transcript.history, "never said")) == tuple(transcript.history)
+    assert tuple(repair(transcript.history, "never sent")) == tuple(transcript.history)
 
 
 def test_a_state_is_all_there_is() -> None:

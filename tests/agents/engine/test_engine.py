@@ -473,7 +473,7 @@ def test_inject_between_turns_is_sent_at_once(engine_api: EngineAPI) -> None:
 
 def test_inject_during_a_turn_comes_before_its_next_request(engine_api: EngineAPI) -> None:
     def hint() -> str:
-        """Say something."""
+        """Send a message."""
         engine.inject("Hurry!")
         return "ok"
 
@@ -715,7 +715,7 @@ def test_what_an_inner_engine_spends_counts_in_the_outer(engine_api: EngineAPI, 
     inner = Engine(scripted("Fine."))
     asks = call("c1", "ask_agent", '{"prompt": "?"}')
     budget = Budget(tokens=25)
-    engine = Engine(llm := scripted(asks, "never said"), [inner], budget=None if of_the_turn else budget)
+    engine = Engine(llm := scripted(asks, "never sent"), [inner], budget=None if of_the_turn else budget)
     options: dict[str, Any] = {"budget": budget} if of_the_turn else {}
     with pytest.raises(BudgetExceeded):
         engine_api.submit(engine, "Go.", **options)
@@ -741,7 +741,7 @@ def test_an_inner_engine_is_cancelled_with_the_outer(engine_api: EngineAPI) -> N
         engine.cancel()
         return "stopped"
 
-    inner = Engine(inner_llm := scripted(call("i1", "stop"), "never said"), [stop])
+    inner = Engine(inner_llm := scripted(call("i1", "stop"), "never sent"), [stop])
     engine = Engine(scripted(call("c1", "ask_agent", '{"prompt": "?"}'), "Hm?"), [inner])
     with pytest.raises(TurnCancelled):
         engine_api.submit(engine, "Go.")
@@ -759,7 +759,7 @@ def test_an_inner_engine_whose_turn_would_wait_for_a_person_asks_no_one(engine_a
     assert results(inner_llm.requests[1].messages)[0].is_error
 
 
-# What cannot be meant is said before anything is sent
+# Invalid arguments raise before anything is sent
 
 
 @pytest.mark.parametrize(
@@ -813,7 +813,7 @@ def test_nothing_to_restore(data: Any) -> None:
         Engine(scripted("x")).restore(data)
 
 
-def test_a_turn_that_no_one_has_begun_is_in_nobodys_way() -> None:
+def test_a_stream_that_was_never_started_blocks_no_turn() -> None:
     """Ctrl-C may come between the two."""
     engine = Engine(scripted("One.", "Two."))
     left = engine.begin("First.", None, (), concurrent=False)

@@ -113,7 +113,7 @@ class World:
             return value
 
         def inject(value: int, context: ToolContext) -> int:
-            """Say something."""
+            """Send a message."""
             context.emit(value)
             self.engine.inject("By the way.")
             return value
@@ -157,16 +157,16 @@ class EngineMachine(RuleBasedStateMachine):
     def open(self) -> bool:
         return self.stream is not None
 
-    def begin(self, said: str | None, plan: Any, output_cls: Any = None, answers: Any = ()) -> None:
-        if said is None and not self.engine.history:
+    def begin(self, message: str | None, plan: Any, output_cls: Any = None, answers: Any = ()) -> None:
+        if message is None and not self.engine.history:
             return
         self.world.llm.plan = list(plan)
-        self.stream = self.engine.stream(said, output_cls=output_cls, answers=answers)
+        self.stream = self.engine.stream(message, output_cls=output_cls, answers=answers)
 
     @precondition(lambda self: not self.open)
-    @rule(plan=PLANS, said=st.sampled_from(["Go.", None]), output_cls=st.sampled_from([None, None, int]))
-    def start(self, plan: Any, said: str | None, output_cls: Any) -> None:
-        self.begin(said, plan, output_cls)
+    @rule(plan=PLANS, message=st.sampled_from(["Go.", None]), output_cls=st.sampled_from([None, None, int]))
+    def start(self, plan: Any, message: str | None, output_cls: Any) -> None:
+        self.begin(message, plan, output_cls)
 
     @precondition(lambda self: not self.open and self.engine.pending)
     @rule(plan=PLANS, actions=st.lists(ACTIONS, min_size=1, max_size=3))

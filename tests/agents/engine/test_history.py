@@ -53,9 +53,9 @@ def not_run(id: str = "c1") -> Message:
     return tool_result(call(id), WORDS, is_error=True)
 
 
-# -- what is mended, and how: before, after, what was wrong
+# -- repairs: before, after, the problem
 
-MENDED: dict[str, tuple[list[Message], list[Message], str]] = {
+REPAIRS: dict[str, tuple[list[Message], list[Message], str]] = {
     "no result": ([HELLO, assistant(call())], [HELLO, assistant(call()), not_run()], "are followed by"),
     "one of two results": (
         [assistant(call("a"), call("b")), answer("b")],
@@ -127,7 +127,7 @@ MENDED: dict[str, tuple[list[Message], list[Message], str]] = {
 
 
 @pytest.mark.fault(131)
-@pytest.mark.parametrize("before, after, wrong", MENDED.values(), ids=MENDED)
+@pytest.mark.parametrize("before, after, wrong", REPAIRS.values(), ids=REPAIRS)
 def test_what_is_repaired(before: list[Message], after: list[Message], wrong: str) -> None:
     assert any(wrong in fault for fault in find_problems(before)), find_problems(before)
     assert repair(before, WORDS) == tuple(after)
@@ -137,9 +137,9 @@ def test_what_is_sound_stays_as_it_is() -> None:
     begun = [system("Be brief."), HELLO, assistant("Let me look.", call("a"), call("b"))]
     joined = Message("tool", (ToolResultPart("a", "A"), ToolResultPart("b", "B")))
     broken_off = assistant(call("c"))
-    mended = repair([*begun, joined, assistant("So."), HELLO, broken_off], WORDS)
-    assert all(one is other for one, other in zip(mended, [*begun, joined], strict=False))
-    assert mended[-1] == not_run("c")
+    repaired = repair([*begun, joined, assistant("So."), HELLO, broken_off], WORDS)
+    assert all(one is other for one, other in zip(repaired, [*begun, joined], strict=False))
+    assert repaired[-1] == not_run("c")
 
 
 def test_a_mistake_of_the_program_is_left_to_be_refused() -> None:
@@ -149,29 +149,29 @@ def test_a_mistake_of_the_program_is_left_to_be_refused() -> None:
 
 @given(broken)
 def test_what_is_repaired_is_sound_and_stays_so(history: tuple[Message, ...]) -> None:
-    mended = repair(history, WORDS)
-    assert find_problems(mended) == []
-    assert unanswered_calls(mended) == ()
-    again = repair(mended, "other words")
-    assert len(again) == len(mended)
-    assert all(one is other for one, other in zip(again, mended, strict=True))
+    repaired = repair(history, WORDS)
+    assert find_problems(repaired) == []
+    assert unanswered_calls(repaired) == ()
+    again = repair(repaired, "other words")
+    assert len(again) == len(repaired)
+    assert all(one is other for one, other in zip(again, repaired, strict=True))
 
 
 @given(broken)
 def test_nothing_is_repaired_where_nothing_is_wrong(history: tuple[Message, ...]) -> None:
-    mended = repair(history, WORDS)
-    same = len(mended) == len(history) and all(one is other for one, other in zip(mended, history, strict=True))
+    repaired = repair(history, WORDS)
+    same = len(repaired) == len(history) and all(one is other for one, other in zip(repaired, history, strict=True))
     assert same == (find_problems(history) == [])
 
 
 @given(broken)
 def test_all_that_was_sent_and_all_that_was_called_is_still_there(history: tuple[Message, ...]) -> None:
-    mended = repair(history, WORDS)
-    assert "".join(message.text.strip() for message in mended if message.role != "tool") == "".join(
+    repaired = repair(history, WORDS)
+    assert "".join(message.text.strip() for message in repaired if message.role != "tool") == "".join(
         message.text.strip() for message in history if message.role != "tool"
     )
     made = [call.name for message in history for call in message.tool_calls]
-    assert [call.name for message in mended for call in message.tool_calls] == made
+    assert [call.name for message in repaired for call in message.tool_calls] == made
 
 
 WIRES = {name: protocol.wire() for name, protocol in PROTOCOLS.items()}
@@ -254,7 +254,7 @@ CHECKS = {
 def test_the_checks_see_what_is_wrong() -> None:
     for name, check in CHECKS.items():
         for wrong in ("no result", "one of two results"):
-            assert check(sent(name, tuple(MENDED[wrong][0]))), name
+            assert check(sent(name, tuple(REPAIRS[wrong][0]))), name
 
 
 def test_arguments_go_as_they_were_repaired() -> None:
@@ -394,5 +394,5 @@ def test_more_room_keeps_more_and_no_more_goes_than_must(history: tuple[Message,
 
 
 @given(broken, st.integers(0, 100))
-def test_nothing_is_trimmed_that_fits(history: tuple[Message, ...], room: int) -> None:
-    assert trim(history, estimate_tokens(history) + room) == history
+def test_nothing_is_trimmed_that_fits(history: tuple[Message, ...], spare: int) -> None:
+    assert trim(history, estimate_tokens(history) + spare) == history

@@ -150,7 +150,7 @@ def test_each_turn_counts_anew(engine_api: EngineAPI) -> None:
 
 
 def test_a_turn_that_is_stopped_at_once_takes_back_what_was_sent(engine_api: EngineAPI) -> None:
-    engine = Engine(llm := ScriptedLLM("a", "never said"), budget=Budget(tokens=1))
+    engine = Engine(llm := ScriptedLLM("a", "never sent"), budget=Budget(tokens=1))
     engine_api.submit(engine, "1")
     history = engine.history
     with pytest.raises(BudgetExceeded):
@@ -200,7 +200,7 @@ def waiting(kind: str, over: threading.Event) -> CallableTool:
 def test_the_time_of_a_budget_ends_a_tool(
     engine_api: EngineAPI, kind: str, over: threading.Event, of_the_turn: bool, tool_timeout: float | None
 ) -> None:
-    llm = ScriptedLLM([call("a", "wait"), call("b", "look")], "never said")
+    llm = ScriptedLLM([call("a", "wait"), call("b", "look")], "never sent")
     budget = None if of_the_turn else SHORT
     engine = Engine(llm, [waiting(kind, over), look], budget=budget, tool_timeout=tool_timeout)
     error = stopped(engine_api, engine, BudgetExceeded, **({"budget": SHORT} if of_the_turn else {}))
@@ -219,8 +219,8 @@ def test_a_shorter_time_limit_of_the_tool_comes_first(engine_api: EngineAPI) -> 
 
 
 def test_the_time_of_who_started_an_engine_ends_its_tools_too(engine_api: EngineAPI) -> None:
-    inner = Engine(ScriptedLLM(call("a", "wait"), "never said"), [wait])
-    llm = ScriptedLLM(call("b", "ask", '{"prompt": "Go."}'), "never said")
+    inner = Engine(ScriptedLLM(call("a", "wait"), "never sent"), [wait])
+    llm = ScriptedLLM(call("b", "ask", '{"prompt": "Go."}'), "never sent")
     engine = Engine(llm, [inner.as_tool("ask", "Ask.")], budget=SHORT)
     error = stopped(engine_api, engine, BudgetExceeded)
     assert isinstance(error, BudgetExceeded) and error.limit == "seconds"

@@ -193,7 +193,7 @@ def test_whatever_ids_a_service_gives_the_history_is_sound(rounds: list[list[str
 
 
 def said_by_one_without_tools(text: str, **known: Any) -> tuple[ReplayNetwork, OpenAI]:
-    """A service's model without tools, and what goes over its network; it says `text`."""
+    """Return the network and the LLM of a model without tools, which answers `text`."""
     body = b"".join(sse(delta(content=text), delta("stop"), USAGE))
     network = ReplayNetwork(Recorded([body], headers={"content-type": "text/event-stream"}))
     return network, OpenAI("m", api_key="k", network=network, capabilities=Capabilities(tools=False, **known))

@@ -166,7 +166,7 @@ def test_the_records_lead_from_any_state_to_any_other(walk: list[SessionState]) 
 
 
 class Walk(RuleBasedStateMachine):
-    """A session that grows, is taken back, and is made anew; its log on three stores says the same at every step."""
+    """A session that grows, is rolled back and is created again; its logs on three stores agree at every step."""
 
     base: Path
 

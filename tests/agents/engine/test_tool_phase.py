@@ -27,7 +27,7 @@ from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.context import ToolContext
 
-Say = Callable[[PermissionRequest], Any]
+Approver = Callable[[PermissionRequest], Any]
 
 
 class Shelf:
@@ -51,22 +51,22 @@ def shelf_and_engine(calls: Any, approve: Any, *more: Any) -> tuple[Shelf, Scrip
     return shelf, llm, Engine(llm, [shelf.put], permissions=Permissions(approve=approve))
 
 
-def as_sync(say: Say) -> Say:
-    return say
+def as_sync(decide: Approver) -> Approver:
+    return decide
 
 
-def as_async(say: Say) -> Say:
+def as_async(decide: Approver) -> Approver:
     async def approve(request: PermissionRequest) -> Any:
-        return say(request)
+        return decide(request)
 
     return approve
 
 
-def as_awaited(say: Say) -> Say:
+def as_awaited(decide: Approver) -> Approver:
     """A sync function that gives something to await."""
 
     def approve(request: PermissionRequest) -> Any:
-        return as_async(say)(request)
+        return as_async(decide)(request)
 
     return approve
 
@@ -77,7 +77,7 @@ def raising(request: PermissionRequest) -> bool:
 
 @pytest.mark.parametrize("kind", [as_sync, as_async, as_awaited])
 @pytest.mark.parametrize(
-    "say, runs, told",
+    "decide, runs, expected",
     [
         (PermissionRequest.allow, ["a"], "a is there"),
         (lambda request: True, ["a"], "a is there"),
@@ -93,15 +93,15 @@ def raising(request: PermissionRequest) -> bool:
     ids=["allow", "True", "False", "None", "a word", "deny, why", "deny", "edit", "a wrong edit", "raising"],
 )
 def test_E5_E13_what_the_approver_says(
-    engine_api: EngineAPI, kind: Callable[[Say], Say], say: Say, runs: list[str], told: str
+    engine_api: EngineAPI, kind: Callable[[Approver], Approver], decide: Approver, runs: list[str], expected: str
 ) -> None:
-    shelf, _, engine = shelf_and_engine(put("c1", "a"), kind(say))
+    shelf, _, engine = shelf_and_engine(put("c1", "a"), kind(decide))
     received = engine_api.stream(engine, "Go.")
     assert received.turn is not None and received.turn.text == "Done."
     assert shelf.put_there == runs
     (result,) = results(engine.history)
     assert (result.call_id, result.is_error) == ("c1", not runs)
-    assert told in result.content
+    assert expected in result.content
     (request,) = received.of(PermissionRequest)
     assert received.states[received.events.index(request)] == "permission_wait"
     assert received.events.index(request) < received.events.index(received.of(ToolResult)[0])
@@ -109,7 +109,7 @@ def test_E5_E13_what_the_approver_says(
 
 
 @pytest.mark.fault(129)
-def test_E13_without_an_approver_it_is_denied_and_no_one_is_asked(engine_api: EngineAPI) -> None:
+def test_E13_without_an_approver_a_call_is_denied(engine_api: EngineAPI) -> None:
     shelf, _, engine = shelf_and_engine(put("c1", "a"), None)
     text = engine_api.stream(engine, "Go.")
     assert text.of(PermissionRequest) == [] and shelf.put_there == []
@@ -367,7 +367,7 @@ def test_after_a_restart_what_had_begun_runs_again_only_if_it_may(engine_api: En
     check(other)
 
 
-def test_after_a_restart_who_says_something_else_is_reported_of_what_had_begun(engine_api: EngineAPI) -> None:
+def test_a_new_message_after_a_restart_reports_calls_that_had_begun(engine_api: EngineAPI) -> None:
     shelf, _, engine = shelf_and_engine([put("a", "1"), put("b", "2")], "later")
     engine_api.submit(engine, "Go.")
     engine.conversation.started.add("a")
@@ -588,7 +588,7 @@ def test_E10_tools_that_write_never_overlap(engine_api: EngineAPI, kind: str) ->
     check(engine)
 
 
-def test_a_tool_may_say_itself_that_it_runs_beside_others(engine_api: EngineAPI) -> None:
+def test_a_tool_can_declare_itself_parallel(engine_api: EngineAPI) -> None:
     meet = threading.Barrier(2)
 
     def work() -> str:
@@ -602,10 +602,10 @@ def test_a_tool_may_say_itself_that_it_runs_beside_others(engine_api: EngineAPI)
     assert not any(one.is_error for one in results(engine.history))
 
 
-# What tools are told, and tell
+# The context of tools and their progress
 
 
-def test_a_tool_knows_its_call_and_tells_how_it_gets_on(engine_api: EngineAPI) -> None:
+def test_a_tool_gets_its_call_id_and_reports_progress(engine_api: EngineAPI) -> None:
     known: list[Any] = []
 
     def work(context: ToolContext[str]) -> str:
@@ -652,7 +652,7 @@ def test_a_tool_that_takes_too_long_is_an_error_result(engine_api: EngineAPI) ->
     check(engine)
 
 
-# Cancelling while somebody is asked
+# Cancelling while an approver is asked
 
 
 def test_E9_cancel_from_another_thread_while_an_async_approver_waits(engine_api: EngineAPI) -> None:
@@ -689,7 +689,7 @@ def test_E9_under_an_event_loop_a_sync_approver_is_left_behind(backend: str) -> 
     check(engine)
 
 
-def test_E9_without_one_a_sync_approver_has_the_turn_wait_and_is_not_received() -> None:
+def test_E9_without_an_event_loop_a_cancelled_turn_waits_for_a_sync_approver() -> None:
     def approve(request: PermissionRequest) -> bool:
         canceller = threading.Thread(target=engine.cancel)
         canceller.start()

@@ -29,7 +29,7 @@ from toolcast.usage import Budget, Usage
 
 ONCE = Usage(10, 5)
 TOO_LONG = ContextTooLong("too long", status=400)
-OLD = [said for _ in range(6) for said in (user("word " * 100), assistant("word " * 100))]
+OLD = [message for _ in range(6) for message in (user("word " * 100), assistant("word " * 100))]
 
 
 def cut_off(text: str) -> list[Any]:
@@ -74,7 +74,7 @@ def test_thoughts_alone_are_no_answer(engine_api: EngineAPI) -> None:
     check(engine)
 
 
-# Making room
+# Compaction after a request that was too long
 
 
 @pytest.mark.parametrize("compaction", ["default", Compaction(keep=300)])
@@ -89,7 +89,7 @@ def test_a_history_that_is_too_long_is_shortened_once_and_sent_again(engine_api:
 
 
 def test_a_history_that_is_still_too_long_is_an_error(engine_api: EngineAPI) -> None:
-    engine = Engine(llm := ScriptedLLM(TOO_LONG, TOO_LONG, "never said"), history=OLD)
+    engine = Engine(llm := ScriptedLLM(TOO_LONG, TOO_LONG, "never sent"), history=OLD)
     with pytest.raises(ContextTooLong):
         engine_api.submit(engine, "Go.")
     assert len(llm.requests) == 2
@@ -99,7 +99,7 @@ def test_a_history_that_is_still_too_long_is_an_error(engine_api: EngineAPI) -> 
 
 @pytest.mark.parametrize("history, compaction", [(OLD, None), ((), "default")], ids=["not allowed", "nothing to cut"])
 def test_where_no_room_can_be_made_it_is_an_error(engine_api: EngineAPI, history: Any, compaction: Any) -> None:
-    engine = Engine(llm := ScriptedLLM(TOO_LONG, "never said"), history=history, compaction=compaction)
+    engine = Engine(llm := ScriptedLLM(TOO_LONG, "never sent"), history=history, compaction=compaction)
     with pytest.raises(ContextTooLong):
         engine_api.submit(engine, "Go.")
     assert len(llm.requests) == 1 and list(engine.history) == list(history)
@@ -162,7 +162,7 @@ def test_a_summariser_that_raises_ends_the_turn(engine_api: EngineAPI) -> None:
 
 
 class Waiting(ScriptedLLM):
-    """Says a word, and then waits: under an event loop for ever, without one until it is `released`."""
+    """Emits one word, and then waits: under an event loop for ever, without one until it is `released`."""
 
     def __init__(self, *answers: Any, blocks: bool = False) -> None:
         super().__init__(*answers)
@@ -301,7 +301,7 @@ def test_E9_cancel_in_an_async_tool(backend: str) -> None:
 def test_a_turn_that_is_cancelled_before_it_begins_changes_nothing(engine_api: EngineAPI) -> None:
     before = [user("Go."), assistant("Yes."), user("Go.")]
     parent = Cancellation()
-    engine = Engine(llm := ScriptedLLM("never said"), history=before).fork(context=ToolContext(cancellation=parent))
+    engine = Engine(llm := ScriptedLLM("never sent"), history=before).fork(context=ToolContext(cancellation=parent))
     engine.conversation.history = list(before)
     engine.conversation.added = [assistant("of another turn")]
     parent.cancel()
@@ -415,7 +415,7 @@ def test_a_turn_whose_coroutine_is_closed_is_cancelled() -> None:
         check(engine)
         assert (await engine.asubmit("And?")).text == "Hm?"
 
-    anyio.run(main, backend="asyncio")  # trio lets nobody close what it waits for
+    anyio.run(main, backend="asyncio")  # trio does not let a task close a generator that it waits for
 
 
 # What is foreign
@@ -446,9 +446,9 @@ def test_a_model_that_cannot_be_closed_harms_no_turn(engine_api: EngineAPI, capl
 # Checkpoints
 
 
-def driven(engine: Engine, checkpoint: Callable[[], object], said: Any = "Go.") -> list[Any]:
+def driven(engine: Engine, checkpoint: Callable[[], object], message: Any = "Go.") -> list[Any]:
     """All events of a turn that has a checkpoint."""
-    flow = engine.begin(said, None, (), concurrent=False, checkpoint=checkpoint)
+    flow = engine.begin(message, None, (), concurrent=False, checkpoint=checkpoint)
     events: list[Any] = []
     while received := sync_driver.run(flow.next_events()):
         events += received

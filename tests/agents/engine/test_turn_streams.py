@@ -81,7 +81,7 @@ async def test_a_closed_async_stream_is_at_its_end() -> None:
 
 
 def test_a_stream_closed_before_its_turn_began_begins_none() -> None:
-    engine = Engine(llm := ScriptedLLM("never said"))
+    engine = Engine(llm := ScriptedLLM("never sent"))
     stream = engine.stream("Hi.")
     stream.close()
     assert list(stream) == []
@@ -92,7 +92,7 @@ def test_a_stream_closed_before_its_turn_began_begins_none() -> None:
 
 
 async def test_an_async_stream_closed_before_its_turn_began_begins_none() -> None:
-    engine = Engine(llm := ScriptedLLM("never said"))
+    engine = Engine(llm := ScriptedLLM("never sent"))
     stream = engine.astream("Hi.")
     await stream.aclose()
     assert [event async for event in stream] == []
@@ -196,7 +196,7 @@ def test_answers_may_be_given_before_they_are_asked_for() -> None:
 
 
 def test_a_begun_stream_that_no_one_reads_is_cancelled_when_it_is_forgotten() -> None:
-    engine = Engine(ScriptedLLM("never said"))
+    engine = Engine(ScriptedLLM("never sent"))
     engine.stream("Go.").answer(PermissionRequest("a", "look", "{}").allow())
     gc.collect()
     assert (engine.state, engine.history) == ("idle", ())

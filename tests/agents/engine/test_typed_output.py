@@ -112,7 +112,7 @@ def test_an_async_function(engine_api: EngineAPI) -> None:
     assert engine_api.submit(engine, "Rate.", output_cls=rate).output == "EMMA"
 
 
-def test_a_function_that_raises_tells_the_model_and_in_the_end_the_caller(engine_api: EngineAPI) -> None:
+def test_an_error_of_a_function_reaches_the_model_and_then_the_caller(engine_api: EngineAPI) -> None:
     def rate(title: str) -> str:
         """Rate a book."""
         raise LookupError(title)
@@ -147,7 +147,7 @@ def test_a_function_may_have_the_model_asked_again(engine_api: EngineAPI) -> Non
 
 
 def test_a_function_is_not_run_on_mere_text(engine_api: EngineAPI) -> None:
-    """Nobody could be asked about it: a text is no call."""
+    """A text is no tool call, so that there is nothing to approve."""
     ran: list[int] = []
 
     def rate(stars: int) -> int:

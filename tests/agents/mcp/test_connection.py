@@ -49,7 +49,7 @@ def test_closed_before_it_began() -> None:
     link.end()
 
 
-def test_what_a_program_says_on_its_standard_error(tmp_path: Path) -> None:
+def test_the_standard_error_of_a_program(tmp_path: Path) -> None:
     code = "import sys; sys.exit('no key')"
     with (tmp_path / "errors").open("w+") as file:
         opening = stdio_options(sys.executable, ["-c", code], None, tmp_path, file)

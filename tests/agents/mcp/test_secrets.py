@@ -67,8 +67,8 @@ def test_of_a_program(caplog: pytest.LogCaptureFixture) -> None:
 import json, os, sys
 for line in sys.stdin:
     asked = json.loads(line)
-    said = {"code": -32000, "message": f"the key {os.environ['SERVICE_KEY']} is wrong"}
-    print(json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), "error": said}), flush=True)
+    error = {"code": -32000, "message": f"the key {os.environ['SERVICE_KEY']} is wrong"}
+    print(json.dumps({"jsonrpc": "2.0", "id": asked.get("id"), "error": error}), flush=True)
 """
     mcp = MCPServer.stdio(sys.executable, ["-c", program], env={"SERVICE_KEY": canary()}, name="odd")
     with pytest.raises(MCPError, match=r"the key \[key\] is wrong") as caught:

@@ -181,11 +181,11 @@ async def test_a_cancelled_caller_cancels_the_call(tools: Tools, anyio_backend: 
 def test_a_cancelled_turn_cancels_the_call(tools: Tools) -> None:
     wait, text = tools["t_wait"], []
 
-    def tell(progress: Any) -> None:
+    def on_progress(progress: Any) -> None:
         text.append(progress.data)
         context.cancellation.cancel()
 
-    context = ToolContext[None](on_progress=tell)
+    context = ToolContext[None](on_progress=on_progress)
     with pytest.raises(TurnCancelled):
         wait.run(wait.read({"key": "turn"}).value, context)
     assert text == [{"progress": 1.0, "total": 2.0, "message": "waiting"}]
@@ -253,7 +253,7 @@ def test_a_call_that_takes_too_long(api: API, server: MCPServer, tools: Tools) -
 def test_a_call_whose_time_is_up_is_cancelled_on_the_server(
     api: API, tools: Tools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The time is up as soon as the server says that it has begun."""
+    """The time is up as soon as the server reports that the call has begun."""
     scopes: list[anyio.CancelScope] = []
 
     async def within(limit: float | None, work: Any, late: Exception) -> Any:
@@ -371,7 +371,7 @@ async def never() -> AsyncGenerator[Any]:
         (program("print('no JSON'); raise SystemExit(3)"), "could not be started: Connection closed"),
         (MCPServer.http("http://127.0.0.1:1/mcp"), r"All connection attempts failed\. Is it running"),
     ],
-    ids=["no program", "no server", "nobody listens"],
+    ids=["no program", "no server", "refused"],
 )
 def test_a_server_that_does_not_start(api: API, server: MCPServer, why: str) -> None:
     with pytest.raises(MCPError, match=why):
@@ -398,7 +398,7 @@ async def test_a_list_without_an_end() -> None:
 # Servers that are rough.
 
 
-def test_an_answer_that_cannot_be_read_ends_its_call(api: API, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_answer_ends_its_call(api: API, caplog: pytest.LogCaptureFixture) -> None:
     """Nothing else would end it but its time limit."""
     with MCPServer.stdio(sys.executable, [ROUGH], name="rough") as server:
         tools = {tool.name: tool for tool in server.tools(prefix=False, timeout=60)}
@@ -406,11 +406,11 @@ def test_an_answer_that_cannot_be_read_ends_its_call(api: API, caplog: pytest.Lo
         with pytest.raises(MCPError, match="its answer cannot be read: it is no JSON-RPC message"):
             api.method(tools["wrong"], "call", {})
         caplog.clear()
-        assert api.method(tools["noise"], "call", {}).content == "heard"
+        assert api.method(tools["noise"], "call", {}).content == "received"
         assert caplog.text.count("the MCP server rough sent a message that cannot be read: ") == 3
 
 
-def test_a_call_has_a_time_limit_unless_reported_otherwise(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_has_a_time_limit_by_default(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float | None] = []
 
     async def within(limit: float | None, work: Any, late: Exception) -> Any:

@@ -1,4 +1,4 @@
-"""mcp_tools.py: schemas, arguments, descriptions and answers from servers nobody has to trust."""
+"""mcp_tools.py: schemas, arguments, descriptions and answers from servers that are not trusted."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WORDS = {
 
 
 def schema_of(values: dict[str, Any]) -> dict[str, Any]:
-    """What a server may say that takes such values."""
+    """Return the schema that a server may send for such values."""
     properties = {name: {"type": WORDS[type(value)]} for name, value in values.items()}
     return {"type": "object", "properties": properties, "required": sorted(values)}
 

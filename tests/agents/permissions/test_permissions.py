@@ -253,7 +253,7 @@ def test_a_shell_is_known_by_its_name_or_by_its_command(name: str, argument: str
     assert verdict(bypass, shell, {argument: "git '"}) == "deny"
 
 
-def test_a_rule_says_command_whatever_the_argument_is_called() -> None:
+def test_a_command_pattern_applies_to_any_parameter_name() -> None:
     permissions = Permissions("bypass", [Rule("*", "deny", {"command": "rm"})])
     assert verdict(permissions, Facts("run"), {"cmd": "rm x"}) == "deny"
     assert verdict(permissions, Facts("run"), {"cmd": "ls"}) == "allow"
@@ -324,7 +324,7 @@ def test_a_glob_is_compared_with_where_a_path_leads(glob: str, path: str, allowe
     assert verdict(typed, Facts("t"), {"x": Path(path)}) == allowed
 
 
-def test_a_glob_for_a_path_says_nothing_of_a_list() -> None:
+def test_a_path_glob_does_not_match_a_list() -> None:
     permissions = Permissions(rules=[Rule("*", "allow", {"paths": "/a/*"})])
     assert verdict(permissions, KINDS["edits"], {"paths": ["/a/b"]}) == "deny"
 
@@ -432,8 +432,8 @@ def in_word(file_name: str) -> None: ...
 def in_command(cmd: str) -> None: ...
 
 
-def told(function: Any, arguments: str, permissions: Permissions | None = None) -> str:
-    """What the model is told of its call; `ran` if it ran."""
+def output_of(function: Any, arguments: str, permissions: Permissions | None = None) -> str:
+    """Return the output that the model gets for its call; `ran` if it ran."""
     ran = functools.wraps(function)(lambda **_: "ran")
     llm = ScriptedLLM(ToolCallPart("1", function.__name__, arguments), "Done.")
     engine = Engine(llm, [CallableTool.from_function(ran)], permissions=permissions)
@@ -461,30 +461,30 @@ def told(function: Any, arguments: str, permissions: Permissions | None = None) 
     ],
 )
 def test_what_a_tool_gets_is_judged(function: Any, arguments: str) -> None:
-    assert told(function, arguments.replace("%s", "a.py")) == "ran"
+    assert output_of(function, arguments.replace("%s", "a.py")) == "ran"
     for permissions in (None, Permissions("bypass", [Rule("*", "allow")])):
-        assert "is protected" in told(function, arguments.replace("%s", ".env"), permissions)
+        assert "is protected" in output_of(function, arguments.replace("%s", ".env"), permissions)
 
 
 @pytest.mark.parametrize("arguments", ['{"path": ["%s"]}', "{path: ['%s'],}"])
 def test_what_is_iterated_is_judged_as_the_list_that_it_is(arguments: str) -> None:
-    assert told(in_lines, arguments.replace("%s", "a")) == "ran"
-    assert "is protected" in told(in_lines, arguments.replace("%s", ".env"))
+    assert output_of(in_lines, arguments.replace("%s", "a")) == "ran"
+    assert "is protected" in output_of(in_lines, arguments.replace("%s", ".env"))
 
 
 def in_iterator(path: Annotated[list[str], AfterValidator(iter)]) -> None: ...
 
 
 def test_what_cannot_be_looked_at_is_denied() -> None:
-    assert "permission denied: an argument is 'list_iterator'" in told(in_iterator, '{"path": ["a"]}')
+    assert "permission denied: an argument is 'list_iterator'" in output_of(in_iterator, '{"path": ["a"]}')
 
 
 def test_conditions_look_at_what_the_tool_gets() -> None:
     for function, where in ((in_secret, {"path": "a*"}), (in_bytes, {"path": "a*"}), (in_model, {"edit.file": "b*"})):
         arguments = '{"edit": {"file": "b"}}' if function is in_model else '{"path": "a"}'
         where = {name: f"{Path.cwd()}/{glob}" for name, glob in where.items()}
-        assert told(function, arguments, Permissions(rules=[Rule("*", "allow", where)])) == "ran"
-        assert "denied by" in told(function, arguments, Permissions("bypass", [Rule("*", "deny", where)]))
+        assert output_of(function, arguments, Permissions(rules=[Rule("*", "allow", where)])) == "ran"
+        assert "denied by" in output_of(function, arguments, Permissions("bypass", [Rule("*", "deny", where)]))
 
 
 # What a session remembers.

@@ -40,7 +40,7 @@ def test_protected(text: str) -> None:
         *(".env.example", ".env.sample", ".ENV.TEMPLATE", "id_rsa.pub", "my_credentials", "credentials.py", "ssh/x"),
         *("key.pem.txt", "pem", "keys", "*.p[xy]", "credentials.yaml.txt", "[[:alpha:]]", "monkey"),
         *("*", "**/*.py", "src/*", "*.txt", "$X", "$X/a", "[a-z]*.py", "{a,b}", "https://a.b/c.git", "é"),
-        *("ignore .env", "a" * 5000, "\ud800", "~nobody/x", "%zz", "a/\ud800"),
+        *("ignore .env", "a" * 5000, "\ud800", "~missing/x", "%zz", "a/\ud800"),
     ],
 )  # fmt: skip
 def test_not_protected(text: str) -> None:

@@ -1,4 +1,4 @@
-"""rules.py: which calls a rule speaks of, and when it cannot tell."""
+"""rules.py: which calls a rule matches, and when that cannot be decided."""
 
 from __future__ import annotations
 

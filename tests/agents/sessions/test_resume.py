@@ -88,10 +88,10 @@ def test_only_what_is_new_is_written() -> None:
         session.run("Hi.")
         costs.append(store.written - before)
     assert set(costs[1:]) == {costs[1]}
-    assert costs[0] == costs[1] + 1  # the first record says what it is
+    assert costs[0] == costs[1] + 1  # the first record has the format
 
 
-def test_a_session_begins_when_its_clock_says() -> None:
+def test_a_session_begins_at_the_time_of_its_clock() -> None:
     store = MemoryStore()
     llm = ScriptedLLM("hello", "again")
     llm.clock = VirtualClock(wall=1_800_000_000.0)
@@ -354,7 +354,7 @@ def crashed_anywhere(new_store: Callable[[], Store], session_api: SessionAPI) ->
         assert answered(session.engine.history) == Counter(["c1", "c2", "c3", "c4", "c5"])
         for effect, times in (before + Counter(after)).items():
             assert times <= (2 if effect in ("look", "read") else 1), (cut, effect)
-        # What had begun is not run again, but for the one tool that says it may be.
+        # What had begun is not run again, except the one tool that is declared idempotent.
         assert len([*before.elements(), *after]) <= 5 + ("read" in after and "read" in before)
         assert set(asked) <= {"c1", "c2", "c4", "c5"}  # for c3 there was an answer already
         history = session.engine.history

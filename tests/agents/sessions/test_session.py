@@ -66,7 +66,7 @@ def test_E15_send_while_a_turn_goes_on_names_the_state(session_api: SessionAPI, 
     assert raised.value.state == "active"
     with pytest.raises(IllegalState):
         session_api.run(session, "go")
-    assert session.state == "active"  # nobody else's turn was cancelled
+    assert session.state == "active"  # no other turn was cancelled
     blocking_tool.release()
     assert session_api.result(session).text == "done"
     assert session.state == "idle"
@@ -249,7 +249,7 @@ STALLED: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.mark.parametrize("where", STALLED)
-def test_cancel_while_a_server_says_nothing(session_api: SessionAPI, where: str) -> None:
+def test_cancel_while_a_server_is_silent(session_api: SessionAPI, where: str) -> None:
     with Loopback() as server:
         server.answer(*STALLED[where])
         server.answer(whole(text_body("again"), 200, "content-type: application/json"))
@@ -416,7 +416,7 @@ class Counting(MemoryStore):
 
 
 def test_what_a_turn_writes_does_not_grow_with_the_history(session_api: SessionAPI) -> None:
-    """A turn that fails takes back what was said; a turn with a tool is saved at each step."""
+    """A turn that fails removes its message; a turn with a tool is saved at each step."""
 
     def cost(messages: int) -> list[int]:
         history = [make(f"{number:4}") for number in range(messages // 2) for make in (user, assistant)]
@@ -512,7 +512,7 @@ class Left:
     """A session in the middle of a turn, whose event loop has stopped."""
 
     def __init__(self) -> None:
-        self.engine = scripted(call("c1", "hang"), "again", tools=[self.hang], observer=self.heard)
+        self.engine = scripted(call("c1", "hang"), "again", tools=[self.hang], observer=self.note_state)
         self.store = MemoryStore()
         self.session = Session(self.engine, id="mine", store=self.store)
         self.states: list[str] = []
@@ -529,7 +529,7 @@ class Left:
         self.begun.set()
         await asyncio.Event().wait()
 
-    def heard(self, id: str, state: str) -> None:
+    def note_state(self, id: str, state: str) -> None:
         self.states.append(state)
 
     def forget(self) -> None:
@@ -794,7 +794,7 @@ def test_ctrl_c_ends_run_and_its_turn(blocking_tool: BlockingTool) -> None:
 
 
 @signals
-def test_ctrl_c_ends_run_while_a_server_says_nothing() -> None:
+def test_ctrl_c_ends_run_while_a_server_is_silent() -> None:
     with Loopback() as server:
         server.answer(HOLD)
         llm = OpenAI("m-1", base_url=address(server), api_key="k", max_retries=0)

@@ -144,17 +144,17 @@ class Sessions(RuleBasedStateMachine):
 
     # What happens.
 
-    @rule(plan=PLANS, said=st.sampled_from(["go", None]))
-    def send(self, plan: list[Any], said: str | None) -> None:
+    @rule(plan=PLANS, message=st.sampled_from(["go", None]))
+    def send(self, plan: list[Any], message: str | None) -> None:
         if not self.idle:
             with pytest.raises(IllegalState, match=f"while it is {self.session.state}"):
-                self.session.send(said)
-        elif said is None and not self.session.engine.history:
+                self.session.send(message)
+        elif message is None and not self.session.engine.history:
             with pytest.raises(ValueError, match="no message, and no history"):
                 self.session.send()
         else:
             self._script(plan)
-            self.session.send(said)
+            self.session.send(message)
             self._settle()
 
     @precondition(lambda self: self.is_at("tool"))
@@ -205,7 +205,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(lambda self: not self.closed and self.store.ids())
     @rule()
     def crash(self) -> None:
-        """The process is gone. What the store has is all there is; the old session ends where nobody sees it."""
+        """Simulate the end of the process: only the store is left; the old session ends unobserved."""
         with pytest.raises(SessionLocked):
             Session.resume("mine", Engine(ScriptedLLM()), self.store)
         records, ran, old = self.store.read("mine"), Counter(self.ran), self.session

@@ -68,11 +68,11 @@ def test_ids_count_up() -> None:
 @pytest.mark.parametrize("background", [True, False])
 def test_a_crash_is_a_failed_elf(subagent_api: SubagentAPI, background: bool) -> None:
     async def scenario() -> None:
-        manager = ElfManager(Engine(ScriptedLLM(ServerError("the house is on fire"), "All is well again.")))
+        manager = ElfManager(Engine(ScriptedLLM(ServerError("the server is on fire"), "All is well again.")))
         elf = await subagent_api.spawn(manager, ElfConfig("Look.", background=background))
         result = await subagent_api.wait(elf)
         assert (result.status, elf.status, manager.active) == ("failed", "failed", 0)
-        assert "the house is on fire" in str(result.error)
+        assert "the server is on fire" in str(result.error)
         await subagent_api.send(elf, "And now?")
         assert (await subagent_api.wait(elf)).output == "All is well again."
 
@@ -524,9 +524,9 @@ def test_an_elf_by_itself(subagent_api: SubagentAPI, kind: type[Elf]) -> None:
     subagent_api.run(scenario)
 
 
-@given(st.lists(st.sampled_from(["say", "fail", "cancel"]), max_size=12))
+@given(st.lists(st.sampled_from(["answer", "fail", "cancel"]), max_size=12))
 def test_every_way_through_the_states(steps: list[str]) -> None:
-    answers = ["Yes." if step == "say" else ServerError("no") for step in steps if step != "cancel"]
+    answers = ["Yes." if step == "answer" else ServerError("no") for step in steps if step != "cancel"]
     seen: list[str] = []
     elf = SyncElf(Engine(ScriptedLLM(*answers)), ElfConfig(), observer=lambda id, status: seen.append(status))
     expected = "pending"
@@ -536,7 +536,7 @@ def test_every_way_through_the_states(steps: list[str]) -> None:
             expected = "cancelled" if expected == "pending" else expected
         else:
             elf.send("Well?")
-            expected = {"say": "completed", "fail": "failed"}[step]
+            expected = {"answer": "completed", "fail": "failed"}[step]
         assert elf.status == expected
         assert elf.wait().status == expected
     walked = ["pending", *seen]

@@ -1,4 +1,4 @@
-"""One run of an elf: it has one result, whatever hangs, and nobody has to read its events (E17)."""
+"""One run of an elf: it has one result, whatever hangs, even if its events are never read (E17)."""
 
 from __future__ import annotations
 

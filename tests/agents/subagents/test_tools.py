@@ -30,8 +30,8 @@ def lead_of(manager: ElfManager, *answers: Any, **options: Any) -> Engine:
     return Engine(ScriptedLLM(*answers, "I see."), manager.tools(), **options)
 
 
-def told(turn: Turn[None]) -> list[ToolResultPart]:
-    """What the model was told by its tools."""
+def tool_results(turn: Turn[None]) -> list[ToolResultPart]:
+    """Return the tool results that the model got."""
     return [part for message in turn.messages for part in message.parts if isinstance(part, ToolResultPart)]
 
 
@@ -44,7 +44,7 @@ def test_a_model_gives_a_task_away(subagent_api: SubagentAPI) -> None:
         manager = ElfManager(Engine(llm))
         lead = lead_of(manager, calls("agent", prompt="Read this.", task_type="review"))
         turn = await subagent_api.submit(lead, "Is it right?")
-        assert [(part.content, part.is_error) for part in told(turn)] == [("Line 7 is wrong.", False)]
+        assert [(part.content, part.is_error) for part in tool_results(turn)] == [("Line 7 is wrong.", False)]
         task, message = llm.requests[0].messages
         assert task.text.startswith(TASKS["review"])
         assert message.text == "Read this."
@@ -69,7 +69,7 @@ def test_an_elf_that_fails_is_no_failure_of_the_turn(subagent_api: SubagentAPI) 
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(ServerError("no power"))))
         turn = await subagent_api.submit(lead_of(manager, calls("agent", prompt="Work.")), "Go.")
-        (part,) = told(turn)
+        (part,) = tool_results(turn)
         assert part.is_error
         assert f"{manager.list()[0].id} failed: no power" in part.content
         assert turn.text == "I see."
@@ -80,7 +80,7 @@ def test_an_elf_that_fails_is_no_failure_of_the_turn(subagent_api: SubagentAPI) 
 def test_an_elf_whose_time_is_up(subagent_api: SubagentAPI, gate: Gate) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(CALL), [gate.hold]), timeout=0.03)
-        (part,) = told(await subagent_api.submit(lead_of(manager, calls("agent", prompt="Wait.")), "Go."))
+        (part,) = tool_results(await subagent_api.submit(lead_of(manager, calls("agent", prompt="Wait.")), "Go."))
         assert part.is_error
         assert "was not done after 0.03 seconds" in part.content
 
@@ -91,13 +91,13 @@ def test_an_answer_that_is_fetched_later(subagent_api: SubagentAPI, gate: Gate) 
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(CALL, "At last."), [gate.hold]))
         lead = lead_of(manager, calls("agent", prompt="Wait.", wait=False))
-        (part,) = told(await subagent_api.submit(lead, "Go."))
+        (part,) = tool_results(await subagent_api.submit(lead, "Go."))
         (elf,) = manager.list()
         assert part.content == f"{elf.id} is at work; agent_result(id='{elf.id}') gives its answer"
         assert (elf.status, lead.state) == ("running", "idle")
         gate.opened.set()
         fetching = lead_of(manager, calls("agent_result", id=elf.id))
-        assert told(await subagent_api.submit(fetching, "And?"))[0].content == "At last."
+        assert tool_results(await subagent_api.submit(fetching, "And?"))[0].content == "At last."
         assert lead.conversation.spending.usage.total_tokens == 60
 
     subagent_api.run(scenario)
@@ -106,7 +106,7 @@ def test_an_answer_that_is_fetched_later(subagent_api: SubagentAPI, gate: Gate) 
 def test_an_elf_that_was_never_started(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(Mirror()))
-        (part,) = told(await subagent_api.submit(lead_of(manager, calls("agent_result", id="elf-0")), "And?"))
+        (part,) = tool_results(await subagent_api.submit(lead_of(manager, calls("agent_result", id="elf-0")), "And?"))
         assert part.is_error
         assert "there is no elf 'elf-0'" in part.content
 
@@ -189,7 +189,7 @@ def test_several_elves_at_the_same_time(subagent_api: SubagentAPI) -> None:
         manager = ElfManager(Engine(Mirror(reply), [meet]))
         tasks = [{"prompt": f"Task {name}"} for name in "abc"]
         lead = lead_of(manager, calls("spawn_elves", tasks=tasks))
-        (part,) = told(await subagent_api.submit(lead, "Go."))
+        (part,) = tool_results(await subagent_api.submit(lead, "Go."))
         assert [elf.status for elf in manager.list()] == ["completed"] * 3
         ids = [elf.id for elf in manager.list()]
         lines = [f"Task {number}: {id} completed: We have met." for number, id in enumerate(ids, 1)]
@@ -203,7 +203,7 @@ def test_what_goes_wrong_is_reported_for_each_task(subagent_api: SubagentAPI) ->
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM(ServerError("no power"))), max_elves=1)
         lead = lead_of(manager, calls("spawn_elves", tasks=[{"prompt": "a"}]))
-        (part,) = told(await subagent_api.submit(lead, "Go."))
+        (part,) = tool_results(await subagent_api.submit(lead, "Go."))
         assert part.content == f"Task 1: {manager.list()[0].id} failed: no power"
         assert not part.is_error
 
@@ -215,7 +215,7 @@ def test_more_tasks_than_may_run(subagent_api: SubagentAPI, gate: Gate) -> None:
         manager = ElfManager(Engine(ScriptedLLM(CALL), [gate.hold]), max_elves=1)
         waiting = await subagent_api.spawn(manager, "Wait.")
         lead = lead_of(manager, calls("spawn_elves", tasks=[{"prompt": "a"}, {"prompt": "b"}]))
-        first, second = told(await subagent_api.submit(lead, "Go."))[0].content.split("\n\n")
+        first, second = tool_results(await subagent_api.submit(lead, "Go."))[0].content.split("\n\n")
         assert first.startswith("Task 1: not started: ")
         assert "1 elves are running" in first
         assert second.startswith("Task 2: not started: ")
@@ -231,7 +231,7 @@ def test_a_task_that_cannot_start(subagent_api: SubagentAPI, monkeypatch: pytest
 
     def fail(engine: Engine, message: Any, *rest: Any, **options: Any) -> Any:
         if message == "b":
-            raise ValueError("this cannot be said")
+            raise ValueError("this is not allowed")
         return begin(engine, message, *rest, **options)
 
     async def scenario() -> None:
@@ -239,10 +239,10 @@ def test_a_task_that_cannot_start(subagent_api: SubagentAPI, monkeypatch: pytest
         lead = lead_of(manager, calls("spawn_elves", tasks=[{"prompt": prompt} for prompt in "abc"]))
         with monkeypatch.context() as patched:
             patched.setattr(Engine, "begin", fail)
-            (part,) = told(await subagent_api.submit(lead, "Go."))
+            (part,) = tool_results(await subagent_api.submit(lead, "Go."))
         first, second, third = part.content.split("\n\n")
         assert first.endswith("completed: about a")
-        assert second == "Task 2: not started: ValueError: this cannot be said"
+        assert second == "Task 2: not started: ValueError: this is not allowed"
         assert third.endswith("completed: about c")
         assert manager.active == 0
 
@@ -253,7 +253,7 @@ def test_long_answers_are_cut(subagent_api: SubagentAPI) -> None:
     async def scenario() -> None:
         manager = ElfManager(Engine(ScriptedLLM("x" * 5000)))
         lead = lead_of(manager, calls("spawn_elves", tasks=[{"prompt": "Write."}]))
-        (part,) = told(await subagent_api.submit(lead, "Go."))
+        (part,) = tool_results(await subagent_api.submit(lead, "Go."))
         assert part.content.count("x") == OUTPUT_LIMIT
         assert part.content.endswith("[3000 characters left out]")
 
@@ -264,7 +264,7 @@ def test_rounds_are_limited() -> None:
     llm = ScriptedLLM(*[calls("spin")] * 3)
     manager = ElfManager(Engine(llm, [spin]))
     lead = lead_of(manager, calls("spawn_elves", tasks=[{"prompt": "Spin."}], max_turns=2))
-    (part,) = told(lead.submit("Go."))
+    (part,) = tool_results(lead.submit("Go."))
     assert "failed: " in part.content
     assert len(llm.requests) == 2
 
@@ -295,7 +295,7 @@ def test_elves_spend_what_their_turn_may(subagent_api: SubagentAPI) -> None:
 )
 def test_tasks_that_are_none(tasks: list[dict[str, str]]) -> None:
     manager = ElfManager(Engine(Mirror()))
-    (part,) = told(lead_of(manager, calls("spawn_elves", tasks=tasks)).submit("Go."))
+    (part,) = tool_results(lead_of(manager, calls("spawn_elves", tasks=tasks)).submit("Go."))
     assert part.is_error
     assert manager.list() == ()
 
@@ -303,7 +303,7 @@ def test_tasks_that_are_none(tasks: list[dict[str, str]]) -> None:
 def test_as_many_tasks_as_may_be() -> None:
     manager = ElfManager(Engine(Mirror()))
     tasks = [{"prompt": str(number)} for number in range(MAX_TASKS)]
-    (part,) = told(lead_of(manager, calls("spawn_elves", tasks=tasks)).submit("Go."))
+    (part,) = tool_results(lead_of(manager, calls("spawn_elves", tasks=tasks)).submit("Go."))
     assert [f"about {number}" in part.content for number in range(MAX_TASKS)] == [True] * MAX_TASKS
 
 
@@ -330,7 +330,7 @@ def test_elves_of_a_model_start_elves_while_they_may(subagent_api: SubagentAPI, 
         llm = ScriptedLLM(*[deeper] * (max_depth - 1), *["Back."] * max_depth)
         manager = ElfManager(Engine(llm, [spin]), max_depth=max_depth)
         lead = lead_of(manager, deeper)
-        assert told(await subagent_api.submit(lead, "Go."))[0].content == "Back."
+        assert tool_results(await subagent_api.submit(lead, "Go."))[0].content == "Back."
         assert [elf.depth for elf in manager.list()] == list(range(1, max_depth + 1))
         offered = [[tool.name for tool in request.tools] for request in llm.requests[:max_depth]]
         own = [tool.name for tool in manager.tools()]

@@ -1,4 +1,4 @@
-"""tool_index.py: BM25 over what tools say of themselves, and what it finds among the labelled tools."""
+"""tool_index.py: BM25 over the names, descriptions and schemas of tools, and its results for the labelled tools."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def names(found: Sequence[ScoredTool]) -> list[str]:
     return [each.name for each in found]
 
 
-def best(said: str, *specs: ToolSpec) -> list[str]:
-    return names(ToolIndex(specs).best(said))
+def best(text: str, *specs: ToolSpec) -> list[str]:
+    return names(ToolIndex(specs).best(text))
 
 
 # -- what is found
@@ -73,7 +73,7 @@ def test_parameters_are_looked_into() -> None:
         assert best(message, spec("tool_b"), nested) == ["tool_a"]
 
 
-def test_a_long_list_of_choices_does_not_say_what_a_tool_is_for() -> None:
+def test_a_long_enum_does_not_dominate_the_score() -> None:
     assert best("furlong", spec("tool_a", unit={"enum": ["furlong", *map(str, range(10))]})) == []
 
 
@@ -116,7 +116,7 @@ def test_a_word_that_is_sent_often_counts_once() -> None:
     assert once == often
 
 
-# -- whatever is said
+# -- for every text
 
 
 SPECS = st.lists(
@@ -127,7 +127,7 @@ SPECS = st.lists(
     ),
     max_size=8,
 )
-SAID = st.text() | st.sampled_from([question.text for question in QUESTIONS])
+TEXTS = st.text() | st.sampled_from([question.text for question in QUESTIONS])
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: (
@@ -137,35 +137,35 @@ JSON = st.recursive(
 )
 
 
-@given(SPECS, SAID, st.integers(0, 10))
-def test_at_most_so_many_the_best_first_and_of_equals_the_first(specs: list[ToolSpec], said: str, limit: int) -> None:
-    found = ToolIndex(specs).best(said, limit)
+@given(SPECS, TEXTS, st.integers(0, 10))
+def test_at_most_so_many_the_best_first_and_of_equals_the_first(specs: list[ToolSpec], text: str, limit: int) -> None:
+    found = ToolIndex(specs).best(text, limit)
     assert len(found) <= limit
     assert found == sorted(found, key=lambda each: (-each.score, each.place))
     assert all(each.score > 0 and each.name == specs[each.place].name for each in found)
     assert len({each.place for each in found}) == len(found)
-    assert found == ToolIndex(specs).best(said, len(specs))[:limit]
+    assert found == ToolIndex(specs).best(text, len(specs))[:limit]
 
 
-@given(SPECS, SAID, st.randoms(use_true_random=False))
-def test_the_order_of_the_tools_changes_no_score(specs: list[ToolSpec], said: str, chance: random.Random) -> None:
+@given(SPECS, TEXTS, st.randoms(use_true_random=False))
+def test_the_order_of_the_tools_changes_no_score(specs: list[ToolSpec], text: str, chance: random.Random) -> None:
     shuffled = chance.sample(specs, len(specs))
     scores = [
-        sorted((each.score, order[each.place].name) for each in ToolIndex(order).best(said, 10))
+        sorted((each.score, order[each.place].name) for each in ToolIndex(order).best(text, 10))
         for order in (specs, shuffled)
     ]
     assert scores[0] == scores[1]
 
 
-@given(st.dictionaries(st.text(max_size=8), JSON, max_size=4), SAID)
-def test_any_schema_will_do(schema: dict[str, Any], said: str) -> None:
+@given(st.dictionaries(st.text(max_size=8), JSON, max_size=4), TEXTS)
+def test_any_schema_will_do(schema: dict[str, Any], text: str) -> None:
     index = ToolIndex([ToolSpec("whale_watch", "", schema), tool("lighthouse")])
-    assert "whale_watch" in names(index.best(f"whale {said}"))
+    assert "whale_watch" in names(index.best(f"whale {text}"))
 
 
-@given(SAID)
-def test_what_is_found_has_a_word_in_common_or_one_that_may_be_meant(said: str) -> None:
-    assert bool(INDEX.best(said)) <= bool(stems(said))
+@given(TEXTS)
+def test_what_is_found_has_a_word_in_common_or_one_that_may_be_meant(text: str) -> None:
+    assert bool(INDEX.best(text)) <= bool(stems(text))
 
 
 def test_an_index_can_be_pickled() -> None:
@@ -205,7 +205,7 @@ def test_a_tool_is_found_by_its_name() -> None:
         assert names(INDEX.best(f"Use {each.name} now"))[0] == each.name
 
 
-def test_the_page_tells_the_figures() -> None:
+def test_the_page_has_the_measured_figures() -> None:
     page = (Path(__file__).parents[3] / "docs" / "how-to" / "tool-search.md").read_text(encoding="utf-8")
     for limit in (1, 3, 5, 10, 20):
         figures = " | ".join(f"{recall(questions, limit):.2f}" for questions in (QUESTIONS, SEEN, UNSEEN))

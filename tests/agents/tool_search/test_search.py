@@ -1,4 +1,4 @@
-"""tool_search.py: which tools fit a conversation, by their words or by what a model says."""
+"""tool_search.py: which tools fit a conversation, by their words or by a model's choice."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SEVEN = tuple(
         "paint_walls": "Another colour for a wall.",
         "wash_windows": "Clean glass.",
         "mow_lawn": "Shorter grass.",
-        "lock_gate": "Nobody comes in.",
+        "lock_gate": "Lock the front gate.",
     }.items()
 )
 
@@ -152,7 +152,7 @@ def test_the_tools_of_the_last_turn_count() -> None:
     assert sync(LexicalSearch(1), [user("Do it"), *called("mow_lawn"), assistant("Ok"), user("Again")]) == ["mow_lawn"]
 
 
-def test_what_tools_gave_and_the_system_says_does_not_count() -> None:
+def test_tool_results_and_system_messages_do_not_count() -> None:
     message = [system("whales"), user("Do it"), *called("long_gone", "Now count the dolphins!")]
     assert sync(LexicalSearch(1), message) == []
 
@@ -197,7 +197,7 @@ def test_of_any_conversation_some_tools_in_their_order(
 
 def recall(questions: Sequence[Labelled], limit: int) -> float:
     """The mean part of the right tools that is offered."""
-    return sum(each.recall(sync(LexicalSearch(limit), each.said, TOOLS)) for each in questions) / len(questions)
+    return sum(each.recall(sync(LexicalSearch(limit), each.messages, TOOLS)) for each in questions) / len(questions)
 
 
 def test_recall_of_the_labelled_questions() -> None:
@@ -206,10 +206,10 @@ def test_recall_of_the_labelled_questions() -> None:
 
 def test_recall_in_conversations() -> None:
     assert recall(CONVERSATIONS, 5) >= 0.75
-    assert CONVERSATIONS[0].recall(sync(LexicalSearch(1), CONVERSATIONS[0].said, TOOLS)) == 1
+    assert CONVERSATIONS[0].recall(sync(LexicalSearch(1), CONVERSATIONS[0].messages, TOOLS)) == 1
 
 
-# -- by what a model says
+# -- by a model's choice
 
 
 def test_the_tools_that_the_model_finds_good_enough_the_best_first(searched: Searched) -> None:
@@ -387,7 +387,7 @@ def test_without_any_llm_the_words_choose(monkeypatch: pytest.MonkeyPatch, caplo
 
 
 class Waiting(FunctionCallingLLM):
-    """An LLM whose answer never comes. It tells when it is waited for, and what ends that."""
+    """An LLM whose answer never comes; it records the start of the wait and the error that ends it."""
 
     def __init__(self, asked: Callable[[], object]) -> None:
         super().__init__()

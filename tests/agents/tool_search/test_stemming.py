@@ -69,7 +69,7 @@ def test_letters_and_digits_are_parts() -> None:
     assert "64" not in synonyms("base64")
 
 
-def test_words_that_say_nothing_are_left_out() -> None:
+def test_stop_words_are_left_out() -> None:
     assert stems("Could you please tell me what's the weather like?") == [one("weather")]
     assert stems("Thanks, that is all. It isn't much, don't you know?") == []
 

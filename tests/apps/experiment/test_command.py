@@ -1,4 +1,4 @@
-"""`toolcast experiment`: its sub-commands, each loaded when it is called, and how errors are told."""
+"""`toolcast experiment`: its sub-commands, each loaded when it is called, and how errors are printed."""
 
 from __future__ import annotations
 

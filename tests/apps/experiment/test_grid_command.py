@@ -74,7 +74,7 @@ def test_ctrl_c_ends_all_runs_and_is_130(tmp_path: Path) -> None:
 def test_with_one_worker_the_person_at_the_terminal_answers(tmp_path: Path) -> None:
     def ask(messages: Sequence[ChatMessage]) -> ChatMessage:
         answers = [message["content"] for message in messages if message["role"] == "tool"]
-        return reply(f"I was told: {answers[0]}") if answers else calls("send_message_to_operator", message="Hello?")
+        return reply(f"The answer: {answers[0]}") if answers else calls("send_message_to_operator", message="Hello?")
 
     with (
         OllamaByRule(ask) as server,
@@ -85,7 +85,7 @@ def test_with_one_worker_the_person_at_the_terminal_answers(tmp_path: Path) -> N
             terminal.type(f"yes {number}{ENTER}")
         assert terminal.ends() == 0
     text = [logged(run.log_path)[-1 - 1] for run in expand(load_config(tmp_path / "grid.json"))]
-    assert [line["payload"].get("final_reflection") for line in text] == ["I was told: yes 1", "I was told: yes 2"]
+    assert [line["payload"].get("final_reflection") for line in text] == ["The answer: yes 1", "The answer: yes 2"]
 
 
 def test_the_example_is_a_grid() -> None:

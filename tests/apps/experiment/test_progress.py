@@ -153,7 +153,7 @@ class Operator:
     def send_and_wait(self, message: str, run_id: str, cycle_number: int) -> str:
         self._bar.done.append(f"{run_id} {cycle_number}: {message}")
         if message == "?":
-            raise ConnectionError("nobody")
+            raise ConnectionError("refused")
         return "yes"
 
 
@@ -228,7 +228,7 @@ def test_a_narrow_bar_counts_the_cycles(columns: int, monkeypatch: pytest.Monkey
     assert show_bar(RUN[:3], Emulated(columns), monkeypatch)[-1].startswith("Cycles 0/2 TIME write")
 
 
-def test_the_bar_tells_what_the_agent_is_doing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_shows_what_the_agent_is_doing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Emulated(100)
     assert show_bar(RUN[:3], terminal, monkeypatch)[-1].endswith("0/2 0 tool calls, 1,000 tokens TIME write, list")
     assert show_bar([answer("\x1b[2J[red]evil\n" * 9)], terminal, monkeypatch)[-1].endswith(

@@ -68,7 +68,7 @@ def test_without_matplotlib_the_page_is_made_and_a_note(
     assert out.err.startswith("Note: the pictures need matplotlib") and "pip install 'toolcast[report]'" in out.err
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+def error_of(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     """The error that a command line ends in."""
     assert cli.main(["experiment", "report", *map(str, words)]) == 1
     out = capsys.readouterr()
@@ -78,16 +78,16 @@ def told(capsys: pytest.CaptureFixture[str], *words: object) -> str:
 
 def test_what_goes_wrong_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = whole_run(tmp_path / "run.jsonl")
-    assert "none.jsonl" in told(capsys, tmp_path / "none.jsonl")
+    assert "none.jsonl" in error_of(capsys, tmp_path / "none.jsonl")
     (tmp_path / "empty").mkdir()
-    assert "no log of a run in" in told(capsys, tmp_path / "empty")
-    assert "--embedder: no embedder is called 'nobody'" in told(capsys, log, "--embedder", "nobody")
-    assert "missing.json: no such file" in told(capsys, log, "--pei", tmp_path / "missing.json")
+    assert "no log of a run in" in error_of(capsys, tmp_path / "empty")
+    assert "--embedder: no embedder is called 'missing'" in error_of(capsys, log, "--embedder", "missing")
+    assert "missing.json: no such file" in error_of(capsys, log, "--pei", tmp_path / "missing.json")
     (tmp_path / "taken").touch()
-    error = told(capsys, log, "--embedder", "none", "--output", tmp_path / "taken", "--no-png")
+    error = error_of(capsys, log, "--embedder", "none", "--output", tmp_path / "taken", "--no-png")
     assert "taken: " in error and "Choose another folder with --output" in error
     (tmp_path / "bad.jsonl").write_text('{"event_type": "\x1b[2J"}\n')
-    assert "line 1" in told(capsys, tmp_path / "bad.jsonl")
+    assert "line 1" in error_of(capsys, tmp_path / "bad.jsonl")
 
 
 def test_a_command_line_without_a_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -187,7 +187,7 @@ def test_a_run_is_gone_on_with_for_more_cycles(ollama: OllamaByRule, capsys: pyt
     assert cycles() == [*BOTH, ("CYCLE_START", 3), ("CYCLE_END", 3)]
 
 
-def test_x10_a_failure_says_how_to_go_on(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]) -> None:
+def test_x10_a_failure_shows_how_to_resume(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]) -> None:
     def breaks_in_cycle_2(messages: Sequence[ChatMessage]) -> ChatMessage:
         if cycle_of(messages) == 2 and len(messages) > 2:
             raise RuntimeError("gone")  # the server hangs up
@@ -284,7 +284,7 @@ def test_options_that_the_service_has_not(words: tuple[str, ...], capsys: pytest
     assert not Path("logs").exists()
 
 
-def test_ctrl_c_is_130_and_says_how_to_go_on(
+def test_ctrl_c_is_130_and_shows_how_to_resume(
     ollama: OllamaByRule, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ExperimentRunner, "prepare", lambda *arguments: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -392,7 +392,9 @@ def test_a_bar_on_a_terminal_and_ctrl_c(ollama: OllamaByRule) -> None:
 def test_x11_the_operator_types_where_the_bar_was(ollama: OllamaByRule) -> None:
     def asks(messages: Sequence[ChatMessage]) -> ChatMessage:
         answers = [message["content"] for message in messages if message["role"] == "tool"]
-        return reply(f"They said: {answers[0]}") if answers else calls("send_message_to_operator", message="Anyone?")
+        return (
+            reply(f"They answered: {answers[0]}") if answers else calls("send_message_to_operator", message="Anyone?")
+        )
 
     ollama.rule = asks
     with in_terminal("--config", configured(ollama.host, operator="terminal", cycle_count=1)) as terminal:
@@ -401,7 +403,7 @@ def test_x11_the_operator_types_where_the_bar_was(ollama: OllamaByRule) -> None:
         assert terminal.ends() == 0
     assert "[OPERATOR]: It is me" in terminal.lines
     (end,) = [line for line in logged() if line["event_type"] == "CYCLE_END"]
-    assert end["payload"]["final_reflection"] == "They said: It is me"
+    assert end["payload"]["final_reflection"] == "They answered: It is me"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process there")

@@ -31,7 +31,7 @@ def weather(city: str) -> str:
 
 
 def asked(llm: ScriptedLLM) -> list[list[str]]:
-    """What was said in each request, without the instructions."""
+    """Return the texts of each request, without the system prompt."""
     return [[message.text for message in request.messages if message.role != "system"] for request in llm.requests]
 
 

@@ -90,7 +90,7 @@ def test_every_kind_of_event_has_a_case() -> None:
     assert {type(event) for event, _, _ in CASES} | {ToolProgress} == known
 
 
-def test_what_a_tool_says_is_received() -> None:
+def test_progress_of_a_tool_is_received() -> None:
     received: list[ToolProgress] = []
     message = ToolProgress("c1", "look", {"done": 1})
     EventRouter(ScriptedScreen(), lambda event: None, received.append).route(message)

@@ -61,9 +61,9 @@ def test_numbers_are_counted_where_all_are_one() -> None:
 
 
 def test_code_comes_in_parts() -> None:
-    text = "say:\n```python title\ndef a():\n\n    return 1\n\ndef b():\n    pass\n```\nend"
+    text = "so:\n```python title\ndef a():\n\n    return 1\n\ndef b():\n    pass\n```\nend"
     assert blocks(text) == blocks(*text) == [
-        Block("text", "say:"),
+        Block("text", "so:"),
         Block("fence", "```python title"),
         Block("code", "def a():\n\n    return 1\n", "python", joined=True),
         Block("code", "def b():\n    pass", "python", joined=True),
@@ -130,15 +130,15 @@ LINE = st.sampled_from(
 )  # fmt: skip
 TEXT = st.lists(LINE | INLINE, max_size=14).map("\n".join)
 
-Said = list[tuple[Any, ...]]
+Parts = list[tuple[Any, ...]]
 
 
-def said(text: str) -> Said:
+def parts_of(text: str) -> Parts:
     """What a text means, item by item. Where lists begin and end is left out: blocks hold parts of them.
 
     Neither do blanks count at the ends of code, and at the start of a line in a paragraph.
     """
-    out: Said = []
+    out: Parts = []
     numbers: list[int | None] = []
     for token in rich_rows.parser().parse(text):
         if token.type.endswith("_list_open"):
@@ -155,13 +155,13 @@ def said(text: str) -> Said:
     return out
 
 
-def said_by(found: Iterable[Block]) -> Iterator[tuple[Any, ...]]:
+def parts_of_blocks(found: Iterable[Block]) -> Iterator[tuple[Any, ...]]:
     """What blocks mean."""
     code: list[str] | None = None
     language = ""
     for block in found:
         if block.kind == "text":
-            yield from said(block.text)
+            yield from parts_of(block.text)
         elif block.kind == "code":
             assert code is not None
             code.append(f"{block.text}\n")
@@ -174,9 +174,9 @@ def said_by(found: Iterable[Block]) -> Iterator[tuple[Any, ...]]:
         yield "code", language, "".join(code).rstrip("\n")
 
 
-def merged(found: Iterable[tuple[Any, ...]]) -> Said:
+def merged(found: Iterable[tuple[Any, ...]]) -> Parts:
     """With code that is only indented in one piece: a blank line in it looks like one between two."""
-    out: Said = []
+    out: Parts = []
     for kind, tag, content in found:
         lines = [line for line in str(content).split("\n") if line.strip()] if kind == "code_block" else []
         if lines and out and out[-1][0] == "code_block":
@@ -187,7 +187,7 @@ def merged(found: Iterable[tuple[Any, ...]]) -> Said:
 
 @given(TEXT)
 def test_blocks_mean_what_the_whole_means(text: str) -> None:
-    assert merged(said_by(blocks(text))) == merged(said(text))
+    assert merged(parts_of_blocks(blocks(text))) == merged(parts_of(text))
 
 
 @given(TEXT, st.lists(st.integers(0, 60), max_size=6))

@@ -55,14 +55,14 @@ def typed_into(process: subprocess.Popen[bytes], text: str) -> IO[bytes]:
     return process.stdout
 
 
-def told_by(process: subprocess.Popen[bytes]) -> str:
+def output_of(process: subprocess.Popen[bytes]) -> str:
     """What it wrote to stderr, once it has ended."""
     assert process.stderr is not None
     return process.stderr.read().decode()
 
 
 def run(*words: str, typed: str | bytes, env: dict[str, str]) -> tuple[str, str, int]:
-    """What a process that is told all of this wrote to stdout and stderr, and its exit code."""
+    """Run a process with this input; return its stdout and stderr, and its exit code."""
     with started(*words, env=env) as process:
         out, err = process.communicate(typed if isinstance(typed, bytes) else typed.encode(), PATIENCE)
     shown = err.decode()
@@ -94,11 +94,11 @@ def test_r11_a_terminal_that_takes_no_codes(server: OllamaServer, variables: dic
 
 
 def pieces(terminal: int) -> Iterator[str]:
-    """What is written to a terminal, until nobody has it any more."""
+    """Return what is written to a terminal, until its last user has closed it."""
     try:
         while piece := os.read(terminal, 65536):
             yield piece.decode()
-    except OSError:  # how Linux says that the other end was closed
+    except OSError:  # how Linux reports that the other end was closed
         return
 
 
@@ -181,7 +181,7 @@ def test_ctrl_c_is_130(server: OllamaServer, variables: dict[str, str]) -> None:
         assert typed_into(process, "Tell me").read(9) == b"Once upon"
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 130
-        assert told_by(process) == "(cancelled)\n"
+        assert output_of(process) == "(cancelled)\n"
     server.wait_open(0)
 
 
@@ -192,7 +192,7 @@ def test_a_reader_that_has_had_enough(server: OllamaServer, variables: dict[str,
         process.stdout.close()
         typed_into(process, "Tell me")
         assert process.wait(PATIENCE) == 0
-        assert told_by(process) == ""
+        assert output_of(process) == ""
 
 
 @pytest.mark.parametrize(

@@ -308,7 +308,7 @@ def test_with_no_one_there_it_is_denied() -> None:
     assert "no approver" in results(screen)[0]
 
 
-def test_what_a_tool_says_is_shown() -> None:
+def test_output_of_a_tool_is_shown() -> None:
     def count(context: ToolContext) -> str:
         context.emit("one\n")
         context.emit({"two": 2})
@@ -496,7 +496,7 @@ def test_a_session_goes_on() -> None:
 
 
 def left_waiting(store: MemoryStore) -> None:
-    """The session `s` is left while somebody is asked."""
+    """Leave the session `s` while an approval is pending."""
     engine = Engine(ScriptedLLM(looks("Oslo")), [weather], permissions=Permissions(approve="later"))
     with Session(engine, id="s", store=store) as session:
         session.run("How is Oslo?")

@@ -26,8 +26,8 @@ def look(where: str, context: ToolContext) -> str:
 
 def send(to: str) -> str:
     """Send."""
-    if to == "nobody":
-        raise ValueError("there is nobody")
+    if to == "missing":
+        raise ValueError("no such recipient")
     return "sent"
 
 
@@ -37,7 +37,7 @@ CALLS = st.sampled_from(
     [
         ("look", '{"where": "here"}'),
         ("send", '{"to": "ada"}'),
-        ("send", '{"to": "nobody"}'),
+        ("send", '{"to": "missing"}'),
         ("send", "{}"),
         ("fly", "{}"),
     ]

@@ -49,7 +49,7 @@ class Typed:
 
 
 class Keys:
-    """A keyboard that notes what it is told."""
+    """A keyboard that records its calls."""
 
     is_silent = False
 
@@ -61,7 +61,7 @@ class Keys:
 
 
 class Clock:
-    """A clock that stands still, unless `step` says how much goes by at each look."""
+    """A clock that advances by `step` at each reading, by default not at all."""
 
     now = step = 0.0
 
@@ -99,9 +99,9 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench()
 
 
-def in_pieces(say: Callable[[str], None], text: str, length: int = 3) -> None:
+def in_pieces(write: Callable[[str], None], text: str, length: int = 3) -> None:
     for start in range(0, len(text), length):
-        say(text[start : start + length])
+        write(text[start : start + length])
 
 
 def test_it_is_a_screen(bench: Bench) -> None:
@@ -190,7 +190,7 @@ def test_whatever_a_model_writes_is_no_reason_to_fail(text: str) -> None:
     in_pieces(bench.screen.content, text)
     bench.screen.end_answer()
     shown = "".join(bench.lines)
-    # What an entity stands for, an address as it is sent, and what a fence says of its code look otherwise.
+    # Entities, addresses and the info strings of fences are shown in another form.
     if not any(mark in text for mark in ("&", "](", "```", "~~~")):
         assert [shown.count(letter) for letter in "a漢é"] == [text.count(letter) for letter in "a漢é"]
 
@@ -199,10 +199,10 @@ PIECE = st.sampled_from(
     ["word ", "long words and more of them ", "\n", "\n\n", "- item", "1. ", "# ", "```py\n", "```\n", "x = 1\n",
      "**b** ", "漢字", "| a | b |\n|---|---|\n", "| c | d |\n", "> ", "x" * 99]
 )  # fmt: skip
-SAID = st.tuples(st.sampled_from(["content", "thinking"]), PIECE)
+OUTPUT = st.tuples(st.sampled_from(["content", "thinking"]), PIECE)
 EVENT = st.one_of(
-    SAID,
-    SAID,  # more often than the others
+    OUTPUT,
+    OUTPUT,  # more often than the others
     st.tuples(st.just("note"), st.sampled_from(["one", "two\nlines"])),
     st.tuples(st.just("error"), st.just("wrong")),
     st.tuples(st.just("call_begins"), st.sampled_from("12"), st.just("tool")),
@@ -319,7 +319,7 @@ def test_calls_side_by_side(bench: Bench) -> None:
     for id in "12":
         screen.call_begins(id, f"tool_{id}")
     screen.call_arguments("2", "{}")
-    screen.call_arguments("nobody", "{}")
+    screen.call_arguments("missing", "{}")
     assert bench.lines == ["", "● tool_1", "● tool_2 {}"]
     screen.call_begins("2", "tool_2")  # once more: the arguments so far are void
     assert bench.lines == ["", "● tool_1", "● tool_2"]
@@ -348,7 +348,7 @@ def test_the_output_of_a_running_tool_is_shown_until_its_result_is_there(bench: 
     assert bench.lines == ["", '● run_command(command="make")', "  ⎿ made"]
 
 
-def test_an_error_is_red_and_says_what_to_do(bench: Bench) -> None:
+def test_an_error_is_red_and_has_its_hint(bench: Bench) -> None:
     bench.screen.error("no server", "start one")
     bench.screen.error("no hint")
     assert bench.lines == ["", "✗ no server", "  → start one", "✗ no hint"]
@@ -378,16 +378,16 @@ def test_reading(bench: Bench) -> None:
 def test_ctrl_o_unfolds_the_calls_of_the_last_answer(bench: Bench) -> None:
     def unfolded(show_calls: Callable[[], object]) -> str:
         show_calls()
-        return "said"
+        return "hidden text"
 
-    assert bench.read(unfolded) == "said"
+    assert bench.read(unfolded) == "hidden text"
     assert bench.lines[-1] == "The last answer called no tools."
     bench.screen.call_complete("1", "read", '{"path": "a"}')
     assert bench.read("yes", "may it? ") == "yes"  # a question in between changes nothing
     bench.screen.call_result("1", "read", "\n".join(f"line {number}" for number in range(8)), False)
-    assert bench.read(unfolded) == "said"
+    assert bench.read(unfolded) == "hidden text"
     assert bench.lines[-11:] == ["read {", '  "path": "a"', "}", *(f"line {number}" for number in range(8))]
-    assert bench.read(unfolded) == "said"
+    assert bench.read(unfolded) == "hidden text"
     assert bench.lines[-1] == "The last answer called no tools."
 
 
@@ -395,11 +395,11 @@ EVIL = "\x1b[2J\x1b]0;title\x07\x9b31m\r\x08\x7f&#27;[1m\u202egnp.exe"
 
 
 @pytest.mark.fault(143)
-def test_what_a_model_or_a_tool_says_is_never_a_command_for_the_terminal(bench: Bench) -> None:
+def test_output_of_models_and_tools_is_never_a_terminal_command(bench: Bench) -> None:
     screen = bench.screen
     screen.note("stands here")
-    for say in (screen.thinking, screen.content, screen.note, screen.error):
-        say(EVIL)
+    for write in (screen.thinking, screen.content, screen.note, screen.error):
+        write(EVIL)
     screen.error("x", EVIL)
     screen.call_begins("1", EVIL)
     screen.call_arguments("1", EVIL)

@@ -1,4 +1,4 @@
-"""From the command line to a REPL: models, screens, stores, what is said first."""
+"""From the command line to a REPL: models, screens, stores, the first lines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def at_terminal(home: Path, options: ReplOptions = PLAIN, **variables: str) -> Iterator[tuple[Repl, io.StringIO]]:
-    """A REPL at a terminal, whose person says nothing, and all that shows."""
+    """Run a REPL at a terminal without input, and return all that it shows."""
     shown = Person()
     environ = {"TOOLCAST_HOME": str(home), "TERM": "xterm", **variables}
     with open_repl(options, Terminal(Person(), shown, shown, environ)) as repl:
@@ -122,7 +122,7 @@ def answering(*answers: Any) -> Iterator[None]:
 
 
 def left(home: Path, *ids: str) -> None:
-    """Leave sessions there in which something was said."""
+    """Save sessions that have messages."""
     for id in ids:
         with answering(f"Hello from {id}. " + "word " * 500):
             in_pipe(home, ReplOptions("m-1", session=id), f"I am at {id}.")
@@ -183,7 +183,7 @@ def test_where_they_cannot_be_kept(tmp_path: Path) -> None:
 
 def test_the_store_is_closed_in_the_end(tmp_path: Path) -> None:
     with at_terminal(tmp_path) as (repl, _):
-        store: Any = repl.conversation._store  # nobody else has it
+        store: Any = repl.conversation._store  # used by nothing else
         assert isinstance(store, SQLiteStore)
     with pytest.raises(ToolcastError, match="closed"):
         store.ids()
@@ -234,7 +234,7 @@ def test_the_log_is_silent_without_debug(tmp_path: Path, capfd: pytest.CaptureFi
     assert capfd.readouterr().err == ""
 
 
-def test_debug_tells_of_requests_and_where_they_failed(tmp_path: Path) -> None:
+def test_debug_logs_requests_and_tracebacks(tmp_path: Path) -> None:
     options = ReplOptions("m-1", host="127.0.0.1:9", token="sk-1", debug=True)
     code, out, err = in_pipe(tmp_path, options, "Hi")
     assert (code, out) == (1, "")

@@ -48,7 +48,7 @@ def test_results(result: str, lines: list[str]) -> None:
     assert ShownCall("f", "{}", result=result).result_summary == lines
 
 
-def test_of_what_a_running_tool_says_the_end_is_kept() -> None:
+def test_the_end_of_the_output_of_a_running_tool_is_kept() -> None:
     call = ShownCall("f")
     for number in range(50):
         call.add_output(f"line {number}\n")

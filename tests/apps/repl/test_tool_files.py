@@ -1,4 +1,4 @@
-"""The tools of a file: which of its names are tools, and what is said of a file that is none."""
+"""The tools of a file: which of its names are tools, and the errors for other files."""
 
 from __future__ import annotations
 

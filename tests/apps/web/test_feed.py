@@ -98,7 +98,7 @@ async def test_who_comes_back_gets_what_was_missed_once() -> None:
 @pytest.mark.parametrize(
     "last", ["", "5", "other-1", "{name}-99", "{name}-x", "{name}--1", "{name}-²", "{name}-" + "9" * 5000]
 )
-async def test_who_says_what_is_not_known_gets_a_snapshot(last: str) -> None:
+async def test_an_unknown_event_id_gets_a_snapshot(last: str) -> None:
     async with chat() as machine:
         feed = Feed(machine)
         async with aclosing(feed.read()) as reader:
@@ -184,7 +184,7 @@ async def test_the_machine_never_waits_for_a_reader() -> None:
     ("data", "seen"),
     [("\ud83d", "\ud83d"), ("\u2028\r\n", "\u2028\r\n"), ({"a": math.nan, "b": [math.inf]}, {"a": None, "b": [None]})],
 )
-async def test_whatever_a_tool_says_of_itself_is_one_event(data: Any, seen: Any) -> None:
+async def test_any_progress_data_is_one_event(data: Any, seen: Any) -> None:
     calls = StreamComplete(Message("assistant", (CALL,)), (), "tool_use")
     async with chat(*TO_STREAMING, calls) as machine, aclosing(Feed(machine).read()) as reader:
         await pieces(reader, 1)

@@ -1,6 +1,6 @@
 """Many users at once: the web server with its one chat, and chat machines side by side. Nothing is lost.
 
-The suite has a few users say a little; `nox -s nightly` has 200 say what they can for 60 s, and prints how long
+The suite has a few users with few messages; `nox -s nightly` has 200 that send for 60 s, and prints how long
 the server took, as a ratio to a handler that does nothing, asked in the same moments.
 """
 
@@ -39,7 +39,7 @@ from toolcast.tools.callable_tool import CallableTool
 
 NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 USERS = 200 if NIGHTLY else 10
-SECONDS = 60.0 if NIGHTLY else 0.0  # each user says two things in any case
+SECONDS = 60.0 if NIGHTLY else 0.0  # each user sends two messages in any case
 TOKEN = "a-token"
 OPTIONS: dict[str, Any] = {"http": "h11", "ws": "none", "lifespan": "off", "log_config": None}
 
@@ -47,7 +47,7 @@ pytestmark = pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvicorn's 
 
 
 class Echo(FunctionCallingLLM):
-    """Says again, in pieces, what was said last."""
+    """Repeats the last message, in pieces."""
 
     @property
     def metadata(self) -> LLMMetadata:
@@ -69,11 +69,11 @@ class Echo(FunctionCallingLLM):
 
 @dataclass
 class User:
-    """A user of the page: what was said and accepted, what the tab shows, and how long each answer took."""
+    """A user of the page: the messages that were accepted, what the tab shows, and how long each answer took."""
 
     name: str
     tab: Tab = field(default_factory=Tab)
-    said: list[str] = field(default_factory=list[str])
+    sent: list[str] = field(default_factory=list[str])
     seconds: list[float] = field(default_factory=list[float])
     empty: list[float] = field(default_factory=list[float])
     news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -97,15 +97,15 @@ class User:
             await self.news.wait()
 
     async def use(self, client: httpx.AsyncClient, other: httpx.AsyncClient, until: float) -> None:
-        """Say things, and wait for each to be shown; between them ask the handler that does nothing."""
+        """Send messages, and wait for each to be shown; between them ask the handler that does nothing."""
         await self.sees(lambda: self.tab.snapshots > 0)
-        while len(self.said) < 2 or time.monotonic() < until:
-            words = f"{self.name}-{len(self.said)}"
+        while len(self.sent) < 2 or time.monotonic() < until:
+            words = f"{self.name}-{len(self.sent)}"
             begun = time.monotonic()
             answer = await client.post("/dispatch", json={"type": "QUEUE_MESSAGE", "message": words})
             self.seconds.append(time.monotonic() - begun)
             assert (answer.status_code, answer.json()["ignored"]) == (200, False)
-            self.said.append(words)
+            self.sent.append(words)
             begun = time.monotonic()
             await other.post("/empty", json={"type": "QUEUE_MESSAGE", "message": words})
             self.empty.append(time.monotonic() - begun)
@@ -113,7 +113,7 @@ class User:
 
 
 def users_words(context: dict[str, Any]) -> list[str]:
-    """What users have said, of the messages that the model was sent and of those that wait."""
+    """Count the messages of users, in the requests of the model and in the queue."""
     messages = [*context["messages"], *context["queue"]]
     return [part["text"] for message in messages if message["role"] == "user" for part in message["parts"]]
 
@@ -143,7 +143,7 @@ async def served(stack: AsyncExitStack, server: Server) -> httpx.AsyncClient:
 
 
 @pytest.mark.fault(109)
-async def test_what_many_users_say_on_one_page_is_there_once_for_all(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_messages_of_many_users_appear_exactly_once_for_all(capsys: pytest.CaptureFixture[str]) -> None:
     async with AsyncExitStack() as stack:
         machine = await stack.enter_async_context(AsyncChatMachine(Engine(Echo())))
         machine.dispatch(LoadModel())
@@ -159,7 +159,7 @@ async def test_what_many_users_say_on_one_page_is_there_once_for_all(capsys: pyt
         shown = machine.context.to_dict()["messages"]
         for user in users:
             await user.sees(lambda user=user: user.tab.context["messages"] == shown)
-        text = Counter(words for user in users for words in user.said)
+        text = Counter(words for user in users for words in user.sent)
         assert Counter(users_words(machine.context.to_dict())) == text
         assert set(text.values()) == {1}
         assert [user.tab.snapshots for user in users] == [1] * USERS

@@ -18,10 +18,10 @@ from toolcast.apps.web import make_app
 from toolcast.apps.web.security import HEADERS, Guard, Hosts, json_body
 from toolcast.chat.machine import AsyncChatMachine
 
-TOKEN = "a-token-that-nobody-guesses"
+TOKEN = "a-token-that-is-not-guessed"
 HERE = "http://127.0.0.1:8765"
 RIGHT = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
-SAID = {"type": "QUEUE_MESSAGE", "message": "Hello"}
+MESSAGE = {"type": "QUEUE_MESSAGE", "message": "Hello"}
 
 
 @asynccontextmanager
@@ -37,7 +37,7 @@ async def test_what_the_page_asks_for_it_gets() -> None:
     async with asking() as (client, machine):
         for path in (f"/?token={TOKEN}", "/assets/chat.js", "/assets/style.css", f"/models?token={TOKEN}"):
             assert (await client.get(path)).status_code == 200, path
-        message = await client.post("/dispatch", json=SAID, headers=RIGHT)
+        message = await client.post("/dispatch", json=MESSAGE, headers=RIGHT)
         assert (message.status_code, machine.state) == (200, "searching_tools")
 
 
@@ -78,14 +78,16 @@ async def test_of_two_headers_none_counts(name: str, first: str, second: str | N
     others = [(key, value) for key, value in RIGHT.items() if key != name]
     async with asking() as (client, machine):
         headers = [*others, (name, first), (name, second or first)]
-        refused = await client.post("/dispatch", json=SAID, headers=headers)
+        refused = await client.post("/dispatch", json=MESSAGE, headers=headers)
         assert (refused.status_code, machine.state) == (400, "ready")
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN])
-async def test_the_token_in_the_address_lets_no_one_change_anything(header: str) -> None:
+async def test_the_token_in_the_address_allows_no_change(header: str) -> None:
     async with asking() as (client, machine):
-        refused = await client.post(f"/dispatch?token={TOKEN}", json=SAID, headers={**RIGHT, "Authorization": header})
+        refused = await client.post(
+            f"/dispatch?token={TOKEN}", json=MESSAGE, headers={**RIGHT, "Authorization": header}
+        )
         assert (refused.status_code, machine.state) == (403, "ready")
 
 
@@ -120,7 +122,7 @@ async def test_a_name_that_is_not_meant_is_refused(host: str) -> None:
     """DNS rebinding: a foreign name is made to mean 127.0.0.1, and the foreign page may read all answers."""
     async with asking() as (client, machine):
         headers = {**RIGHT, "Host": host}
-        refused = await client.post("/dispatch", json=SAID, headers=headers)
+        refused = await client.post("/dispatch", json=MESSAGE, headers=headers)
         page = await client.get(f"/?token={TOKEN}", headers=headers)
         asset = await client.get("/assets/chat.js", headers=headers)
         assert (refused.status_code, page.status_code, asset.status_code) == (421, 421, 421)
@@ -170,9 +172,9 @@ def test_the_host_it_listens_on_is_meant(text: str, header: str, meant: bool) ->
     ],
     ids=str,
 )
-async def test_another_page_may_say_and_read_nothing(headers: Mapping[str, str]) -> None:
+async def test_another_page_can_neither_write_nor_read(headers: Mapping[str, str]) -> None:
     async with asking() as (client, machine):
-        refused = await client.post("/dispatch", json=SAID, headers={**RIGHT, **headers})
+        refused = await client.post("/dispatch", json=MESSAGE, headers={**RIGHT, **headers})
         events = await client.get(f"/events?token={TOKEN}", headers=headers)
         assert (refused.status_code, events.status_code, machine.state) == (403, 403, "ready")
 
@@ -180,7 +182,7 @@ async def test_another_page_may_say_and_read_nothing(headers: Mapping[str, str])
 @pytest.mark.parametrize("headers", [{"Origin": HERE}, {"Sec-Fetch-Site": "same-origin", "Origin": HERE}], ids=str)
 async def test_the_page_itself_may(headers: Mapping[str, str]) -> None:
     async with asking() as (client, _):
-        assert (await client.post("/dispatch", json=SAID, headers={**RIGHT, **headers})).status_code == 200
+        assert (await client.post("/dispatch", json=MESSAGE, headers={**RIGHT, **headers})).status_code == 200
 
 
 async def test_a_link_from_elsewhere_leads_to_the_page() -> None:
@@ -194,14 +196,14 @@ async def test_a_link_from_elsewhere_leads_to_the_page() -> None:
 )
 async def test_what_a_form_can_send_is_refused(kind: str) -> None:
     async with asking() as (client, machine):
-        refused = await client.post("/dispatch", json=SAID, headers={**RIGHT, "Content-Type": kind})
+        refused = await client.post("/dispatch", json=MESSAGE, headers={**RIGHT, "Content-Type": kind})
         assert (refused.status_code, machine.state) == (415, "ready")
 
 
 async def test_a_charset_beside_the_type_is_no_harm() -> None:
     async with asking() as (client, _):
         headers = {**RIGHT, "Content-Type": "Application/JSON; charset=utf-8"}
-        assert (await client.post("/dispatch", json=SAID, headers=headers)).status_code == 200
+        assert (await client.post("/dispatch", json=MESSAGE, headers=headers)).status_code == 200
 
 
 async def test_too_much_is_refused_before_all_of_it_was_read() -> None:
@@ -219,7 +221,7 @@ async def test_too_much_is_refused_before_all_of_it_was_read() -> None:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # httpx leaves a generator of its own, which trio minds
 async def test_too_much_is_answered() -> None:
     async with asking() as (client, machine):
-        refused = await client.post("/dispatch", json={**SAID, "message": "x" * 1_000_000}, headers=RIGHT)
+        refused = await client.post("/dispatch", json={**MESSAGE, "message": "x" * 1_000_000}, headers=RIGHT)
         assert (refused.status_code, machine.state) == (413, "ready")
 
 
@@ -243,7 +245,7 @@ async def test_too_much_is_answered() -> None:
     ],
     ids=lambda body: repr(body[:40]),
 )
-async def test_what_no_one_can_say_is_refused(body: bytes) -> None:
+async def test_an_invalid_body_is_refused(body: bytes) -> None:
     async with asking() as (client, machine):
         refused = await client.post("/dispatch", content=body, headers=RIGHT)
         assert (refused.status_code, machine.state) == (400, "ready"), refused.text
@@ -275,7 +277,7 @@ async def test_nothing_but_the_assets_is_served(path: str) -> None:
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
 async def test_saying_something_takes_a_post(method: str) -> None:
     async with asking() as (client, machine):
-        answer = await client.request(method, "/dispatch", json=SAID, headers=RIGHT)
+        answer = await client.request(method, "/dispatch", json=MESSAGE, headers=RIGHT)
         assert (answer.status_code, machine.state) == (405, "ready")
         assert "access-control-allow-origin" not in answer.headers
 
@@ -295,4 +297,4 @@ async def test_a_page_without_a_token_is_not_made() -> None:
 
 
 async def _nothing(*_: Any) -> None:
-    raise AssertionError("nobody asks")
+    raise AssertionError("never asked")

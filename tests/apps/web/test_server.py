@@ -32,8 +32,8 @@ class Served:
         self.client = client
         self.port = port
 
-    async def say(self, **event: object) -> httpx.Response:
-        """The answer to something that is said."""
+    async def dispatch(self, **event: object) -> httpx.Response:
+        """Send an event, and return the response."""
         return await self.client.post("/dispatch", json=event)
 
     @asynccontextmanager
@@ -91,7 +91,7 @@ async def test_all_tabs_see_the_same_chat() -> None:
     async with serving(*TO_READY) as served, served.tab() as one, served.tab() as other:
         for page in (one, other):
             await page.until_last(served.machine, "snapshot")
-        await served.say(type="QUEUE_MESSAGE", message="Hello")
+        await served.dispatch(type="QUEUE_MESSAGE", message="Hello")
         for page in (one, other):
             await page.until_last(served.machine, "QUEUE_MESSAGE")
     for page in (one, other):
@@ -148,18 +148,18 @@ async def test_the_end_of_the_server_ends_the_streams() -> None:
 
 async def test_what_is_sent_is_answered() -> None:
     async with serving(*TO_READY) as served:
-        ignored = await served.say(type="RETRY_GENERATION")
-        taken = await served.say(type="QUEUE_MESSAGE", message="Hello")
-        wrong = await served.say(type="GENERATION_SUCCESS")
+        ignored = await served.dispatch(type="RETRY_GENERATION")
+        taken = await served.dispatch(type="QUEUE_MESSAGE", message="Hello")
+        wrong = await served.dispatch(type="GENERATION_SUCCESS")
     assert ignored.json() == {"ignored": True, "state": "ready"}
     assert taken.json() == {"ignored": False, "state": "searching_tools"}
     assert (wrong.status_code, "no event of a user" in wrong.json()["error"]) == (400, True)
 
 
-async def test_a_closed_chat_says_so() -> None:
+async def test_a_closed_chat_answers_that_it_is_closed() -> None:
     async with serving(*TO_READY) as served:
         await served.machine.aclose()
-        answer = await served.say(type="INTERRUPT")
+        answer = await served.dispatch(type="INTERRUPT")
     assert (answer.status_code, "closed" in answer.json()["error"]) == (409, True)
 
 

@@ -76,7 +76,7 @@ def test_the_tools_of_a_file_are_offered(tmp_path: Path) -> None:
     setup = WebOptions(model="ollama:any", tools=str(tmp_path / "mine.py")).chat_setup
     names = {tool.name for tool in setup.tools}
     assert {"weather", "read_file", "write_file"} <= names
-    assert "ask_user" not in names  # nobody could answer: the page has no place for questions
+    assert "ask_user" not in names  # the page has no place for questions
 
 
 def test_a_page_that_others_can_reach_is_warned_of(tmp_path: Path) -> None:

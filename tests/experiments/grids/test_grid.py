@@ -152,7 +152,7 @@ def test_names_are_files_names_and_stay_the_same(
 
 
 @pytest.mark.parametrize(
-    ("values", "error", "says"),
+    ("values", "error", "message"),
     [
         ({}, WrongValue, "grid is empty"),
         ({"run_id": ["a"]}, WrongValue, "grid.run_id is given to each run by the grid itself"),
@@ -182,12 +182,12 @@ def test_names_are_files_names_and_stay_the_same(
     ],
     ids=str,
 )
-def test_what_cannot_be_meant_is_refused(values: dict[str, Any], error: type[ConfigError], reply: str) -> None:
+def test_what_cannot_be_meant_is_refused(values: dict[str, Any], error: type[ConfigError], message: str) -> None:
     config = grid(**values).model_copy(update={"system_prompt": "Alone."})
     config = ExperimentConfig.model_validate(config.model_dump(exclude_unset=True) | {"system_prompt": "Alone."})
     with pytest.raises(error) as raised:
         expand(config)
-    assert reply in str(raised.value)
+    assert message in str(raised.value)
     assert raised.value.faults
 
 
@@ -307,12 +307,12 @@ def test_a_log_that_is_none_is_reported(server: OllamaByRule, tmp_path: Path) ->
 
 def asks_then_reflects(messages: Sequence[ChatMessage]) -> ChatMessage:
     answers = [message["content"] for message in messages if message["role"] == "tool"]
-    return reply(f"I was told: {answers[0]}") if answers else calls("send_message_to_operator", message="Hello?")
+    return reply(f"The answer: {answers[0]}") if answers else calls("send_message_to_operator", message="Hello?")
 
 
 @pytest.mark.parametrize(
     ("workers", "reported"),
-    [(1, "I was told: yes"), (2, "I was told: Error executing tool 'send_message_to_operator'")],
+    [(1, "The answer: yes"), (2, "The answer: Error executing tool 'send_message_to_operator'")],
 )
 def test_one_run_after_the_other_has_the_terminal(
     tmp_path: Path, workers: int, reported: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -347,7 +347,7 @@ def worker_of(run: ExperimentConfig) -> int:
 
 
 class Gate:
-    """A rule that lets nobody into the third cycle until it is opened."""
+    """A rule that blocks the third cycle until it is opened."""
 
     def __init__(self) -> None:
         self.opened = Event()
@@ -410,18 +410,18 @@ import sys
 from toolcast.experiments.config_files import load_config
 from toolcast.experiments.grids.grid import run_grid
 
-def tell(run_id, event):
+def on_event(run_id, event):
     if event.event_type == "CYCLE_END" and event.cycle_number == 2:
         print(run_id, flush=True)
 
-run_grid(load_config(sys.argv[1]), workers=2, listener=tell)
+run_grid(load_config(sys.argv[1]), workers=2, listener=on_event)
 """
 
 End = Callable[["subprocess.Popen[str]"], None]
 
 
 def ctrl_c(coordinator: subprocess.Popen[str]) -> None:
-    """As a terminal does it: the whole group hears of it."""
+    """As a terminal does it: the whole process group gets the signal."""
     os.killpg(coordinator.pid, signal.SIGINT)
     assert coordinator.wait() == -signal.SIGINT
 

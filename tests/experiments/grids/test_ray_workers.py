@@ -137,7 +137,7 @@ def test_a_cluster_that_is_named_is_joined(ray: FakeRay, folder: Path, monkeypat
     monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
     received = list(run_jobs(jobs(folder, fake_runs.cycles, "a", "b", "c")))
     assert set(endings(received)) == {"a", "b", "c"}
-    assert ray.most == 3, "the cluster says how many run at once"
+    assert ray.most == 3, "the cluster limits how many run at once"
     (cluster,) = ray.inits
     assert cluster["address"] == "10.0.0.1:6379"
     assert "num_cpus" not in cluster

@@ -1,4 +1,4 @@
-"""Worker processes: what is heard of them, and that each ends by itself, however it ends."""
+"""Worker processes: their events, and that each ends by itself, however it ends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def endings(received: Sequence[LogEvent | Ending]) -> dict[str, Ending]:
 
 
 def only(jobs: GridJob) -> Ending:
-    """How it ended; nothing else was heard."""
+    """Return how it ended; there must be no other event."""
     (ending,) = run_jobs([jobs])
     assert isinstance(ending, Ending)
     return ending
@@ -174,7 +174,7 @@ def test_what_a_worker_printed_is_reported_if_it_is_there(folder: Path, monkeypa
 
 @pytest.fixture(params=[False, True], ids=["", "SIGINT blocked"])
 def mask(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Processes inherit what their parent does not want to hear, too."""
+    """Processes inherit the signals that their parent ignores."""
     if request.param:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     yield

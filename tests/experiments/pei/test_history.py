@@ -249,7 +249,7 @@ def test_a_history_that_is_carried_along_differently_is_complete(tmp_path: Path)
         lambda payload: payload.pop("response_message"),
         lambda payload: payload.update(prompt_messages=None),
         lambda payload: payload.update(prompt_messages=["text"]),
-        lambda payload: payload.update(response_message={"role": "nobody"}),
+        lambda payload: payload.update(response_message={"role": "unknown"}),
         lambda payload: payload.update(response_message={"role": "assistant", "tool_calls": ["x"]}),
         lambda payload: payload.update(response_message={"role": "assistant", "parts": [{"type": "x"}]}),
         lambda payload: payload.update(prompt_messages=[{"parts": []}]),

@@ -25,7 +25,7 @@ def shown(*runs: ReportedRun) -> str:
 
 
 def rows(page: str, heading: str = "Comparison", table: int = 1) -> list[list[str]]:
-    """The cells of a table behind a heading, the first if nothing else is said, without their tags."""
+    """Return the cells of a table after a heading, by default the first, without their tags."""
     body = page[page.index(f"{heading}</h") :].split("<tbody>")[table].split("</tbody>")[0]
     cells = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in body.split("</tr>")[:-1]]
     return [[re.sub("<[^>]*>", "", cell) for cell in row] for row in cells]

@@ -241,8 +241,8 @@ def test_without_an_embedder(tmp_path: Path) -> None:
     path = whole_run(tmp_path / "run.jsonl")
     assert "no embedder was asked to" in report_on([path], embedder=None).html
     assert "no embedder was asked to" in report_on([path], embedder="none").html
-    with pytest.raises(ValueError, match="no embedder is called 'nobody'"):
-        report_on([path], embedder="nobody")
+    with pytest.raises(ValueError, match="no embedder is called 'missing'"):
+        report_on([path], embedder="missing")
 
 
 @pytest.mark.usefixtures("undrawn")

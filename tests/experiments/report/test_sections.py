@@ -1,4 +1,4 @@
-"""The sections of a run: what they say, what they cut, and that they say so."""
+"""The sections of a run: their contents, what they cut, and the marks of cuts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log says of a run: all of it, and nothing that it does not say."""
+"""The summary of a run: all that its log contains, and nothing else."""
 
 from __future__ import annotations
 

@@ -513,7 +513,7 @@ def documented() -> list[tuple[str, str, bool]]:
 
 
 @pytest.mark.parametrize(("patterns", "command", "expected"), documented())
-def test_the_documentation_says_what_happens(patterns: str, command: str, expected: bool) -> None:
+def test_the_examples_of_the_documentation_match(patterns: str, command: str, expected: bool) -> None:
     assert asked(patterns, command) is expected
 
 
@@ -890,7 +890,7 @@ def test_more_than_can_be_judged_is_refused(command: str) -> None:
         commands(command)
 
 
-def test_a_launch_says_where_the_program_is_named() -> None:
+def test_a_launch_has_the_position_of_the_program() -> None:
     (found,) = launches(tuple(map(Word, ("timeout", "5", "ls", "x"))))
     assert (found.at, found.words, found.sure) == (2, (Word("ls"), Word("x")), True)
     assert [launch.at for launch in all_launches(tuple(map(Word, ("nice", "timeout", "5", "ls"))))] == [1, 3]

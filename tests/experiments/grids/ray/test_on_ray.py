@@ -69,7 +69,7 @@ def worker_of(run: ExperimentConfig) -> int:
     return int(run.log_path.with_name(f"{run.log_path.name}.lock").read_text())
 
 
-def told(results: Sequence[GridResult]) -> list[tuple[str, str, int]]:
+def statuses(results: Sequence[GridResult]) -> list[tuple[str, str, int]]:
     return [(each.run_id, each.status, each.cycles_completed) for each in results]
 
 
@@ -83,7 +83,7 @@ def test_a_grid_on_ray_is_the_same_grid(server: OllamaByRule, tmp_path: Path) ->
         config, executor="ray", workers=2, listener=lambda run_id, event: received.append((run_id, event.event_type))
     )
     here = run_grid(on(server, tmp_path / "here"), workers=2)
-    assert told(on_ray) == told(here) == DONE
+    assert statuses(on_ray) == statuses(here) == DONE
     for one, other in zip(on_ray, here, strict=True):
         lines = logged(one.log_path)
         assert of_cycles(lines) == of_cycles(logged(other.log_path))
@@ -105,7 +105,7 @@ def test_the_nodes_of_a_cluster_work_at_once(server: OllamaByRule, tmp_path: Pat
 
     server.rule = meet
     config = on(server, tmp_path, grid={"model_options.seed": [1, 2]})
-    assert told(run_grid(config, executor="ray")) == DONE[:2]
+    assert statuses(run_grid(config, executor="ray")) == DONE[:2]
 
 
 @pytest.mark.usefixtures("two_nodes")
@@ -165,11 +165,11 @@ import sys
 from toolcast.experiments.config_files import load_config
 from toolcast.experiments.grids.grid import run_grid
 
-def tell(run_id, event):
+def on_event(run_id, event):
     if event.event_type == "CYCLE_START":
         print(run_id, flush=True)
 
-run_grid(load_config(sys.argv[1]), workers=2, executor="ray", listener=tell)
+run_grid(load_config(sys.argv[1]), workers=2, executor="ray", listener=on_event)
 """
 
 
@@ -206,4 +206,4 @@ def test_a_grid_on_ray_that_is_broken_off_leaves_no_one(server: OllamaByRule, tm
         ended = {"status": "interrupted", "cycles_completed": 0}
         assert [logged(run.log_path)[-1]["payload"] for run in runs] == [ended] * 2
     held.set()
-    assert told(run_grid(config, workers=2, resume=True)) == DONE
+    assert statuses(run_grid(config, workers=2, resume=True)) == DONE
