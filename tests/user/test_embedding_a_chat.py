@@ -30,7 +30,7 @@ def leave() -> str:
 engine = Engine(model(), [look, leave], permissions=Permissions())
 PATIENCE = 20
 
-def send(chat, text):
+def send_message(chat, text):
     chat.dispatch({{"type": "QUEUE_MESSAGE", "message": text}})
 """
 
@@ -44,11 +44,11 @@ def test_a_good_day() -> None:
         screen = play(
             """
             with ChatMachine(engine) as chat:
-                send(chat, "How are Oslo and Rome?")
+                send_message(chat, "How are Oslo and Rome?")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("waiting_for_tool_approval", timeout=PATIENCE)
                 oslo, rome = chat.context.pending
-                send(chat, "Thank you.")
+                send_message(chat, "Thank you.")
                 chat.dispatch({"type": "REJECT_TOOL_CALL", "call_id": rome.call_id, "reason": "too far"})
                 chat.dispatch({"type": "APPROVE_TOOL_CALL", "call_id": oslo.call_id, "fingerprint": oslo.fingerprint})
                 chat.run_until("ready", timeout=PATIENCE)
@@ -81,7 +81,7 @@ def test_what_a_page_is_sent_makes_the_same_chat() -> None:
                         else:
                             page[name] = value
                 chat.subscribe(send)
-                send(chat, "How is Oslo?")
+                send_message(chat, "How is Oslo?")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("waiting_for_tool_approval", timeout=PATIENCE)
                 chat.dispatch({"type": "APPROVE_TOOL_CALL", "for_session": True})
@@ -107,12 +107,12 @@ def test_an_interruption_closes_the_line_and_the_next_message_is_answered() -> N
                     if change.event.type == "STREAM_CHUNK":
                         chat.dispatch("INTERRUPT")
                 end = chat.subscribe(stop)
-                send(chat, "How is Oslo?")
+                send_message(chat, "How is Oslo?")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("ready", timeout=PATIENCE)
                 end()
                 print([message.text for message in chat.context.messages[1:]])
-                send(chat, "Well?")
+                send_message(chat, "Well?")
                 chat.run_until("ready", timeout=PATIENCE)
                 print(chat.context.messages[-1].text)
             """,
@@ -134,7 +134,7 @@ def test_a_wrong_key_a_cut_line_and_again() -> None:
         screen = play(
             """
             with ChatMachine(engine) as chat:
-                send(chat, "How is Oslo?")
+                send_message(chat, "How is Oslo?")
                 chat.dispatch("LOAD_MODEL")
                 for _ in range(2):
                     chat.run_until("ready", timeout=PATIENCE)
@@ -163,7 +163,7 @@ def test_a_model_that_is_not_there_and_another() -> None:
                     raise ImportError("pip install gone")
                 return model(name)
             with ChatMachine(engine, llms=make) as chat:
-                send(chat, "Hello?")
+                send_message(chat, "Hello?")
                 chat.dispatch({"type": "LOAD_MODEL", "model_id": "gone"})
                 chat.run_until("load_failed", timeout=PATIENCE)
                 print(chat.context.last_error.message, len(chat.context.queue))
@@ -186,13 +186,13 @@ def test_a_tool_that_would_end_the_program() -> None:
         screen = play(
             """
             with ChatMachine(engine) as chat:
-                send(chat, "Leave.")
+                send_message(chat, "Leave.")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("waiting_for_tool_approval", timeout=PATIENCE)
                 chat.dispatch("APPROVE_TOOL_CALL")
                 chat.run_until("ready", timeout=PATIENCE)
                 print(chat.context.last_error.stage, chat.context.last_error.message)
-                send(chat, "Do not, then.")
+                send_message(chat, "Do not, then.")
                 chat.run_until("ready", timeout=PATIENCE)
                 print(chat.context.messages[-1].text)
             """,
@@ -214,7 +214,7 @@ def test_a_listener_with_a_fault() -> None:
                 received = []
                 chat.subscribe(lambda change: 1 / 0)
                 chat.subscribe(lambda change: received.append(change.event.type))
-                send(chat, "Hello?")
+                send_message(chat, "Hello?")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("ready", timeout=PATIENCE)
                 print(received[0], received[-1], chat.context.messages[-1].text)
@@ -233,7 +233,7 @@ def test_the_answer_comes_after_a_restart(tmp_path: Path) -> None:
         evening = play(
             f"""
             with ChatMachine(engine) as chat:
-                send(chat, "How is Oslo?")
+                send_message(chat, "How is Oslo?")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("waiting_for_tool_approval", timeout=PATIENCE)
                 with {file % "w"} as kept:
@@ -268,7 +268,7 @@ def test_a_program_ends_in_the_middle_of_an_answer(ending: str) -> None:
         screen = play(
             f"""
             chat = ChatMachine(engine)
-            send(chat, "How is Oslo?")
+            send_message(chat, "How is Oslo?")
             chat.dispatch("LOAD_MODEL")
             chat.run_until("streaming_response", timeout=PATIENCE)
             print("enough")
@@ -287,7 +287,7 @@ def test_ctrl_c_while_the_program_waits() -> None:
         python = begin(
             """
             with ChatMachine(engine) as chat:
-                send(chat, "How is Oslo?")
+                send_message(chat, "How is Oslo?")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("streaming_response", timeout=PATIENCE)
                 print("it speaks")
@@ -310,7 +310,7 @@ def test_an_application_with_an_event_loop() -> None:
             """
             async def one(speaking):
                 async with AsyncChatMachine(engine) as chat:
-                    send(chat, "How is Oslo?")
+                    send_message(chat, "How is Oslo?")
                     chat.dispatch("LOAD_MODEL")
                     await chat.run_until("streaming_response")
                     speaking.set()
