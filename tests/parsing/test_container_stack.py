@@ -152,19 +152,20 @@ class Lists:
         self.reused: list[bool] = []
         real = ListContainer._reuse_list
 
-        def watched(container: ListContainer) -> list[Any]:
-            older = (
-                None if container.older is None else id(container.older[0][0])
-            )  # alive as long as the container has it
-            values = real(container)
-            self.reused.append(id(values) == older)
-            return values
+        def watched(container: ListContainer, values: list[Any], size: int) -> list[Any]:
+            boxes = container.reusable
+            older = id(boxes[0][0][0]) if len(boxes) > 1 else None  # alive as long as the container has it
+            copy = real(container, values, size)
+            self.reused.append(id(copy) == older)
+            return copy
 
         monkeypatch.setattr(ListContainer, "_reuse_list", watched)
 
     def snapshots(self, document: Any, size: int = 6) -> Iterator[Any]:
+        """Yield the snapshots, each after it was read."""
         for piece in pieces_of(document, size):
             if self.growing.feed(piece):
+                inner_list(self.growing.value)
                 yield self.growing.value
 
 

@@ -6,6 +6,13 @@ child. So a snapshot copies one container per level of the open path, and shares
 snapshots. When a container closes, its value goes to the parent together with the span of its text: when the parent is
 validated, the span is replaced by a number that refers to the value (`closed_values` in `type_plan`).
 
+Most snapshots are never read, or only in part, so nothing is copied before something is read. Values are only ever
+appended, except if a key is repeated, which begins a new dict. So the state of all containers at any time is found
+again from three things: the innermost container, the number of its values that were final then, and the open value.
+`LazyValues` has these, and makes the copies when an attribute of the snapshot is first read: a snapshot costs the same
+at every depth and every width. That works from the outermost model on (`lazy_root`); lists and dicts around it are
+copied at once, because Python offers no way to notice that they are read.
+
 A container knows three things about the place of the next value: `key`, where it is stored; `loc`, the name that
 Pydantic gives the place in an error; `arriving`, its plan (None: the value is ignored).
 """
@@ -15,12 +22,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 from pydantic_core import SchemaValidator, from_json
 
 from .json_stream import ARRAY, CLOSE, GROW, KEY, SCALAR, STRING_END, Change
-from .partial_instances import RootModelFactories, new_instance, set_attribute, wrap_in_root_models
+from .partial_instances import UNREAD, RootModelFactories, new_instance, set_attribute, wrap_in_root_models
 from .type_plan import DictPlan, FieldPlan, FieldSlot, ListPlan, ObjectPlan, TaggedPlan
 
 
@@ -38,8 +46,13 @@ MISSING: Final[Any] = _Missing()
 # Without reference counts, or with other threads changing them, `id` makes every list look referenced.
 _counts = getattr(sys, "_is_gil_enabled", bool)() or sys.version_info < (3, 13)
 reference_count: Callable[[object], int] = getattr(sys, "getrefcount", id) if _counts else id
-_box: list[list[Any]] = [[]]
-_OWN_REFERENCES: Final = reference_count(_box[0])
+
+
+def _references(box: list[list[Any]]) -> int:
+    return reference_count(box[0])
+
+
+_OWN_REFERENCES: Final = _references([[]])  # counted where the others are, whatever a compiler adds
 
 REUSE_THRESHOLD: Final = 200
 """The length from which reusing a list is cheaper than copying it."""
@@ -69,12 +82,20 @@ class Container:
     off_plan: bool = False  # a value is not as planned, so the container is validated from its own text
     invalid: bool = False  # a value in here did not validate, so this one will not either
     plain_class: type | None = None  # the snapshots' class, if they need nothing but `__dict__`
+    lazy_root: ObjectContainer | None = (
+        None  # the outermost model on the path down to here, if its snapshot can be lazy
+    )
+    in_snapshots: bool = False  # lazy snapshots refer to this container
+    shared: bool = False  # and to the present `values`
 
     def __init__(self, parent: Container | None, plan: FieldPlan, start: int, fatal: bool = True) -> None:
         self.parent: Container | None = parent
         self.plan: FieldPlan = plan
         self.start: int = start
         self.parent_key: Any = parent.key if parent else None
+        # The values of the parent at this time: its first `parent_size` ones do not change.
+        self.parent_values: Any = parent.values if parent else ()
+        self.parent_size: int = len(self.parent_values)
         self.root_models: RootModelFactories = plan.root_models
         self.fatal: bool = fatal  # a validation error in here ends the call
         self.spans: list[tuple[int, int]] | None = None if plan.trivial else []
@@ -115,6 +136,64 @@ class Container:
     def finish(self, values: Any) -> Any:
         """Return the snapshot made of these values."""
         return wrap_in_root_models(values, self.root_models) if self.root_models else values
+
+    def remove(self, key: Any) -> None:
+        """Remove the value of a repeated key."""
+        if key in self.values:
+            if self.shared:
+                self.values = self.values.copy()
+                self.shared = False
+            del self.values[key]
+
+    def copy_of(self, values: Any, size: int) -> Any:
+        """Return a copy of the first `size` of these values, which are or were those of this container."""
+        # All are copied, although some may be removed again: another thread may add values at the same time, and a
+        # loop over them would notice.
+        copy = values.copy()
+        for _ in range(len(copy) - size):
+            copy.popitem()
+        return copy
+
+    def release_open_value(self) -> None:
+        """Drop the reference to the open value in the list that the next snapshot may reuse."""
+
+
+class LazyValues:
+    """The values of a snapshot that has not been read: how far each container had arrived.
+
+    Args:
+        container: The innermost container.
+        size: The number of its values that were final.
+        value: Its open value at that time; `MISSING` if it had none.
+    """
+
+    __slots__ = ("container", "key", "size", "value", "values")
+
+    def __init__(self, container: Container, size: int, value: Any) -> None:
+        self.container: Container = container
+        self.size: int = size
+        self.value: Any = value
+        container.in_snapshots = container.shared = True
+        self.key: Any = container.key
+        self.values: Any = container.values
+
+    def make(self) -> dict[str, Any]:
+        """Return the values of the outermost model."""
+        container, values, size, key, value = self.container, self.values, self.size, self.key, self.value
+        outermost = container.lazy_root
+        while True:
+            copy = container.copy_of(values, size)
+            if value is not MISSING:
+                if type(copy) is list:
+                    copy.append(value)
+                else:
+                    copy[key] = value
+            if container is outermost or container.parent is None:
+                found: dict[str, Any] = copy
+                return found
+            value = container.finish(copy)
+            values, size, key = container.parent_values, container.parent_size, container.parent_key
+            container = container.parent
 
 
 class RootContainer(Container):
@@ -158,6 +237,8 @@ class ObjectContainer(Container):
         self.slot: FieldSlot | None = None
         self._ranks: dict[str, int] = {}
         self._extra: dict[str, Any] | None = {} if container_plan.keeps_extra else None
+        if not container_plan.not_null and self._extra is None:
+            self.lazy_root = parent.lazy_root or (self if self.plain_class is not None else None)
 
     def on_key(self, name: str) -> bool:
         self.loc = name
@@ -183,7 +264,7 @@ class ObjectContainer(Container):
             self.arriving = None
             return
         self._ranks[slot.name] = slot.rank
-        self.values.pop(slot.name, None)
+        self.remove(slot.name)
 
     def set_value(self, value: Any) -> None:
         if self._extra is not None and self.slot is None:
@@ -215,6 +296,12 @@ class ObjectContainer(Container):
     def extra_values(self) -> dict[str, Any]:
         return self._extra or {}
 
+    def lazy_snapshot(self, unread: LazyValues) -> Any:
+        """Return a snapshot with values that are made when it is read."""
+        item = new_instance(self.container_plan.lazy_class)
+        set_attribute(item, "__dict__", {UNREAD: unread})
+        return item
+
     def snapshot(self, child: Any) -> Any:
         values = self.values.copy()
         if child is not MISSING:
@@ -245,11 +332,12 @@ class DictContainer(Container):
         super().__init__(parent, plan, start, fatal)
         self.container_plan: DictPlan = container_plan
         self.values: dict[Any, Any] = {}
+        self.lazy_root = parent.lazy_root
 
     def on_key(self, name: str) -> bool:
         self.key = self.loc = name
         self.arriving = self.container_plan.value
-        self.values.pop(name, None)
+        self.remove(name)
         return self.container_plan.keys is not None
 
 
@@ -264,14 +352,15 @@ class ListContainer(Container):
     key: int
     loc: int
     arriving: FieldPlan | None
-    older: tuple[list[list[Any]], int] | None = None  # a box with the list, and how many of its items had closed
-    newest: tuple[list[list[Any]], int] | None = None
 
     def __init__(self, parent: Container, plan: FieldPlan, container_plan: ListPlan, start: int, fatal: bool) -> None:
         super().__init__(parent, plan, start, fatal)
         self.values: list[Any] = []
         self.key = self.loc = 0
         self.arriving = container_plan.item
+        self.lazy_root = parent.lazy_root
+        # Boxes with the lists of snapshots, the older one first, and how many of their items were final.
+        self.reusable: list[tuple[list[list[Any]], int]] = []
 
     def set_value(self, value: Any) -> None:
         if self.key == len(self.values):
@@ -284,21 +373,36 @@ class ListContainer(Container):
         self.loc += 1
 
     def snapshot(self, child: Any) -> Any:
-        values = self.values.copy() if self.key < REUSE_THRESHOLD else self._reuse_list()
+        values = self.copy_of(self.values, self.key)
+        values += self.values[self.key :]  # an open string
         if child is not MISSING:
             values.append(child)
         return self.finish(values)
 
-    def _reuse_list(self) -> list[Any]:
-        """Return a copy of the values, in an earlier snapshot's list if nothing else refers to it."""
-        box: list[list[Any]]
-        if self.older is not None and reference_count(self.older[0][0]) == _OWN_REFERENCES:
-            box, closed = self.older
-            box[0][closed:] = self.values[closed:]
-        else:
-            box = [self.values.copy()]
-        self.older, self.newest = self.newest, (box, self.key)
+    def copy_of(self, values: list[Any], size: int) -> list[Any]:
+        return values[:size] if size < REUSE_THRESHOLD else self._reuse_list(values, size)
+
+    def _reuse_list(self, values: list[Any], size: int) -> list[Any]:
+        """Return a copy of the first values, in an earlier snapshot's list if nothing else refers to it."""
+        box: list[list[Any]] = []
+        if len(self.reusable) > 1:
+            with suppress(IndexError):  # taken by another thread that reads an older snapshot
+                # `pop` is atomic: from here on, this thread alone has the box.
+                box, closed = self.reusable.pop(0)
+                if _references(box) == _OWN_REFERENCES:
+                    start = min(closed, size)
+                    box[0][start:] = values[start:size]
+                else:
+                    box = []
+        if not box:
+            box = [values[:size]]
+        self.reusable.append((box, size))
         return box[0]
+
+    def release_open_value(self) -> None:
+        for box, closed in self.reusable:
+            if _references(box) == _OWN_REFERENCES:
+                del box[0][closed:]
 
 
 def open_container(parent: Container, plan: FieldPlan, start: int) -> Container:

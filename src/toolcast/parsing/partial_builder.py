@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from pydantic_core import SchemaValidator, ValidationError, from_json
 
+from ..text_buffer import JOIN_THRESHOLD
 from .arguments import validate_json_text
 from .container_stack import (
     MISSING,
@@ -49,6 +50,9 @@ from .path_changes import (
 )
 from .type_plan import FieldPlan, FieldSlot, TaggedPlan, closed_values
 
+LONG_STRING: Final = 4_000
+"""The length in characters from which copying a string costs more than releasing an earlier one."""
+
 _UNRESOLVED: Final = object()  # a placeholder: the value did not validate, or cannot be validated yet
 
 
@@ -69,7 +73,10 @@ class PartialBuilder:
         self._fail_fast = fail_fast
         self._context = context
         self._opaque: OpaqueContainer | None = None  # receives the changes while a container is skipped
-        self._string = ""  # the open string value, without the text in `_chunks`
+        # The open string value, without the text in `_chunks`; the one before it; what was added in between.
+        self._string: str = ""
+        self._earlier_string: str = ""
+        self._added: str = ""
         self._chunks: list[str] | None = None  # None: the open string is ignored
         self._growing = False  # the open string is shown
         self._steps: tuple[Callable[[Change], None], ...] = (
@@ -98,14 +105,41 @@ class PartialBuilder:
             else:
                 self._skip_change(change)
 
-    def flush(self) -> None:
-        """Store the open string in its container, as far as it has arrived."""
-        pieces, container = self._chunks, self.container
-        if pieces and self._growing and container.arriving is not None:
-            self._string += pieces[0] if len(pieces) == 1 else "".join(pieces)
-            pieces.clear()
-            root_models = container.arriving.root_models
-            container.set_value(wrap_in_root_models(self._string, root_models) if root_models else self._string)
+    def flush(self) -> Any:
+        """Store the open string in its container and return it; `MISSING` if none is open, or it is not shown."""
+        container = self.container
+        plan = container.arriving
+        if self._chunks is None or not self._growing or plan is None:
+            return MISSING
+        if self._chunks:
+            if len(self._string) > LONG_STRING:
+                self._release_earlier_string()
+            text = self._join_chunks()
+            container.set_value(wrap_in_root_models(text, plan.root_models) if plan.root_models else text)
+        return container.values[container.key]
+
+    def _join_chunks(self) -> str:
+        """Return the open string with the text that has arrived.
+
+        A new string for each snapshot would make a long text quadratic. CPython appends to a string in place if only
+        one local variable refers to it. The string of the last snapshot never qualifies, because the consumer still
+        has that snapshot; the string of the one before does, unless the consumer has kept it, and then it is copied.
+        """
+        assert self._chunks is not None
+        added = "".join(self._chunks)
+        self._chunks.clear()
+        text = self._earlier_string
+        self._earlier_string = self._string  # and nothing here refers to the earlier one any more
+        text += self._added + added
+        self._added = added
+        self._string = text
+        return text
+
+    def _release_earlier_string(self) -> None:
+        container: Container | None = self.container
+        while container is not None:
+            container.release_open_value()
+            container = container.parent
 
     # The steps: one for each kind of change
 
@@ -136,7 +170,9 @@ class PartialBuilder:
                     *(factory for union in unions for factory in union.root_models),
                     *plan.root_models,
                 )
-                container.plain_class = None
+                if container.root_models:
+                    container.plain_class = None
+                    container.lazy_root = parent.lazy_root
             self.open_not_null += bool(container_plan.not_null)
             self.records.append((parent, parent.key, OPENED, {} if bracket == OBJECT else []))
 
@@ -170,7 +206,7 @@ class PartialBuilder:
             container.arriving = None
         else:
             (container.key,) = found
-            container.values.pop(container.key, None)
+            container.remove(container.key)
 
     def _begin_string(self, change: Change) -> None:
         container = self.container
@@ -178,7 +214,6 @@ class PartialBuilder:
         if plan is None:
             self._chunks = None
             return
-        self._string = ""
         self._chunks = []
         self._growing = plan.grows
         if plan.grows:
@@ -191,6 +226,10 @@ class PartialBuilder:
             if self._growing:
                 container = self.container
                 self.records.append((container, container.key, GROWN, change[1]))
+            if (
+                len(self._chunks) >= JOIN_THRESHOLD and self.flush() is MISSING
+            ):  # a string that is not read or not shown
+                self._join_chunks()
 
     def _end_string(self, change: Change) -> None:
         container = self.container
@@ -198,7 +237,8 @@ class PartialBuilder:
         if plan is None or self._chunks is None:
             container.end_value()
             return
-        text = self._string + "".join(self._chunks)
+        text = self._join_chunks() if self._string else "".join(self._chunks)
+        self._string = self._earlier_string = self._added = ""
         self._chunks = None
         if plan.plain_text:
             container.set_value(text)
@@ -244,6 +284,8 @@ class PartialBuilder:
         if parent is None:  # the object around a wrapped value
             return
         end: int = change[1]
+        if container.in_snapshots:  # which refer to the containers around it as well
+            parent.in_snapshots = parent.shared = True
         self.open_not_null -= bool(container.plan.container_plan and container.plan.container_plan.not_null)
         value = _UNRESOLVED if parent.parent is None else self._closed_container(container, end)
         self.container = parent

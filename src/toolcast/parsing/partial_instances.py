@@ -18,7 +18,7 @@ from abc import ABCMeta
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
 from functools import lru_cache
-from typing import Any, TypeGuard, cast
+from typing import Any, Final, Protocol, TypeGuard, cast
 
 from pydantic import BaseModel, RootModel
 from pydantic_core import PydanticUndefined, SchemaSerializer, core_schema
@@ -54,9 +54,48 @@ class Partial:
         return " ".join(f"{name}={value!r}" for name, value in self.__repr_args__())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        whole = type(self).__mro__[2]
+        whole = self.__class__.__mro__[2]
         private = getattr(self, "__pydantic_private__", None)
         return _restore, (whole, dict(_values(self)), _extra(self), private)
+
+
+class Unread(Protocol):
+    """The values of a partial instance before it is read for the first time."""
+
+    def make(self) -> dict[str, Any]:
+        """Return the values."""
+        ...
+
+
+UNREAD: Final = ""
+"""The key of an `Unread` in the `__dict__` of a lazy instance: no field has this name."""
+
+
+@lru_cache(maxsize=1024)
+def lazy_class(cls: type) -> type:
+    """Return the subclass of a partial class for instances that make their values when one of them is first read.
+
+    From then on the class of the instance is `cls` itself, so that every later access is an ordinary one.
+    """
+
+    def read(item: Any, name: str) -> Any:
+        unread: Unread | None = object.__getattribute__(item, "__dict__").get(UNREAD)
+        # Two threads may do this at once. Both make the same values, and both set all of them before the class.
+        if unread is not None:
+            set_attribute(item, "__dict__", unread.make())
+        set_attribute(item, "__class__", cls)
+        return getattr(item, name)
+
+    namespace: dict[str, Any] = {
+        "__module__": cls.__module__,
+        "__qualname__": cls.__qualname__,
+        "__doc__": cls.__doc__,
+        "__slots__": (),  # the same layout, without which the class of an instance cannot change
+        "__getattribute__": read,
+    }
+    meta = cast("Any", type(cls))
+    make = ABCMeta.__new__ if issubclass(cls, BaseModel) else meta.__new__
+    return cast("type", make(meta, cls.__name__, (cls,), namespace))
 
 
 def is_partial(item: object) -> bool:

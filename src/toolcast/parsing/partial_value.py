@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..text_buffer import JOIN_THRESHOLD, TextBuffer
-from .container_stack import MISSING, Container
+from .container_stack import MISSING, Container, LazyValues
 from .core_schemas import Done, NotNull
 from .json_stream import JSONStream, JSONStreamError
 from .partial_builder import PartialBuilder
@@ -127,8 +127,14 @@ class PartialValue:
         if self._stale:
             self._stale = False
             builder = self._builder
-            builder.flush()
+            open_value = builder.flush()
             container, value = builder.container, MISSING
+            outermost = container.lazy_root
+            if outermost is not None:
+                size = len(container.values) - (open_value is not MISSING)  # the open value is the last one
+                value = outermost.lazy_snapshot(LazyValues(container, size, open_value))
+                assert outermost.parent is not None
+                container = outermost.parent
             while container.parent is not None:
                 value = container.snapshot(value)
                 container = container.parent

@@ -55,7 +55,7 @@ from .core_schemas import (
     unwrap_annotation,
 )
 from .json_stream import ARRAY, OBJECT
-from .partial_instances import RootModelFactories, instance_factory, is_bare, model_builder, partial_class
+from .partial_instances import RootModelFactories, instance_factory, is_bare, lazy_class, model_builder, partial_class
 
 # The values that `_closed_value` returns during the current validation.
 closed_values: ContextVar[list[Any]] = ContextVar("closed_values")
@@ -258,6 +258,12 @@ class ObjectPlan:
         one = all(slot.fatal and not slot.part_slots and slot.plan is not None for slot in self.slots.values())
         self.simple: bool = one and self.extra != "allow"  # each field has one key, and there are no extra values
         self._prior_fields_validators: dict[tuple[str, bool], SchemaValidator] = {}
+
+    @cached_property
+    def lazy_class(self) -> type:
+        """The class of snapshots that make their values when they are read, for a plan with a `plain_class`."""
+        assert self.plain_class is not None
+        return lazy_class(self.plain_class)
 
     def _add_slots(self, name: str, paths: list[Path], *, shown: bool) -> None:
         if any(len(path) > 1 for path in paths):
