@@ -212,7 +212,7 @@ def test_dataclasses_are_read_late_too(cls: Any) -> None:
 
 def test_threads_that_read_while_text_arrives() -> None:
     growing, items = PartialValue(plan_for(Fork)), []
-    pieces = list(pieces_of({"kind": "fork", "parts": [{"kind": "leaf", "the name": f"n{n}"} for n in range(300)]}, 5))
+    pieces = list(pieces_of({"kind": "fork", "parts": [{"kind": "leaf", "the name": f"n{n}"} for n in range(60)]}, 5))
     found: list[list[Any]] = [[], []]
 
     def read(own: list[Any]) -> None:
