@@ -124,11 +124,12 @@ def test_the_embedded_model_is_asked_for_the_same_answer_again(stdin: Any, monke
     made: list[Any] = []
 
     class Make:
-        def __init__(self, output: object, prompt: str, llm: object, *, settings: Any) -> None:
+        def __init__(self, output: Any, prompt: str, llm: object, *, settings: Any) -> None:
             made.append((llm, settings))
+            self.output = output
 
         def __call__(self, text: str) -> Any:
-            return extract_command._schema("name").model_validate({"name": text})
+            return self.output.model_validate({"name": text})
 
     monkeypatch.setattr(extract_command, "ToolOrchestratingLLM", Make)
     assert cli.main(["get", "name"]) == 0

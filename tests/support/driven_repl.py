@@ -72,6 +72,11 @@ class Driven(Emulated):
         self._child.kill(signal.SIGKILL)
         self.ends()
 
+    def close(self) -> None:
+        """Close the terminal, and end the program if it still runs."""
+        with suppress(pexpect.ExceptionPexpect):
+            self._child.close(force=True)
+
     def _read(self) -> bool:
         """Read what the program writes; return False at the end of its output."""
         try:
@@ -100,5 +105,4 @@ def driven(
     try:
         yield terminal
     finally:
-        with suppress(pexpect.ExceptionPexpect):
-            terminal._child.close(force=True)
+        terminal.close()

@@ -42,7 +42,7 @@ def in_terminal(folder: Path, server: OllamaByRule, *words: str, **changes: Any)
     try:
         yield terminal
     finally:
-        terminal._child.close(force=True)
+        terminal.close()
 
 
 def test_ctrl_c_ends_all_runs_and_is_130(tmp_path: Path) -> None:

@@ -362,7 +362,7 @@ def in_terminal(*words: str, columns: int = 100) -> Iterator[Driven]:
     try:
         yield terminal
     finally:
-        terminal._child.close(force=True)
+        terminal.close()
 
 
 def test_a_bar_on_a_terminal_and_ctrl_c(ollama: OllamaByRule) -> None:

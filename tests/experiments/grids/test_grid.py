@@ -87,7 +87,11 @@ def test_each_run_has_a_folder_of_its_own() -> None:
         ("limits", {"max_steps": 3}, "demo-limits_606d7f87"),
         ("model_options.stop", ["END"], "demo-stop_e4509dbb"),
         ("opening", "", "demo-opening_12ae32cb"),
-        ("system_prompt", "You are alone in a room, which nobody has ever left.", "demo-system_prompt_95edbfc2"),
+        (
+            "system_prompt",
+            "You are alone, and nothing is around you but a store of keys.",
+            "demo-system_prompt_720e5c53",
+        ),
         ("opening", "日本", "demo-opening_11447b8f"),
         ("similarity.embedder", "none", "demo-embedder_none"),
     ],
