@@ -1,8 +1,8 @@
-"""What one call costs: CPU time of the client's process, against a canned server on another core.
+"""The cost of one call: CPU time of the client's process, against a canned server on another core.
 
 `python benchmarks/calls.py` prints the tables, in less than a minute. A call is compared with the same request made
-with the bare HTTP client that toolcast uses, in the same run: what toolcast adds is the message. "The door" is
-toolcast's `Network` alone, bytes in and bytes out. All rows in turn, the least of several rounds.
+with the bare HTTP client that toolcast uses, in the same run: what toolcast adds is the message. The rows "Network"
+measure toolcast's `Network` alone, bytes in and bytes out. All rows in turn, the least of several rounds.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the tables. `raw` is the name of the HTTP client that it stands upon."""
+    """One line of the tables. `raw` is the name of the HTTP client that it uses."""
 
     name: str
     make: Callable[[str], Client]
@@ -219,22 +219,22 @@ def toolcast_async(kind: str, url: str) -> Client:
 
 
 def rows() -> list[Row]:
-    """The rows for which there is a library here."""
+    """Return the rows whose library is installed."""
     found = []
     for library in ("httpx", "httpx2"):
         if find_spec(library):
             found.append(Row(f"raw {library}, sync", _with(raw_sync, library)))
             found.append(Row(f"raw {library}, async", _with(raw_async, library)))
     found += [
-        Row("the door, sync", network_sync, "raw httpx, sync"),
-        Row("the door, async", _with(network_async, "HttpxNetwork"), "raw httpx, async"),
+        Row("Network, sync", network_sync, "raw httpx, sync"),
+        Row("Network, async", _with(network_async, "HttpxNetwork"), "raw httpx, async"),
         Row("toolcast, sync", toolcast_sync, "raw httpx, sync"),
         Row("toolcast, async", _with(toolcast_async, "HttpxNetwork"), "raw httpx, async"),
     ]
     if find_spec("aiohttp"):
         found.append(Row("raw aiohttp", raw_aiohttp))
         if hasattr(toolcast, "AiohttpNetwork"):
-            found.append(Row("the door, aiohttp", _with(network_async, "AiohttpNetwork"), "raw aiohttp"))
+            found.append(Row("Network, aiohttp", _with(network_async, "AiohttpNetwork"), "raw aiohttp"))
             found.append(Row("toolcast, aiohttp", _with(toolcast_async, "AiohttpNetwork"), "raw aiohttp"))
     return found
 

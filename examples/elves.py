@@ -22,7 +22,7 @@ lead = Engine(ScriptedLLM(call, "Take an umbrella."), elves.tools(), budget=Budg
 with lead.stream("What do I pack for Oslo?") as stream:
     for event in stream:
         if isinstance(event, ToolProgress) and isinstance(event.data.event, TextDelta):
-            print(f"  {event.data.id} says {event.data.event.text!r}")
+            print(f"  {event.data.id}: {event.data.event.text!r}")
     print(" ", stream.result().text)
 print("  tokens of both:", lead.conversation.spending.usage.total_tokens)
 

@@ -33,10 +33,10 @@ with TemporaryDirectory() as folder:
     # Reading and editing below the folder run unasked, commands are asked about.
     permissions = Permissions("accept_edits", approve=person, file_tools=FILE_TOOLS, root=folder)
     engine = Engine(llm, [*file_tools(folder), command_tool(folder)], permissions=permissions)
-    with engine.stream("Mend the greeting") as events:
+    with engine.stream("Fix the greeting") as events:
         for event in events:
             if isinstance(event, ToolProgress):
-                print(f"  {event.name} says {event.data!r}")
+                print(f"  {event.name}: {event.data!r}")
     turn = events.result()
 
 for message in turn.messages:

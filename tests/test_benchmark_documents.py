@@ -1,7 +1,7 @@
 """The benchmark measures what it names: documents that parse, rows that end in the right object.
 
 And what the benchmark shows in time is counted here: a piece's steps and allocations are those of every other piece
-that says the same, however much came before.
+with the same result, however much came before.
 """
 
 from __future__ import annotations

@@ -454,7 +454,7 @@ def test_a_login_that_comes_back(api: API, listener: Listener) -> None:
 
 
 def of_no_provider(**given: Any) -> object:
-    return llm("nobody:m", **given)
+    return llm("unknown:m", **given)
 
 
 def of_a_provider(**given: Any) -> object:

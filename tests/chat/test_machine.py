@@ -489,11 +489,11 @@ def test_events_from_many_threads_are_dealt_with_one_by_one() -> None:
 
         chat.subscribe(listener)
 
-        def say(name: str) -> None:
+        def queue(name: str) -> None:
             for number in range(20):
                 chat.dispatch(QueueMessage(f"{name} {number}"))
 
-        threads = [threading.Thread(target=say, args=(name,)) for name in "abcd"]
+        threads = [threading.Thread(target=queue, args=(name,)) for name in "abcd"]
         for thread in threads:
             thread.start()
         for thread in threads:

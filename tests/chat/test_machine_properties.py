@@ -175,7 +175,7 @@ class ChatMachineModel(RuleBasedStateMachine):
         self.going_on = running
 
     @rule(image=st.booleans())
-    def say(self, image: bool) -> None:
+    def send_message(self, image: bool) -> None:
         self.number += 1
         text = f"message {self.number}"
         self.queued.append(text)

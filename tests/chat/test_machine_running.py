@@ -1,7 +1,7 @@
-"""chat.py under any order of what people do and what work tells, at once or late; every step of it is acted.
+"""The chat machine under any order of events of users and of tasks, in time or late.
 
-Whatever comes: what listeners hear is what the table says, in order; of the work that was begun only that goes on
-which the state is about, and all other was cancelled; what is written down can be gone on with.
+Listeners receive what the table of transitions has, in order; only the task of the current state runs, and all others are
+cancelled; a snapshot can be continued.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Running(RuleBasedStateMachine):
         return [task for task in self.acts if not task.ended.is_set() and not task.work.cancellation.cancelled]
 
     @rule()
-    def say(self) -> None:
+    def send_message(self) -> None:
         self.number += 1
         self.queued.append(f"message {self.number}")
         self.do(QueueMessage(self.queued[-1]))
@@ -151,7 +151,7 @@ class Running(RuleBasedStateMachine):
         if self.chat.state in ("idle", "load_failed"):
             self.do(LoadModel())
         elif self.chat.state == "ready":
-            self.say()
+            self.send_message()
         for _ in range(times):
             state = self.chat.state
             if state == "waiting_for_tool_approval":

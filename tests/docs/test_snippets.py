@@ -4,7 +4,7 @@ program.
 `LlamaCpp()` is the real thing. `Ollama(...)`, `OpenAI(...)` and whatever reads their variables reach aimock
 on loopback. A comment on the line before a block changes what is done with it:
 
-* `<!-- snippet: answers {"Album": {"title": "Sea"}} -->` what aimock's model says from here on: arguments
+* `<!-- snippet: answers {"Album": {"title": "Sea"}} -->` the answers of aimock's model from here on: arguments
   by tool name; under a name with a blank in it, a text for prompts that contain it
 * `<!-- snippet: fresh -->` forgets the names of the blocks before
 * `<!-- snippet: raises NAME -->` the block must end in that exception
@@ -49,7 +49,7 @@ def run_block(block: Block, names: dict[str, Any], aimock: Aimock) -> None:
     if block.order == "answers":
         aimock.forget()
         for name, answer in json.loads(block.rest).items():
-            aimock.say(name, answer) if isinstance(answer, str) else aimock.call(name, answer)
+            aimock.reply(name, answer) if isinstance(answer, str) else aimock.call(name, answer)
     if block.order == "fresh":
         names.clear()
     names.setdefault("__name__", "__main__")

@@ -83,16 +83,16 @@ def test_models_that_are_known(provider: str, model: str, facts: dict[str, objec
     assert {name: getattr(known, name) for name in facts} == facts
 
 
-@pytest.mark.parametrize("provider", [*PROVIDER_DEFAULTS, *SERVICES, "nobody"])
+@pytest.mark.parametrize("provider", [*PROVIDER_DEFAULTS, *SERVICES, "unknown"])
 def test_a_model_that_is_not_known_is_no_more_than_usual(provider: str) -> None:
-    found = model_capabilities(provider, "nobody/nothing-1")
+    found = model_capabilities(provider, "unknown/nothing-1")
     assert found == provider_defaults(provider)
     assert not found.known
     assert (found.context_window, found.max_output, found.images in (None, True)) == (None, None, True)
 
 
 def test_a_provider_that_is_not_known_is_known_for_nothing() -> None:
-    assert model_capabilities("nobody", "gpt-4o") == Capabilities()
+    assert model_capabilities("unknown", "gpt-4o") == Capabilities()
 
 
 def test_everything_ends_each_provider_with_its_other_models() -> None:

@@ -28,7 +28,7 @@ class Aimock:
 
     url: str
 
-    def say(self, prompt: str, text: str) -> None:
+    def reply(self, prompt: str, text: str) -> None:
         """Answer a prompt that contains `prompt` with `text`."""
         self.answer({"userMessage": prompt}, {"content": text})
 

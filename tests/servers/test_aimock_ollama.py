@@ -46,7 +46,7 @@ def sent(aimock: Aimock) -> dict[str, Any]:
 
 
 def test_text(aimock: Aimock, llm: Ollama, api: API) -> None:
-    aimock.say("hello", "Hi there, how are you today?")
+    aimock.reply("hello", "Hi there, how are you today?")
     plain = asked_plainly(aimock, {"model": "llama3.2", "messages": [{"role": "user", "content": "hello"}]})
     response = api.chat(llm, "hello")
     assert response.text == plain["message"]["content"] == "Hi there, how are you today?"
@@ -64,7 +64,7 @@ def test_reasoning_is_never_taken_for_the_answer(aimock: Aimock, llm: Ollama, ap
 
 
 def test_a_forced_object_by_format(aimock: Aimock, llm: Ollama, api: API) -> None:
-    aimock.say("about the sea", SEA.model_dump_json())
+    aimock.reply("about the sea", SEA.model_dump_json())
     make = ToolOrchestratingLLM(Album, "about {topic}", llm)
     assert api.call(make, topic="the sea") == SEA
     body = make.preview(topic="the sea").body
@@ -77,7 +77,7 @@ def test_a_forced_object_by_format(aimock: Aimock, llm: Ollama, api: API) -> Non
 
 
 def test_a_forced_choice_between_two(aimock: Aimock, llm: Ollama, api: API) -> None:
-    aimock.say("about the sea", json.dumps({"name": "Apology", "arguments": {"reason": "no sea here"}}))
+    aimock.reply("about the sea", json.dumps({"name": "Apology", "arguments": {"reason": "no sea here"}}))
     make = ToolOrchestratingLLM(Album | Apology, "about {topic}", llm)
     assert api.call(make, topic="the sea") == Apology(reason="no sea here")
     assert api.stream(make, topic="the sea").final == Apology(reason="no sea here")
@@ -114,14 +114,14 @@ def test_predict_and_call(aimock: Aimock, llm: Ollama, api: API) -> None:
 
 
 def test_settings_are_options(aimock: Aimock, llm: Ollama, api: API) -> None:
-    aimock.say("hello", "Hi.")
+    aimock.reply("hello", "Hi.")
     api.chat(llm, "hello", settings=Settings(temperature=0, max_tokens=7, stop="END", seed=3))
     # aimock keeps what it understood, in OpenAI's words.
     assert (sent(aimock)["temperature"], sent(aimock)["max_tokens"]) == (0, 7)
 
 
 def test_words_instead_of_an_object(aimock: Aimock, llm: Ollama, api: API) -> None:
-    aimock.say("about the sea", "There is no such album.")
+    aimock.reply("about the sea", "There is no such album.")
     make = ToolOrchestratingLLM(Album, "about {topic}", llm)
     with pytest.raises((NoToolCallError, ValidationError), match="There is no such album"):
         api.call(make, topic="the sea")
@@ -152,7 +152,7 @@ def test_a_request_no_one_answers(aimock: Aimock, llm: Ollama, api: API) -> None
 
 
 def test_an_early_end_leaves_the_server_usable(aimock: Aimock, llm: Ollama, api: API) -> None:
-    aimock.say("about the sea", SEA.model_dump_json())
+    aimock.reply("about the sea", SEA.model_dump_json())
     make = ToolOrchestratingLLM(Album, "about {topic}", llm)
     assert len(api.stream(make, take=2, topic="the sea").items) == 2
     assert api.call(make, topic="the sea") == SEA

@@ -84,7 +84,7 @@ MET = "Last week in Oslo we met Ingrid Dahl (51)."
 class Endpoint:
     """One protocol of the server, and what an answer looks like, read with nothing but httpx.
 
-    `root` follows the server's address. `enforces`: it can hold the text to a schema. `tells_of_cuts`: the answer says
+    `root` follows the server's address. `enforces`: it can hold the text to a schema. `reports_cuts`: the answer shows
     that max_tokens ended it.
     """
 
@@ -94,7 +94,7 @@ class Endpoint:
     ask: Callable[[str], tuple[str, dict[str, Any]]]
     read: Callable[[Any], tuple[str, int, int]]
     enforces: bool = True
-    tells_of_cuts: bool = True
+    reports_cuts: bool = True
 
     def __str__(self) -> str:
         return self.name
@@ -134,7 +134,7 @@ def _read_messages(body: Any) -> tuple[str, int, int]:
 
 
 CHAT = Endpoint("chat", OpenAICompatible, "/v1", _chat, _read_chat)
-RESPONSES = Endpoint("responses", OpenAIResponses, "/v1", _responses, _read_responses, tells_of_cuts=False)
+RESPONSES = Endpoint("responses", OpenAIResponses, "/v1", _responses, _read_responses, reports_cuts=False)
 MESSAGES = Endpoint("messages", Anthropic, "", _messages, _read_messages, enforces=False)
 ENDPOINTS = (CHAT, RESPONSES, MESSAGES)
 
@@ -193,7 +193,7 @@ def test_an_answer_is_what_the_server_sent(endpoint: Endpoint, llm: ServiceLLM, 
 def test_max_tokens(endpoint: Endpoint, llm: ServiceLLM, api: API) -> None:
     response = api.chat(llm, CAPITAL, settings=Settings(max_tokens=3))
     assert response.usage.output_tokens == 3
-    assert response.stop_reason == ("max_tokens" if endpoint.tells_of_cuts else "end_turn")
+    assert response.stop_reason == ("max_tokens" if endpoint.reports_cuts else "end_turn")
 
 
 def test_a_second_turn(llm: ServiceLLM, api: API) -> None:
@@ -301,7 +301,7 @@ def test_what_is_not_enforced_is_never_taken_on_trust(endpoint: Endpoint, llm: S
 def test_an_object_that_max_tokens_cuts(endpoint: Endpoint, llm: ServiceLLM, api: API) -> None:
     """Where the server does not report the cut, the text itself shows it."""
     make = find(llm, max_tokens=8)
-    kind = OutputTruncated if endpoint.tells_of_cuts else ValidationError
+    kind = OutputTruncated if endpoint.reports_cuts else ValidationError
     with pytest.raises(kind):
         api.call(make, text=MET)
     seen = api.stream(make, text=MET)

@@ -48,7 +48,7 @@ def test_llmock_fails_when_reported_to(llmock: LLMock) -> None:
 
 
 def test_aimock_speaks_ollamas_json_lines(aimock: Aimock) -> None:
-    aimock.say("hello", "Hi there, how are you?")
+    aimock.reply("hello", "Hi there, how are you?")
     reply = httpx.post(f"{aimock.url}/api/chat", json={"model": "llama3.2", "messages": HELLO})
     lines = [json.loads(line) for line in reply.text.splitlines()]
     assert len(lines) > 2

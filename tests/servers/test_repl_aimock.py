@@ -34,8 +34,8 @@ def messages(aimock: Aimock, request: int = -1) -> list[dict[str, Any]]:
 
 def test_an_answer_in_markdown_and_the_next_question_sees_it(aimock: Aimock, terminal: Driven) -> None:
     """R1, R2, R8."""
-    aimock.say("hello", "# Greetings\n\nHow *are* you?\n\n- well\n- not so well\n\n```python\nprint('hi')\n```\n")
-    aimock.say("well", "Good.")
+    aimock.reply("hello", "# Greetings\n\nHow *are* you?\n\n- well\n- not so well\n\n```python\nprint('hi')\n```\n")
+    aimock.reply("well", "Good.")
     terminal.submit("hello")
     shown = terminal.lines[terminal.lines.index("> hello") :]
     assert [line for line in shown if line] == [
@@ -94,7 +94,7 @@ def test_ctrl_c(aimock: Aimock, terminal: Driven) -> None:
     """R7: aimock takes its time between the pieces."""
     slowly = {"content": "word " * 2000}
     aimock._post("fixtures", {"fixtures": [{"match": {"userMessage": "tell"}, "response": slowly, "latency": 50}]})
-    aimock.say("again", "Here I am.")
+    aimock.reply("again", "Here I am.")
     terminal.type("tell" + ENTER)
     terminal.until("word word")
     terminal.type(CTRL_C)

@@ -18,7 +18,7 @@ from toolcast.experiments.log_events import LogEvent
 
 
 def cycles(config: ExperimentConfig, resume: bool, on_event: EventCallback) -> None:
-    """Tells of each cycle, and leaves a file."""
+    """A run that logs each cycle, and writes a file."""
     for number in range(1, config.cycle_count + 1):
         on_event(LogEvent("CYCLE_START", number, {"text": "much"}, {}, config.run_id))
         on_event(LogEvent("CYCLE_END", number, {"text": "much"}, {"seconds": 0.5}, config.run_id))

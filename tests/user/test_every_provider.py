@@ -150,7 +150,7 @@ def test_objects_of_the_model_inside_the_program(smollm2: Path) -> None:
 
 
 def test_objects_of_ollama(aimock: Aimock) -> None:
-    aimock.say("we met Ingrid Dahl", json.dumps(INGRID))
+    aimock.reply("we met Ingrid Dahl", json.dumps(INGRID))
     assert play(PEOPLE, aimock.url, opening=with_llm('Ollama("llama3.2"')).went_well() == FOUND
 
 
