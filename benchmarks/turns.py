@@ -41,7 +41,7 @@ def _rows() -> list[tuple[str, int, Callable[[], object], Callable[[], object]]]
     return [
         ("a round with one tool, `submit`", ROUNDS, _submit, _asked),
         ("a round with one tool, `asubmit`", ROUNDS, lambda: asyncio.run(_asubmit()), lambda: asyncio.run(_aasked())),
-        ("an event, `stream`", EVENTS, _stream, _heard),
+        ("an event, `stream`", EVENTS, _stream, _streamed),
         ("an event, `astream`", EVENTS, lambda: asyncio.run(_astream()), lambda: asyncio.run(_aheard())),
     ]
 
@@ -101,7 +101,7 @@ async def _aasked() -> None:
         history += [assistant(call), tool_result(call, (await tools[0].acall(call.arguments)).content)]
 
 
-def _heard() -> int:
+def _streamed() -> int:
     return sum(1 for _ in _speaking().stream_chat("Speak"))
 
 

@@ -159,7 +159,7 @@ class Tree(RuleBasedStateMachine):
             self.cancelled[child] |= parent is not None and self.cancelled[parent]
 
     @invariant()
-    def all_below_are_cancelled_and_nobody_else(self) -> None:
+    def all_below_are_cancelled_and_no_other(self) -> None:
         assert [one.cancelled for one in self.all] == self.cancelled
         assert self.calls[1:] == [int(cancelled) for cancelled in self.cancelled[1:]]
 

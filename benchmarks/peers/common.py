@@ -205,7 +205,7 @@ def measure(way: Way, document: Document, size: int, rounds: int) -> dict[str, A
     try:
         wire, read = warmed(way, document, size)
     except Exception as problem:
-        return {"error": _told(problem)}
+        return {"error": _describe(problem)}
     before = forget_peak()
     while len(found["seconds"]) < rounds:
         _round(read, wire, (way, document, way.answer(document, size)), found)
@@ -249,7 +249,7 @@ def _round(read: Read, wire: Wire, task: tuple[Way, Document, Sequence[Any]], fo
             found["cut"] = {"seconds": round(reached[-1], 3), "share": len(reached) / _HUNDREDTHS}
             found["curves"] = [reached]
         elif isinstance(problem, Exception):
-            found["error"] = _told(problem)
+            found["error"] = _describe(problem)
         else:
             raise
         return
@@ -327,7 +327,7 @@ def peak_resident() -> int:
     return 0
 
 
-def _told(problem: BaseException) -> str:
+def _describe(problem: BaseException) -> str:
     return f"{type(problem).__name__}: {problem}"[:300]
 
 

@@ -253,11 +253,11 @@ class ChatMachineModel(RuleBasedStateMachine):
         event=st.builds(ApproveToolCall, st.none() | IDS, st.none() | ARGUMENTS)
         | st.builds(ApproveToolCall, st.none() | IDS, for_session=st.booleans())
     )
-    def somebody_approves(self, event: ChatEvent) -> None:
+    def approve_call(self, event: ChatEvent) -> None:
         self.happens(event)
 
     @rule(event=st.builds(RejectToolCall, st.none() | IDS, WORDS))
-    def somebody_rejects(self, event: ChatEvent) -> None:
+    def reject_call(self, event: ChatEvent) -> None:
         self.happens(event)
 
     @rule()
@@ -273,7 +273,7 @@ class ChatMachineModel(RuleBasedStateMachine):
         assert self.state != "ready" or not self.context.queue
 
     @invariant()
-    def nothing_said_is_lost(self) -> None:
+    def no_message_is_lost(self) -> None:
         messages = [each.text for each in self.context.messages if each.role == "user"]
         waiting = [each.text for each in self.context.queue]
         assert [text.removesuffix("and more") for text in messages + waiting] == self.queued

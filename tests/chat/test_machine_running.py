@@ -1,7 +1,7 @@
 """The chat machine under any order of events of users and of tasks, in time or late.
 
-Listeners receive what the table of transitions has, in order; only the task of the current state runs, and all others are
-cancelled; a snapshot can be continued.
+Listeners receive what the table of transitions has, in order; only the task of the current state runs, and all other
+tasks are cancelled; a snapshot can be continued.
 """
 
 from __future__ import annotations
@@ -229,11 +229,11 @@ class Running(RuleBasedStateMachine):
         assert self.stage.is_empty
 
     @invariant()
-    def what_is_seen_is_what_was_heard(self) -> None:
+    def the_state_equals_the_last_change(self) -> None:
         assert self.model == (self.chat.state, self.chat.context)
 
     @invariant()
-    def nothing_said_is_lost(self) -> None:
+    def no_message_is_lost(self) -> None:
         text = [message for message in self.chat.context.messages if message.role == "user"]
         assert [message.text for message in (*text, *self.chat.context.queue)] == self.queued
 

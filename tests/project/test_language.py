@@ -28,6 +28,31 @@ PROMPTS = (
 )
 """Phrases of texts for models: another wording would be another prompt."""
 
+METAPHORS = re.compile(r"\b(doors?|lanes?|houses?|faces?)\b", re.IGNORECASE)
+"""Words that stood for others which the field has: transport, connection, package, API."""
+
+OPENS_A_STATEMENT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
+
+DIALOGUE = {
+    # a text of users and models, by file: what they write is data
+    "tests/support/labelled_tools.py": "requests of users, with the tools that fit them",
+    "tests/support/reflections.py": "reflections of models, with their assessment",
+    "tests/project/test_language.py": "this test",
+}
+"""Files whose texts are not checked, each with the reason."""
+
+PENDING = ("agents", "apps", "user", "experiments", "stores", "acceptance", "browser", "sdks")
+"""Folders of tests/ that are still to be checked."""
+
+PROGRAMS = [
+    path
+    for path in project_files()
+    if path.suffix == ".py"
+    and path.relative_to(ROOT).parts[0] in ("tests", "benchmarks", "examples", "noxfile.py")
+    and path.relative_to(ROOT).as_posix() not in DIALOGUE
+    and path.relative_to(ROOT).parts[1:2] not in [(folder,) for folder in PENDING]
+]
+
 PAGES = [path for path in project_files() if path.suffix == ".md" and path.name != "CHANGELOG.md"]
 
 
@@ -57,6 +82,29 @@ def texts(source: str) -> Iterator[tuple[int, str]]:
 def test_comments_docstrings_and_messages_use_plain_words(module: Module) -> None:
     found = [
         f"{where(module, line)}: {match[0]}" for line, text in texts(module.text) for match in WORDS.finditer(text)
+    ]
+    assert found == []
+
+
+def words(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the docstrings, the comments and the words of the identifiers of a Python file, each with its line."""
+    before = tokenize.NEWLINE
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        # Other strings are data: what users and models write, or a service sends.
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and before in OPENS_A_STATEMENT):
+            yield token.start[0], token.string
+        elif token.type == tokenize.NAME:
+            yield token.start[0], " ".join(re.findall(r"[A-Z]?[a-z]+|[A-Z]+", token.string))
+        if token.type not in (tokenize.COMMENT, tokenize.NL):
+            before = token.type
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_tests_benchmarks_and_examples_use_plain_words(path: Path) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {match[0]}"
+        for line, text in words(path.read_text(encoding="utf-8"))
+        for match in (*WORDS.finditer(text), *METAPHORS.finditer(text))
     ]
     assert found == []
 

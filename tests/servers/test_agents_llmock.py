@@ -96,7 +96,7 @@ def _chat(answer: str, made: Made, **more: Callable[[ToolCallPart], str]) -> lis
     return [
         {"role": "assistant", "content": answer, "tool_calls": written},
         *(
-            {"role": "tool", "tool_call_id": call.id, "content": _told(result)}
+            {"role": "tool", "tool_call_id": call.id, "content": _result_text(result)}
             | {name: of(call) for name, of in more.items()}
             for call, result in made
         ),
@@ -114,7 +114,10 @@ def _responses(answer: str, made: Made) -> list[dict[str, Any]]:
             {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
             for call, _ in made
         ),
-        *({"type": "function_call_output", "call_id": call.id, "output": _told(result)} for call, result in made),
+        *(
+            {"type": "function_call_output", "call_id": call.id, "output": _result_text(result)}
+            for call, result in made
+        ),
     ]
 
 
@@ -151,7 +154,7 @@ def _key(result: ToolResultPart) -> str:
     return "error" if result.is_error else "result"
 
 
-def _told(result: ToolResultPart) -> str:
+def _result_text(result: ToolResultPart) -> str:
     """These protocols have no field for the failure of a tool: it is in the text."""
     return f"The tool failed: {result.content}" if result.is_error else result.content
 

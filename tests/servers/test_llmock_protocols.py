@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.networked, pytest.mark.usefixtures("low_dice")]
 
 TEXT = "Let me look at the sea"
-SYNC, ASYNCIO, *OTHER_FACES = APIS
+SYNC, ASYNCIO, *OTHER_APIS = APIS
 # An API differs in the same way under every protocol.
-WAYS = [(protocol, api) for protocol in PROTOCOLS for api in (SYNC, ASYNCIO)] + [(CHAT, api) for api in OTHER_FACES]
+WAYS = [(protocol, api) for protocol in PROTOCOLS for api in (SYNC, ASYNCIO)] + [(CHAT, api) for api in OTHER_APIS]
 
 
 @pytest.fixture(params=WAYS, ids=lambda way: f"{way[0]}-{way[1].name}")

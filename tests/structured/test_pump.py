@@ -1,6 +1,6 @@
 """The pump of a stream, which makes no event of a chunk that only continues a call, and the usual way: no difference.
 
-An observer is told of each event, so an observed stream takes the usual way. Everything else about the two is equal:
+An observer receives each event, so an observed stream takes the usual path. Everything else about the two is equal:
 snapshots and their changed paths, results, errors with what they carry, tokens, states at the end, connections.
 """
 

@@ -370,7 +370,7 @@ def read_all(make: Any) -> tuple[list[Any], Any]:
     return seen, error
 
 
-def feeds_off_the_lane(make: Any) -> int:
+def count_slow_deltas(make: Any) -> int:
     """Count the deltas that did not take the fast path."""
     stream = make.stream()
     while stream._flow.output is None and next(stream, None) is not None:
@@ -384,8 +384,8 @@ OBSERVED = {"observer": lambda *_: None}
 
 def test_nearly_every_delta_takes_the_pooled_connection() -> None:
     events = [ToolCallStart("1", "Album"), *deltas(TEXT), toolcast.ToolCallDone("1", "Album", TEXT), Finish("tool_use")]
-    assert feeds_off_the_lane(maker(events)) == 1
-    assert feeds_off_the_lane(maker(events, **OBSERVED)) == len(deltas(TEXT)) > 20
+    assert count_slow_deltas(maker(events)) == 1
+    assert count_slow_deltas(maker(events, **OBSERVED)) == len(deltas(TEXT)) > 20
 
 
 def _woven(*streams: list[Any]) -> list[Any]:
@@ -485,8 +485,8 @@ def test_fail_fast_on_the_pooled_connection_asks_again(api: API, view: str | Non
     items = api.stream(make).items if view is None else api.view(make, view)
     assert items[-1] == SEA
     assert "a long title" in [item.title for item in items]
-    told_why = llm.requests[1].messages[-1]
-    assert "artist" in repr(told_why)
+    explanation = llm.requests[1].messages[-1]
+    assert "artist" in repr(explanation)
     stopped = api.stream(maker([*events, *deltas("never read")]))
     assert isinstance(stopped.error, ValidationError)
     assert wrong.startswith(stopped.error.arguments)

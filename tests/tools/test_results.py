@@ -256,7 +256,7 @@ KEYS = (
 
 @pytest.mark.fault(126, 134)
 @pytest.mark.parametrize(
-    ("words", "told_words"),
+    ("words", "model_text"),
     [
         *((f"no {key}, sorry", "no [key], sorry") for key in KEYS),
         ("GET https://a.example/v1?q=1&key=abc failed", "GET https://a.example/v1?q=1&key=[key] failed"),
@@ -275,12 +275,12 @@ KEYS = (
         ('Traceback (most recent call last):\n  File "/a/b.py", line 1\n    f()\nOSError: no', "OSError: no"),
     ],
 )
-def test_the_text_of_an_error_has_no_key_no_folder_and_no_traceback(words: str, told_words: str) -> None:
+def test_the_text_of_an_error_has_no_key_no_folder_and_no_traceback(words: str, model_text: str) -> None:
     error = RuntimeError(words)
-    assert error_text(error) == f"RuntimeError: {told_words}"
+    assert error_text(error) == f"RuntimeError: {model_text}"
     assert (
         error_text(ExceptionGroup("all", [error]))
-        == f"ExceptionGroup: all (1 sub-exception): RuntimeError: {told_words}"
+        == f"ExceptionGroup: all (1 sub-exception): RuntimeError: {model_text}"
     )
     assert str(error) == words
 

@@ -229,7 +229,7 @@ def test_a_pooled_connection_changes_over_to_another_server(server: Loopback) ->
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_pooled_connection_that_cannot_be_made_takes_no_room(
+def test_a_connection_that_cannot_be_made_takes_no_slot(
     server: Loopback, monkeypatch: pytest.MonkeyPatch, is_async: bool
 ) -> None:
     network = HttpxNetwork(max_connections=1)

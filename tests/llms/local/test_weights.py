@@ -228,7 +228,7 @@ def test_what_the_callers_progress_raises_comes_out(wheel: Path) -> None:
 
 
 @pytest.mark.fault(144)
-def test_a_disk_without_room(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(file: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

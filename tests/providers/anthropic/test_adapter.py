@@ -358,7 +358,7 @@ def test_thinking(model: str, thinking: Any, sent: Any, tokens: int, level: str 
     ("limit", "thinking", "given"),
     [(4_000, True, 2_000), (9_000, True, 8_192), (4_000, 4_000, 2_000), (2_047, True, 0)],
 )
-def test_a_budget_leaves_room_within_the_limit(limit: int, thinking: Any, given: int) -> None:
+def test_a_budget_is_below_the_limit(limit: int, thinking: Any, given: int) -> None:
     settings = Settings(max_tokens=limit, thinking=thinking)
     found = body(settings=settings)
     assert found["max_tokens"] == limit
