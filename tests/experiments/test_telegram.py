@@ -269,7 +269,7 @@ def test_a_connection_that_stays_broken_is_a_timeout(bot: Bot, time: Time) -> No
 
 
 @pytest.mark.parametrize("pause", [0, -3, "7", None, float("inf"), True])
-def test_a_pause_that_is_none_is_not_believed(bot: Bot, time: Time, pause: Any) -> None:
+def test_an_invalid_pause_is_ignored(bot: Bot, time: Time, pause: Any) -> None:
     bot.answers(ok([]), ok(SENT), refused(429, "Too Many Requests", retry_after=pause), ok([written(1, "x")]))
     assert asked(bot.operator()) == "x"
     assert time.slept == [1.0]
@@ -337,7 +337,7 @@ def test_a_server_that_falls_silent(bot: Bot, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture
-def no_token_is_told(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+def no_token_is_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Whatever is logged, the token is not in it."""
     with caplog.at_level(logging.DEBUG):
         yield
@@ -346,7 +346,7 @@ def no_token_is_told(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert SECRET not in " ".join([record.getMessage() for record in records])
 
 
-@pytest.mark.usefixtures("no_token_is_told")
+@pytest.mark.usefixtures("no_token_is_logged")
 @pytest.mark.parametrize("proxied", [False, True])
 @pytest.mark.parametrize(
     "answer",
@@ -372,7 +372,7 @@ def test_the_token_is_in_no_error_and_in_no_log(
     assert TOKEN in bot.requests[0].line
 
 
-@pytest.mark.usefixtures("no_token_is_told")
+@pytest.mark.usefixtures("no_token_is_logged")
 def test_the_token_is_in_no_log_where_all_goes_well(bot: Bot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{bot.port}")
     bot.answers(ok([]), ok(SENT), ok([written(1, "x")]))

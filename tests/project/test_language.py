@@ -29,20 +29,16 @@ PROMPTS = (
 """Phrases of texts for models: another wording would be another prompt."""
 
 METAPHORS = re.compile(r"\b(doors?|lanes?|houses?|faces?)\b", re.IGNORECASE)
-"""Words that stood for others which the field has: transport, connection, package, API."""
+"""Own words for a transport, a connection, a package, a sync or async API."""
 
 OPENS_A_STATEMENT = (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
 
 DIALOGUE = {
-    # a text of users and models, by file: what they write is data
     "tests/support/labelled_tools.py": "requests of users, with the tools that fit them",
     "tests/support/reflections.py": "reflections of models, with their assessment",
     "tests/project/test_language.py": "this test",
 }
 """Files whose texts are not checked, each with the reason."""
-
-PENDING = ("agents", "apps", "user", "experiments", "stores", "acceptance", "browser", "sdks")
-"""Folders of tests/ that are still to be checked."""
 
 PROGRAMS = [
     path
@@ -50,7 +46,6 @@ PROGRAMS = [
     if path.suffix == ".py"
     and path.relative_to(ROOT).parts[0] in ("tests", "benchmarks", "examples", "noxfile.py")
     and path.relative_to(ROOT).as_posix() not in DIALOGUE
-    and path.relative_to(ROOT).parts[1:2] not in [(folder,) for folder in PENDING]
 ]
 
 PAGES = [path for path in project_files() if path.suffix == ".md" and path.name != "CHANGELOG.md"]

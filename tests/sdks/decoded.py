@@ -31,8 +31,8 @@ class Failed:
     kinds: tuple[str, ...]
     status: int | None = None
 
-    def is_said_by(self, kind: str, status: int | None) -> bool:
-        """Whether toolcast's error is this failure."""
+    def matches(self, kind: str, status: int | None) -> bool:
+        """Return whether toolcast's error is this failure."""
         return kind in self.kinds and (self.status is None or self.status == status)
 
 

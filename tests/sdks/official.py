@@ -30,8 +30,8 @@ BY_STATUS = {
 FAILED = ("ServerError", "Overloaded")
 
 
-class SaidInAStream(Exception):
-    """A failure that the SDK hands over as one event among others."""
+class StreamErrorEvent(Exception):
+    """An error event in a stream, which the SDK returns like any other event."""
 
 
 class Official(ABC):
@@ -159,8 +159,8 @@ class OpenAIResponses(OpenAIChat):
                 if event.type in ("response.completed", "response.incomplete"):
                     return self._decoded(event.response)
                 if event.type == "error":
-                    raise SaidInAStream(event.message)
-        raise SaidInAStream("no last event")
+                    raise StreamErrorEvent(event.message)
+        raise StreamErrorEvent("no last event")
 
     def _decoded(self, response: Any) -> Decoded:
         parts = [part for item in response.output if item.type == "message" for part in item.content]

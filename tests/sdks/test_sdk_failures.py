@@ -28,7 +28,7 @@ def both_fail(protocol: str, url: str, *, stream: bool) -> tuple[Exception, LLME
     """The errors of the SDK and of toolcast, which mean the same."""
     sdk = SDKS[protocol]
     theirs, mine = sdk.failure(url, stream=stream), ours.failure(protocol, url, stream=stream)
-    assert sdk.meaning(theirs).is_said_by(type(mine).__name__, mine.status)
+    assert sdk.meaning(theirs).matches(type(mine).__name__, mine.status)
     return theirs, mine
 
 

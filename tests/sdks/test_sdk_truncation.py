@@ -15,7 +15,7 @@ from sdks import ours
 from sdks.addresses import at_llmock, streamed_twice
 from sdks.answers import ANSWERS, CLOCK, FAR, USED, WEATHER, message, ollama, use
 from sdks.decoded import Decoded
-from sdks.official import SDKS, SaidInAStream
+from sdks.official import SDKS, StreamErrorEvent
 from sdks.written import Written
 from support.loopback import Loopback
 from toolcast import StreamTruncated
@@ -75,7 +75,7 @@ def test_a_response_without_its_last_event(llmock: LLMock, events: int) -> None:
     cut(llmock, events, None)
     url = at_llmock(llmock, "responses")
     theirs = SDKS["responses"].failure(url, stream=True)
-    assert (type(theirs), str(theirs)) == (SaidInAStream, "no last event")
+    assert (type(theirs), str(theirs)) == (StreamErrorEvent, "no last event")
     assert type(ours.failure("responses", url, stream=True)) is StreamTruncated
 
 

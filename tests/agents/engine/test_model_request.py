@@ -192,7 +192,7 @@ def test_whatever_ids_a_service_gives_the_history_is_sound(rounds: list[list[str
 # A model of which it is known that it has no tools
 
 
-def said_by_one_without_tools(text: str, **known: Any) -> tuple[ReplayNetwork, OpenAI]:
+def model_without_tools(text: str, **known: Any) -> tuple[ReplayNetwork, OpenAI]:
     """Return the network and the LLM of a model without tools, which answers `text`."""
     body = b"".join(sse(delta(content=text), delta("stop"), USAGE))
     network = ReplayNetwork(Recorded([body], headers={"content-type": "text/event-stream"}))
@@ -200,7 +200,7 @@ def said_by_one_without_tools(text: str, **known: Any) -> tuple[ReplayNetwork, O
 
 
 def test_it_is_offered_none(engine_api: EngineAPI) -> None:
-    network, llm = said_by_one_without_tools("Hello!")
+    network, llm = model_without_tools("Hello!")
     engine = Engine(llm, [look])
     assert engine_api.submit(engine, "Hi.").text == "Hello!"
     (request,) = network.requests
@@ -210,7 +210,7 @@ def test_it_is_offered_none(engine_api: EngineAPI) -> None:
 
 @pytest.mark.parametrize(("schema", "where"), [(True, b"json_schema"), (False, b"Answer with JSON")])
 def test_a_typed_result_is_asked_for_by_a_schema_or_in_words(engine_api: EngineAPI, schema: bool, where: bytes) -> None:
-    network, llm = said_by_one_without_tools('{"artist": "Ys"}', json_schema=schema)
+    network, llm = model_without_tools('{"artist": "Ys"}', json_schema=schema)
     engine = Engine(llm, [look])
     assert engine_api.submit(engine, "An album.", output_cls=Album).output == Album(artist="Ys")
     (request,) = network.requests

@@ -222,8 +222,8 @@ def test_r8_the_second_question_sees_the_first_answer() -> None:
         server.replies("Hello, Ada.")
         server.replies("Ada.")
         chat("I am Ada.", "Who am I?", llm=server.llm())
-        said_second = [message["content"] for message in server.bodies[1]["messages"][1:]]
-    assert said_second == ["I am Ada.", "Hello, Ada.", "Who am I?"]
+        second_request = [message["content"] for message in server.bodies[1]["messages"][1:]]
+    assert second_request == ["I am Ada.", "Hello, Ada.", "Who am I?"]
 
 
 @pytest.mark.parametrize("token", [None, "sk-1"])
