@@ -196,10 +196,8 @@ if TYPE_CHECKING:
         RequestInfo as RequestInfo,
         hooks as hooks,
     )
-    from .llms.agent_chat_response import (
-        AgentChatResponse as AgentChatResponse,
-    )
     from .llms.base import (
+        AgentChatResponse as AgentChatResponse,
         FunctionCallingLLM as FunctionCallingLLM,
     )
     from .llms.defaults import (
@@ -333,7 +331,6 @@ _EXPORTS = {
     "agents.tool_search.search": "LLMSearch LexicalSearch ToolSearch",
     "agents.engine.turn_streams": "AsyncTurnStream TurnStream",
     "turn": "Turn",
-    "llms.agent_chat_response": "AgentChatResponse",
     "approvals": "ApprovalDecision PermissionRequest",
     "structured.call": "Result",
     "llms.defaults": "Configs",
@@ -352,7 +349,7 @@ _EXPORTS = {
     "experiments.runner": "ExperimentRunner",
     "experiments.similarity": "SimilarityMonitor",
     "llms.fallback": "FallbackLLM",
-    "llms.base": "FunctionCallingLLM",
+    "llms.base": "AgentChatResponse FunctionCallingLLM",
     "messages": "AudioPart DocumentPart ImagePart Message TextPart ThinkingPart ToolCallPart ToolResultPart "
     "assistant system tool_result user",
     "capabilities": "Capabilities LLMMetadata",

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.reflections import CASES, SEEN, UNSEEN, Scores, area, scores
-from toolcast.experiments.common_words import is_common
 from toolcast.experiments.embedders import (
     SentenceTransformersEmbedder,
     WordLlamaEmbedder,
     WordsEmbedder,
     embedder_of,
+    is_common,
 )
 from toolcast.experiments.embedding_endpoints import EndpointEmbedder
 from toolcast.experiments.similarity import LONGEST, Embedder, SimilarityMonitor

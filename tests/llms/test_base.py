@@ -37,7 +37,7 @@ from toolcast import (
 from toolcast.agents.engine.engine import Engine
 from toolcast.errors import OutputTypeError, StreamTruncated
 from toolcast.events import Event
-from toolcast.llms.agent_chat_response import AgentChatResponse
+from toolcast.llms.base import AgentChatResponse
 from toolcast.testing import ReplayNetwork, ScriptedLLM
 from toolcast.tool_spec import NamedTool
 

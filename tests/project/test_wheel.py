@@ -86,7 +86,7 @@ sys.path.insert(0, {str(tmp_path)!r})
 import toolcast
 assert toolcast.__file__.startswith({str(tmp_path)!r}), toolcast.__file__
 from toolcast.agents.tool_search.stemming import synonyms, stems
-from toolcast.experiments.common_words import is_common
+from toolcast.experiments.embedders import is_common
 from toolcast.experiments.report.html import render
 assert "color-scheme" in render("style.css", {{}})
 assert stems("the mail") == ["mail"] and "email" in synonyms("mail") and is_common("water")

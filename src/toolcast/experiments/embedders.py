@@ -23,7 +23,6 @@ from typing import Any, Final
 from zlib import crc32
 
 from ..agents.tool_search import stemming
-from .common_words import is_common
 from .similarity import LONGEST, Embedder, Vector
 
 logger: Final = logging.getLogger("toolcast")
@@ -161,3 +160,14 @@ class SentenceTransformersEmbedder:
             what = f"{self.name} needs another library: pip install sentence-transformers"
             raise ImportError(what, name="sentence_transformers") from error
         return library.SentenceTransformer(self._path)
+
+
+def is_common(stem: str) -> bool:
+    """Return True if `stem` is that of a common word; these have less weight when texts are compared by their words."""
+    return stem in _common_stems()
+
+
+@lru_cache(maxsize=1)
+def _common_stems() -> frozenset[str]:
+    words = stemming.read_word_list(Path(__file__).with_name("common_words.txt"))
+    return frozenset(stemming.stems(" ".join(words)))

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, Literal, TypeAlias, TypedDict, overload
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, TypedDict, overload
 
 from typing_extensions import Unpack
 
-from ..accumulator import Accumulator
 from ..async_support import sync_driver
 from ..call_report import Account
 from ..capabilities import LLMMetadata, Progress
 from ..closing import AsyncClosing, Closing
-from ..errors import NoToolCallError, UnsupportedLLMError
+from ..errors import MissingOutputError, NoToolCallError, UnsupportedLLMError
 from ..events import ChatResponse, Event
 from ..hook_protocol import CallHooks, Hooks, Operation, as_hooks, begin_operation
 from ..http_request import HTTPRequest
@@ -34,21 +33,17 @@ from ..prices import ModelPricing, Prices, has_price_list, has_prices
 from ..providers.base import ResponseDecoder
 from ..settings import NOTHING_SET, Settings
 from ..tool_spec import ToolChoice
-from ..tools.callable_tool import CallableTool, as_tools
+from ..tools.callable_tool import CallableTool, ToolOutput, as_tools
 from ..tools.execution import run_tools
-from ..transport.httpx_network import HttpxNetwork
-from ..transport.network import Clock, IOBackend, Network, SystemClock, async_backend, sync_backend
+from ..transport.network import Clock, IOBackend, SystemClock, async_backend, sync_backend
+from ..transport.network_choice import NetworkChoice, resolve_network
 from ..usage import Usage
-from .agent_chat_response import AgentChatResponse
 from .concurrency_limiter import ConcurrencyLimiter, LimitedEvents
 from .defaults import Configs, replacement
 from .event_streams import AsyncEventStream, EventStream
 from .hooked_events import HookedEvents, request_info
 from .request import ChatRequest, Messages, Tools, as_messages, resolve_tool_choice
-from .request_state import IteratorEvents, RequestState, ResponseEvents, start_call
-
-NetworkChoice: TypeAlias = Network | Literal["aiohttp"]
-"""The values of an LLM's `network=`: a `Network`, or the name of one that an extra installs."""
+from .request_state import IteratorEvents, RequestState, ResponseEvents, read_response, start_call
 
 
 class ChatOptions(TypedDict, total=False):
@@ -73,17 +68,27 @@ class ToolCallOptions(ChatOptions, total=False):
     allow_parallel_tool_calls: bool
 
 
-def resolve_network(choice: Network | str | None) -> Network:
-    """Return the network for an LLM's `network=`: the caller's own, `"aiohttp"`, or httpx for None."""
-    if choice is None:
-        return HttpxNetwork()
-    if not isinstance(choice, str):
-        return choice
-    if choice != "aiohttp":
-        raise UnsupportedLLMError(f"network={choice!r}: expected a Network, 'aiohttp' or None")
-    from ..transport.aiohttp_network import AiohttpNetwork  # of an extra
+@dataclass(frozen=True, slots=True)
+class AgentChatResponse:
+    """A response, and one `ToolOutput` for each tool call in it, in call order."""
 
-    return AiohttpNetwork()
+    response: ChatResponse
+    sources: tuple[ToolOutput, ...] = ()
+
+    def parse_tool_outputs(self, allow_parallel_tool_calls: bool = False) -> Any:
+        """Return the first tool's raw output, or the list of all raw outputs.
+
+        Args:
+            allow_parallel_tool_calls: Return a list, even of one output.
+
+        Raises:
+            MissingOutputError: The model called no tool, and one output is asked for.
+        """
+        if allow_parallel_tool_calls:
+            return [source.raw_output for source in self.sources]
+        if not self.sources:
+            raise MissingOutputError("the model called no tool, so there is no output; read response.text")
+        return self.sources[0].raw_output
 
 
 class FunctionCallingLLM(Closing, AsyncClosing):
@@ -350,27 +355,16 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     async def answer(self, request: ChatRequest, backend: IOBackend, call: RequestState | None = None) -> ChatResponse:
         """Return the complete response."""
         if call is not None:
-            return await self._accumulate(request, backend, call)
+            return await read_response(self.source(request, backend, call), self.origin)
         call = self.start_call(request.settings, backend)
         account = Account("chat", lambda: self.origin, backend.now, hooks=call.hooks)
         try:
-            response = await self._accumulate(request, backend, call)
+            response = await read_response(self.source(request, backend, call), self.origin)
         except BaseException as error:
             account.end(call.usage, call.attempts, error)
             raise
         account.end(call.usage, call.attempts, output=response)
         return response
-
-    async def _accumulate(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ChatResponse:
-        source = self.source(request, backend, call)
-        accumulator = Accumulator()
-        try:
-            while events := await source.next_events():
-                for event in events:
-                    accumulator.apply(event)
-        finally:
-            await source.close()
-        return accumulator.response(request_id=source.request_id, **self.origin)
 
     def start_call(self, settings: Settings, backend: IOBackend) -> RequestState:
         """Return the state of a call of this LLM that begins now, with its hooks."""
@@ -477,7 +471,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         call = self.start_call(request.settings, backend)
         account = Account("chat", lambda: self.origin, backend.now, hooks=call.hooks)
         try:
-            response = await self._accumulate(request, backend, call)
+            response = await read_response(self.source(request, backend, call), self.origin)
             calls = self.get_tool_calls_from_response(response, error_on_no_tool_call=error_on_no_tool_call)
             outputs = await run_tools(request.tools, calls, concurrent=backend.concurrent, hooks=call.hooks)
         except BaseException as error:

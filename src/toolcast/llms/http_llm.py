@@ -35,7 +35,8 @@ from ..settings import Settings
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
 from ..transport.network import IOBackend
-from .base import FunctionCallingLLM, NetworkChoice
+from ..transport.network_choice import NetworkChoice
+from .base import FunctionCallingLLM
 from .http_exchange import HTTPExchange, with_headers
 from .prompted import to_prompted
 from .request import ChatRequest

@@ -27,7 +27,8 @@ from ..prices import Prices
 from ..providers.base import ProviderAdapter, RequestInput
 from ..settings import Settings
 from ..transport.network import IOBackend
-from .base import FunctionCallingLLM, NetworkChoice
+from ..transport.network_choice import NetworkChoice
+from .base import FunctionCallingLLM
 from .defaults import Configs
 from .http_llm import LLMOptions, ServiceLLM
 from .request import ChatRequest

@@ -7,13 +7,14 @@ iterator.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ..accumulator import Accumulator
 from ..async_support.exception_groups import collapse_groups
 from ..errors import Attempt, CallError, LLMError, StreamTruncated
-from ..events import Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
+from ..events import ChatResponse, Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
 from ..hook_protocol import CallHooks, Hooks
 from ..settings import Settings
 from ..transport.network import IOBackend
@@ -125,6 +126,18 @@ async def iterate_events(source: ResponseEvents) -> AsyncIterator[Event]:
                 yield event
     finally:
         await source.close()
+
+
+async def read_response(source: ResponseEvents, origin: Mapping[str, Any]) -> ChatResponse:
+    """Return the complete response of `source`, and close it. `origin` is the provider and the model."""
+    accumulator = Accumulator()
+    try:
+        while events := await source.next_events():
+            for event in events:
+                accumulator.apply(event)
+    finally:
+        await source.close()
+    return accumulator.response(request_id=source.request_id, **origin)
 
 
 def deadline_after(now: float, seconds: float | None) -> float | None:

@@ -20,14 +20,13 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from pydantic import BaseModel, Field
 
-from ...accumulator import Accumulator
 from ...cancellation import Cancellation
 from ...errors import ToolcastError
 from ...events import ChatResponse
 from ...llms.base import FunctionCallingLLM
 from ...llms.provider_llms import as_llm, chosen_llm
 from ...llms.request import ChatRequest
-from ...llms.request_state import start_call
+from ...llms.request_state import read_response, start_call
 from ...messages import Message, system, user
 from ...settings import Settings
 from ...structured.response_validation import ResponseValidator
@@ -197,18 +196,14 @@ def _scores_tool(tools: Iterable[CallableTool], limit: int) -> CallableTool:
 
 async def _ask_model(llm: FunctionCallingLLM, request: ChatRequest, context: SearchContext) -> ChatResponse:
     backend = llm.async_backend() if context.concurrent else llm.sync_backend()
-    call, folded = start_call(request.settings, backend), Accumulator()
+    call = start_call(request.settings, backend)
     source = llm.source(request, backend, call)
     forget = context.cancellation.then((lambda: None) if context.concurrent else source.break_off)
     try:
-        while events := await source.next_events():
-            for event in events:
-                folded.apply(event)
+        return await read_response(source, llm.origin)
     finally:
         forget()
-        await source.close()
         context.paid(call.usage)
-    return folded.response(request_id=source.request_id, **llm.origin)
 
 
 # The parts that both searches use.
