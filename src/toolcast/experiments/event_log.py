@@ -150,7 +150,7 @@ class JsonlLogger(Closing):
                 with suppress(OSError):  # else the next line, or who opens the log next, takes it back
                     os.ftruncate(self._fd, end)
                 raise
-        # The end comes last: who is interrupted before it looks up in the log what stands there.
+        # The end comes last: a run that was interrupted before it reads in the log how far it got.
         self._last, self.next_sequence = written_at, self.next_sequence + 1
         self._end = end + len(line)
 

@@ -56,7 +56,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-# Elements whose content is no HTML: it goes on to their own end tag, whatever stands in it.
+# Elements whose content is no HTML: it ends at their own end tag, whatever it contains.
 _RAW = frozenset(("script", "style", "iframe", "noembed", "noframes", "xmp", "textarea", "title"))
 
 

@@ -50,14 +50,28 @@ T = TypeVar("T", default=None)
 class Engine:
     """An agent: it sends requests to the model and runs the tools it calls, until there is an answer.
 
-    `tools` are functions, types, orchestrators, other engines, MCP tools. `permissions` say what may run unasked;
-    without them tools run as you gave them, protected paths excepted. `max_rounds` limits the requests of a turn,
-    `budget` what all turns may spend, `max_repeats` how often the same call may come in a row. `deps` reach tools
-    through their `ToolContext`. `tool_timeout` is in seconds, `output_limit` in characters. `max_attempts` limits how
-    often a typed result may be wrong; `auto_continue` asks for the rest of an answer that `max_tokens` cut off.
-    `tool_errors="raise"`: an error that a tool raises ends the turn with `TurnFailed`, instead of being a result that
-    the model reads. `compaction` makes room in a history that is too long (None: that is an error).
-    `observer(turn_id, state)` hears of every state.
+    Args:
+        llm: An LLM, its name, or None for `Configs.llm`.
+        tools: Functions, types, orchestrators, other engines, MCP tools.
+
+    Options:
+        permissions: The rules for what may run without an approval; by default all tools, protected paths excepted.
+        max_rounds: The limit of requests per turn. Default: 50.
+        budget: The limit of what all turns may spend.
+        settings: Settings that take precedence over those of the LLM.
+        instructions: A system message before the history.
+        deps: A value that tools get in their `ToolContext`.
+        history: The messages to begin with.
+        compaction: The way to shorten a history that is too long; None: that is an error.
+        tool_timeout: Seconds per tool call, for tools without a limit of their own.
+        output_limit: The characters of a tool's output that the model reads. Default: 100,000.
+        max_repeats: The limit of identical calls in a row.
+        max_attempts: Answers that are requested until a typed result is valid. Default: 3.
+        auto_continue: Request the rest of an answer that `max_tokens` cut off. Default: False.
+        tool_errors: `"return"`: the model reads an error that a tool raises; `"raise"`: it ends the turn with
+            `TurnFailed`.
+        observer: A function of `(turn_id, state)`.
+        hooks: Hooks of its turns, their requests and their tools.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ def anthropic_schema(schema: Mapping[str, Any]) -> Adapted:
 def gemini_schema(schema: Mapping[str, Any]) -> Schema:
     """Return the schema for Gemini's `parametersJsonSchema` and `responseJsonSchema`.
 
-    A property that leads back to its own type cannot be required there; its description says that it is.
+    A property that leads back to its own type cannot be required there; its description states that it is required.
     """
     return _adapted(schema, _GEMINI).schema
 
