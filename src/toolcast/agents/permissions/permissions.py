@@ -161,12 +161,15 @@ class Permissions:
         try:
             call = self._read(facts, to_plain(arguments))
         except (UnparsedCommand, UnseenValue) as error:
+            # Not "ask": the user would approve a text whose effect the library could not determine.
             return Decision("deny", str(error))
         rules = [rule for rule in (*self.rules, *remembered) if rule.concerns(facts.name)]
+        # All reasons against the call come before all reasons for it, so no allow rule can lift a prohibition.
         if against := _forbidden(call, rules) or self._protected(call) or self._mode_limit(facts):
             return Decision("deny", against)
         if favour := self._bypassed() or _allowed(call, rules) or self._unasked(facts):
             return Decision("allow", favour)
+        # An agent without an approver must not wait for an answer that never comes.
         if self.approve is None:
             return Decision("deny", f"{facts.name} needs an approval, and there is no approver to ask")
         return Decision("ask", f"no rule allows {facts.name} to run without an approval")
@@ -208,6 +211,7 @@ class Permissions:
         if _is_one_of(call.facts.name, self.exempt):
             return None
         written = list(path_texts(call.arguments, call.facts.path_parameters))
+        # The check resolves links and expands braces, whose cost grows with the length: a long text would stall it.
         if any(len(text) > LONGEST for text in written):
             return f"a path is longer than {LONGEST} characters, too long to be checked"
         paths = ((text, True) for text in written)
@@ -244,6 +248,7 @@ def _forbidden(call: _Call, rules: Sequence[Rule]) -> str | None:
     """Return the reason of a deny rule that matches, or may match."""
     for rule in rules:
         pattern, holds = _evaluated(call, rule)
+        # A condition that cannot be evaluated (None) counts against the call: only a certain False lets it pass.
         if rule.action != "deny" or holds is False:
             continue
         if pattern is None or any(forbids(pattern, command) for command in call.commands or ()):
@@ -257,11 +262,13 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> str | None:
     patterns: list[str] = []
     for rule in rules:
         pattern, holds = _evaluated(call, rule)
+        # Here None is no match: an allow rule must be certain.
         if rule.action != "allow" or not holds:
             continue
         if pattern is None:
             return f"allowed by the rule ({rule})"
         patterns.append(pattern)
+    # One uncovered command of "allowed && other" would run unasked; an empty line is covered by nothing.
     if patterns and call.commands and all(each.given or covered(patterns, each) for each in call.commands):
         return f"allowed by the rules for {', '.join(patterns)}"
     return None
