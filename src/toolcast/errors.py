@@ -180,6 +180,48 @@ class Attempt:
     usage: Usage | None = None
     request_id: str | None = None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-compatible data, with the type and the message of the error."""
+        return {
+            "number": self.number,
+            "error": None if self.error is None else _error_to_dict(self.error),
+            "usage": None if self.usage is None else self.usage.to_dict(),
+            "request_id": self.request_id,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Attempt:
+        """Return the attempt from the data of `to_dict`; its error has its type, message and origin."""
+        from .usage import Usage
+
+        error, usage = data["error"], data["usage"]
+        return cls(
+            data["number"],
+            None if error is None else _error_from_dict(error),
+            None if usage is None else Usage.from_dict(usage),
+            data["request_id"],
+        )
+
+
+_ORIGIN = ("provider", "model", "request_id")
+
+
+def _error_to_dict(error: Exception) -> dict[str, Any]:
+    if not isinstance(error, CallError):
+        return {"type": type(error).__name__, "message": str(error)}
+    origin = {name: getattr(error, name) for name in _ORIGIN}
+    return {"type": type(error).__name__, "message": error.message, **origin}
+
+
+def _error_from_dict(data: Mapping[str, Any]) -> Exception:
+    """Return an error of this module; one that another program defines becomes a `CallError`."""
+    kind = globals().get(str(data["type"]))
+    if not (isinstance(kind, type) and issubclass(kind, (CallError, TryAgain))):
+        return CallError(f"{data['type']}: {data['message']}")
+    if issubclass(kind, TryAgain):
+        return kind(data["message"])
+    return kind(data["message"], **{name: data.get(name) for name in _ORIGIN})
+
 
 class CallError(ToolcastError, ValueError):
     """The error for a call that was sent and has no result.

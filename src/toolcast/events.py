@@ -17,6 +17,7 @@ from typing_extensions import TypeVar
 
 from .approvals import PermissionRequest
 from .errors import CallError
+from .json_text import json_text
 from .messages import Message
 from .usage import Usage
 
@@ -265,3 +266,35 @@ class ChatResponse:
     def text(self) -> str:
         """The text of the message."""
         return self.message.text
+
+    def to_dict(self, *, raw: bool = False) -> dict[str, Any]:
+        """Return JSON-compatible data.
+
+        Args:
+            raw: Include the service's own data, which usually is far larger than the rest. Default: False.
+        """
+        data = {
+            "message": self.message.to_dict(),
+            "stop_reason": self.stop_reason,
+            "usage": self.usage.to_dict(),
+            "model": self.model,
+            "provider": self.provider,
+            "request_id": self.request_id,
+            "repairs": list(self.repairs),
+            "response_id": self.response_id,
+        }
+        return {**data, "raw": self.raw} if raw else data
+
+    def to_json(self, *, raw: bool = False) -> str:
+        """Return the data of `to_dict` as JSON."""
+        return json_text(self.to_dict(raw=raw))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ChatResponse:
+        """Return the response from the data of `to_dict`."""
+        read = {
+            "message": Message.from_dict(data["message"]),
+            "usage": Usage.from_dict(data["usage"]),
+            "repairs": tuple(data["repairs"]),
+        }
+        return cls(**{**data, **read})

@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
+from .json_text import json_text
 from .option_types import require
 
 if TYPE_CHECKING:
@@ -161,6 +162,10 @@ class Message:
         """Return JSON-compatible data, with bytes as base64 text."""
         plain: dict[str, Any] = _adapter().dump_python(self, mode="json")
         return plain
+
+    def to_json(self) -> str:
+        """Return the data of `to_dict` as JSON."""
+        return json_text(self.to_dict())
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Message:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Generic, Literal, TypeAlias
 
 from typing_extensions import TypeVar
 
 from .approvals import PermissionRequest
+from .json_text import json_text
 from .messages import Message
+from .plain_data import from_plain, hide_content, to_plain
 from .usage import NO_USAGE, Usage
 
 T_co = TypeVar("T_co", covariant=True, default=Any)
@@ -44,6 +47,7 @@ class Turn(Generic[T_co]):
         end: The reason of its end.
         output: The typed result, if one was requested.
         pending: The calls that wait for approval, where `end` is `approval`.
+        hidden_tools: The tools of a typed result whose type hides its input: `to_dict` leaves their arguments out.
     """
 
     messages: tuple[Message, ...] = ()
@@ -52,6 +56,7 @@ class Turn(Generic[T_co]):
     end: TurnEnd = "end_turn"
     output: T_co | None = None
     pending: tuple[PermissionRequest, ...] = ()
+    hidden_tools: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     @property
     def cost(self) -> Decimal | None:
@@ -67,3 +72,31 @@ class Turn(Generic[T_co]):
     def truncated(self) -> bool:
         """True if `max_tokens` cut the last response off."""
         return self.end == "max_tokens"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-compatible data. Secrets in the output are masked."""
+        return {
+            "messages": [hide_content(message, self.hidden_tools).to_dict() for message in self.messages],
+            "usage": self.usage.to_dict(),
+            "rounds": self.rounds,
+            "end": self.end,
+            "output": to_plain(self.output),
+            "pending": [request.to_dict() for request in self.pending],
+        }
+
+    def to_json(self) -> str:
+        """Return the data of `to_dict` as JSON."""
+        return json_text(self.to_dict())
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], output_cls: Any = None) -> Turn[Any]:
+        """Return the turn from the data of `to_dict`, with its output validated as `output_cls`, if it is given."""
+        output = data["output"]
+        return Turn(
+            tuple([Message.from_dict(message) for message in data["messages"]]),
+            Usage.from_dict(data["usage"]),
+            data["rounds"],
+            data["end"],
+            None if output is None else from_plain(output, output_cls),
+            tuple([PermissionRequest.from_dict(request) for request in data["pending"]]),
+        )

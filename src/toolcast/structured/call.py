@@ -8,10 +8,12 @@ the same values and raise the same errors.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final, Generic, TypeVar
+
+from typing_extensions import TypeForm
 
 from ..call_report import Account
 from ..errors import (
@@ -23,9 +25,11 @@ from ..errors import (
 )
 from ..events import ChatResponse
 from ..hook_protocol import CallHooks
+from ..json_text import json_text
 from ..llms.base import FunctionCallingLLM
 from ..llms.request import ChatRequest
 from ..llms.request_state import RequestState, start_call
+from ..plain_data import from_plain, hide_content, to_plain
 from ..states import Trace
 from ..tools.callable_tool import ParsedArguments
 from ..tools.execution import ValueJob, run_calls
@@ -36,6 +40,7 @@ from .response_validation import RETRYABLE, ResponseValidator, ValidatedCall, re
 logger: Final = logging.getLogger("toolcast")
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,7 @@ class Result(Generic[T]):
         usage: Tokens, summed over all requests.
         attempts: One entry for each request.
         repairs: The repairs that the response needed, as text.
+        hidden_tools: The tools whose types hide their input: `to_dict` leaves their arguments out.
     """
 
     output: T
@@ -55,11 +61,49 @@ class Result(Generic[T]):
     usage: Usage
     attempts: tuple[Attempt, ...]
     repairs: tuple[str, ...] = ()
+    hidden_tools: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     @property
     def cost(self) -> Decimal | None:
         """The estimated cost of all requests in US dollars; None if it is unknown, for one of them too."""
         return self.usage.cost
+
+    def to_dict(self, *, raw: bool = False) -> dict[str, Any]:
+        """Return JSON-compatible data. Secrets in the output are masked.
+
+        Args:
+            raw: Include the service's own data of the response. Default: False. It is left out in any case where the
+                type of the output hides its input.
+        """
+        response = replace(self.response, message=hide_content(self.response.message, self.hidden_tools))
+        return {
+            "output": to_plain(self.output),
+            "response": response.to_dict(raw=raw and not self.hidden_tools),
+            "usage": self.usage.to_dict(),
+            "attempts": [attempt.to_dict() for attempt in self.attempts],
+            "repairs": list(self.repairs),
+        }
+
+    def to_json(self, *, raw: bool = False) -> str:
+        """Return the data of `to_dict` as JSON."""
+        return json_text(self.to_dict(raw=raw))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], output_cls: TypeForm[S]) -> Result[S]:
+        """Return the result from the data of `to_dict`.
+
+        Args:
+            data: The data.
+            output_cls: The type of the output, which is validated again; `list[Album]` for parallel calls. The return
+                value of a function, whose type is unknown, stays plain data.
+        """
+        return Result(
+            from_plain(data["output"], output_cls),
+            ChatResponse.from_dict(data["response"]),
+            Usage.from_dict(data["usage"]),
+            tuple([Attempt.from_dict(attempt) for attempt in data["attempts"]]),
+            tuple(data["repairs"]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +242,8 @@ def build_result(
     repairs = tuple([repair for read in calls for repair in read.repairs])
     if repairs:
         response = replace(response, repairs=response.repairs + repairs)
-    return Result(prepared.build_output(values), response, call.usage, tuple(call.attempts), repairs)
+    hidden = prepared.validator.hidden_tools
+    return Result(prepared.build_output(values), response, call.usage, tuple(call.attempts), repairs, hidden)
 
 
 def retry_call(

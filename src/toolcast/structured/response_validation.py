@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import pydantic
 
@@ -49,6 +49,9 @@ class ValidatedCall:
     repairs: tuple[str, ...] = ()
 
 
+_NO_TOOLS: Final = frozenset[str]()
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseValidator:
     """The validator of responses that call these tools.
@@ -78,6 +81,11 @@ class ResponseValidator:
     def hides_input(self) -> bool:
         """True if the model's text must stay out of errors and of retry messages."""
         return any(tool.hides_input for tool in self.tools.values())
+
+    @property
+    def hidden_tools(self) -> frozenset[str]:
+        """The names of all tools if one of them hides its input, since the model may have written it for any."""
+        return frozenset(self.tools) if self.hides_input else _NO_TOOLS
 
     def build_value(self, call: ToolCallPart) -> Any:
         """Return the object of a complete call; None if its arguments are invalid or its tool is a function."""

@@ -103,7 +103,11 @@ class TurnLoop:
         if self._final_turn is not None:
             return self._final_turn
         pending = tuple(self._tools.pending) if self._tools is not None and self._end == "approval" else ()
-        return Turn(tuple(self._conversation.added), self.usage, self._limits.rounds, self._end, self._output, pending)
+        typed = self._turn_request.typed
+        hidden = typed.hidden_tools if typed is not None else frozenset[str]()
+        return Turn(
+            tuple(self._conversation.added), self.usage, self._limits.rounds, self._end, self._output, pending, hidden
+        )
 
     def partial_arguments(self, id: str) -> Any:
         """Return the typed arguments received so far of the call `id`; None before the first."""

@@ -45,6 +45,11 @@ class TypedOutput:
         """The tool choice that forces the result."""
         return "required" if len(self.tools) != 1 else NamedTool(self.tools[0].name)
 
+    @property
+    def hidden_tools(self) -> frozenset[str]:
+        """The names of the tools whose arguments must not be shown."""
+        return self._reader.hidden_tools
+
     def begin_response(self) -> None:
         """Reset the partial object for a new response."""
         self._processor = StreamingObjectProcessor.for_tools(self.tools, parallel=False, fail_fast=False)
