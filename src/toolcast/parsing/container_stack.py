@@ -206,7 +206,7 @@ class RootContainer(Container):
         super().__init__(None, root, 0)
         self._root = root
         self.wrapped: bool = wrapped
-        self.values: dict[str, Any] = {}
+        self.values = {}
         self.key = "value"
         self.loc = "value"
         self.arriving = None if wrapped else root
@@ -224,16 +224,11 @@ class RootContainer(Container):
 class ObjectContainer(Container):
     """An open model, dataclass or TypedDict. A repeated key replaces the first value."""
 
-    key: str  # from the first `on_key` on
-    loc: str
-    certain: bool
-    plain_class: type | None
-
     def __init__(self, parent: Container, plan: FieldPlan, container_plan: ObjectPlan, start: int, fatal: bool) -> None:
         super().__init__(parent, plan, start, fatal and container_plan.fatal)
         self.container_plan: ObjectPlan = container_plan
         self.plain_class = None if self.root_models else container_plan.plain_class
-        self.values: dict[str, Any] = {}
+        self.values = {}
         self.slot: FieldSlot | None = None
         self._ranks: dict[str, int] = {}
         self._extra: dict[str, Any] | None = {} if container_plan.keeps_extra else None
@@ -325,13 +320,10 @@ class ObjectContainer(Container):
 class DictContainer(Container):
     """An open dict, by its validated keys."""
 
-    loc: str  # from the first `on_key` on
-    arriving: FieldPlan | None
-
     def __init__(self, parent: Container, plan: FieldPlan, container_plan: DictPlan, start: int, fatal: bool) -> None:
         super().__init__(parent, plan, start, fatal)
         self.container_plan: DictPlan = container_plan
-        self.values: dict[Any, Any] = {}
+        self.values = {}
         self.lazy_root = parent.lazy_root
 
     def on_key(self, name: str) -> bool:
@@ -349,13 +341,9 @@ class ListContainer(Container):
     kept never changes.
     """
 
-    key: int
-    loc: int
-    arriving: FieldPlan | None
-
     def __init__(self, parent: Container, plan: FieldPlan, container_plan: ListPlan, start: int, fatal: bool) -> None:
         super().__init__(parent, plan, start, fatal)
-        self.values: list[Any] = []
+        self.values = []
         self.key = self.loc = 0
         self.arriving = container_plan.item
         self.lazy_root = parent.lazy_root

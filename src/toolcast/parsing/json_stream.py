@@ -371,7 +371,7 @@ def _check_cut_escape(state: _State, text: str, pos: int) -> None:
     """Raise unless the text ends within a legal escape that begins at `pos`."""
     rest = text[pos : pos + len(_LONGEST_ESCAPE)]
     if rest[0] != "\\":
-        reason = "half a surrogate pair" if rest[0] >= "\ud800" else "a control character"
+        reason = "half a surrogate pair" if rest[0] >= chr(0xD800) else "a control character"
         _raise_error(state, pos, f"{reason} in a string: {rest[0]!r}")
     if _escape(rest + _LONGEST_ESCAPE[len(rest) :]) is None or len(rest) == len(_LONGEST_ESCAPE):
         _raise_error(state, pos, "half a surrogate pair" if _surrogate(rest) else "not a JSON escape")

@@ -52,6 +52,7 @@ class OpenAIChatDecoder(StreamDecoder):
 
     def __init__(self, source: ErrorSource, request_input: RequestInput, *, think_tags: bool = False) -> None:
         super().__init__(source, request_input)
+        self._readers = READERS
         self._calls = ToolCalls(ToolNames(request_input.tools), request_input.calls_before)
         self._tags = ThinkTags() if think_tags else None
         self._finish: str | None = None
@@ -209,16 +210,6 @@ class OpenAIChatDecoder(StreamDecoder):
     def _function_call(self, value: Any, out: list[Event]) -> None:
         self._calls.take_legacy(value, out)
 
-    _readers: ClassVar[Mapping[str, Callable[[Any, Any, list[Event]], None]]] = {
-        "content": _text,
-        "tool_calls": _tool_calls,
-        "reasoning_content": _reasoning_content,
-        "reasoning": _reasoning,
-        "reasoning_details": _thought_details,
-        "refusal": _refusal,
-        "function_call": _function_call,
-    }
-
     def _usage(self, found: Any, out: list[Event]) -> None:
         self._tokens.update(_counts(as_dict(found)))
         usage, cost = _usage_of(self._tokens), _cost(found)
@@ -242,6 +233,18 @@ class OpenAIChatDecoder(StreamDecoder):
         self._over = True
 
 
+Reader = Callable[[Any, Any, list[Event]], None]
+"""A method of a decoder that reads one field of a delta."""
+
+READERS: Mapping[str, Reader] = {
+    "content": OpenAIChatDecoder._text,
+    "tool_calls": OpenAIChatDecoder._tool_calls,
+    "reasoning_content": OpenAIChatDecoder._reasoning_content,
+    "reasoning": OpenAIChatDecoder._reasoning,
+    "reasoning_details": OpenAIChatDecoder._thought_details,
+    "refusal": OpenAIChatDecoder._refusal,
+    "function_call": OpenAIChatDecoder._function_call,
+}
 _GROWING = ("text", "summary", "signature")
 
 

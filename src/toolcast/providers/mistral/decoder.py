@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import groupby
-from typing import Any, ClassVar
+from typing import Any
 
 from ...events import Event, RawEvent, ThinkingDelta
 from ..base import RequestInput
-from ..chat_completions.decoder import OpenAIChatDecoder
+from ..chat_completions.decoder import READERS, OpenAIChatDecoder, Reader
 from ..http_errors import ErrorSource
 from ..response_decoder import as_dict, as_list, as_str
 
@@ -18,6 +18,7 @@ class MistralDecoder(OpenAIChatDecoder):
 
     def __init__(self, source: ErrorSource, request_input: RequestInput) -> None:
         super().__init__(source, request_input)
+        self._readers = _READERS
         self._thought_chunk: dict[str, Any] | None = None  # the chunk of the open thought, its fragments joined
 
     def _content(self, value: Any, out: list[Event]) -> None:
@@ -55,12 +56,8 @@ class MistralDecoder(OpenAIChatDecoder):
         if chunk is not None and chunk["thinking"]:
             out.append(ThinkingDelta(opaque={"mistral": chunk | {"thinking": _joined(chunk["thinking"])}}))
 
-    _readers: ClassVar[Mapping[str, Callable[[Any, Any, list[Event]], None]]] = {
-        **OpenAIChatDecoder._readers,
-        "content": _content,
-    }
 
-
+_READERS: Mapping[str, Reader] = {**READERS, "content": MistralDecoder._content}
 _CHUNK_FIELDS = ("type", "thinking")
 
 

@@ -1,0 +1,55 @@
+"""The build hook that compiles a part of the library with mypyc. It runs only where it is switched on.
+
+    HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 python -m hatchling build -t wheel
+
+The modules are listed in pyproject.toml (`[tool.hatch.build.targets.wheel.hooks.custom]`). Their Python files remain in
+the wheel beside the extension modules, for tracebacks and `inspect`; Python prefers the extension modules.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+SETUP = """
+from mypyc.build import mypycify
+from setuptools import setup
+
+setup(name="toolcast", packages=[], ext_modules=mypycify({arguments!r}, group_name="toolcast", debug_level="0"))
+"""
+
+
+class CustomBuildHook(BuildHookInterface[Any]):
+    """The hook, which adds the extension modules to the wheel and gives the wheel the tag of its platform."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        # A folder of its own: beside the source, extension modules would replace it in an editable installation.
+        self.folder = TemporaryDirectory(prefix="toolcast-compiled-")
+        built = self._compile(Path(self.folder.name), self.config["modules"])
+        build_data["force_include"] |= {str(path): path.relative_to(built).as_posix() for path in built.rglob("*.*")}
+        build_data["infer_tag"] = True
+        build_data["pure_python"] = False
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        self.folder.cleanup()
+
+    def _compile(self, folder: Path, modules: list[str]) -> Path:
+        """Compile these modules in a copy of the source, and return the folder of the extension modules."""
+        shutil.copytree(Path(self.root, "src"), folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.pyc"))
+        # Empty, because mypy follows its imports of every public name, which would take most of the time.
+        Path(folder, "toolcast", "__init__.py").write_text("", encoding="utf-8")
+        paths = [f"{module.replace('.', '/')}.py" for module in modules]
+        # `nox -s types` checks the types strictly; here they are needed for the C code alone.
+        arguments = ["--ignore-missing-imports", *paths]
+        Path(folder, "setup.py").write_text(SETUP.format(arguments=arguments), encoding="utf-8")
+        command = [sys.executable, "setup.py", "build_ext", "--build-lib", "built"]
+        done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+        if done.returncode:
+            raise RuntimeError(f"mypyc could not compile the modules:\n{done.stdout.decode(errors='replace')[-5000:]}")
+        return folder / "built"
