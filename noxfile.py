@@ -5,6 +5,8 @@ Sessions share environments under `.nox/`, so that a fresh clone installs little
 * `lint`: lint, types
 * `audit`: the library alone, and beside it the tools of the audit
 * `tests`: tests, tests-full, nightly, flakes, mutation; matrix has one for each Python, below `matrix/`
+* `compiled`: compiled, and a part of nightly (the tests, beside a wheel whose hot modules are compiled); wheels has one
+  for each Python, below `wheels/`
 * `local`: networked, browser, docs, bench (with the embedded llama.cpp server and the mock servers)
 * `sdks`: sdks (with the services' own clients and the mock servers)
 * `site`: site
@@ -41,6 +43,8 @@ ROOT = Path(__file__).parent
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 ELSEWHERE = ("project", "typing", "docs", "sdks", "browser")  # folders of tests/ that have sessions of their own
 SUITE = ("tests", *(f"--ignore=tests/{folder}" for folder in ELSEWHERE))
+COMPILED = tuple(f"tests/{name}" for name in ("test_builds.py", "parsing", "providers", "structured"))
+"""The tests of the modules that are compiled in wheels for one platform."""
 PARALLEL = ("-n", "logical")
 APPS = "*/toolcast/apps/*"
 WHOLE = (*PARALLEL, "--timeout=300")  # of a slow test, and on a busy machine
@@ -52,6 +56,7 @@ MERMAID = "mermaid@11.17.2"  # the major version that mkdocs-material supports
 LOCKS = {
     "lint": ("pyproject.toml", "--group=test", "--group=lint", "--group=types", "--group=build"),
     "tests": ("pyproject.toml", "--group=test", "--group=build"),
+    "compiled": ("pyproject.toml", "--group=test", "--group=build", "--group=compile"),
     "local": (
         *("pyproject.toml", "--extra=local", "--group=networked", "--group=browser", "--group=docs", "--group=build"),
     ),
@@ -71,6 +76,7 @@ class Environment:
     """A virtual environment under `.nox/`, with what is `wanted`, or with the packages of a `lock` and the project.
 
     It is filled when it is not there, or was filled from something else; `edition` names what else it depends on.
+    Without `editable`, the project itself is not installed.
     """
 
     def __init__(
@@ -81,6 +87,7 @@ class Environment:
         lock: str = "",
         edition: str = "",
         python: str = sys.executable,
+        editable: bool = True,
     ) -> None:
         self.session = session
         self.python = python
@@ -89,7 +96,7 @@ class Environment:
         self.path = f"{self.bin}{os.pathsep}{os.environ['PATH']}"
         if lock:
             edition = f"{edition or PYPROJECT['project']} {_lock(lock).read_text(encoding='utf-8')}"
-        self._fill(*wanted, lock=lock, edition=edition)
+        self._fill(*wanted, lock=lock, edition=edition, editable=editable)
 
     def run(self, *command: str, **env: str) -> None:
         """Run `python -m COMMAND` in the environment."""
@@ -107,12 +114,25 @@ class Environment:
         """Install the packages of a lock."""
         self._install("--require-hashes", "-r", str(_lock(lock)))
 
+    def add_compiled(self, wheels: Path) -> None:
+        """Build a wheel with compiled modules in the folder `wheels`, and install it, where the source has changed."""
+        stamp = self.folder / "compiled-from"
+        content = hashlib.sha256(b"".join(path.read_bytes() for path in _sources())).hexdigest()
+        if stamp.is_file() and stamp.read_text() == content:
+            return
+        shutil.rmtree(wheels, ignore_errors=True)
+        build = (str(self.bin / "python"), "-m", "hatchling", "build", "-t", "wheel", "-d", str(wheels))
+        variables = self._variables({"HATCH_BUILD_HOOK_ENABLE_CUSTOM": "1"})
+        self.session.run_install(*build, env=variables, external=True, silent=True)
+        self._install("--no-deps", "--force-reinstall", *map(str, wheels.glob("*.whl")))
+        stamp.write_text(content)
+
     def _variables(self, more: dict[str, str]) -> dict[str, str]:
         # Compiled modules are kept, whatever the shell sets: every test process and every program that a test starts
         # would compile the packages it imports again.
         return {"PATH": self.path, "VIRTUAL_ENV": str(self.folder), "PYTHONDONTWRITEBYTECODE": "", **more}
 
-    def _fill(self, *wanted: str, lock: str, edition: str) -> None:
+    def _fill(self, *wanted: str, lock: str, edition: str, editable: bool) -> None:
         stamp = self.folder / "filled-from"
         recipe = [sys.version, self.python, edition or str(PYPROJECT["project"]), *wanted]
         content = hashlib.sha256("\n".join(recipe).encode()).hexdigest()
@@ -124,8 +144,8 @@ class Environment:
         self.session.run_install(self.python, "-m", "venv", str(self.folder), external=True, silent=True)
         if lock:
             self.add(lock)
-            # What builds it is in the lock too.
-            self._install("--no-deps", "--no-build-isolation", "-e", ".")
+            if editable:  # what builds it is in the lock too
+                self._install("--no-deps", "--no-build-isolation", "-e", ".")
         else:
             self._install(*wanted)
         stamp.write_text(content)
@@ -160,6 +180,29 @@ def tests(session: nox.Session) -> None:
         return
     for command in (("erase",), ("run", "-m", *fast), ("combine", "-q")):
         env.run("coverage", *command, COVERAGE_FILE=str(COVERED))
+
+
+@nox.session
+def compiled(session: nox.Session) -> None:
+    """The fast part of the suite against a wheel whose hot modules are compiled.
+
+    Posargs are tests, and then they alone are run: all of those, if posargs say so with `--suite=all`.
+    """
+    _compiled(session).run("pytest", "--suite=fast", *(session.posargs or (*PARALLEL, *SUITE)))
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Compiled wheels, in `.nox/dist/`, for every Python from 3.11 to 3.13 that is installed, and their tests.
+
+    The tests are those of the compiled modules, or the posargs.
+    """
+    for version in ("3.11", "3.12", "3.13"):
+        if (python := _interpreter(version)) is None:
+            session.warn(f"Python {version} is not installed: NO WHEEL")
+            continue
+        env = _compiled(session, f"wheels/{version}", python)
+        env.run("pytest", "--suite=fast", *(session.posargs or COMPILED))
 
 
 @nox.session(name="tests-full")
@@ -351,6 +394,20 @@ def lint_environment(session: nox.Session) -> Environment:
 def local(session: nox.Session) -> Environment:
     """The environment with the embedded llama.cpp server and the mock servers."""
     return Environment(session, "local", lock="local")
+
+
+def _compiled(session: nox.Session, name: str = "compiled", python: str = sys.executable) -> Environment:
+    """Return an environment with a wheel whose hot modules are compiled."""
+    env = Environment(session, name, lock="compiled", python=python, editable=False)
+    env.add_compiled(ROOT / ".nox" / "dist" / name.rpartition("/")[2])
+    env.script("-c", "import toolcast; assert toolcast.__compiled__, toolcast.__file__")
+    return env
+
+
+def _sources() -> list[Path]:
+    """Return the files that a wheel is built from."""
+    code = sorted((ROOT / "src").rglob("*.py"))
+    return [ROOT / "pyproject.toml", ROOT / "hatch_build.py", *code]
 
 
 def _lock(name: str) -> Path:

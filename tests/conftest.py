@@ -6,6 +6,8 @@
   two together are the whole suite, which pytest runs without the option.
 * A test marked `networked` needs a real server. It runs with `--networked` (`nox -s networked`), where a
   server that does not start is a failure; elsewhere it is skipped.
+* A test marked `pure_only` counts or replaces functions of modules that a wheel for one platform has compiled. It is
+  skipped there (`nox -s compiled`).
 * With TOOLCAST_REQUIRE_SHARED=1 a test that was skipped for want of `../shared` is a failure.
 """
 
@@ -21,6 +23,8 @@ from itertools import count
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
+
+import toolcast
 
 pytest_plugins = ("support.sync_and_async", "servers.aimock_server", "servers.llama_server")
 
@@ -64,6 +68,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     select(config, items)
     if (seed := config.getoption("--shuffle")) is not None:
         random.Random(seed).shuffle(items)
+    if toolcast.__compiled__:
+        compiled = pytest.mark.skip(reason="counts or replaces functions, which a compiled module does not allow")
+        for item in items:
+            if item.get_closest_marker("pure_only"):
+                item.add_marker(compiled)
     if config.getoption("--networked"):
         return
     elsewhere = pytest.mark.skip(reason="needs a real server, run `nox -s networked`: NOT TESTED HERE")

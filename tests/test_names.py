@@ -9,7 +9,7 @@ import pytest
 import toolcast
 
 
-@pytest.mark.parametrize("name", [name for name in toolcast.__all__ if name != "__version__"])
+@pytest.mark.parametrize("name", [name for name in toolcast.__all__ if not name.startswith("__")])
 def test_a_name_is_what_its_module_has(name: str) -> None:
     home = import_module(f"toolcast.{toolcast._MODULE_OF[name]}")
     assert getattr(toolcast, name) is getattr(home, name)

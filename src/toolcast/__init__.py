@@ -384,6 +384,8 @@ _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in nam
 _PACKAGES = frozenset(("experiments", "testing", "toolbox"))
 
 __version__ = "0.1.0"
+__compiled__: bool
+"""True in a wheel for one platform, whose hot modules are compiled; False in the wheel for all of them."""
 # Written out, because type checkers read no other form. A test compares it with `_EXPORTS`.
 __all__ = [
     "Accumulator",
@@ -544,6 +546,7 @@ __all__ = [
     "UsageReport",
     "ValidationError",
     "WouldSuspend",
+    "__compiled__",
     "__version__",
     "assistant",
     "command_tool",
@@ -564,9 +567,12 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"toolcast.{name}")
     module = _MODULE_OF.get(name)
-    if module is None:
+    if module is not None:
+        value = getattr(import_module(f"toolcast.{module}"), name)
+    elif name == "__compiled__":  # one module tells for all; this one imports nothing else
+        value = not str(import_module("toolcast.text_buffer").__file__).endswith(".py")
+    else:
         raise AttributeError(f"module 'toolcast' has no attribute {name!r}")
-    value = getattr(import_module(f"toolcast.{module}"), name)
     globals()[name] = value
     return value
 

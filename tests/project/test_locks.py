@@ -45,6 +45,7 @@ def test_a_lock_holds_pins_with_hashes_and_nothing_else(path: Any) -> None:
     [
         ("lint", ["test", "lint", "types", "build"], []),
         ("tests", ["test", "build"], []),
+        ("compiled", ["test", "build", "compile"], []),
         ("local", ["networked", "browser", "docs", "build"], ["local"]),
         ("sdks", ["sdks", "build"], []),
         ("ray", ["ray", "build"], []),
