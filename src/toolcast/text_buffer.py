@@ -6,6 +6,7 @@ block from time to time. Each character is copied once, and once more when the w
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import Final
 
 JOIN_THRESHOLD: Final = 500
@@ -38,3 +39,34 @@ class TextBuffer:
     def whole(self) -> str:
         """Return the whole text."""
         return "".join((*self.blocks, *self.fresh))
+
+
+class SliceableText(TextBuffer):
+    """A text buffer that can return any slice of the text at a cost linear in the slice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ends: list[int] = [0]  # where each block begins and ends
+
+    def join(self) -> None:
+        super().join()
+        self._ends.append(self._ends[-1] + len(self.blocks[-1]))
+
+    def cut(self, start: int, end: int) -> str:
+        """Return the characters from `start` to `end`."""
+        if self.fresh:
+            self.join()
+        ends = self._ends
+        first = bisect_right(ends, start) - 1
+        last = bisect_left(ends, end, first)
+        return "".join(self.blocks[first:last])[start - ends[first] : end - ends[first]]
+
+    def without(self, start: int, end: int, spans: list[tuple[int, int]]) -> str:
+        """Return the characters from `start` to `end`, with each span replaced by its number."""
+        parts: list[str] = []
+        for number, (first, last) in enumerate(spans):
+            parts.append(self.cut(start, first))
+            parts.append(str(number))
+            start = last
+        parts.append(self.cut(start, end))
+        return "".join(parts)

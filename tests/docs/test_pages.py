@@ -42,7 +42,9 @@ def exported() -> dict[str, object]:
     """Return what the public packages export, by its full name."""
     packages = (toolcast, toolcast.testing, toolcast.experiments, toolcast.toolbox)
     names = ((package, name) for package in packages for name in getattr(package, "__all__", ()))
-    return {f"{package.__name__}.{name}": getattr(package, name) for package, name in names if not name.startswith("__")}
+    return {
+        f"{package.__name__}.{name}": getattr(package, name) for package, name in names if not name.startswith("__")
+    }
 
 
 def test_every_public_name_is_on_some_page() -> None:

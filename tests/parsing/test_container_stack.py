@@ -169,6 +169,7 @@ class Lists:
                 yield self.growing.value
 
 
+@pytest.mark.pure_only
 def test_a_list_without_references_is_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The container itself keeps the list of the snapshot before last alive, so that an equal id is the same list."""
     lists = Lists(list[int], monkeypatch)
@@ -180,6 +181,7 @@ def test_a_list_without_references_is_reused(monkeypatch: pytest.MonkeyPatch) ->
     assert lists.growing.value == NUMBERS
 
 
+@pytest.mark.pure_only
 @pytest.mark.parametrize("held", [inner_list, iter, lambda value: {1: value}, lambda value: value.append])
 def test_a_list_that_is_held_is_not(held: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch) -> None:
     lists, kept = Lists(list[int], monkeypatch), []
@@ -190,6 +192,7 @@ def test_a_list_that_is_held_is_not(held: Callable[[Any], Any], monkeypatch: pyt
     assert kept
 
 
+@pytest.mark.pure_only
 def test_a_list_is_held_by_the_snapshot_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
     document = {"songs": [{"title": "abc"}] * (2 * REUSE_THRESHOLD)}
     lists = Lists(Songs, monkeypatch)
@@ -202,6 +205,7 @@ def test_a_list_is_held_by_the_snapshot_around_it(monkeypatch: pytest.MonkeyPatc
     assert all(let_go.reused[2:])
 
 
+@pytest.mark.pure_only
 def test_holding_every_third_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     lists = Lists(list[int], monkeypatch)
     kept = [(value, len(value)) for number, value in enumerate(lists.snapshots(NUMBERS)) if number % 3 == 0]
@@ -210,6 +214,7 @@ def test_holding_every_third_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
         assert value == NUMBERS[:length]
 
 
+@pytest.mark.pure_only
 def test_short_lists_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     lists = Lists(list[int], monkeypatch)
     for _ in lists.snapshots(NUMBERS[: REUSE_THRESHOLD - 1]):
@@ -217,6 +222,7 @@ def test_short_lists_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lists.reused == []
 
 
+@pytest.mark.pure_only
 @pytest.mark.parametrize("held", [True, False])
 def test_where_references_are_not_counted_every_list_is_held(held: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container_stack, "reference_count", id)

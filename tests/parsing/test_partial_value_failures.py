@@ -390,6 +390,7 @@ def test_recursive_models_within_what_sees_raw_data() -> None:
     assert growing.value == [RawTwigs(twig=twig, spot=Spot(1, 2), checked=Checked(name="c"))]
 
 
+@pytest.mark.pure_only
 def test_the_work_for_an_item_does_not_depend_on_the_items_before_it() -> None:
     growing = PartialValue(plan_for(list[Counted]))
     growing.feed("[")

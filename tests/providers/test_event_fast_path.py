@@ -378,6 +378,7 @@ def test_the_decoder_gives_the_same_of_padded_events(seed: int, monkeypatch: pyt
     assert with_it == decode(pieces)
 
 
+@pytest.mark.pure_only
 def test_the_decoder_recognizes_padded_events(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[str | None] = []
     known = Envelope.text
@@ -388,6 +389,7 @@ def test_the_decoder_recognizes_padded_events(monkeypatch: pytest.MonkeyPatch) -
     assert [text for text in found if text is not None] == texts[2:]
 
 
+@pytest.mark.pure_only
 def test_the_decoder_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[str | None] = []
     known = Envelope.text
@@ -400,6 +402,7 @@ def test_the_decoder_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [text for text in found if text is not None] == texts[2:]
 
 
+@pytest.mark.pure_only
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("together", [1, 2, 7, 100])
 def test_events_that_come_together_are_recognized_one_by_one(together: int, newline: bytes) -> None:
@@ -568,6 +571,7 @@ def test_every_decoder_gives_the_same_with_and_without(name: str, seed: int, mon
     assert with_it == read(SENT[name], [b"".join(pieces)])
 
 
+@pytest.mark.pure_only
 @pytest.mark.parametrize("together", [1, 5])
 @pytest.mark.parametrize("name", SENT)
 def test_every_decoder_uses_it(name: str, together: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from pydantic_core import SchemaValidator, ValidationError, from_json
 
-from ..text_buffer import JOIN_THRESHOLD
+from ..text_buffer import JOIN_THRESHOLD, SliceableText
 from .arguments import validate_json_text
 from .container_stack import (
     MISSING,
@@ -42,7 +42,6 @@ from .path_changes import (
     SET,
     UNSEEN,
     Record,
-    SliceableText,
     Steps,
     error_location,
     relocate_error,

@@ -6,7 +6,6 @@ here is computed on demand.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ from typing import Any, Final, Literal
 from pydantic import BaseModel, RootModel
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, PydanticKnownError, ValidationError
 
-from ..text_buffer import TextBuffer
 from .container_stack import MISSING, Container
 from .core_schemas import LISTS, MAPPINGS
 
@@ -188,34 +186,3 @@ def _type_of(line: ErrorDetails) -> str | PydanticCustomError:
         PydanticKnownError(kind, line.get("ctx"))
         return line["type"]
     return PydanticCustomError(kind, message, line.get("ctx"))
-
-
-class SliceableText(TextBuffer):
-    """A text buffer that can return any slice of the text at a cost linear in the slice."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._ends: list[int] = [0]  # where each block begins and ends
-
-    def join(self) -> None:
-        super().join()
-        self._ends.append(self._ends[-1] + len(self.blocks[-1]))
-
-    def cut(self, start: int, end: int) -> str:
-        """Return the characters from `start` to `end`."""
-        if self.fresh:
-            self.join()
-        ends = self._ends
-        first = bisect_right(ends, start) - 1
-        last = bisect_left(ends, end, first)
-        return "".join(self.blocks[first:last])[start - ends[first] : end - ends[first]]
-
-    def without(self, start: int, end: int, spans: list[tuple[int, int]]) -> str:
-        """Return the characters from `start` to `end`, with each span replaced by its number."""
-        parts: list[str] = []
-        for number, (first, last) in enumerate(spans):
-            parts.append(self.cut(start, first))
-            parts.append(str(number))
-            start = last
-        parts.append(self.cut(start, end))
-        return "".join(parts)

@@ -66,7 +66,7 @@ class Envelope:
     def text(self, data: bytes) -> str | None:
         """Return the text of an event that differs from the last one in it alone; None for any other event."""
         if data.startswith(self._before) and data.endswith(self._after):
-            start, end = self._start, self._end
+            start, end = self._start, len(data) + self._end
             if self._varies:
                 if self._stamped:
                     start = self._start_after_time(data)
@@ -75,6 +75,8 @@ class Envelope:
                     padding = data[end + self._skip : self._end]
                     if not self._is_padding(padding) and padding:
                         return None
+            if end <= start:  # the beginning and the end overlap, or something between them is missing
+                return None
             try:
                 text: str = from_json(data[start:end])
             except ValueError:  # not exactly one string: it ends earlier, or is invalid

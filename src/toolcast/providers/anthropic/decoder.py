@@ -10,6 +10,9 @@ Blocks of other kinds (calls of provider-run tools, their results, compaction, a
 without text whose `opaque` is the block. The citations of a text block follow the text in the same way.
 """
 
+# pyright: reportPrivateUsage=false
+# The tables of methods follow their class: in a class body, a compiled class has no methods yet.
+
 from __future__ import annotations
 
 import json
@@ -86,15 +89,15 @@ class AnthropicDecoder(StreamDecoder):
     def _chunk(self, chunk: dict[str, Any], out: list[Event]) -> None:
         kind = chunk.get("type")
         if kind == "content_block_delta":
-            delta: dict[str, Any] | None = chunk.get("delta")
-            if type(delta) is dict and type(delta_type := delta.get("type")) is str and delta_type in self._deltas:
+            delta = as_dict(chunk.get("delta"))
+            if (read := _DELTAS.get(as_str(delta.get("type")))) is not None:
                 if self._unreported:
                     self._report(out)
-                self._deltas[delta_type](self, chunk, delta, out)
+                read(self, chunk, delta, out)
                 return
-            if type(delta) is dict and (block := self._unread.get(_key(chunk))) is not None:
+            if (block := self._unread.get(_key(chunk))) is not None:
                 block.grow(delta)
-        elif isinstance(kind, str) and (reader := self._readers.get(kind)) is not None:
+        elif isinstance(kind, str) and (reader := _READERS.get(kind)) is not None:
             reader(self, chunk, out)
             return
         elif kind == "error" or chunk.get("error"):
@@ -140,14 +143,6 @@ class AnthropicDecoder(StreamDecoder):
 
     def _sign(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
         self._signature = as_str(delta.get("signature")) or self._signature
-
-    _deltas: ClassVar[Mapping[str, Callable[[Any, dict[str, Any], dict[str, Any], list[Event]], None]]] = {
-        "text_delta": _text,
-        "citations_delta": _cite,
-        "input_json_delta": _arguments,
-        "thinking_delta": _thought,
-        "signature_delta": _sign,
-    }
 
     # -- blocks
 
@@ -262,15 +257,6 @@ class AnthropicDecoder(StreamDecoder):
     def _ping(self, chunk: dict[str, Any], out: list[Event]) -> None:
         pass
 
-    _readers: ClassVar[Mapping[str, Callable[[Any, dict[str, Any], list[Event]], None]]] = {
-        "content_block_start": _block,
-        "content_block_stop": _block_end,
-        "message_start": _begin,
-        "message_delta": _change,
-        "message_stop": _over_now,
-        "ping": _ping,
-    }
-
     def _count(self, reported: Any) -> None:
         """Store the last of each count: they are cumulative."""
         usage = as_dict(reported)
@@ -300,6 +286,21 @@ class AnthropicDecoder(StreamDecoder):
         self._over = True
 
 
+_DELTAS: Mapping[str, Callable[[Any, dict[str, Any], dict[str, Any], list[Event]], None]] = {
+    "text_delta": AnthropicDecoder._text,
+    "citations_delta": AnthropicDecoder._cite,
+    "input_json_delta": AnthropicDecoder._arguments,
+    "thinking_delta": AnthropicDecoder._thought,
+    "signature_delta": AnthropicDecoder._sign,
+}
+_READERS: Mapping[str, Callable[[Any, dict[str, Any], list[Event]], None]] = {
+    "content_block_start": AnthropicDecoder._block,
+    "content_block_stop": AnthropicDecoder._block_end,
+    "message_start": AnthropicDecoder._begin,
+    "message_delta": AnthropicDecoder._change,
+    "message_stop": AnthropicDecoder._over_now,
+    "ping": AnthropicDecoder._ping,
+}
 # The fields of a tool call that are read.
 _CALL = frozenset(("type", "id", "name", "input"))
 

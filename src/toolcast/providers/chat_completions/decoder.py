@@ -5,11 +5,14 @@ decided at the end, `[DONE]` or the end of the body: a finish reason may arrive 
 calls may follow it.
 """
 
+# pyright: reportPrivateUsage=false
+# The tables of methods follow their class: in a class body, a compiled class has no methods yet.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from ...errors import EmptyResponse
 from ...events import Event, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
@@ -92,11 +95,11 @@ class OpenAIChatDecoder(StreamDecoder):
         if not self._model:
             self._model = as_str(chunk.get("model")) or None
             self._response_id = as_str(chunk.get("id")) or self._response_id
-        choices: list[dict[str, Any]] | None = chunk.get("choices")
-        if choices and type(choices) is list:
+        choices = as_list(chunk.get("choices"))
+        if choices:
             for choice in choices:
                 if type(choice) is dict:
-                    self._choice(choice, out)
+                    self._choice(cast("dict[str, Any]", choice), out)
         else:
             self._without_choices(chunk, out)
         if chunk.get("usage"):
@@ -114,17 +117,16 @@ class OpenAIChatDecoder(StreamDecoder):
         self._answered = True
         if choice.get("index") and choice["index"] != "0":
             return
-        delta: dict[str, Any] | None = choice.get("delta")
+        delta = choice.get("delta")
         if delta is None or "message" in choice:
             delta = self._whole_message(choice)
-        if type(delta) is dict:
-            for name, value in delta.items():
-                if value and name not in _SILENT:
-                    reader = self._readers.get(name)
-                    if reader is not None:
-                        reader(self, value, out)
-                    else:
-                        out.append(RawEvent({name: value}))
+        for name, value in as_dict(delta).items():
+            if value and name not in _SILENT:
+                reader = self._readers.get(name)
+                if reader is not None:
+                    reader(self, value, out)
+                else:
+                    out.append(RawEvent({name: value}))
         if choice.get("finish_reason"):
             self._finish = str(choice["finish_reason"])
         if choice.get("usage"):

@@ -1,5 +1,8 @@
 """The decoder of Mistral's responses: chat completions with thoughts as chunks of the content."""
 
+# pyright: reportPrivateUsage=false
+# The tables of methods follow their class: in a class body, a compiled class has no methods yet.
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -8,6 +8,9 @@ was damaged are not emitted until the missing text arrives as a whole. A respons
 `[DONE]` is ignored.
 """
 
+# pyright: reportPrivateUsage=false
+# The tables of methods follow their class: in a class body, a compiled class has no methods yet.
+
 from __future__ import annotations
 
 import json
@@ -79,7 +82,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
 
     def _chunk(self, chunk: dict[str, Any], out: list[Event]) -> None:
         kind = as_str(chunk.get("type"))
-        read = self._readers.get(kind)
+        read = _READERS.get(kind)
         if read is not None:
             read(self, chunk, out)
         elif chunk.get("error"):
@@ -164,7 +167,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
     def _close(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> None:
         if item.over:
             return
-        close = self._closers.get(item.kind)
+        close = _CLOSERS.get(item.kind)
         if close is None:
             out.append(RawEvent(sent_item))
         item.over = close is None or close(self, item, sent_item, out)
@@ -206,13 +209,6 @@ class OpenAIResponsesDecoder(StreamDecoder):
         self._custom.append(sent_item)
         out.append(RawEvent(sent_item))
         return True
-
-    _closers: ClassVar[Mapping[str, Callable[[Any, _Item, dict[str, Any], list[Event]], bool]]] = {
-        "message": _close_message,
-        "reasoning": _close_thought,
-        "function_call": _close_call,
-        "custom_tool_call": _close_custom,
-    }
 
     # -- deltas and wholes
 
@@ -347,26 +343,33 @@ class OpenAIResponsesDecoder(StreamDecoder):
             return "refusal"
         return "tool_use" if self._calls.count else "end_turn"
 
-    _readers: ClassVar[Mapping[str, Callable[[Any, dict[str, Any], list[Event]], object]]] = {
-        "response.output_text.delta": _text,
-        "response.function_call_arguments.delta": _more_arguments,
-        "response.reasoning_summary_text.delta": _summary,
-        "response.reasoning_text.delta": _reasoning,
-        "response.refusal.delta": _refusal,
-        "response.output_text.done": _whole_text,
-        "response.refusal.done": _whole_text,
-        "response.function_call_arguments.done": _whole_arguments,
-        "response.output_item.added": _added,
-        "response.output_item.done": _done,
-        "response.created": _about,
-        "response.queued": _about,
-        "response.in_progress": _about,
-        "response.completed": _ended,
-        "response.incomplete": _ended,
-        "response.failed": _error,
-        "response.cancelled": _cancelled,
-        "error": _error,
-    }
+
+_CLOSERS: Mapping[str, Callable[[Any, _Item, dict[str, Any], list[Event]], bool]] = {
+    "message": OpenAIResponsesDecoder._close_message,
+    "reasoning": OpenAIResponsesDecoder._close_thought,
+    "function_call": OpenAIResponsesDecoder._close_call,
+    "custom_tool_call": OpenAIResponsesDecoder._close_custom,
+}
+_READERS: Mapping[str, Callable[[Any, dict[str, Any], list[Event]], object]] = {
+    "response.output_text.delta": OpenAIResponsesDecoder._text,
+    "response.function_call_arguments.delta": OpenAIResponsesDecoder._more_arguments,
+    "response.reasoning_summary_text.delta": OpenAIResponsesDecoder._summary,
+    "response.reasoning_text.delta": OpenAIResponsesDecoder._reasoning,
+    "response.refusal.delta": OpenAIResponsesDecoder._refusal,
+    "response.output_text.done": OpenAIResponsesDecoder._whole_text,
+    "response.refusal.done": OpenAIResponsesDecoder._whole_text,
+    "response.function_call_arguments.done": OpenAIResponsesDecoder._whole_arguments,
+    "response.output_item.added": OpenAIResponsesDecoder._added,
+    "response.output_item.done": OpenAIResponsesDecoder._done,
+    "response.created": OpenAIResponsesDecoder._about,
+    "response.queued": OpenAIResponsesDecoder._about,
+    "response.in_progress": OpenAIResponsesDecoder._about,
+    "response.completed": OpenAIResponsesDecoder._ended,
+    "response.incomplete": OpenAIResponsesDecoder._ended,
+    "response.failed": OpenAIResponsesDecoder._error,
+    "response.cancelled": OpenAIResponsesDecoder._cancelled,
+    "error": OpenAIResponsesDecoder._error,
+}
 
 
 def _ids(chunk: dict[str, Any]) -> list[str]:

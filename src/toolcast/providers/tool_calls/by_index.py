@@ -55,21 +55,18 @@ class ToolCalls:
 
     def take(self, entries: Any, out: list[Event]) -> None:
         """Read the `tool_calls` of one delta, or of a whole message."""
-        for place, entry in enumerate(cast("list[dict[str, Any]]", entries if type(entries) is list else [entries])):
+        for place, entry in enumerate(cast("list[object]", entries) if isinstance(entries, list) else [entries]):
+            if not isinstance(entry, dict):
+                continue
+            found = cast("dict[str, Any]", entry)
             last = self._last
-            if last is not None and type(entry) is dict and len(entry) == 2:
-                # Fast path for the commonest entry: {"index": 0, "function": {"arguments": "..."}}
-                function: dict[str, Any] | None = entry.get("function")
-                if type(function) is dict and len(function) == 1:
-                    text: str | None = function.get("arguments")
-                    if type(text) is str and text and entry.get("index", self) == last.index:
-                        if self.add(text):
-                            out.append(ToolCallDelta(last.id, text))
-                        else:
-                            self._grow(last, text, out)
-                        continue
-            if type(entry) is dict:
-                self._entry(_Entry(entry), out, beside=place > 0)
+            if last is not None and (text := _fragment(found, last.index)):
+                if self.add(text):
+                    out.append(ToolCallDelta(last.id, text))
+                else:
+                    self._grow(last, text, out)
+            else:
+                self._entry(_Entry(found), out, beside=place > 0)
 
     def add(self, text: str) -> bool:
         """Add `text` if it certainly is the next fragment of the last call; return False otherwise."""
@@ -370,6 +367,16 @@ class _Call:
         self.scanned = 0
         out.append(ToolCallReset(self.id))
         self._append(text, out)
+
+
+def _fragment(entry: dict[str, Any], index: int | None) -> str:
+    """Return the text of the commonest entry, `{"index": 0, "function": {"arguments": "..."}}`; "" for any other."""
+    function = entry.get("function")
+    if len(entry) != 2 or not isinstance(function, dict) or entry.get("index", entry) != index:
+        return ""
+    found = cast("dict[str, Any]", function)
+    text = found.get("arguments")
+    return text if type(text) is str and len(found) == 1 else ""
 
 
 def _is_apart(before: _Call | None, entry: _Entry) -> bool:
