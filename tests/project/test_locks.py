@@ -69,5 +69,5 @@ def test_a_lock_has_what_is_wanted(lock: str, groups: list[str], extras: list[st
 
 def test_every_lock_is_looked_at() -> None:
     assert {path.stem for path in LOCKS} == {
-        *("lint", "tests", "local", "sdks", "ray", "demo", "site", "audit", "ci", "uv", "node")
+        *("lint", "tests", "compiled", "local", "sdks", "ray", "demo", "site", "audit", "ci", "uv", "node")
     }
