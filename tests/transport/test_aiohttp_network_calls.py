@@ -32,6 +32,7 @@ from toolcast import (
     UnsupportedLLMError,
 )
 from toolcast.testing import VirtualClock
+from toolcast.transport.auto_network import AutoNetwork
 
 SSE = head(200, "content-type: text/event-stream", "transfer-encoding: chunked")
 
@@ -186,6 +187,7 @@ def test_a_sync_call_and_trio_are_refused_before_anything_is_sent(server: Loopba
 )
 def test_the_name_of_a_network(llm: Any) -> None:
     assert isinstance(llm(network="aiohttp")._network, AiohttpNetwork)
+    assert isinstance(llm(network="auto")._network, AutoNetwork)
     assert isinstance(llm()._network, HttpxNetwork)
     own = AiohttpNetwork(max_connections=3)
     assert llm(network=own)._network is own
@@ -194,6 +196,6 @@ def test_the_name_of_a_network(llm: Any) -> None:
 
 
 def test_the_name_goes_along_to_another_process() -> None:
-    for name, kind in {"aiohttp": AiohttpNetwork, None: HttpxNetwork}.items():
+    for name, kind in {"aiohttp": AiohttpNetwork, "auto": AutoNetwork, None: HttpxNetwork}.items():
         llm = OpenAI("m", network=name)  # type: ignore[arg-type]  # a loop over names
         assert isinstance(pickle.loads(pickle.dumps(llm))._network, kind)

@@ -118,7 +118,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         self.system_prompt = system_prompt
         self.prices: Prices | None = prices
         self.clock: Clock = SystemClock()
-        self._network_name: Literal["aiohttp"] | None = network if isinstance(network, str) else None
+        self._network_name: Literal["aiohttp", "auto"] | None = network if isinstance(network, str) else None
         self._network = resolve_network(network)
         self.max_concurrency: int | None = max_concurrency
         self._limiter: ConcurrencyLimiter | None = (

@@ -55,6 +55,10 @@ class HTTPService(Protocol):
     def retry_policy(self) -> RetryPolicy: ...
     @property
     def keep_raw(self) -> bool: ...
+    @property
+    def authorizes(self) -> bool:
+        """True if `authorize` changes requests."""
+        ...
 
     def warn_of_dropped_settings(self, request: HTTPRequest) -> None:
         """Log the settings that `request` leaves out."""
@@ -233,7 +237,9 @@ class HTTPExchange:
         self._adapter = await self._service.prepare(self._conversation, self._backend)
         request = self._adapter.request(self._conversation, self._settings)
         self._service.warn_of_dropped_settings(request)
-        self._request = request = await self._in_time(partial(self._service.authorize, request, self._backend))
+        if self._service.authorizes:
+            request = await self._in_time(partial(self._service.authorize, request, self._backend))
+        self._request = request
         self._hooks = hooks = self._call.hooks_of_request(self._service.hooks)
         if hooks is not None:
             chat, choice = self._conversation, self._conversation.tool_choice

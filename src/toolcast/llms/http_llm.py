@@ -86,7 +86,8 @@ class ServiceLLM(FunctionCallingLLM):
         max_retries: The number of further attempts of a failed request.
         headers: Further HTTP headers.
         auth: A function that is called before each request and returns headers, for tokens that expire.
-        network: A replacement of httpx; `"aiohttp"` is a faster one for the async methods under asyncio.
+        network: A replacement of httpx. `"aiohttp"` is a faster one for the async methods under asyncio; `"auto"` is
+            aiohttp for these if it is installed, and httpx for all other calls.
         max_concurrency: The number of responses at once; None is no limit.
         capabilities: Corrections of the capabilities that toolcast assumes of the model.
         hooks: Hooks of its calls.
@@ -210,6 +211,11 @@ class ServiceLLM(FunctionCallingLLM):
         if names is not None and not proven and self.secret(*names) is None:
             raise missing_api_key(adapter.provider, names)
         return adapter
+
+    @property
+    def authorizes(self) -> bool:
+        """True if there is an `auth`."""
+        return self._auth is not None
 
     async def authorize(self, request: HTTPRequest, backend: IOBackend) -> HTTPRequest:
         """Return `request` with the headers of `auth`, if there is one."""

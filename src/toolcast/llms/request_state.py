@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from ..accumulator import Accumulator
 from ..async_support.exception_groups import collapse_groups
@@ -238,6 +238,9 @@ class IteratorEvents:
             self._call.record(error, self._usage, None)
 
 
+_OF_A_CALL = frozenset((ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone))
+
+
 class SingleCallFilter:
     """A filter that removes the events of all tool calls after the first, and logs a warning."""
 
@@ -250,8 +253,9 @@ class SingleCallFilter:
         return [event for event in events if self._keep(event)]
 
     def _keep(self, event: Event) -> bool:
-        if not isinstance(event, (ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone)):
+        if type(event) not in _OF_A_CALL:
             return True
+        event = cast("ToolCallStart | ToolCallDelta | ToolCallReset | ToolCallDone", event)
         self._first = self._first or event.id
         if event.id != self._first and not self.dropping:
             self.dropping = True

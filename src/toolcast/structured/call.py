@@ -28,7 +28,7 @@ from ..hook_protocol import CallHooks
 from ..json_text import json_text
 from ..llms.base import FunctionCallingLLM
 from ..llms.request import ChatRequest
-from ..llms.request_state import RequestState, start_call
+from ..llms.request_state import RequestState, read_response, start_call
 from ..plain_data import from_plain, hide_content, to_plain
 from ..states import Trace
 from ..tools.callable_tool import ParsedArguments
@@ -155,7 +155,7 @@ async def run_call(prepared: PreparedCall, backend: IOBackend, trace: Trace) -> 
     try:
         while True:
             try:
-                response = await prepared.llm.answer(prepared.request, backend, call)
+                response = await read_response(prepared.llm.source(prepared.request, backend, call), prepared.llm.origin)
             except MalformedEvent as error:
                 if prepared.max_attempts < 2:
                     raise

@@ -7,7 +7,7 @@ no state of a call, so it can be used from any number of threads and tasks.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, fields
@@ -258,7 +258,7 @@ class ToolOrchestratingLLM(Generic[T]):
     async def acall(self, *, stream: Literal[True], **values: Any) -> AsyncObjectStream[T]: ...
     async def acall(self, *, stream: bool = False, **values: Any) -> T | AsyncObjectStream[T]:
         """Return the validated output, or with `stream=True` a stream of it. `values` fill the prompt's variables."""
-        return self.astream(**values) if stream else (await self.arun(**values)).output
+        return self.astream(**values) if stream else (await self._run_call(values)).output
 
     def run(self, **values: Any) -> Result[T]:
         """Make one call; return its output with response, usage, attempts and repairs."""
@@ -268,9 +268,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
     async def arun(self, **values: Any) -> Result[T]:
         """Make one call; return its output with response, usage, attempts and repairs."""
-        trace = self._trace(CALL)
-        prepared = self._prepare(values, trace, self._begin(trace))
-        return await run_call(prepared, prepared.llm.async_backend(), trace)
+        return await self._run_call(values)
 
     def stream(self, **values: Any) -> ObjectStream[T]:
         """Return a stream of partial outputs. The request is sent when the first item is read."""
@@ -352,6 +350,12 @@ class ToolOrchestratingLLM(Generic[T]):
         self._state = ORCHESTRATOR[self._state][end]
 
     # Preparing a call
+
+    def _run_call(self, values: Mapping[str, Any]) -> Coroutine[Any, Any, Result[T]]:
+        """Return the coroutine of one call under an event loop."""
+        trace = self._trace(CALL)
+        prepared = self._prepare(values, trace, self._begin(trace))
+        return run_call(prepared, prepared.llm.async_backend(), trace)
 
     def _trace(self, table: Table) -> Trace:
         return Trace(table, self._observer)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from ..async_support.shielding import Loop
 from ..errors import BadRequest
@@ -42,9 +42,11 @@ class AiohttpNetwork:
             "or the default network: leave network= out. Nothing was sent."
         )
 
-    async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> AsyncResponse:
+    def aopen(
+        self, request: HTTPRequest, *, connect: float | None, read: float | None
+    ) -> Coroutine[Any, Any, AsyncResponse]:
         """Send `request` and return its response; see `Network`."""
-        return await self._clients.running().send(request, connect, read)
+        return self._clients.running().send(request, connect, read)
 
     def close(self) -> None:
         """Let each event loop close its client."""

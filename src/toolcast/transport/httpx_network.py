@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import ConnectFailed
 from ..http_request import HTTPRequest
@@ -62,9 +62,11 @@ class HttpxNetwork:
         """Send `request` and return its response; see `Network`."""
         return self._clients.sync().send(request, connect, read)
 
-    async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> AsyncResponse:
+    def aopen(
+        self, request: HTTPRequest, *, connect: float | None, read: float | None
+    ) -> Coroutine[Any, Any, AsyncResponse]:
         """Send `request` and return its response; see `Network`."""
-        return await self._clients.running().send(request, connect, read)
+        return self._clients.running().send(request, connect, read)
 
     def close(self) -> None:
         """Close the connections of sync calls now, and let each event loop close its own."""

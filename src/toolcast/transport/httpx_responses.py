@@ -86,14 +86,20 @@ class SyncResponse(_BaseHttpxResponse):
         self._active.limit = limit
         body = self._readable()
         try:
-            while not (data := body.take()) and self._more(body, self._next()):
-                pass
+            if type(body) is Plain:
+                # Nearly every response: its chunks are returned as they are, without the steps of a decoder.
+                while not (data := self._next()) or self._active.over:
+                    if not self._more(body, data):
+                        break
+            else:
+                while not (data := body.take()) and self._more(body, self._next()):
+                    pass
         except BaseException:
             self.close()
             raise
         if self._ended:
             self.close()
-        return data
+        return data or b""
 
     def close(self) -> None:
         """Release the connection. Idempotent; may be called at any time."""

@@ -8,18 +8,22 @@ from ..errors import UnsupportedLLMError
 from .httpx_network import HttpxNetwork
 from .network import Network
 
-NetworkChoice: TypeAlias = Network | Literal["aiohttp"]
-"""The values of an LLM's `network=`: a `Network`, or the name of one that an extra installs."""
+NetworkChoice: TypeAlias = Network | Literal["aiohttp", "auto"]
+"""The values of an LLM's `network=`: a `Network`, `"aiohttp"`, or `"auto"` for aiohttp where it can be used."""
 
 
 def resolve_network(choice: Network | str | None) -> Network:
-    """Return the network for an LLM's `network=`: the caller's own, `"aiohttp"`, or httpx for None."""
+    """Return the network for an LLM's `network=`: the caller's own, one of the names, or httpx for None."""
     if choice is None:
         return HttpxNetwork()
     if not isinstance(choice, str):
         return choice
+    if choice == "auto":
+        from .auto_network import AutoNetwork
+
+        return AutoNetwork()
     if choice != "aiohttp":
-        raise UnsupportedLLMError(f"network={choice!r}: expected a Network, 'aiohttp' or None")
+        raise UnsupportedLLMError(f"network={choice!r}: expected a Network, 'aiohttp', 'auto' or None")
     from .aiohttp_network import AiohttpNetwork  # of an extra
 
     return AiohttpNetwork()

@@ -67,14 +67,20 @@ class BaseAsyncResponse(BaseResponse[K], ABC):
             return b""
         body = self._readable()
         try:
-            while not (data := body.take()) and self._more(body, await self._next(limit)):
-                pass
+            if type(body) is Plain:
+                # Nearly every response: its chunks are returned as they are, without the steps of a decoder.
+                while not (data := await self._next(limit)) or self._active.over:
+                    if not self._more(body, data):
+                        break
+            else:
+                while not (data := body.take()) and self._more(body, await self._next(limit)):
+                    pass
         except BaseException:
             await self.aclose()
             raise
         if self._ended:
             await self.aclose()
-        return data
+        return data or b""
 
     @abstractmethod
     async def aclose(self) -> None:

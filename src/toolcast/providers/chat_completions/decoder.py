@@ -268,12 +268,18 @@ def _counts(found: dict[str, Any]) -> dict[str, int]:
         "input": found.get("prompt_tokens"),
         "output": found.get("completion_tokens"),
         "total": found.get("total_tokens"),
-        "cached": _first(into.get("cached_tokens"), *(found.get(name) for name in _CACHED)),
-        "written": _first(into.get("cache_write_tokens"), into.get("cache_creation_tokens")),
-        "thought": _first(out_of.get("reasoning_tokens"), found.get("reasoning_tokens")),
+        "cached": into.get("cached_tokens"),
+        "written": into.get("cache_write_tokens"),
+        "thought": out_of.get("reasoning_tokens"),
         "audio_in": into.get("audio_tokens"),
         "audio_out": out_of.get("audio_tokens"),
     }
+    if read["cached"] is None:
+        read["cached"] = next((found[name] for name in _CACHED if found.get(name) is not None), None)
+    if read["written"] is None:
+        read["written"] = into.get("cache_creation_tokens")
+    if read["thought"] is None:
+        read["thought"] = found.get("reasoning_tokens")
     return {name: count for name, value in read.items() if (count := as_count(value)) is not None}
 
 
@@ -285,10 +291,6 @@ def _cost(found: Any) -> float | None:
     """Return the cost in US dollars that OpenRouter and other gateways report with the tokens."""
     cost = as_dict(found).get("cost")
     return cost if isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 <= cost < inf else None
-
-
-def _first(*values: object) -> object:
-    return next((value for value in values if value is not None), None)
 
 
 def _usage_of(tokens: dict[str, int]) -> Usage:

@@ -1,0 +1,61 @@
+"""`AutoNetwork`: the faster `Network` for each call, aiohttp under asyncio where it is installed, otherwise httpx."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Coroutine
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from ..http_request import HTTPRequest
+from .httpx_network import HttpxNetwork
+from .network import AsyncResponse, Network, Response
+
+if TYPE_CHECKING:
+    from .aiohttp_network import AiohttpNetwork
+
+
+class AutoNetwork:
+    """A `Network` over aiohttp for calls under asyncio, if it is installed, and over httpx for all others."""
+
+    def __init__(self) -> None:
+        self._httpx = HttpxNetwork()
+        self._aiohttp: AiohttpNetwork | None = None
+        self._lock = threading.Lock()
+
+    def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
+        """Send `request` and return its response; see `Network`."""
+        return self._httpx.open(request, connect=connect, read=read)
+
+    def aopen(
+        self, request: HTTPRequest, *, connect: float | None, read: float | None
+    ) -> Coroutine[Any, Any, AsyncResponse]:
+        """Send `request` and return its response; see `Network`."""
+        return self._of_this_loop().aopen(request, connect=connect, read=read)
+
+    def close(self) -> None:
+        """Close the connections of sync calls now, and let each event loop close its own."""
+        self._httpx.close()
+        if self._aiohttp is not None:
+            self._aiohttp.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop and of sync calls now, and let other event loops close theirs."""
+        await self._httpx.aclose()
+        if self._aiohttp is not None:
+            await self._aiohttp.aclose()
+
+    def _of_this_loop(self) -> Network:
+        """Return the network for calls in the running event loop."""
+        import asyncio
+
+        from ..async_support.shielding import current_loop
+
+        if not isinstance(current_loop(), asyncio.AbstractEventLoop) or find_spec("aiohttp") is None:
+            return self._httpx
+        from .aiohttp_network import AiohttpNetwork
+
+        with self._lock:  # of two networks one would be collected, and its responses closed
+            if self._aiohttp is None:
+                self._aiohttp = AiohttpNetwork()
+            return self._aiohttp

@@ -1,0 +1,78 @@
+"""`network="auto"`: aiohttp under asyncio where it is installed, and httpx for every other call."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+
+import anyio
+import pytest
+
+from support.albums import SEA, Album
+from support.chunks import album_body
+from support.loopback import Loopback, Request, whole
+from toolcast import AiohttpNetwork, HttpxNetwork, OpenAI, ToolOrchestratingLLM
+from toolcast.transport.auto_network import AutoNetwork
+
+
+@pytest.fixture
+def server() -> Iterator[Loopback]:
+    with Loopback() as server:
+        server.answer(whole(album_body()))
+        server.answer(whole(album_body()))
+        yield server
+    gc.collect()
+
+
+def maker(server: Loopback) -> ToolOrchestratingLLM[Album]:
+    llm = OpenAI("m-1", api_key="sk-1", base_url=f"http://127.0.0.1:{server.port}/v1", network="auto")
+    return ToolOrchestratingLLM(Album, "x", llm)
+
+
+def library(request: Request) -> str:
+    """The library that sent a request: only aiohttp writes `Host` with a capital."""
+    return "aiohttp" if b"\r\nHost:" in request.raw else "httpx"
+
+
+def test_a_sync_call_takes_httpx(server: Loopback) -> None:
+    make = maker(server)
+    assert make() == SEA
+    assert library(server.requests[0]) == "httpx"
+    make.llm.close()
+    server.wait_open(0)
+
+
+@pytest.mark.parametrize(("backend", "taken"), [("asyncio", "aiohttp"), ("trio", "httpx")])
+def test_an_async_call_takes_what_its_loop_can(server: Loopback, backend: str, taken: str) -> None:
+    async def main() -> None:
+        make = maker(server)
+        assert [await make.acall(), await make.acall()] == [SEA, SEA]
+        assert [library(request) for request in server.requests] == [taken] * 2
+        assert server.accepted == 1
+        await make.llm.aclose()
+        make.llm.close()
+
+    anyio.run(main, backend=backend)
+    server.wait_open(0)
+
+
+def test_httpx_is_taken_without_aiohttp(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    anyio.run(maker(server).acall)
+    assert library(server.requests[0]) == "httpx"
+
+
+def test_it_has_one_network_of_each_kind() -> None:
+    network = AutoNetwork()
+
+    async def main() -> None:
+        first = network._of_this_loop()
+        assert isinstance(first, AiohttpNetwork)
+        assert network._of_this_loop() is first
+
+    anyio.run(main)
+    anyio.run(main)
+    assert isinstance(network._httpx, HttpxNetwork)
+    anyio.run(network.aclose)
+    network.close()
