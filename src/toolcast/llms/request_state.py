@@ -250,11 +250,9 @@ class SingleCallFilter:
 
     def of(self, events: list[Event]) -> list[Event]:
         """Return `events` without those of later tool calls."""
-        return [event for event in events if self._keep(event)]
+        return [event for event in events if type(event) not in _OF_A_CALL or self._keep(event)]
 
     def _keep(self, event: Event) -> bool:
-        if type(event) not in _OF_A_CALL:
-            return True
         event = cast("ToolCallStart | ToolCallDelta | ToolCallReset | ToolCallDone", event)
         self._first = self._first or event.id
         if event.id != self._first and not self.dropping:

@@ -149,6 +149,7 @@ class HTTPAdapter(ABC):
         self._endpoint = address
         self._own_headers = own
         self._cached_encoder = cache_by_options(self.encoder)
+        self._error_source = lru_cache(16)(address.error_source)
 
     @property
     def provider(self) -> str:
@@ -171,7 +172,7 @@ class HTTPAdapter(ABC):
 
     def decoder(self, request_input: RequestInput) -> ResponseDecoder:
         """Return a fresh decoder for one response, streamed or not."""
-        inner = self.protocol_decoder(self._endpoint.error_source(request_input.model), request_input)
+        inner = self.protocol_decoder(self._error_source(request_input.model), request_input)
         form = self.call_format(request_input)
         if form is None:
             return inner

@@ -207,7 +207,7 @@ class StructuredStream:
         """
         reads, fast_path = self._reads, self._fast_path
         if reads is None or fast_path is None:
-            return False
+            return self.advance()  # several events arrived in one chunk
         while True:
             try:
                 data = reads.read(reads.time_left())
@@ -235,7 +235,8 @@ class StructuredStream:
         the time of a chunk.
         """
         try:
-            found = False if self._backend.concurrent else self.pump()
+            found = self._reads is None or not self._backend.concurrent
+            found = found and self.pump()
             while not found and (reads := self._reads) is not None:
                 try:
                     data = await reads.read(reads.time_left())

@@ -139,7 +139,10 @@ class AiohttpResponse(BaseAsyncResponse[ActiveAiohttpResponse]):
 
 def _plain(headers: Mapping[str, str]) -> dict[str, str]:
     """Return headers with names in lower case and printable values; repeated ones are joined."""
-    plain: dict[str, str] = {}
+    plain = {name.lower(): value for name, value in headers.items()}
+    if len(plain) == len(headers) and "".join(plain.values()).isascii():
+        return plain  # nearly always: nothing to join or to decode
+    plain = {}
     for name, value in headers.items():
         text = value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         name = name.lower()
