@@ -155,7 +155,9 @@ async def run_call(prepared: PreparedCall, backend: IOBackend, trace: Trace) -> 
     try:
         while True:
             try:
-                response = await read_response(prepared.llm.source(prepared.request, backend, call), prepared.llm.origin)
+                response = await read_response(
+                    prepared.llm.source(prepared.request, backend, call), prepared.llm.origin
+                )
             except MalformedEvent as error:
                 if prepared.max_attempts < 2:
                     raise
