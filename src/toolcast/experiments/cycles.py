@@ -15,39 +15,32 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from ..agents.engine.history import CallIds
 from ..async_support import sync_driver
-from ..credentials import SecretURL
 from ..errors import IllegalState, LLMError, Timeout, ToolcastError
-from ..events import ChatResponse
 from ..llms.base import FunctionCallingLLM
 from ..llms.request import ChatRequest
 from ..messages import Message, ToolCallPart
 from ..output_mode import OutputMode
 from ..settings import NOTHING_SET, Settings
-from ..states import CYCLE, Observer, State, Trace, logger
+from ..states import CYCLE, Observer, State, Trace
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
-from ..tools.results import REFUSES_TOOLS, error_text
+from ..tools.results import REFUSES_TOOLS
 from ..transport.network import IOBackend
 from .config import ExperimentConfig
+from .cycle_log import CycleLog, Listener
 from .event_log import JsonlLogger
 from .experiment_tools import CallPlace
-from .log_events import EndedBy, EventType, LogEvent, RunStatus
-from .message_serialization import arguments_of, plain
+from .log_events import EndedBy, RunStatus
 from .prompt_assembly import FINISH, assembler_of, offered
 from .response_parsing import ResponseParser, reflecting, without_thinking
 from .run_state import CycleProgress, RunState
 from .similarity import Similarity, SimilarityMonitor
 from .tool_dispatch import ToolDispatcher
-
-Listener: TypeAlias = Callable[[LogEvent], object]
-"""A callback that gets each event once it is logged."""
-
 
 _ENDS: Final = ("complete", "cancelled", "error")
 _UNREADABLE_CALL: Final = "error parsing tool call"  # what an Ollama says of a call that is no JSON
@@ -94,10 +87,10 @@ class CycleOrchestrator:
         self._dispatcher = ToolDispatcher(self._offered)
         self._choice: ToolChoice = "required" if config.tool_mode in ("required", "prompted") else None
         self._mode: OutputMode | None = "prompted" if config.tool_mode == "prompted" else None
-        self._observer, self._listener = observer, listener
+        self._observer = observer
+        self._log = CycleLog(config, services.log, self.run_state, listener)
         self._trace = Trace(CYCLE)
         self._settings = services.llm.merge_settings(services.settings)
-        self._options = config.model_options.model_dump(exclude_none=True)
         self._ids = CallIds()
         self._prompt: tuple[Message, ...] = ()
         self._work_began = 0.0
@@ -153,7 +146,7 @@ class CycleOrchestrator:
         self._trace = Trace(CYCLE, self._observer)
         status: RunStatus = "interrupted"
         try:
-            self._begin_run()
+            self._log.begin_run()
             while self._trace.state not in _ENDS:
                 self._trace.step(await self._steps[self._trace.state](backend))
             status = "completed" if self.is_done else "stopped"
@@ -167,7 +160,7 @@ class CycleOrchestrator:
             raise
         finally:
             self._running = False
-            self._end_run(status)
+            self._log.end_run(status)
         return self.run_state
 
     def _must_be_able(self) -> None:
@@ -185,7 +178,7 @@ class CycleOrchestrator:
         self._work_began = backend.now()
         state = self.run_state
         if not state.is_open:
-            self._log("CYCLE_START", state.cycle_number + 1)
+            self._log.begin_cycle()
         self._ids = CallIds(state.messages)
         cycle = state.cycle
         if cycle.waiting:
@@ -215,9 +208,9 @@ class CycleOrchestrator:
                 error.add_note(_WITHOUT_TOOLS)
             if _UNREADABLE_CALL not in str(error).lower():
                 raise
-            self._log_error("unreadable_call", error)
+            self._log.add_error("unreadable_call", self.state, error)
             return "unreadable"
-        self._log_answer(response, backend.now() - began)
+        self._log.add_response(self._prompt, self._own(response.message), response, backend.now() - began)
         return "answered"
 
     async def _parse_response(self, backend: IOBackend) -> str:
@@ -231,32 +224,16 @@ class CycleOrchestrator:
         while cycle.waiting:
             call, began = cycle.waiting[0], backend.now()
             output = await self._dispatcher.answered(call, self._place(cycle), concurrent=backend.concurrent)
-            payload = {"tool_name": call.name, "parameters": arguments_of(call) or {}, "output": output}
-            self._log("TOOL_CALL", payload=payload, measures={"seconds": _rounded(backend.now() - began)})
+            self._log.add_tool_call(call, output, backend.now() - began)
         return "results_appended"
 
     async def _finalize_cycle(self, backend: IOBackend) -> str:
         cycle = self.run_state.cycle
-        ended_by: EndedBy = cycle.limit or "reflection"
         reflection = ""
         if cycle.limit is None and cycle.answer is not None:
             reflection = without_thinking(cycle.answer.text)
         similarity = await self._similarity(reflection, backend)
-        measures: dict[str, Any] = {
-            "seconds": _rounded(backend.now() - self._work_began),
-            "input_tokens": cycle.input_tokens,
-            "output_tokens": cycle.output_tokens,
-            "steps": cycle.steps,
-            "tool_calls": cycle.tool_calls,
-            "ended_by": ended_by,
-        }
-        if similarity.score is not None:
-            measures |= {
-                "similarity": similarity.score,
-                "similar_to": similarity.cycle,
-                "advisory": similarity.band,
-            }
-        self._log("CYCLE_END", payload={"final_reflection": reflection, "metrics": cycle.metrics}, measures=measures)
+        self._log.end_cycle(reflection, similarity, backend.now() - self._work_began)
         return "finalized"
 
     async def _terminate_or_continue(self, backend: IOBackend) -> str:
@@ -279,10 +256,7 @@ class CycleOrchestrator:
         return "max_seconds" if self._seconds_left(backend) <= 0 else None
 
     def _limited(self, limit: EndedBy) -> str:
-        most = getattr(self.config.limits, limit)
-        message = f"the cycle ended at its limit, {limit}={most:.15g}, without a final reflection"
-        payload = {"kind": "limit", "limit": limit, "stage": self.state, "error_type": "", "message": message}
-        self._log("ERROR", payload=payload)
+        self._log.add_limit(self.state, limit)
         return "limited"
 
     def _seconds_left(self, backend: IOBackend) -> float:
@@ -297,45 +271,7 @@ class CycleOrchestrator:
             return self._settings
         return self._settings.with_(timeout=replace(timeouts, total=left))
 
-    # Logging.
-
-    def _log(
-        self,
-        event_type: EventType,
-        cycle_number: int | None = None,
-        payload: Mapping[str, Any] | None = None,
-        measures: Mapping[str, Any] | None = None,
-        message: Message | None = None,
-    ) -> None:
-        """Log an event, of the open cycle unless `cycle_number` is given, and apply it to the state."""
-        number = self.run_state.cycle_number if cycle_number is None else cycle_number
-        event = self._services.log.log_event(event_type, number, payload or {}, measures or {})
-        self.run_state.apply(event, message)
-        if self._listener is not None:
-            self._tell(self._listener, event)
-
-    def _tell(self, listener: Listener, event: LogEvent) -> None:
-        try:
-            listener(event)
-        except Exception:  # the user's listener: logged, none of the run's business
-            # A listener is the user's own code: its faults are shown, and are none of the run's.
-            logger.exception("the listener failed at %s of cycle %d", event.event_type, event.cycle_number)
-
-    def _log_answer(self, response: ChatResponse, seconds: float) -> None:
-        message, history = self._own(response.message), self.run_state.message_history
-        before = self._prompt[: len(self._prompt) - len(history)]
-        payload = {
-            "prompt_messages": [*map(plain, before), *history],
-            "response_message": plain(message),
-            "model_options": self._options,
-        }
-        measures = {
-            "seconds": _rounded(seconds),
-            "input_tokens": response.usage.input_tokens,
-            "output_tokens": response.usage.output_tokens,
-            "stop_reason": response.stop_reason,
-        }
-        self._log("LLM_INVOCATION", payload=payload, measures=measures, message=message)
+    # Parts of the states.
 
     def _own(self, message: Message) -> Message:
         """Return `message` with new ids for its calls if the run has calls with these ids already.
@@ -363,41 +299,15 @@ class CycleOrchestrator:
         check = monitor.acheck(reflection, number) if backend.concurrent else None
         found = monitor.check(reflection, number) if check is None else await check
         if found.error is not None:
-            payload = {"kind": "embedder", "stage": self.state, "error_type": "", "message": found.error}
-            self._log("ERROR", payload=payload)
+            self._log.add_embedder_error(self.state, found.error)
         return found
-
-    def _begin_run(self) -> None:
-        state = self.run_state
-        config = self.config.model_dump(mode="json", exclude_defaults=True)
-        if "host" in (ollama := config.get("ollama_client_config", {})):
-            ollama["host"] = SecretURL(ollama["host"]).shown
-        payload = {
-            "config": config,
-            "resumed": bool(state.cycle_number),
-            "first_cycle": state.completed + 1,
-            "toolcast_version": version("toolcast"),
-        }
-        self._log("RUN_START", 0, payload)
 
     def _fail(self, error: Exception) -> None:
         with suppress(ToolcastError):  # where the log itself has failed, that is raised
-            self._log_error("llm" if self.state == "invoke_llm" else "failure", error)
+            self._log.add_error("llm" if self.state == "invoke_llm" else "failure", self.state, error)
         self._trace.step("failed")
-
-    def _log_error(self, kind: str, error: Exception) -> None:
-        payload = {"kind": kind, "stage": self.state, "error_type": type(error).__name__, "message": error_text(error)}
-        self._log("ERROR", payload=payload)
-
-    def _end_run(self, status: RunStatus) -> None:
-        with suppress(ToolcastError):
-            self._log("RUN_END", payload={"status": status, "cycles_completed": self.run_state.completed})
 
 
 def new_state(config: ExperimentConfig) -> RunState:
     """Return the state of a run that has not started."""
     return RunState(config.run_id, config.model_name, history=config.history, opening=config.opening)
-
-
-def _rounded(seconds: float) -> float:
-    return round(seconds, 6)

@@ -24,7 +24,8 @@ from ..tools.callable_tool import CallableTool, as_tools
 from ..tools.results import error_text
 from .config import ExperimentConfig
 from .config_files import load_config
-from .cycles import CycleOrchestrator, Listener, Services, new_state
+from .cycle_log import Listener
+from .cycles import CycleOrchestrator, Services, new_state
 from .embedders import embedder_of
 from .event_log import JsonlLogger, LogError, LogMissing, read_log
 from .experiment_tools import agent_tools
