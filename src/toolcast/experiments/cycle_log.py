@@ -5,7 +5,7 @@ It has one method per event, which builds the payload and the measures that the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, Literal, TypeAlias
@@ -18,13 +18,10 @@ from ..states import State, logger
 from ..tools.results import error_text
 from .config import ExperimentConfig
 from .event_log import JsonlLogger
-from .log_events import EndedBy, EventType, LogEvent, RunStatus
+from .log_events import EndedBy, EventType, Listener, LogEvent, RunStatus
 from .message_serialization import arguments_of, plain
 from .run_state import RunState
 from .similarity import Similarity
-
-Listener: TypeAlias = Callable[[LogEvent], object]
-"""A callback that gets each event once it is logged."""
 
 ErrorKind: TypeAlias = Literal["llm", "failure", "unreadable_call"]
 

@@ -32,10 +32,10 @@ from ..tools.callable_tool import CallableTool
 from ..tools.results import REFUSES_TOOLS
 from ..transport.network import IOBackend
 from .config import ExperimentConfig
-from .cycle_log import CycleLog, Listener
+from .cycle_log import CycleLog
 from .event_log import JsonlLogger
 from .experiment_tools import CallPlace
-from .log_events import EndedBy, RunStatus
+from .log_events import EndedBy, Listener, RunStatus
 from .prompt_assembly import FINISH, assembler_of, offered
 from .response_parsing import ResponseParser, reflecting, without_thinking
 from .run_state import CycleProgress, RunState

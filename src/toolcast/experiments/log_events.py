@@ -8,7 +8,7 @@ seconds, tokens, how a cycle ended. The payloads are exactly those of the publis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -70,3 +70,7 @@ class LogEvent:
             line["timestamp"],
             line.get("sequence", 0),
         )
+
+
+Listener: TypeAlias = Callable[[LogEvent], object]
+"""A callback that gets each event once it is logged."""

@@ -24,13 +24,12 @@ from ..tools.callable_tool import CallableTool, as_tools
 from ..tools.results import error_text
 from .config import ExperimentConfig
 from .config_files import load_config
-from .cycle_log import Listener
 from .cycles import CycleOrchestrator, Services, new_state
 from .embedders import embedder_of
 from .event_log import JsonlLogger, LogError, LogMissing, read_log
 from .experiment_tools import agent_tools
 from .llm_setup import acheck_model, build_llm, check_model, settings_of
-from .log_events import LogEvent
+from .log_events import Listener, LogEvent
 from .memory import AgentMemory, RunMemory
 from .operators import OperatorChannel, TerminalOperator, UnattendedOperator
 from .prompt_assembly import assembler_of

@@ -1,4 +1,4 @@
-"""`EngineConfig`, the settings that all turns of an engine share, and `TurnRequest`, the input of one turn."""
+"""`EngineConfig`, the settings that all turns of an engine share."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
-from ...approvals import ApprovalDecision
 from ...hook_protocol import CallHooks, Hooks, as_hooks
 from ...llms.base import FunctionCallingLLM
 from ...llms.provider_llms import chosen_llm
@@ -18,10 +17,9 @@ from ...settings import Settings
 from ...states import Observer
 from ...tools.callable_tool import CallableTool, as_tools
 from ...tools.options import check_output_limit, check_timeout
-from ...usage import Budget, BudgetTracker
+from ...usage import Budget
 from ..permissions.permissions import UNGUARDED, Permissions
 from .compaction import Compaction
-from .typed_output import TypedOutput
 
 ToolErrors: TypeAlias = Literal["return", "raise"]
 """The handling of an error that a tool raises: the model reads it, or it ends the turn."""
@@ -143,18 +141,3 @@ def configured(llm: FunctionCallingLLM | str | None, tools: Tools, options: Engi
         del given["compaction"]
     messages = (system(instructions),) if instructions else ()
     return EngineConfig(chosen_llm(llm), as_tools(tools), instructions=messages, **given)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TurnRequest:
-    """The input of one turn: messages (none: continue the history), a typed result, approval decisions.
-
-    `checkpoint` is called whenever the conversation has changed, and always before a tool runs; an exception from it
-    ends the turn.
-    """
-
-    messages: tuple[Message, ...] = ()
-    typed: TypedOutput | None = None
-    answers: tuple[ApprovalDecision, ...] = ()
-    spending: BudgetTracker | None = None
-    checkpoint: Callable[[], object] = lambda: None

@@ -7,8 +7,8 @@ without a result; `started` has the ids of those that may have had their effect.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
 
 from ...approvals import ApprovalDecision
 from ...messages import Message, ToolResultPart, tool_result
@@ -16,7 +16,7 @@ from ...usage import NO_USAGE, Budget, BudgetTracker, Usage
 from ..permissions.permissions import Rule
 from .compaction import Compaction, compact
 from .history import CallIds, repair, unanswered_calls
-from .session_state import SessionState
+from .session_state import SessionState, difference, fold, opened_record
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -25,6 +25,9 @@ INTERRUPTED: Final = (
     "This call had begun when the turn was broken off; it may have had its effect. It was not run again. "
     "Look at what is there before you call it once more."
 )
+
+Snapshot: TypeAlias = Mapping[str, Any] | SessionState
+"""The data of `Engine.snapshot`, or the state that it is folded to."""
 
 
 class Conversation:
@@ -117,8 +120,13 @@ class Conversation:
             injected=tuple(self.injected),
         )
 
-    def restore(self, state: SessionState) -> None:
-        """Replace the whole conversation by `state`."""
+    def snapshot(self) -> dict[str, Any]:
+        """Return the whole conversation as JSON-serialisable data."""
+        return {"records": [opened_record("", 0.0), *difference(SessionState(""), self.state())]}
+
+    def restore(self, data: Snapshot) -> None:
+        """Replace the whole conversation by a state, or by the data of `snapshot`."""
+        state = data if isinstance(data, SessionState) else fold(data.get("records", ()))
         self.rewrite(load_history(state.history))
         self.usage, self.turns, self.end = state.usage, state.turns, state.end
         if state.spent:

@@ -12,7 +12,7 @@ conversation, and allows one turn at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from threading import Lock
 from typing import Any
@@ -33,16 +33,15 @@ from ...tools.callable_tool import CallableTool, as_tools
 from ...tools.context import ToolContext
 from ...transport.network import IOBackend
 from ...turn import Turn
-from ...usage import Budget, BudgetTracker, Usage
+from ...usage import Budget, Usage
 from ..permissions.permissions import Permissions
-from .config import EngineConfig, EngineOptions, TurnRequest, configured
-from .conversation import Conversation
-from .history import find_problems, unanswered_calls
-from .session_state import SessionState, difference, fold, opened_record
+from .config import EngineConfig, EngineOptions, configured
+from .conversation import Conversation, Snapshot
+from .history import unanswered_calls
 from .tool_phase import approval_requests
 from .turn_loop import TurnLoop
+from .turn_request import TurnRequest, build_turn_request, require_valid
 from .turn_streams import AsyncTurnStream, TurnStream
-from .typed_output import TypedOutput
 
 T = TypeVar("T", default=None)
 
@@ -166,7 +165,10 @@ class Engine:
             TurnStopped: If a limit was reached.
             TurnFailed: If a tool ended the turn.
         """
-        turn_loop = self._begin(self._turn_request(message, output_cls, answers, budget), self.llm.sync_backend())
+        turn_loop = self._begin(
+            build_turn_request(self._config, self.conversation, message, output_cls, answers, budget),
+            self.llm.sync_backend(),
+        )
         try:
             return sync_driver.run(turn_loop.finish())
         finally:
@@ -181,7 +183,10 @@ class Engine:
         budget: Budget | None = None,
     ) -> Turn[T]:
         """Run a turn to its end and return it: see `submit`."""
-        turn_loop = self._begin(self._turn_request(message, output_cls, answers, budget), self.llm.async_backend())
+        turn_loop = self._begin(
+            build_turn_request(self._config, self.conversation, message, output_cls, answers, budget),
+            self.llm.async_backend(),
+        )
         return await turn_loop.finish()
 
     def stream(
@@ -193,7 +198,7 @@ class Engine:
         budget: Budget | None = None,
     ) -> TurnStream[T]:
         """Return the events of a turn as they arrive. The turn begins with the first `next()`. See `submit`."""
-        request = self._turn_request(message, output_cls, answers, budget)
+        request = build_turn_request(self._config, self.conversation, message, output_cls, answers, budget)
         return TurnStream(lambda: self._begin(request, self.llm.sync_backend()))
 
     def astream(
@@ -205,7 +210,7 @@ class Engine:
         budget: Budget | None = None,
     ) -> AsyncTurnStream[T]:
         """Return the events of a turn as they arrive. The turn begins when the first is awaited. See `submit`."""
-        request = self._turn_request(message, output_cls, answers, budget)
+        request = build_turn_request(self._config, self.conversation, message, output_cls, answers, budget)
         return AsyncTurnStream(lambda: self._begin(request, self.llm.async_backend()))
 
     def cancel(self) -> None:
@@ -216,7 +221,7 @@ class Engine:
 
     def inject(self, message: AnyMessage) -> None:
         """Add a message to the history: at once, or before the next request of a turn in progress."""
-        (message,) = _require_valid([as_message(message)])
+        (message,) = require_valid([as_message(message)])
         self.conversation.injected.append(message)
         if not self._is_busy and not unanswered_calls(self.conversation.history):
             self.conversation.pop_injected()
@@ -231,14 +236,11 @@ class Engine:
 
     def snapshot(self) -> dict[str, Any]:
         """Return the conversation as JSON-serialisable data."""
-        state = self.conversation.state()
-        return {"records": [opened_record("", 0.0), *difference(SessionState(""), state)]}
+        return self.conversation.snapshot()
 
-    def restore(self, data: Mapping[str, Any] | SessionState) -> None:
+    def restore(self, data: Snapshot) -> None:
         """Restore the conversation from the data of `snapshot`."""
         self._require_idle("restore")
-        if not isinstance(data, SessionState):
-            data = fold(data.get("records", ()))
         self.conversation.restore(data)
 
     def fork(
@@ -316,37 +318,10 @@ class Engine:
         checkpoint: Callable[[], object] | None = None,
     ) -> TurnLoop:
         """Begin a turn that the caller drives. See `TurnRequest` for the `checkpoint`."""
-        request = self._turn_request(message, output_cls, answers, None)
+        request = build_turn_request(self._config, self.conversation, message, output_cls, answers)
         if checkpoint is not None:
             request = replace(request, checkpoint=checkpoint)
         return self._begin(request, self.llm.async_backend() if concurrent else self.llm.sync_backend())
-
-    def _turn_request(
-        self, message: Messages | None, output_cls: Any, answers: Iterable[ApprovalDecision], budget: Budget | None
-    ) -> TurnRequest:
-        messages: Sequence[Message] = () if message is None else _require_valid(as_messages(message))
-        if not messages and not self.conversation.history:
-            raise ValueError("no message, and no history to continue; pass a message: submit('...')")
-        given = tuple(answers)
-        if given:
-            self._check_answers(given, messages)
-        typed = None if output_cls is None else TypedOutput(output_cls, self._config.max_attempts)
-        if typed is not None:
-            as_tools((*self.tools, *typed.tools))  # raises if two have one name
-        spending = None if budget is None else BudgetTracker(budget, self.conversation.spending)
-        return TurnRequest(tuple(messages), typed, given, spending)
-
-    def _check_answers(self, answers: Sequence[object], messages: Sequence[Message]) -> None:
-        """Raise if a decision would be lost, or could be applied to another call."""
-        if messages:
-            raise ValueError("answers go on with the turn that waits for them: submit(answers=[...]) without text")
-        waiting = {call.id for call in unanswered_calls(self.conversation.history)}
-        for answer in answers:
-            if not isinstance(answer, ApprovalDecision):
-                raise TypeError(f"{answer!r:.100} is no answer; a request of engine.pending makes one: request.allow()")
-            if answer.call_id not in waiting:
-                raise ValueError(f"no call {answer.call_id!r} waits for an answer, or it got two; see engine.pending")
-            waiting.remove(answer.call_id)
 
     def _begin(self, request: TurnRequest, backend: IOBackend) -> TurnLoop:
         """Begin a turn, which is the engine's current one from now on."""
@@ -371,11 +346,3 @@ class Engine:
                 f"the engine cannot {action} while it is {self.state}; wait for the turn's end, or cancel() it",
                 state=self.state,
             )
-
-
-def _require_valid(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return `messages`; raise `ValueError` if no service would accept them."""
-    wrong = find_problems(messages)
-    if wrong:
-        raise ValueError(f"invalid message: {wrong[0]}. Pass user(...), or a complete history=")
-    return messages

@@ -28,12 +28,13 @@ from ...tools.execution import ToolJob
 from ...transport.network import IOBackend
 from ...turn import Turn, TurnEnd
 from ...usage import NO_USAGE, Usage
-from .config import EngineConfig, TurnRequest
+from .config import EngineConfig
 from .conversation import NOT_RUN, Conversation
 from .history import CUT_OFF, SUPERSEDED, estimate_tokens, has_content, unanswered_calls
 from .limits import TurnLimits
 from .model_request import ModelRequest
 from .tool_phase import ToolPhase, make_jobs, stored_message
+from .turn_request import TurnRequest
 
 # Stop reasons that do not explain why an answer is empty.
 _UNEXPLAINED: Final = frozenset(("end_turn", "tool_use", "error", "other"))

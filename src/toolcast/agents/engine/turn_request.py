@@ -1,0 +1,80 @@
+"""`TurnRequest`, the input of one turn, and its checks: messages, approval decisions and the type of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...approvals import ApprovalDecision
+from ...llms.request import Messages, as_messages
+from ...messages import Message
+from ...tools.callable_tool import as_tools
+from ...usage import Budget, BudgetTracker
+from .config import EngineConfig
+from .conversation import Conversation
+from .history import find_problems, unanswered_calls
+from .typed_output import TypedOutput
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TurnRequest:
+    """The input of one turn: messages (none: continue the history), a typed result, approval decisions.
+
+    `checkpoint` is called whenever the conversation has changed, and always before a tool runs; an exception from it
+    ends the turn.
+    """
+
+    messages: tuple[Message, ...] = ()
+    typed: TypedOutput | None = None
+    answers: tuple[ApprovalDecision, ...] = ()
+    spending: BudgetTracker | None = None
+    checkpoint: Callable[[], object] = lambda: None
+
+
+def build_turn_request(
+    config: EngineConfig,
+    conversation: Conversation,
+    message: Messages | None,
+    output_cls: Any,
+    answers: Iterable[ApprovalDecision],
+    budget: Budget | None = None,
+) -> TurnRequest:
+    """Return the input of a turn that continues `conversation`.
+
+    Raises:
+        ValueError: If there is nothing to send, if a message is invalid, or an answer is for no call that waits.
+        TypeError: If an answer is no `ApprovalDecision`.
+    """
+    messages: Sequence[Message] = () if message is None else require_valid(as_messages(message))
+    if not messages and not conversation.history:
+        raise ValueError("no message, and no history to continue; pass a message: submit('...')")
+    given = tuple(answers)
+    if given:
+        _check_answers(conversation, given, messages)
+    typed = None if output_cls is None else TypedOutput(output_cls, config.max_attempts)
+    if typed is not None:
+        as_tools((*config.tools, *typed.tools))  # raises if two have one name
+    spending = None if budget is None else BudgetTracker(budget, conversation.spending)
+    return TurnRequest(tuple(messages), typed, given, spending)
+
+
+def require_valid(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return `messages`; raise `ValueError` if no service would accept them."""
+    wrong = find_problems(messages)
+    if wrong:
+        raise ValueError(f"invalid message: {wrong[0]}. Pass user(...), or a complete history=")
+    return messages
+
+
+def _check_answers(conversation: Conversation, answers: Sequence[object], messages: Sequence[Message]) -> None:
+    """Raise if a decision would be lost, or could be applied to another call."""
+    if messages:
+        raise ValueError("answers go on with the turn that waits for them: submit(answers=[...]) without text")
+    waiting = {call.id for call in unanswered_calls(conversation.history)}
+    for answer in answers:
+        if not isinstance(answer, ApprovalDecision):
+            raise TypeError(f"{answer!r:.100} is no answer; a request of engine.pending makes one: request.allow()")
+        if answer.call_id not in waiting:
+            raise ValueError(f"no call {answer.call_id!r} waits for an answer, or it got two; see engine.pending")
+        waiting.remove(answer.call_id)
