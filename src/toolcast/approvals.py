@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias, get_args
+
+from .lazy_dataclasses import dataclass
 
 Action: TypeAlias = Literal["allow", "deny", "allow_session", "edit"]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)

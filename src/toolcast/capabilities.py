@@ -6,9 +6,10 @@ The table of models and their capabilities is providers/model_features.py.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import TypeAlias
 
+from .lazy_dataclasses import dataclass
 from .output_mode import OutputMode, usable_modes
 
 Progress: TypeAlias = Callable[[int, int], object]

@@ -34,8 +34,9 @@ The message of a `CallError` names the problem, the response and a next step. It
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from .lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import pydantic

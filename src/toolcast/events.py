@@ -10,7 +10,7 @@ The turn of an engine emits the same events for each of its requests, and the ot
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, Literal, TypeAlias
 
 from typing_extensions import TypeVar
@@ -18,6 +18,7 @@ from typing_extensions import TypeVar
 from .approvals import PermissionRequest
 from .errors import CallError
 from .json_text import json_text
+from .lazy_dataclasses import dataclass
 from .messages import Message
 from .usage import Usage
 

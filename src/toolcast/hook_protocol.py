@@ -13,12 +13,13 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from .events import ChatResponse
 from .http_request import HTTPRequest
+from .lazy_dataclasses import dataclass
 from .messages import Message, ToolCallPart
 from .option_types import require
 from .output_mode import OutputMode

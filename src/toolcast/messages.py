@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import mimetypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 from .json_text import json_text
+from .lazy_dataclasses import dataclass
 from .option_types import require
 
 if TYPE_CHECKING:

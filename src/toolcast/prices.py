@@ -7,10 +7,11 @@ part of the installed package; toolcast downloads nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from typing import Final, NamedTuple, Protocol, TypeAlias
+
+from .lazy_dataclasses import dataclass
 
 Amount: TypeAlias = Decimal | float | int | str
 """The types accepted as an amount of money. A float is read as it is written: 0.1 is a tenth."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 from typing import Any, TypeAlias, TypeGuard, cast, get_args
 
@@ -24,6 +24,7 @@ from pydantic_core import PydanticSerializationError
 
 from .errors import PromptError
 from .json_text import json_text
+from .lazy_dataclasses import dataclass
 from .message_dicts import is_message_dict, message_from_dict
 from .messages import (
     TAKEN,

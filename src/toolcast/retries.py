@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from math import isfinite
 
 from .errors import LLMError
+from .lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, TypedDict
 
 from typing_extensions import Unpack
 
+from .lazy_dataclasses import dataclass
 from .option_types import require_number, require_optional
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from re import compile as regex
 from typing import Any, TypeAlias
+
+from .lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

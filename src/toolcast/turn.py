@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Decimal
 from typing import Any, Generic, Literal, TypeAlias
 
@@ -11,6 +11,7 @@ from typing_extensions import TypeVar
 
 from .approvals import PermissionRequest
 from .json_text import json_text
+from .lazy_dataclasses import dataclass
 from .messages import Message
 from .plain_data import from_plain, hide_content, to_plain
 from .usage import NO_USAGE, Usage

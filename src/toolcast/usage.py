@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from threading import RLock
 from typing import Any, Final
 
+from .lazy_dataclasses import dataclass
 from .prices import ZERO, Amount, Prices as Prices, Pricing, StoredCost, as_money
 
 

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import Any, Literal, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from ..lazy_dataclasses import dataclass
 
 TYPES: Mapping[str, type[Any]] = {
     "str": str,

@@ -7,13 +7,14 @@ call of the last answer has its place, and one result, in call order.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias, cast
 
 from ..agents.engine.history import CUT_OFF, SUPERSEDED, CallIds, has_content, unanswered_calls
 from ..agents.permissions.call_decisions import denial_text
 from ..approvals import ApprovalDecision, PermissionRequest
 from ..events import TextDelta
+from ..lazy_dataclasses import dataclass
 from ..messages import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from ..providers.content_parts import valid_arguments
 from .context import NOTHING_STREAMED, ChatContext, ChatError, Stage

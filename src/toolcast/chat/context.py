@@ -7,13 +7,14 @@ with the stage that can be retried.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 from ..accumulator import Accumulator
 from ..agents.engine.history import unanswered_calls
 from ..approvals import ApprovalDecision, PermissionRequest
 from ..events import Event, StopReason, TextDelta, ThinkingDelta, ToolCallDone, ToolCallStart
+from ..lazy_dataclasses import dataclass
 from ..messages import Message, TextPart, ThinkingPart, ToolCallPart
 from ..usage import NO_USAGE, Usage
 

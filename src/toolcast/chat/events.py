@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields, is_dataclass
+from dataclasses import KW_ONLY, fields, is_dataclass
 from typing import Any, ClassVar, Final, cast
 
 from ..agents.engine.history import has_content
 from ..approvals import PermissionRequest
 from ..events import Event, Finish, StopReason, UsageReport
+from ..lazy_dataclasses import dataclass
 from ..message_dicts import message_from_dict
 from ..messages import AudioPart, DocumentPart, ImagePart, Message, TextPart, ToolResultPart, user
 from ..usage import NO_USAGE, Usage

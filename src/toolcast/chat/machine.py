@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from threading import RLock, get_ident
 from time import monotonic
@@ -26,6 +26,7 @@ from ..async_support.shielding import current_loop
 from ..async_support.waiters import Waiters
 from ..closing import AsyncClosing, Closing
 from ..errors import IllegalState, ToolcastError
+from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
 from ..llms.provider_llms import llm
 from ..option_types import require, require_callable

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 from difflib import get_close_matches
 from pathlib import Path
@@ -28,6 +28,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from ..errors import ToolcastError
+from ..lazy_dataclasses import dataclass
 from ..terminal_text import visible
 
 Place: TypeAlias = tuple[str | int, ...]

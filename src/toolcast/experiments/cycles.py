@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import Final
 
 from ..agents.engine.history import CallIds
 from ..async_support import sync_driver
 from ..errors import IllegalState, LLMError, Timeout, ToolcastError
+from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
 from ..llms.request import ChatRequest
 from ..messages import Message, ToolCallPart

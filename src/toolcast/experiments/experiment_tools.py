@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
 
 from ..async_support.background_jobs import start_job
+from ..lazy_dataclasses import dataclass
 from ..tools.callable_tool import CallableTool
 from ..tools.context import ToolContext
 from ..transport.cancel_handle import CancelHandle

@@ -9,8 +9,10 @@ seconds, tokens, how a cycle ended. The payloads are exactly those of the publis
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias
+
+from ..lazy_dataclasses import dataclass
 
 SCHEMA_VERSION: Final = 1
 

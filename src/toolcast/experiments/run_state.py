@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Final, Literal, cast
 
+from ..lazy_dataclasses import dataclass
 from ..message_dicts import message_from_dict
 from ..messages import Message, ToolCallPart, tool_result, user
 from .log_events import EndedBy, LogEvent, RunStatus

@@ -17,12 +17,12 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from math import hypot, isfinite
 from operator import mul
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
+from ..lazy_dataclasses import dataclass
 from ..tools.results import error_text
 
 logger: Final = logging.getLogger("toolcast")

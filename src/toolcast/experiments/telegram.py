@@ -17,13 +17,13 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, cast
 
 from ..credentials import Secret, SecretURL
 from ..errors import LLMError
 from ..http_request import HTTPRequest, build_request
+from ..lazy_dataclasses import dataclass
 from ..transport.cancel_handle import line_here
 from ..transport.httpx_network import HttpxNetwork
 from ..transport.network import Clock, Network, SystemClock, read_body

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, TypedDict, overload
 
 from typing_extensions import Unpack
@@ -25,6 +25,7 @@ from ..errors import MissingOutputError, NoToolCallError, UnsupportedLLMError
 from ..events import ChatResponse, Event
 from ..hook_protocol import CallHooks, Hooks, Operation, as_hooks, begin_operation
 from ..http_request import HTTPRequest
+from ..lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart, system as system_message
 from ..option_suggestions import refuse_unknown
 from ..option_types import require_optional, require_text

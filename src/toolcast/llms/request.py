@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias, cast
 
+from ..lazy_dataclasses import dataclass
 from ..message_dicts import message_from_dict
 from ..messages import Message, user
 from ..output_mode import OutputMode

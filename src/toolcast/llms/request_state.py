@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from ..accumulator import Accumulator
@@ -16,6 +16,7 @@ from ..async_support.exception_groups import collapse_groups
 from ..errors import Attempt, CallError, LLMError, StreamTruncated
 from ..events import ChatResponse, Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
 from ..hook_protocol import CallHooks, Hooks
+from ..lazy_dataclasses import dataclass
 from ..settings import Settings
 from ..transport.network import IOBackend
 from ..usage import NO_USAGE, Usage

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pydantic import BaseModel, RootModel
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, PydanticKnownError, ValidationError
 
+from ..lazy_dataclasses import dataclass
 from .container_stack import MISSING, Container
 from .core_schemas import LISTS, MAPPINGS
 

@@ -7,12 +7,12 @@ bytes of the response, and maps the provider's error bodies to exceptions.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ..errors import LLMError
 from ..events import Event
 from ..http_request import HTTPRequest
+from ..lazy_dataclasses import dataclass
 from ..messages import Message
 from ..output_mode import OutputMode
 from ..settings import Settings

@@ -12,7 +12,6 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, TypeVar, cast
 from urllib.parse import urlsplit
@@ -21,6 +20,7 @@ from ..credentials import Secret, SecretURL
 from ..errors import BadRequest, LLMError
 from ..http_request import HTTPRequest, build_request
 from ..json_text import replace_surrogates
+from ..lazy_dataclasses import dataclass
 from ..messages import Message
 from ..settings import Settings
 from ..tool_spec import NamedTool, ToolChoice, ToolNames

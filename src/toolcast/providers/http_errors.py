@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias, cast
 
 from ..credentials import Secret, mask
@@ -27,6 +27,7 @@ from ..errors import (
     RateLimited,
     ServerError,
 )
+from ..lazy_dataclasses import dataclass
 from ..retries import should_retry, wait_in_text
 
 BODY_LIMIT = 64 * 1024

@@ -17,7 +17,6 @@ import sqlite3
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import ClassVar, Final
@@ -25,6 +24,7 @@ from weakref import WeakValueDictionary
 
 from ..closing import Closing
 from ..errors import SessionLocked, ToolcastError
+from ..lazy_dataclasses import dataclass
 from .locks import claim_file
 from .store import wrap_os_errors
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from decimal import Decimal
 from typing import Any, Final, Generic, TypeVar
 
@@ -26,6 +26,7 @@ from ..errors import (
 from ..events import ChatResponse
 from ..hook_protocol import CallHooks
 from ..json_text import json_text
+from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
 from ..llms.request import ChatRequest
 from ..llms.request_state import RequestState, read_response, start_call

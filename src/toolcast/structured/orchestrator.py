@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from threading import RLock
 from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, overload
 
@@ -22,6 +22,7 @@ from ..errors import PromptError
 from ..events import ChatResponse
 from ..hook_protocol import CallHooks, Hooks, as_hooks
 from ..http_request import HTTPRequest
+from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
 from ..llms.provider_llms import chosen_llm
 from ..llms.request import ChatRequest, resolve_tool_choice

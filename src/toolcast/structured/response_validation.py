@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, cast
 
 import pydantic
@@ -26,6 +26,7 @@ from ..errors import (
     ValidationError,
 )
 from ..events import ChatResponse, StopReason
+from ..lazy_dataclasses import dataclass
 from ..messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, assistant, tool_result, user
 from ..parsing.arguments import is_invalid_json, is_prose
 from ..tools.callable_tool import CallableTool, ParsedArguments

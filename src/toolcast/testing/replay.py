@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..errors import ToolcastError
 from ..http_request import HTTPRequest
+from ..lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 from ..capabilities import LLMMetadata
@@ -20,6 +19,7 @@ from ..events import (
 )
 from ..hook_protocol import Hooks
 from ..json_text import json_text
+from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
 from ..messages import Message, ToolCallPart
 from ..prices import Prices

@@ -14,7 +14,6 @@ import re
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from ipaddress import ip_address
 from threading import TIMEOUT_MAX, Timer
 from time import monotonic
@@ -23,6 +22,7 @@ from urllib.parse import urljoin
 
 from ..errors import ConnectFailed, LLMError, Timeout, TryAgain
 from ..http_request import HTTPRequest
+from ..lazy_dataclasses import dataclass
 from ..tools.callable_tool import CallableTool, ToolOutput
 from ..tools.context import ToolContext
 from ..transport.cancel_handle import CancelHandle

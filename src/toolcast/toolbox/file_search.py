@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import stat
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from time import monotonic
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -26,6 +26,7 @@ from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from ..errors import TryAgain
+from ..lazy_dataclasses import dataclass
 from ..tools.context import ToolContext
 from .file_text import text_in
 from .sandbox_paths import SandboxPath, SandboxRoot, is_protected

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from html import unescape
 from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
+
+from ..lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

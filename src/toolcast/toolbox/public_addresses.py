@@ -10,11 +10,12 @@ address is public only within 2000::/3; the rest is reserved. An IPv4 address in
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from itertools import chain
 from typing import Final, TypeAlias
 from urllib.parse import quote, urlsplit
+
+from ..lazy_dataclasses import dataclass
 
 IPAddress: TypeAlias = IPv4Address | IPv6Address
 

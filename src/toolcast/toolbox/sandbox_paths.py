@@ -25,7 +25,6 @@ import os
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePath
 from threading import Lock
 from typing import Final
@@ -33,6 +32,7 @@ from uuid import uuid4
 
 from ..agents.permissions.protected_paths import protected_name
 from ..errors import TryAgain
+from ..lazy_dataclasses import dataclass
 
 LARGEST: Final = 20_000_000
 """The maximum size of a file that is read, in bytes."""

@@ -24,7 +24,6 @@ import signal
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -32,6 +31,7 @@ from time import monotonic
 from typing import Any, Final
 
 from ..errors import TryAgain
+from ..lazy_dataclasses import dataclass
 from ..tools.callable_tool import CallableTool, ToolOutput
 from ..tools.context import ToolContext
 from ..tools.options import check_output_limit, check_timeout

@@ -14,7 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from types import FunctionType
 from typing import Any, NamedTuple, Protocol, TypeAlias, cast
@@ -28,6 +28,7 @@ from ..async_support.exception_groups import collapse_groups
 from ..async_support.thread_bridge import await_in_thread, run_in_thread
 from ..errors import OutputTypeError, ValidationError
 from ..json_text import json_text
+from ..lazy_dataclasses import dataclass
 from ..messages import ImagePart, ToolResultPart
 from ..parsing import arguments as parsing
 from ..parsing.path_changes import relocate_error

@@ -6,7 +6,7 @@ The parameter is filled in when the function is called; the model does not see i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, cast
 
 from typing_extensions import TypeVar
@@ -14,6 +14,7 @@ from typing_extensions import TypeVar
 from ..cancellation import Cancellation
 from ..errors import TurnCancelled
 from ..events import ToolProgress
+from ..lazy_dataclasses import dataclass
 from ..usage import BudgetTracker
 
 D = TypeVar("D", default=Any)

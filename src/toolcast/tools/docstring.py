@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from inspect import cleandoc
 from itertools import pairwise
+
+from ..lazy_dataclasses import dataclass
 
 _PARAMETERS = (
     "Args",

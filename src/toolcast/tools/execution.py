@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import groupby
 from threading import Lock
@@ -26,6 +26,7 @@ from ..cancellation import Cancellation
 from ..errors import OutputTruncated, ToolTimeout, TryAgain, TurnCancelled, UnknownToolError
 from ..events import ToolProgress
 from ..hook_protocol import CallHooks
+from ..lazy_dataclasses import dataclass
 from ..messages import ToolCallPart
 from .callable_tool import CallableTool, ParsedArguments, ToolInvocation, ToolOutput
 from .context import ToolContext

@@ -11,7 +11,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, is_dataclass
+from dataclasses import is_dataclass
 from functools import cached_property, partial
 from inspect import cleandoc, currentframe
 from typing import Annotated, Any, ForwardRef, Literal, NewType, TypeAlias, Union, cast, get_args, get_origin
@@ -35,6 +35,7 @@ from typing_extensions import Doc, TypeAliasType, is_typeddict
 
 from ..errors import OutputTypeError
 from ..json_text import json_text
+from ..lazy_dataclasses import dataclass
 from ..parsing import arguments as parsing
 from ..parsing.core_schemas import (
     CAN_SKIP_PREBUILT,

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from ...async_support.callbacks import call_function
 from ...errors import ContextTooLong
 from ...events import ChatResponse
+from ...lazy_dataclasses import dataclass
 from ...messages import Message, TextPart, ThinkingPart, ToolCallPart, ToolResultPart, assistant, system, user
 from ...option_types import require, require_number
 from ...providers.content_parts import count_system_messages

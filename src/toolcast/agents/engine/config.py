@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias, TypedDict, get_args
 
 from ...hook_protocol import CallHooks, Hooks, as_hooks
+from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
 from ...llms.provider_llms import chosen_llm
 from ...llms.request import Messages, Tools

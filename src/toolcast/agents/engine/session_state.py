@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
 from ...errors import ToolcastError
+from ...lazy_dataclasses import dataclass
 from ...messages import Message, ToolResultPart
 from ...usage import NO_USAGE, TOKENS, Usage
 

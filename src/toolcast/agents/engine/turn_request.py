@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...approvals import ApprovalDecision
+from ...lazy_dataclasses import dataclass
 from ...llms.request import Messages, as_messages
 from ...messages import Message
 from ...tools.callable_tool import as_tools

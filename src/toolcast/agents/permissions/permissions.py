@@ -21,12 +21,13 @@ import glob
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args
 
 from ...approvals import ApprovalDecision, PermissionRequest
+from ...lazy_dataclasses import dataclass
 from .argument_values import UnseenValue, to_plain
 from .protected_paths import LONGEST, PROTECTED, path_texts, protected_name, resolved_path, word_texts
 from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, PathPattern, Rule, Under

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from threading import RLock
 from typing import Any, Final, Self
@@ -24,6 +23,7 @@ from ...async_support.broadcast import AsyncSubscription, Broadcast, Subscriptio
 from ...closing import AsyncClosing, Closing
 from ...errors import IllegalState, TurnCancelled
 from ...events import AgentEvent, ErrorEvent
+from ...lazy_dataclasses import dataclass
 from ...llms.request import Messages
 from ...option_types import require, require_callable, require_text
 from ...states import SESSION, Observer, Trace

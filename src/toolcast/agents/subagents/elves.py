@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from threading import Lock, RLock, get_ident
@@ -26,6 +26,7 @@ from ...async_support.broadcast import AsyncSubscription, Subscription
 from ...cancellation import Cancellation
 from ...errors import IllegalState, TurnCancelled
 from ...events import AgentEvent
+from ...lazy_dataclasses import dataclass
 from ...llms.request import Messages, Tools
 from ...states import ELF, Observer, Trace
 from ...tools.callable_tool import CallableTool

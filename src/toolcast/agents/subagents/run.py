@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from threading import TIMEOUT_MAX, RLock, Timer, get_ident
 from time import perf_counter
@@ -18,6 +17,7 @@ from ...async_support.broadcast import Broadcast
 from ...async_support.waiters import Waiters
 from ...errors import IllegalState, TurnCancelled
 from ...events import AgentEvent
+from ...lazy_dataclasses import dataclass
 from ...messages import Message
 from ...turn import Turn
 from ...usage import Usage

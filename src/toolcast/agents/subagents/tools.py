@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import Field
 
 from ...errors import ToolcastError
+from ...lazy_dataclasses import dataclass
 from ...tools.callable_tool import CallableTool
 from ...tools.context import ToolContext
 from ...tools.results import error_text, truncate

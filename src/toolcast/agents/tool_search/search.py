@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import takewhile
@@ -23,6 +23,7 @@ from pydantic import BaseModel, Field
 from ...cancellation import Cancellation
 from ...errors import ToolcastError
 from ...events import ChatResponse
+from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
 from ...llms.provider_llms import as_llm, chosen_llm
 from ...llms.request import ChatRequest

@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
 from typing import Final, Protocol, TypeVar
@@ -18,6 +18,7 @@ from typing import Final, Protocol, TypeVar
 from ...agents.engine.history import estimate_tokens
 from ...agents.sessions.session import Session
 from ...errors import ToolcastError
+from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
 from ...llms.provider_llms import LlamaCpp, providers
 from ...messages import Message, system, user

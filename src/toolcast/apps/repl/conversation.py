@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, cast
@@ -19,6 +19,7 @@ from uuid import uuid4
 from ...agents.engine.engine import Engine
 from ...agents.sessions.session import Session
 from ...errors import ToolcastError
+from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
 from ...llms.provider_llms import LlamaCpp
 from ...messages import Message

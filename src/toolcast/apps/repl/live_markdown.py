@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal
+
+from ...lazy_dataclasses import dataclass
 
 LONGEST_PART: Final = 20
 """Code with more lines than this is cut at any line."""

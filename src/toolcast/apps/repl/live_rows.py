@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from ...lazy_dataclasses import dataclass
 
 _ERASE_BELOW: Final = "\x1b[J"
 _WRAP_OFF: Final = "\x1b[?7l"

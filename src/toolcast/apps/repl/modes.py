@@ -7,11 +7,11 @@ except that the read-only mode offers only those which are marked as read-only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from ...agents.permissions import permissions
 from ...agents.permissions.permissions import Permissions
+from ...lazy_dataclasses import dataclass
 from ...tools.callable_tool import CallableTool
 
 _READING: Final = ("read_file", "list_files", "search_files", "ask_user")

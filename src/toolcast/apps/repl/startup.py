@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,7 @@ from textwrap import shorten
 from typing import Final, TextIO
 
 from ...errors import ToolcastError
+from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
 from ...llms.model_registry import choose_chat_llm, split_provider
 from ...states import Observer

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from ...lazy_dataclasses import dataclass
 from ...terminal_text import exposed
 
 SHOWN_VALUE: Final = 60

@@ -14,7 +14,6 @@ import threading
 import webbrowser
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from secrets import token_urlsafe
@@ -27,6 +26,7 @@ from uvicorn import Config, Server
 from ...chat.events import LoadModel
 from ...chat.machine import AsyncChatMachine
 from ...errors import ToolcastError
+from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
 from ...llms.model_registry import choose_chat_llm
 from ...llms.provider_llms import LlamaCpp

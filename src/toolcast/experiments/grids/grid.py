@@ -17,11 +17,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
+from ...lazy_dataclasses import dataclass
 from ...states import logger
 from ...terminal_text import visible
 from ..config import ExperimentConfig, config_of

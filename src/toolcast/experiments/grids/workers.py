@@ -21,13 +21,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, BinaryIO, Final, Protocol, TypeAlias, cast
 
 from ...errors import ToolcastError
+from ...lazy_dataclasses import dataclass
 from ...terminal_text import visible
 from ...tools.results import truncate
 from ..config import ExperimentConfig

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ...agents.engine.history import has_content, repair
+from ...lazy_dataclasses import dataclass
 from ...message_dicts import message_from_dict
 from ...messages import Message, Part, ToolCallPart, ToolResultPart, system
 from ..log_events import LogEvent

@@ -12,7 +12,7 @@ import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, stdev
@@ -20,6 +20,7 @@ from threading import Lock
 from typing import Any, Final
 
 from ...errors import ToolcastError
+from ...lazy_dataclasses import dataclass
 
 _appending = Lock()
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -19,6 +18,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from ...errors import ToolcastError
+from ...lazy_dataclasses import dataclass
 
 LEVELS: Final = 10
 PAPER: Final = (

@@ -10,12 +10,12 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 from xml.etree import ElementTree
 
+from ...lazy_dataclasses import dataclass
 from .html import clean
 
 Figure: TypeAlias = Any

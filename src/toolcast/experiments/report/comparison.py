@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 from typing import Any, Final, cast
 
+from ...lazy_dataclasses import dataclass
 from ..pei.results import agreement
 from .chart_rendering import Picture
 from .html import Cell, Section, Table, Value

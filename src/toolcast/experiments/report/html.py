@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from ...lazy_dataclasses import dataclass
 from ...terminal_text import visible
 
 if TYPE_CHECKING:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import Final
 
+from ...lazy_dataclasses import dataclass
 from ..embedders import embedder_of
 from ..event_log import LogError, read_log
 from ..pei.results import PEIResult

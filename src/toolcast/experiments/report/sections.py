@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from ...lazy_dataclasses import dataclass
 from ..pei.results import EvaluatorRatings, PEIResult, agreement
 from ..pei.scale import PEI_SCALE
 from .chart_rendering import Picture

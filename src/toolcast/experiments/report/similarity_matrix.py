@@ -8,9 +8,9 @@ fails, the matrix is empty and has the error.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from ...lazy_dataclasses import dataclass
 from ..similarity import Embedder, cosine, embedded
 from .summary import RunSummary
 

@@ -9,10 +9,11 @@ the reflections are stored.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Final, TypeVar, cast
 
+from ...lazy_dataclasses import dataclass
 from ..log_events import LogEvent
 from ..run_state import MEMORY_TOOLS, OPERATOR_TOOL
 

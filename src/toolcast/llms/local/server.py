@@ -19,7 +19,6 @@ import stat
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
@@ -29,6 +28,7 @@ from anyio import to_thread
 
 from ...credentials import Secret
 from ...errors import NotFound, ServerError, ToolcastError
+from ...lazy_dataclasses import dataclass
 from .weights import WEIGHTS, is_model_file
 
 

@@ -17,7 +17,6 @@ import sysconfig
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from hashlib import file_digest, sha256
 from importlib.util import find_spec
 from io import BufferedReader
@@ -27,6 +26,7 @@ from zipfile import BadZipFile, ZipFile
 
 from ...capabilities import Progress
 from ...errors import NotFound
+from ...lazy_dataclasses import dataclass
 
 _PIECE = 1 << 20
 _GGUF = b"GGUF"

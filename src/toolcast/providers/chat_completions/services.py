@@ -8,9 +8,11 @@ recorded responses.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Literal
+
+from ...lazy_dataclasses import dataclass
 
 ThinkingIn = Literal["effort", "reasoning", "thinking", "enable_thinking", "template"]
 

@@ -16,10 +16,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias, cast
 
 from ...errors import BadRequest
+from ...lazy_dataclasses import dataclass
 from ...tool_spec import ToolSpec
 
 Schema: TypeAlias = dict[str, Any]

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
+from ...lazy_dataclasses import dataclass
 from .normalize import (
     WORDS,
     Schema,

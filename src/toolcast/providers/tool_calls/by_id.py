@@ -9,11 +9,12 @@ by_index.py.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ...errors import LimitExceeded
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
+from ...lazy_dataclasses import dataclass
 from ...text_buffer import TextBuffer
 from ...tool_spec import ToolNames
 from ..base import RequestInput

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from ...errors import BadRequest, LLMError, MalformedEvent
@@ -25,6 +25,7 @@ from ...events import (
     ToolCallReset,
     ToolCallStart,
 )
+from ...lazy_dataclasses import dataclass
 from ...messages import Message, TextPart
 from ...parsing.json_stream import ARRAY, CLOSE, GROW, KEY, OBJECT, STRING_END, Change, JSONStream, JSONStreamError
 from ...tool_spec import NamedTool, ToolSpec
