@@ -157,13 +157,22 @@ class Checked:
 
 
 @lazy(frozen=True, slots=True)
-class Hashed:
-    """A value with its own hash."""
+class FromText:
+    """A value that is made of text, with its own hash and pickle."""
 
     size: int
 
+    def __init__(self, size: str) -> None:
+        object.__setattr__(self, "size", int(size))
+
     def __hash__(self) -> int:
         return 5
+
+    def __getstate__(self) -> str:
+        return str(self.size)
+
+    def __setstate__(self, state: str) -> None:
+        object.__setattr__(self, "size", -int(state))
 
 
 def test_init_is_compiled_at_the_first_lookup() -> None:
@@ -210,7 +219,8 @@ def test_a_method_of_the_class_is_kept() -> None:
     assert repr(Checked(1)) == "<1>"
     assert Checked(1) == Checked(2)
     assert hash(Checked(1)) == hash((1,))
-    assert hash(Hashed(1)) == 5
+    assert hash(FromText("1")) == 5
+    assert pickle.loads(pickle.dumps(FromText("1"))).size == -1
     with pytest.raises(ValueError, match="size is -1"):
         Checked(-1)
 

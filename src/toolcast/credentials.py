@@ -7,9 +7,9 @@ A credential is read once, wrapped in a `Secret` and revealed where the request 
 from __future__ import annotations
 
 import os
+import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from re import compile as regex
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote, unquote, unquote_plus
@@ -107,8 +107,8 @@ class SecretURL(Secret):
 
     def __init__(self, url: str, *more: Secret) -> None:
         super().__init__(url)
-        scheme, userinfo, rest = (part or "" for part in _URL.findall(url)[0])
-        self.shown: str = scheme + ("***@" if userinfo else "") + _FIELD.sub(_hide_field, rest)
+        scheme, userinfo, rest = (part or "" for part in re.findall(_URL, url)[0])
+        self.shown: str = scheme + ("***@" if userinfo else "") + re.sub(_FIELD, _hide_field, rest)
         for secret in more:
             self.shown = self.shown.replace(secret.reveal(), "***")
         texts = [*_userinfo_forms(userinfo[:-1]), *_secret_fields(rest)]
@@ -149,7 +149,8 @@ def reveal(value: str | Secret) -> str:
     return value.reveal() if isinstance(value, Secret) else value
 
 
-_HARMLESS_HEADERS: Final = regex(
+# Patterns are text, which `re` compiles and caches when it is used: compiling them delays every import.
+_HARMLESS_HEADERS: Final = (
     r"accept(-\w+)?|content-(type|length)|user-agent|host|connection|cache-control|date|origin|(http-)?referer|x-title"
     r"|x-(app|client|env|environment|organization|project|region|service|team|tenant|version)"
     r"|traceparent|idempotency-key|(x-)?(client-)?(request|correlation)-id|x-stainless-[\w-]+|api-version|anthropic-(version|beta)"
@@ -160,7 +161,8 @@ _HARMLESS_HEADERS: Final = regex(
 def protect_headers(headers: Mapping[str, str]) -> dict[str, str | Secret]:
     """Return `headers` with each value a `Secret`, except those of headers that never contain credentials."""
     return {
-        name: value if _HARMLESS_HEADERS.fullmatch(name.lower()) else Secret(value) for name, value in headers.items()
+        name: value if re.fullmatch(_HARMLESS_HEADERS, name.lower()) else Secret(value)
+        for name, value in headers.items()
     }
 
 
@@ -191,12 +193,12 @@ _HARMLESS_FIELDS: Final = frozenset(
         "version",
     ]
 )
-_URL: Final = regex(r"(?s)\A(\s*(?:[a-zA-Z][\w+.-]*:)?//)?([^/?#]*@)?(.*)")
-_FIELD: Final = regex(r"([?&#])([^=&#]*)(=?)([^&#]*)")
+_URL: Final = r"(?s)\A(\s*(?:[a-zA-Z][\w+.-]*:)?//)?([^/?#]*@)?(.*)"
+_FIELD: Final = r"([?&#])([^=&#]*)(=?)([^&#]*)"
 
 
 def _secret_fields(rest: str) -> Iterator[str]:
-    for mark, name, equals, value in _FIELD.findall(rest):
+    for mark, name, equals, value in re.findall(_FIELD, rest):
         if not _is_harmless(mark, name):
             yield value if equals else name
 

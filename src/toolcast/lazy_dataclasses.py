@@ -51,7 +51,7 @@ def _decorated(cls: type, *, init: bool, eq: bool, frozen: bool, slots: bool) ->
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=derived, slots=slots)(cls)
     params = made.__dataclass_params__
     params.init, params.repr, params.eq, params.frozen = init, True, eq, frozen
-    if init:
+    if init and "__init__" not in own:
         made.__init__ = _LazyInit(made)
     if "__repr__" not in own:
         made.__repr__ = _repr
@@ -64,7 +64,8 @@ def _decorated(cls: type, *, init: bool, eq: bool, frozen: bool, slots: bool) ->
     if frozen and not derived:
         made.__setattr__, made.__delattr__ = _read_only(made)
         if slots:  # without these, pickle and copy would assign to the fields
-            made.__getstate__, made.__setstate__ = _getstate, _setstate
+            made.__getstate__ = own.get("__getstate__", _getstate)
+            made.__setstate__ = own.get("__setstate__", _setstate)
     return made  # type: ignore[no-any-return]  # a class is made of a class
 
 

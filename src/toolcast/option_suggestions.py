@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from difflib import get_close_matches
 from typing import Final, cast
 
 from .settings import Settings
@@ -65,5 +64,7 @@ def _instead(name: str, known: Sequence[str]) -> str:
     found = _OPTIONS.get(name)
     if found in known:
         return f": pass {found}=..."
+    from difflib import get_close_matches  # for errors alone
+
     close = get_close_matches(name, known, n=1)
     return f": did you mean {close[0]}=?" if close else f". It takes: {', '.join(known)}"

@@ -7,14 +7,16 @@ such as the arguments of a tool call: it also escapes invisible characters and t
 from __future__ import annotations
 
 import re
+from typing import Final
 
-_ACTING = re.compile(
+# Patterns are text, which `re` compiles and caches when it is used: compiling them delays every import.
+_ACTING: Final = (
     # tag characters, which can encode hidden text
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
 )
 """The characters that control a terminal, end a line, change the direction of text, or hide text."""
 
-_UNSEEN = re.compile(
+_UNSEEN: Final = (
     # Unicode's Default_Ignorable_Code_Point, and other empty ones: the braille blank, annotation marks
     "[\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
@@ -27,7 +29,7 @@ _UNSEEN = re.compile(
 
 def visible(text: str) -> str:
     """Return `text` with each character that controls a terminal as an escape sequence."""
-    return _ACTING.sub(lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
+    return re.sub(_ACTING, lambda found: ascii(found[0])[1:-1], text.replace("\r\n", "\n"))
 
 
 def exposed(text: str) -> str:
@@ -35,7 +37,7 @@ def exposed(text: str) -> str:
 
     A JSON document keeps its value.
     """
-    return _UNSEEN.sub(lambda found: _escaped(found[0]), text)
+    return re.sub(_UNSEEN, lambda found: _escaped(found[0]), text)
 
 
 def _escaped(character: str) -> str:

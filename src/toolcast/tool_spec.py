@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
-from re import compile as regex
 from typing import Any, TypeAlias
 
 from .lazy_dataclasses import dataclass
@@ -36,7 +36,7 @@ class NamedTool:
 ToolChoice: TypeAlias = str | NamedTool | Mapping[str, Any] | None
 """`"auto"`, `"required"`, `"none"`, a `NamedTool`, a provider's own dict, or None: the provider's default."""
 
-_ILLEGAL = regex(r"[^a-zA-Z0-9_-]")
+_ILLEGAL = r"[^a-zA-Z0-9_-]"
 
 
 @lru_cache(1024)
@@ -45,7 +45,7 @@ def legal_name(name: str, limit: int = 64) -> str:
 
     A name that had to be changed ends in a hash of the original, so that two names never become one.
     """
-    legal = _ILLEGAL.sub("_", name) or "tool"
+    legal = re.sub(_ILLEGAL, "_", name) or "tool"
     if legal == name and len(name) <= limit:
         return name
     suffix = blake2b(name.encode(), digest_size=4).hexdigest()

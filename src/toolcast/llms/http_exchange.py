@@ -40,7 +40,7 @@ logger: Final = logging.getLogger("toolcast")
 MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 """The size limit of one response, far more than any model writes; a single event has a smaller limit."""
 
-_LAST_WORD: Final = re.compile(r'[^\s"]*\Z')
+_LAST_WORD: Final = r'[^\s"]*\Z'
 _LOGGED: Final = 4096  # characters of a body in the log
 _MORE = frozenset((TextDelta, ToolCallDelta))  # frequent events without anything to record
 _SIGNED = frozenset((ThinkingDelta, ToolCallDone))  # may carry data that must be returned to the service
@@ -379,7 +379,7 @@ def log_body(kind: str, request: HTTPRequest, body: bytes) -> None:
     """Log the start of a body at DEBUG, with secrets masked."""
     text = request.mask(body[: 2 * _LOGGED].decode("utf-8", "replace"))
     if len(body) >= 2 * _LOGGED:  # a key that was cut in half there would not be masked
-        text = _LAST_WORD.sub("", text)
+        text = re.sub(_LAST_WORD, "", text)
     shown = (
         text if len(text) <= _LOGGED and len(body) < 2 * _LOGGED else f"{text[:_LOGGED]}… ({len(body)} bytes or more)"
     )

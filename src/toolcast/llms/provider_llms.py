@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
@@ -369,6 +368,8 @@ def providers() -> list[str]:
 
 def unknown_llm(name: str) -> UnsupportedLLMError:
     """Return the error for the unknown LLM `name`, with the closest provider."""
+    from difflib import get_close_matches  # for errors alone
+
     provider, colon, model = name.partition(":")
     known = providers()
     near = get_close_matches(provider.lower(), known, 1) if colon else []

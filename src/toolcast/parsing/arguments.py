@@ -26,7 +26,6 @@ from typing import Any, Protocol, TypeAlias
 from pydantic_core import ErrorDetails, ValidationError, from_json
 
 from .json_stream import JSONStream, JSONStreamError, Path
-from .lenient_json import parse_lenient
 
 # Hints that Pydantic may accept text that is not JSON: a number too large for a float has three exponent digits, or
 # hundreds of digits in a row. Of 200 digits in a row, every 50th are four in a row.
@@ -91,6 +90,8 @@ def parse_json(
         return _parse_strict(validator, text, context, is_strict)
     except ValidationError as error:
         first = error
+    from .lenient_json import parse_lenient  # few programs meet text that is not JSON, and it compiles 14 patterns
+
     found = parse_lenient(text) if is_invalid_json(first) else None
     if found is not None:
         try:

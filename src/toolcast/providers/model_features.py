@@ -11,6 +11,7 @@ xAI's newest models the pages of resellers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -33,7 +34,11 @@ class ModelRow(NamedTuple):
 
     def fits(self, model: str) -> bool:
         """Return True if `model` matches one of the patterns."""
-        return any(fnmatchcase(model, pattern) for pattern in self.models.split(", "))
+        # `fnmatchcase` compiles a regular expression for each pattern; few patterns begin like the name.
+        return any(
+            model.startswith(re.split(r"[*?[]", pattern, maxsplit=1)[0]) and fnmatchcase(model, pattern)
+            for pattern in self.models.split(", ")
+        )
 
 
 @lru_cache(maxsize=256)

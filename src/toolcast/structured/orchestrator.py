@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import fields
 from threading import RLock
-from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, cast, overload
 
 from typing_extensions import TypeForm, Unpack
 
@@ -36,9 +36,10 @@ from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Table, Trace
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool, output_tools
 from .call import PreparedCall, Result, run_call, run_parsed_calls
-from .object_streams import AsyncObjectStream, ObjectStream
 from .response_validation import ResponseValidator
-from .stream import StructuredStream
+
+if TYPE_CHECKING:
+    from .object_streams import AsyncObjectStream, ObjectStream
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -273,12 +274,18 @@ class ToolOrchestratingLLM(Generic[T]):
 
     def stream(self, **values: Any) -> ObjectStream[T]:
         """Return a stream of partial outputs. The request is sent when the first item is read."""
+        from .object_streams import ObjectStream  # streams and partial objects: a third of the start-up of a call
+        from .stream import StructuredStream
+
         trace = self._trace(STREAM)
         prepared = self._prepare(values, trace, self._begin(trace), stream=True)
         return ObjectStream(StructuredStream(prepared, prepared.llm.sync_backend(), trace))
 
     def astream(self, **values: Any) -> AsyncObjectStream[T]:
         """Return a stream of partial outputs for `async for`. The request is sent when the first item is read."""
+        from .object_streams import AsyncObjectStream  # as in `stream`
+        from .stream import StructuredStream
+
         trace = self._trace(STREAM)
         prepared = self._prepare(values, trace, self._begin(trace), stream=True)
         return AsyncObjectStream(StructuredStream(prepared, prepared.llm.async_backend(), trace))

@@ -31,7 +31,6 @@ from ..json_text import json_text
 from ..lazy_dataclasses import dataclass
 from ..messages import ImagePart, ToolResultPart
 from ..parsing import arguments as parsing
-from ..parsing.path_changes import relocate_error
 from ..tool_spec import ToolSpec, legal_name
 from .context import ToolContext
 from .function_schema import BoundCall, Signature, name_of_function
@@ -237,6 +236,8 @@ class CallableTool:
     def validation_error(self, error: pydantic.ValidationError, text: str, note: str = "") -> ValidationError:
         """Return the error for invalid arguments `text`; `note` is appended to its message."""
         if self.hides_input:
+            from ..parsing.path_changes import relocate_error  # with it, all of partial parsing
+
             error = relocate_error(error, (), error.title, hide_input=True)
         text_ = argument_errors(self.name, error, hide_input=self.hides_input)
         failure = ValidationError(text_ + note, tool_name=self.name, arguments=text)

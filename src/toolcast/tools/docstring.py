@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import field
 from inspect import cleandoc
 from itertools import pairwise
+from typing import Final
 
 from ..lazy_dataclasses import dataclass
 
@@ -26,13 +27,14 @@ _PARAMETERS = (
 )
 _OTHERS = ("Attributes", "Examples?", "Raises", "Returns?", "See Also", "Warns", "Yields?")
 _SECTION = "|".join((*_PARAMETERS, *_OTHERS))
-_GOOGLE = re.compile(rf"({_SECTION}):$")
-_NUMPY = re.compile(rf"({_SECTION})$")
-_UNDERLINE = re.compile(r"-{3,}$")
-_FIELD = re.compile(r"[:@](\w+)(?:\s+([^:]*))?:\s*(.*)$")
+# Patterns are text, which `re` compiles and caches when it is used: compiling them delays every import.
+_GOOGLE: Final = rf"({_SECTION}):$"
+_NUMPY: Final = rf"({_SECTION})$"
+_UNDERLINE: Final = r"-{3,}$"
+_FIELD: Final = r"[:@](\w+)(?:\s+([^:]*))?:\s*(.*)$"
 _PARAM_FIELDS = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
-_GOOGLE_ITEM = re.compile(r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*)|)$")
-_NUMPY_ITEM = re.compile(r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
+_GOOGLE_ITEM: Final = r"\*{0,2}(\w+)\s*(?:\(.*?\))?\s*:(?:\s+(.*)|)$"
+_NUMPY_ITEM: Final = r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +65,11 @@ class _DocstringParser:
         self._parameters: dict[str, list[str]] = {}
 
     def feed(self, line: str, following: str) -> None:
-        if field := _FIELD.match(line):
+        if field := re.match(_FIELD, line):
             self._field(field[1], field[2] or "", field[3])
-        elif section := _GOOGLE.match(line):
+        elif section := re.match(_GOOGLE, line):
             self._begin_section(section[1], self._google)
-        elif (section := _NUMPY.match(line)) and _UNDERLINE.match(following):
+        elif (section := re.match(_NUMPY, line)) and re.match(_UNDERLINE, following):
             self._begin_section(section[1], self._numpy)
         else:
             self._handle(line)
@@ -104,14 +106,14 @@ class _DocstringParser:
             self._handle = self.description.append
             self._handle(line)
             return
-        item = _GOOGLE_ITEM.match(text) if indent == self._indent else None
+        item = re.match(_GOOGLE_ITEM, text) if indent == self._indent else None
         if item is None:
             self._text.append(text)
         else:
             self._begin([item[1]], item[2] or "")
 
     def _numpy(self, line: str) -> None:
-        item = _NUMPY_ITEM.match(line)
+        item = re.match(_NUMPY_ITEM, line)
         if item is None:
             self._text.append(line.strip())
         else:

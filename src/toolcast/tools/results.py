@@ -22,7 +22,8 @@ from ..errors import CallError, FailTurn, ToolcastError, TryAgain
 from ..json_text import json_text, replace_surrogates
 from ..messages import ImagePart, TextPart
 
-REFUSES_TOOLS: Final = re.compile("not support tools|support tool use|enable-auto-tool-choice")
+# Patterns are text, which `re` compiles and caches when it is used: compiling them delays every import.
+_REFUSES_TOOLS: Final = "not support tools|support tool use|enable-auto-tool-choice"
 """The errors of Ollama, OpenRouter and vLLM for a model without tool support."""
 
 _ERROR_LIMIT = 500
@@ -37,26 +38,23 @@ _BYTES = (bytes, bytearray)
 _PARTS = (TextPart, ImagePart)
 
 # Replacements in the text of an error, applied in order. Each pattern is linear.
-_UNSAFE = [
-    (re.compile(pattern), shown)
-    for pattern, shown in (
-        (r"Traceback \(most recent call last\):\n(?:[ \t].*\n?)*", ""),
-        (r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*-----)?", "[key]"),
-        (r"://[^\s/@:]*:[^\s/@]+@", "://[key]@"),
-        (r"(?i)(authorization[\"']?\s?[=:]\s?[\"']?)(?:\w+\s)?[^\s\"',;]+", r"\1[key]"),
-        (r"(?i)\b(bearer|basic)\s+(?=\S*[\d=_-])[\w.~+/=-]{8,}", r"\1 [key]"),
-        (r"([?&](?:key|token|sig|auth)=)[^\s&#'\"]+", r"\1[key]"),
-        (
-            r"(?i)((?:api|access|secret|private|auth|session)[_-]?(?:key|token|id)|password|passwd|secret|signature)"
-            r"(s?[\"']?\s?[=:]\s?[\"']?)(?!\[key\])[^\s\"'&,;]+",
-            r"\1\2[key]",
-        ),
-        (r"\b(?:sk|pk|rk|xai|glpat|xox[a-z])[-_][\w-]{8,}|\b(?:gh[a-z]|github_pat|hf|gsk)_\w{8,}", "[key]"),
-        (r"\bAIza[\w-]{8,}|\bA(?:KIA|SIA)[A-Z0-9]{12,}|\bya29\.[\w-]+|\beyJ[\w-]{8,}(?:\.[\w-]+)+", "[key]"),
-        (r"(?:(?<=['\"])|file://)(?:/|[A-Za-z]:[\\/]+|\\\\+)(?:[^'\"\n/\\]+[\\/]+)+(?=[^'\"\n/\\]+['\"])", ""),
-        (r"(?:(?<![\w/:.~\\-])|file://)(?:/|[A-Za-z]:[\\/]+|\\\\+)(?:[^\s'\"/\\]+[\\/]+)+(?=[^\s'\"/\\])", ""),
-    )
-]
+_UNSAFE: Final = (
+    (r"Traceback \(most recent call last\):\n(?:[ \t].*\n?)*", ""),
+    (r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^-]*(?:-----END [A-Z ]*-----)?", "[key]"),
+    (r"://[^\s/@:]*:[^\s/@]+@", "://[key]@"),
+    (r"(?i)(authorization[\"']?\s?[=:]\s?[\"']?)(?:\w+\s)?[^\s\"',;]+", r"\1[key]"),
+    (r"(?i)\b(bearer|basic)\s+(?=\S*[\d=_-])[\w.~+/=-]{8,}", r"\1 [key]"),
+    (r"([?&](?:key|token|sig|auth)=)[^\s&#'\"]+", r"\1[key]"),
+    (
+        r"(?i)((?:api|access|secret|private|auth|session)[_-]?(?:key|token|id)|password|passwd|secret|signature)"
+        r"(s?[\"']?\s?[=:]\s?[\"']?)(?!\[key\])[^\s\"'&,;]+",
+        r"\1\2[key]",
+    ),
+    (r"\b(?:sk|pk|rk|xai|glpat|xox[a-z])[-_][\w-]{8,}|\b(?:gh[a-z]|github_pat|hf|gsk)_\w{8,}", "[key]"),
+    (r"\bAIza[\w-]{8,}|\bA(?:KIA|SIA)[A-Z0-9]{12,}|\bya29\.[\w-]+|\beyJ[\w-]{8,}(?:\.[\w-]+)+", "[key]"),
+    (r"(?:(?<=['\"])|file://)(?:/|[A-Za-z]:[\\/]+|\\\\+)(?:[^'\"\n/\\]+[\\/]+)+(?=[^'\"\n/\\]+['\"])", ""),
+    (r"(?:(?<![\w/:.~\\-])|file://)(?:/|[A-Za-z]:[\\/]+|\\\\+)(?:[^\s'\"/\\]+[\\/]+)+(?=[^\s'\"/\\])", ""),
+)
 
 
 def text_of(result: Any, limit: int | None = None) -> str:
@@ -80,6 +78,11 @@ def error_text(error: BaseException | None) -> str:
     if isinstance(error, CallError) and error.message:
         return truncate(error.message, _CALL_ERROR_LIMIT)
     return truncate(_error_text(error), _ERROR_LIMIT)
+
+
+def refuses_tools(error: BaseException) -> bool:
+    """Return whether a service's error is that of a model without tool support."""
+    return re.search(_REFUSES_TOOLS, str(error)) is not None
 
 
 def is_quick(result: Any) -> bool:
@@ -193,7 +196,7 @@ def _scrub(text: str) -> str:
     """Return the text of an exception without keys, and with only the last component of each path."""
     text = text[:_INSPECTED]
     for unsafe, shown in _UNSAFE:
-        text = unsafe.sub(shown, text)
+        text = re.sub(unsafe, shown, text)
     return text.strip()
 
 

@@ -37,7 +37,7 @@ from ...llms.provider_llms import llm
 from ...messages import Message, user
 from ...states import REPL, Observer, Trace
 from ...toolbox.questions import Question
-from ...tools.results import REFUSES_TOOLS
+from ...tools.results import refuses_tools
 from ..output import command_line_text
 from .approval_prompt import ask_permission, ask_question
 from .commands import COMMANDS, typed_command
@@ -249,7 +249,7 @@ class Repl:
             self._send_and_show(message, answers)
         except (BadRequest, NotFound) as error:
             setup = self.conversation.setup
-            if not setup.tools or not REFUSES_TOOLS.search(str(error)):
+            if not setup.tools or not refuses_tools(error):
                 raise
             self.screen.note(f"{setup.llm.metadata.model_name} does not support tools; continuing without them.")
             self.conversation.use(replace(setup, toolless=setup.llm))
