@@ -23,7 +23,7 @@ Decorator = Callable[..., Any]
 lazy: Decorator = lazy_dataclasses.dataclass
 standard: Decorator = dataclasses.dataclass
 
-OPTIONS = st.fixed_dictionaries({"frozen": st.booleans(), "slots": st.booleans(), "eq": st.booleans()})
+OPTIONS = st.fixed_dictionaries(dict.fromkeys(("eq", "frozen", "slots", "match_args", "kw_only"), st.booleans()))
 KINDS = st.sampled_from(["plain", "default", "factory", "hidden", "not compared", "not hashed", "no parameter"])
 
 
@@ -88,7 +88,7 @@ def behaviour(cls: Any, plain: int) -> list[object]:
         cls.__init__.__annotations__,
         cls.__init__.__qualname__,
         cls.__init__.__module__,
-        cls.__match_args__,
+        getattr(cls, "__match_args__", None),
         cls.__doc__,
         getattr(cls, "__slots__", None),
         cls.__hash__ is None,
@@ -173,6 +173,14 @@ class FromText:
 
     def __setstate__(self, state: str) -> None:
         object.__setattr__(self, "size", -int(state))
+
+
+def test_methods_can_be_left_out() -> None:
+    made = same_class(lazy, ["default"], {"init": False, "repr": False, "eq": False}, 0)
+    assert not {"__init__", "__repr__", "__eq__"} & set(vars(made))
+    assert made() != made()
+    with pytest.raises(ValueError, match="order"):  # its methods are not made here
+        same_class(lazy, ["default"], {"order": True}, 0)
 
 
 def test_init_is_compiled_at_the_first_lookup() -> None:

@@ -22,48 +22,49 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
 
-    def dataclass(cls=None, /, *, init=True, eq=True, frozen=False, slots=False):
+    def dataclass(cls=None, /, *, init=True, repr=True, eq=True, frozen=False, **options):
         """Return the class with the fields and the methods of a dataclass.
 
         Args:
             cls: The class, or None where the decorator has options.
             init: Whether `__init__` is added.
+            repr: Whether `__repr__` is added.
             eq: Whether `__eq__` is added, and `__hash__` if the class is frozen.
             frozen: Whether the fields of an instance are read-only.
-            slots: Whether the class has `__slots__`, and so is a new class.
+            **options: Other options of `dataclasses.dataclass`: `slots`, `kw_only`, `match_args`, `weakref_slot`.
 
         Raises:
-            TypeError: For fields that `dataclasses.dataclass` does not take either.
+            TypeError: For options or fields that `dataclasses.dataclass` does not take.
+            ValueError: For `order`.
         """
 
         def decorate(cls):
-            return _decorated(cls, init=init, eq=eq, frozen=frozen, slots=slots)
+            return _decorated(cls, options, init=init, repr=repr, eq=eq, frozen=frozen)
 
         return decorate if cls is None else decorate(cls)
 
 
-def _decorated(cls: type, *, init: bool, eq: bool, frozen: bool, slots: bool) -> type:
+def _decorated(cls: type, options: dict[str, Any], *, init: bool, repr: bool, eq: bool, frozen: bool) -> type:
     own = vars(cls)  # a method that the class defines itself is kept
     # Python adds `__hash__ = None` to a class that defines `__eq__` alone: that is not a method of its own.
     own_hash = "__hash__" in own and not (own["__hash__"] is None and "__eq__" in own)
     # Of a frozen class, `dataclasses` lets only frozen ones derive: these get their `__setattr__` from it.
     derived = frozen and any(map(dataclasses.is_dataclass, cls.__bases__))
-    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=derived, slots=slots)(cls)
+    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=derived, **options)(cls)
     params = made.__dataclass_params__
-    params.init, params.repr, params.eq, params.frozen = init, True, eq, frozen
+    params.init, params.repr, params.eq, params.frozen = init, repr, eq, frozen
     if init and "__init__" not in own:
         made.__init__ = _LazyInit(made)
-    if "__repr__" not in own:
+    if repr and "__repr__" not in own:
         made.__repr__ = _repr
-    if eq:
-        if "__eq__" not in own:
-            made.__eq__ = _eq(_values([field.name for field in fields(made) if field.compare]))
-        if not own_hash:
-            hashed = [field.name for field in fields(made) if (field.compare if field.hash is None else field.hash)]
-            made.__hash__ = _hash(_values(hashed)) if frozen else None
+    if eq and "__eq__" not in own:
+        made.__eq__ = _eq(_values([field.name for field in fields(made) if field.compare]))
+    if eq and not own_hash:
+        hashed = [field.name for field in fields(made) if (field.compare if field.hash is None else field.hash)]
+        made.__hash__ = _hash(_values(hashed)) if frozen else None
     if frozen and not derived:
         made.__setattr__, made.__delattr__ = _read_only(made)
-        if slots:  # without these, pickle and copy would assign to the fields
+        if "__slots__" in vars(made):  # without these, pickle and copy would assign to the fields
             made.__getstate__ = own.get("__getstate__", _getstate)
             made.__setstate__ = own.get("__setstate__", _setstate)
     return made  # type: ignore[no-any-return]  # a class is made of a class
