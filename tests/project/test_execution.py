@@ -26,6 +26,7 @@ EXECUTES = {
     ("apps.repl.tool_files", "_run"): "the file that the user names with --tools",
     ("apps.repl.repl", "Repl._run_shell"): "the command that the person at the terminal typed",
     ("toolbox.shell_command", "Shell._started"): "the tool for commands, which asks for approval",
+    ("lazy_dataclasses", "_compiled_init"): "names of fields in the source of a class, as the standard library does",
     ("llms.local.weights", "_run"): "pip or uv, with arguments of the library's",
 }
 
