@@ -30,7 +30,7 @@ from ..settings import NOTHING_SET, Settings
 from ..states import CYCLE, Observer, State, Trace
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
-from ..tools.results import REFUSES_TOOLS
+from ..tools.results import refuses_tools
 from ..transport.network import IOBackend
 from .config import ExperimentConfig
 from .cycle_log import CycleLog
@@ -205,7 +205,7 @@ class CycleOrchestrator:
                 raise
             return self._limited("max_seconds")
         except LLMError as error:
-            if tools and REFUSES_TOOLS.search(str(error)):
+            if tools and refuses_tools(error):
                 error.add_note(_WITHOUT_TOOLS)
             if _UNREADABLE_CALL not in str(error).lower():
                 raise
