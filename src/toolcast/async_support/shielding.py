@@ -67,6 +67,7 @@ async def run_or_undo(
             raise TimeoutError
     except (asyncio.CancelledError, TimeoutError):
         task.cancel()
+        # The task may end with a result in spite of that: the connection was made, and only `undo` releases it.
         await _ended(task)
         if task.done() and not task.cancelled() and task.exception() is None:
             await undo(task.result())
@@ -78,6 +79,7 @@ async def _ended(task: asyncio.Task[T]) -> None:
     """Wait for `task`, at most `GRACE` seconds, through further cancellations."""
     for _ in range(_MAX_CANCELLATIONS):
         try:
+            # The shield holds against anyio; the loop around it against a plain second `task.cancel()`.
             with anyio.CancelScope(shield=True):
                 await asyncio.wait((task,), timeout=GRACE)
             return
@@ -141,6 +143,7 @@ class CallTimeouts:
         try:
             return await _finished(step, wanted, 1)
         except asyncio.CancelledError:
+            # Only the timer's own cancellation becomes a TimeoutError; one by the caller in the same moment wins.
             if self._over and task.uncancel() <= cancels:
                 raise TimeoutError from None
             raise

@@ -58,11 +58,13 @@ class LimitedEvents:
         """Return the next events, after waiting for a slot, or an empty list at the end."""
         try:
             waiter = self._waiter or await self._enter()
+            # The thread that reads, not the one that opened the stream, is the one that could release the slot.
             waiter.thread = get_ident()
             events = await self._source.next_events()
         except BaseException:
             self._leave()
             raise
+        # The slot is free from the last event on: a caller may keep the exhausted stream as long as it likes.
         if not events or type(events[-1]) is Finish:
             self._leave()
         return events
@@ -98,6 +100,7 @@ class LimitedEvents:
         kind = TaskWaiter if self._backend.concurrent else Waiter
         self._waiter = waiter = kind(self._limiter.here())
         waiter.slots.enter(waiter)
+        # `break_off` may have come before there was a waiter that it could have removed.
         if self._broken:
             waiter.slots.leave(waiter)
         deadline = self._call.deadline
@@ -167,6 +170,7 @@ class Waiter:
     async def wait(self, seconds: float | None) -> None:
         """Wait for `end_wait`. Raise `LimitExceeded` for a deadlock."""
         blocked = self.slots.blocked
+        # Registered before the check: of two threads that begin to wait at once, at least one sees the other.
         blocked[self.thread] = self
         try:
             if self.slots.are_stuck:
@@ -224,6 +228,7 @@ class Slots:
 
     def leave(self, waiter: Waiter) -> None:
         """Release the slot, or leave the queue. Idempotent."""
+        # Set before the queue is touched, so that `_pair` in another thread takes a slot back that comes too late.
         waiter.gone = True
         try:
             self._queue.remove(waiter)
@@ -253,6 +258,7 @@ class Slots:
                 continue
             waiter.box.append(slot)
             waiter.end_wait()
+            # It left, or its loop was closed, after it was taken from the queue; `box.pop` decides who frees the slot.
             if waiter.gone:
                 self._take_back(waiter)
 

@@ -177,9 +177,11 @@ class Permissions:
 
     def rule_for_session(self, facts: ToolTraits, arguments: object) -> Rule:
         """Return the rule that allows calls like this: with these arguments for a shell tool, with any for others."""
+        # Escaped: a tool named `a*` must not allow every tool that begins with `a`.
         name, given = glob.escape(facts.name), to_plain(arguments)
         names = _names_of_commands(facts.name, self.shell_tools, self.not_shells)
         if names is _SCRIPTS or any(_is_named(each, names) for each in given):
+            # One command says nothing about the next, so only this very call is allowed again.
             return Rule(name, "allow", {"": Exactly.of(given)})
         return Rule(name, "allow")
 
@@ -196,6 +198,7 @@ class Permissions:
         texts = {name: _command_in(given, name) for name in given if _is_named(name, names)}
         texts = {name: text for name, text in texts.items() if text is not None}
         if not texts:
+            # A shell tool whose command is not found would be judged by its name alone: refuse it instead.
             if names is _SCRIPTS:
                 raise UnparsedCommand(
                     f"{facts.name} is a shell tool, and has no text in its argument {_COMMAND!r}; "
@@ -302,6 +305,7 @@ def _names_of_commands(tool: str, shells: tuple[str, ...], others: tuple[str, ..
     if _is_one_of(tool, others):
         return frozenset()
     is_shell = _is_one_of(tool, shells) or _is_one_of(_joint.sub("_", tool).casefold(), shells)
+    # `input` or `code` is a command only where the tool is a shell; `command` is one everywhere.
     return _SCRIPTS if is_shell else _COMMANDS
 
 
@@ -319,6 +323,7 @@ def _paths_in(found: Sequence[SimpleCommand]) -> Iterator[tuple[str, bool]]:
 
 
 def _only_reads(facts: ToolTraits) -> bool:
+    # A tool that is declared as both is treated as the more dangerous one.
     return facts.read_only and not facts.destructive
 
 

@@ -51,13 +51,16 @@ class Under:
     def evaluate(self, value: object, root: str | None = None) -> bool | None:
         """Return whether `value`, relative to `root`, is in the folder; None if that is unknown."""
         if isinstance(value, (list, tuple)):
+            # An empty list is unknown (None), not "all of them": a tool may then use a default of its own.
             return _all([self.evaluate(item, root) for item in cast("Sequence[object]", value)] or [None])
         text = os.fspath(cast("str", value)) if isinstance(value, (str, os.PathLike)) else None
         readings = _readings(text, root) if isinstance(text, str) else None
         if readings is None:
             return None
         folder = resolved_path(os.path.expanduser(self.path), root)  # noqa: PTH111  # a text is wanted
+        # With the separator, so that `/srv/data-old` is not in `/srv/data`.
         found = {reading == folder or reading.startswith(folder.rstrip(os.sep) + os.sep) for reading in readings}
+        # The readings disagree: which of them the tool opens is unknown.
         return None if len(found) > 1 else found.pop()
 
 
@@ -74,6 +77,7 @@ class OneOf:
 
     def evaluate(self, value: object) -> bool | None:
         """Return whether the condition holds for `value`; None if that is unknown."""
+        # A value of another kind may be converted to one of these by the tool: no certain False.
         results = [_equal(value, expected) for expected in self.values]
         return True if True in results else None if None in results else False
 
@@ -226,6 +230,7 @@ def _reached(arguments: Mapping[str, Any], name: str) -> object:
     value: object = arguments
     for key in name.split(".") if name else ():
         value = cast("Mapping[str, object]", value).get(key, _ABSENT) if isinstance(value, Mapping) else _ABSENT
+    # An argument whose own name has a dot hides the nested one: which of them a rule means is not certain.
     if "." in name and name in arguments:
         return arguments[name] if value is _ABSENT else _ABSENT
     return value
@@ -238,6 +243,7 @@ def _evaluate(condition: Condition, value: object, name: str, place: PathPattern
         return condition.evaluate(value, place.root)
     if isinstance(condition, (OneOf, AtLeast, AtMost, Exactly)):
         return condition.evaluate(value)
+    # The rest of the function is about texts: globs for paths, which are resolved first, and for anything else.
     if not isinstance(condition, str):
         return _equal(value, condition)
     if not isinstance(value, str):
@@ -254,6 +260,7 @@ def _leads_to(pattern: str, text: str, root: str | None) -> bool | None:
         return None
     resolved = _resolved(pattern, root)
     found = {fnmatchcase(reading, resolved) for reading in readings}
+    # The text matches only as it is written: a link or `..` leads elsewhere, so neither answer is certain.
     return True if found == {True} else None if found == {True, False} or fnmatchcase(text, pattern) else False
 
 
@@ -261,6 +268,7 @@ def _readings(text: str, root: str | None) -> set[str] | None:
     """Return the paths that tools may open for `text`: some expand `~`, others do not. None: unknown."""
     if _unclear(text):
         return None
+    # Both readings of `~` count, because the rule does not know whether the tool expands it.
     try:
         return {resolved_path(text, root), resolved_path(os.path.expanduser(text), root)}  # noqa: PTH111  # a text is wanted
     except ValueError:
@@ -274,12 +282,14 @@ def _resolved(pattern: str, root: str | None) -> str:
     if not wild and found:
         return pattern
     end = pattern.rfind("/", 0, wild) + 1 if found else wild
+    # Escaped, because a folder that a link leads to may have `[` or `*` in its name.
     folder = resolved_path(os.path.expanduser(pattern[:end]), root)  # noqa: PTH111  # a text is wanted
     return glob.escape(folder) + ("/" if found and folder != "/" else "") + pattern[end:]
 
 
 def _equal(value: object, expected: Plain) -> bool | None:
     """Return whether the values are equal; None for different kinds, such as a boolean and a number."""
+    # In Python True == 1; a rule about a number must not match a boolean, and the other way round.
     return value == expected if _kind(value) is _kind(expected) else None
 
 
@@ -290,6 +300,7 @@ def _kind(value: object) -> type:
 
 
 def _all(results: Sequence[bool | None]) -> bool | None:
+    # Three-valued "and": one certain False decides, whatever is unknown beside it.
     return False if False in results else None if None in results else True
 
 
