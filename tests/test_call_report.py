@@ -14,7 +14,7 @@ import pytest
 from support.albums import SEA, Album
 from support.chunks import delta, sse
 from support.sync_and_async import API
-from toolcast import BadRequest, Engine, OpenAI, ToolOrchestratingLLM, ValidationError
+from toolcast import BadRequest, Engine, OpenAI, Prices, ToolOrchestratingLLM, ValidationError
 from toolcast.call_report import Account
 from toolcast.errors import Attempt
 from toolcast.messages import ImagePart, assistant, user
@@ -45,6 +45,12 @@ def test_an_account_of_a_call(api: API, streamed: bool, capsys: pytest.CaptureFi
         f"  result: {SEA!r}",
         "  10 tokens in, 5 out",
     ]
+
+
+def test_an_account_has_a_known_cost(api: API, capsys: pytest.CaptureFixture[str]) -> None:
+    llm = ScriptedLLM(SEA, prices=Prices(input=1000, output=2000))
+    api.call(ToolOrchestratingLLM(Album, "An album", llm, verbose=True))
+    assert written(capsys)[-1] == "  10 tokens in, 5 out, about $0.020000"
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])

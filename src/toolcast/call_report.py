@@ -82,6 +82,8 @@ class Account:
         logger.info("%s: %s (%s)", title, end if error is None else type(error).__name__, cost)
         if self._verbose:
             result = output if error is None else error
+            if (money := usage.cost) is not None:
+                cost = f"{cost}, about ${money:.6f}"
             _print("\n  ".join([f"toolcast {title}", *self._lines(attempts, result), cost]))
 
     def _lines(self, attempts: Sequence[Attempt], result: Any) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from support.repls import chat, repl_on
 from support.scripted_screen import ScriptedScreen
-from toolcast import CallableTool, LlamaCpp, MemoryStore, ToolCallPart, assistant, user
+from toolcast import CallableTool, LlamaCpp, MemoryStore, Prices, ToolCallPart, assistant, user
 from toolcast.agents.engine.history import find_problems
 from toolcast.apps.repl.commands import COMMANDS, typed_command
 from toolcast.apps.repl.conversation import ChatSetup, OpenConversation
@@ -237,6 +237,21 @@ def test_cost() -> None:
     notes = chat("1", "/cost", "2", "/cost", llm=llm).of("note")
     assert notes[0] == ("10 tokens in, 5 out. Their price is unknown.",)
     assert notes[1][0].startswith("1,210 tokens in (1,000 of them from a cache), 35 out.")
+
+
+def test_cost_in_money() -> None:
+    llm = ScriptedLLM("One.", "Two.", prices=Prices(input=1000, output=2000))
+    notes = chat("1", "/cost", "2", "/cost", llm=llm).of("note")
+    assert notes == [
+        ("10 tokens in, 5 out. About $0.0200, as an estimate.",),
+        ("20 tokens in, 10 out. About $0.0400, as an estimate.",),
+    ]
+
+
+def test_cost_of_which_a_part_is_known() -> None:
+    paid = UsageReport(Usage(10, 5).with_cost("0.25"))
+    notes = chat("1", "2", "/cost", llm=ScriptedLLM("One.", [paid, Finish("end_turn")])).of("note")
+    assert notes == [("20 tokens in, 10 out. At least $0.2500, as an estimate; the price of the others is unknown.",)]
 
 
 def test_the_embedded_model_costs_nothing() -> None:

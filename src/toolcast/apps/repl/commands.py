@@ -24,6 +24,7 @@ from ...llms.provider_llms import LlamaCpp, providers
 from ...messages import Message, system, user
 from ...terminal_text import exposed
 from ...tools.callable_tool import CallableTool
+from ...usage import Usage
 from .conversation import OpenConversation
 from .modes import MODES
 from .screen import Screen
@@ -166,8 +167,17 @@ def _cost(repl: CommandContext, argument: str) -> None:
     usage = engine.usage
     cached = f" ({usage.cache_read_tokens:,} of them from a cache)" if usage.cache_read_tokens else ""
     free = isinstance(engine.llm, LlamaCpp)
-    money = "The model runs on this machine; it costs nothing." if free else "Their price is unknown."
+    money = "The model runs on this machine; it costs nothing." if free else _money(usage)
     repl.screen.note(f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out. {money}")
+
+
+def _money(usage: Usage) -> str:
+    """Return the cost of `usage` for a reader: an estimate."""
+    if (cost := usage.cost) is not None:
+        return f"About ${cost:.4f}, as an estimate."
+    if usage.known_cost:
+        return f"At least ${usage.known_cost:.4f}, as an estimate; the price of the others is unknown."
+    return "Their price is unknown."
 
 
 def _save(repl: CommandContext, argument: str) -> None:
@@ -222,7 +232,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "/undo": Command("", "remove the last message, and its answer", _undo),
     "/retry": Command("", "send the last message again", _retry),
     "/edit": Command("", "edit the last message, and send it again", _edit),
-    "/cost": Command("", "the tokens used so far", _cost),
+    "/cost": Command("", "the tokens used so far, and their estimated cost", _cost),
     "/save": Command("FILE", "write the conversation to a file, as JSON", _save, values=None),
     "/load": Command("FILE", "continue with a saved conversation", _load, values=None),
     "/exit": Command("", "leave", _exit),

@@ -110,10 +110,18 @@ function textOf(message) {
 }
 
 function drawFacts() {
-  const { input_tokens = 0, output_tokens = 0 } = context.usage;
+  const { input_tokens = 0, output_tokens = 0, cost, known_cost } = context.usage;
   $("fact-tools").textContent = escapeInvisible(context.tools.join(", ")) || "none";
   $("fact-rounds").textContent = `${context.rounds} of ${context.max_rounds}`;
-  $("fact-tokens").textContent = `${input_tokens.toLocaleString("en")} in, ${output_tokens.toLocaleString("en")} out`;
+  const tokens = `${input_tokens.toLocaleString("en")} in, ${output_tokens.toLocaleString("en")} out`;
+  $("fact-tokens").textContent = tokens + money(cost, known_cost);
+}
+
+// The cost is an estimate, and absent where the price of the model is unknown.
+function money(cost, known) {
+  const amount = Number(cost ?? known ?? NaN);
+  if (Number.isNaN(amount)) return "";
+  return cost === undefined ? `, at least $${amount.toFixed(4)}` : `, about $${amount.toFixed(4)}`;
 }
 
 // The log follows its end until the reader scrolls up, and again once the reader is back at the end.
