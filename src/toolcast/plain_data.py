@@ -11,18 +11,19 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Final, get_origin
 
-from pydantic_core import from_json, to_jsonable_python
+from pydantic_core import SchemaSerializer, core_schema, from_json
 
 from .json_text import json_text
 from .messages import Message, Part, TextPart, ThinkingPart, ToolCallPart
 
+_any: Final = SchemaSerializer(core_schema.any_schema())
 HIDDEN: Final = "(hidden)"
 
 
 def to_plain(value: Any) -> Any:
     """Return a value of any type as JSON-compatible data; what has no form in JSON as its text."""
     try:
-        return to_jsonable_python(value, by_alias=False, bytes_mode="utf8", fallback=str)
+        return _any.to_python(value, mode="json", by_alias=False, warnings=False, fallback=str)
     except ValueError:  # a lone surrogate, or bytes that are no text
         return from_json(json_text(value, by_alias=False, bytes_mode="base64", fallback=str))
 

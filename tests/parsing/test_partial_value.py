@@ -582,12 +582,12 @@ def test_changes_are_what_a_page_applies() -> None:
     growing.feed('{"title": "ab')
     growing.feed('c", "songs": [{')
     assert growing.changes() == [
-        PathChange("title", "text", "c"),
-        PathChange("songs", "set", []),
-        PathChange("songs.0", "set", {}),
+        PathChange("text", "title", "c"),
+        PathChange("set", "songs", []),
+        PathChange("set", "songs.0", {}),
     ]
     growing.feed('"title": "x"}')
-    assert growing.changes()[-1] == PathChange("songs.0", "set", Song(title="x"))
+    assert growing.changes()[-1] == PathChange("set", "songs.0", Song(title="x"))
 
 
 def test_items_come_once_each_when_they_close() -> None:

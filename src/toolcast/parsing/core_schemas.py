@@ -46,6 +46,16 @@ _NO_VALIDATION = {"serialization", "metadata", "config", "expected", "default", 
 _SECRETS: Final = (pydantic.SecretStr, pydantic.SecretBytes)
 
 
+def has_serializer(field: Schema) -> bool:
+    """Return True if a field is not dumped as the value that it has: it has a serializer, or is excluded."""
+    if field.get("serialization_exclude") or "serialization_exclude_if" in field:
+        return True
+    schema: Schema = field["schema"]
+    while schema["type"] in WRAPPERS and "serialization" not in schema and "schema" in schema:
+        schema = schema["schema"]
+    return "serialization" in schema
+
+
 def hides_input(schema: Any) -> bool:
     """Return whether the type, or any type in it, is secret or sets `hide_input_in_errors`.
 

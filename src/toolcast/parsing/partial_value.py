@@ -175,6 +175,11 @@ class PartialValue:
         """The paths that the last feed with a visible change changed."""
         return changed(self.shown)
 
+    @property
+    def records(self) -> list[Record]:
+        """The records of the last feed, also of what is not visible."""
+        return self._builder.records
+
     def changes(self) -> list[PathChange]:
         """Return the changes of that feed in order; applied one after the other, they rebuild the value."""
         return list(path_changes(self.shown))

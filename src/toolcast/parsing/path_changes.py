@@ -35,8 +35,8 @@ FieldState = Literal["pending", "growing", "done"]
 class PathChange:
     """One visible change: set `path` to `value`, or append the text `value` to the string there."""
 
-    path: Path
     kind: Literal["set", "text"]
+    path: Path
     value: Any
 
 
@@ -56,7 +56,8 @@ def path_of(container: Container, key: Any) -> Steps:
     return tuple(reversed(steps))
 
 
-def _public(steps: Steps) -> Path:
+def public_path(steps: Steps) -> Path:
+    """Return a path as callers see it: dotted, or a tuple if a key contains a dot."""
     if any(step == "" or "." in str(step) for step in steps):
         return steps
     return ".".join(map(str, steps))
@@ -65,14 +66,14 @@ def _public(steps: Steps) -> Path:
 def changed(records: Iterable[Record]) -> tuple[Path, ...]:
     """Return the paths that changed visibly, each once."""
     places = dict.fromkeys((container, key) for container, key, kind, _ in records if kind <= SET)
-    return tuple(dict.fromkeys(_public(path_of(container, key)) for container, key in places))
+    return tuple(dict.fromkeys(public_path(path_of(container, key)) for container, key in places))
 
 
 def path_changes(records: Iterable[Record]) -> Iterator[PathChange]:
     """Yield the visible changes in order; applied one after the other, they rebuild the value."""
     for container, key, kind, value in records:
         if kind <= SET:
-            yield PathChange(_public(path_of(container, key)), "text" if kind == GROWN else "set", value)
+            yield PathChange("text" if kind == GROWN else "set", public_path(path_of(container, key)), value)
 
 
 def closed_items(records: Iterable[Record], path: Path) -> list[Any]:

@@ -43,6 +43,7 @@ from .core_schemas import (
     generators_to_lists,
     has_functions,
     has_raw_validators,
+    has_serializer,
     hides_input,
     inner_key,
     is_plain_scalar,
@@ -250,6 +251,10 @@ class ObjectPlan:
             name: FieldPlan(field["schema"], self.source, hints.get(name)) for name, field in fields.items()
         }
         self.not_null: tuple[str, ...] = tuple(name for name, plan in self.plans.items() if NotNull in plan.markers)
+        self.deferred: frozenset[str] = frozenset(
+            name for name, field in fields.items() if "serialization" in core or has_serializer(field)
+        )
+        """The fields whose JSON only a serializer knows, or that have none."""
         self.plain_class: type | None = cls if cls and is_bare(cls) and not self.not_null else None
         self.slots: dict[str, FieldSlot] = {}
         for name, field in fields.items():

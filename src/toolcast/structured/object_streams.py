@@ -7,7 +7,7 @@ async class awaits them. The call itself is an `ObjectEvents` (`stream`).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, get_args, overload
 
 from ..async_support import sync_driver
 from ..closing import AsyncClosing, Closing
@@ -21,6 +21,17 @@ E = TypeVar("E")
 
 ViewReducer: TypeAlias = Callable[[], list[Any]]
 """Return the items that the last event added to a view; after the end of the call, the remaining ones."""
+
+
+ChangeFormat: TypeAlias = Literal["data", "objects", "json-patch"]
+"""The formats of `changes`."""
+
+
+def require_format(format: str) -> str:
+    """Return the format of changes; raise `ValueError` for an unknown one."""
+    if format not in get_args(ChangeFormat):
+        raise ValueError(f"format={format!r}: expected 'data', 'objects' or 'json-patch'")
+    return format
 
 
 class ObjectEvents(Protocol):
@@ -157,9 +168,19 @@ class ObjectStream(_ObjectState[T], Closing):
         """Iterate over the new text of the field at `path`."""
         return self._view("text()", "text", path)
 
-    def changes(self) -> Iterator[PathChange]:
-        """Iterate over the changes by path, as a web page can apply them. The last sets the root to the result."""
-        return self._view("changes()", "changes")
+    @overload
+    def changes(self, format: Literal["data", "objects"] = "data") -> Iterator[PathChange]: ...
+    @overload
+    def changes(self, format: Literal["json-patch"]) -> Iterator[dict[str, Any]]: ...
+    def changes(self, format: ChangeFormat = "data") -> Iterator[Any]:
+        """Iterate over the changes by path, as a web page can apply them: in the end they have made the result.
+
+        Args:
+            format: `"data"` for plain JSON data: each value is sent once, and at the end of an object what differs from
+                it, such as a default. `"objects"` for instances of models, the last of which is the result.
+                `"json-patch"` for operations of RFC 6902 in place of `PathChange`s; they begin with any document.
+        """
+        return self._view("changes()", require_format(format))
 
     def close(self) -> None:
         """Stop, and return the connection. A second call has no effect."""
@@ -218,9 +239,19 @@ class AsyncObjectStream(_ObjectState[T], AsyncClosing):
         """Iterate over the new text of the field at `path`."""
         return self._view("text()", "text", path)
 
-    def changes(self) -> AsyncIterator[PathChange]:
-        """Iterate over the changes by path, as a web page can apply them. The last sets the root to the result."""
-        return self._view("changes()", "changes")
+    @overload
+    def changes(self, format: Literal["data", "objects"] = "data") -> AsyncIterator[PathChange]: ...
+    @overload
+    def changes(self, format: Literal["json-patch"]) -> AsyncIterator[dict[str, Any]]: ...
+    def changes(self, format: ChangeFormat = "data") -> AsyncIterator[Any]:
+        """Iterate over the changes by path, as a web page can apply them: in the end they have made the result.
+
+        Args:
+            format: `"data"` for plain JSON data: each value is sent once, and at the end of an object what differs from
+                it, such as a default. `"objects"` for instances of models, the last of which is the result.
+                `"json-patch"` for operations of RFC 6902 in place of `PathChange`s; they begin with any document.
+        """
+        return self._view("changes()", require_format(format))
 
     async def aclose(self) -> None:
         """Stop, and return the connection. A second call has no effect."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 from ..events import Event, Restarted, ToolCallDone
 from ..parsing.partial_value import MISSING, PartialValue
-from ..parsing.path_changes import Path, PathChange, steps_of
+from ..parsing.path_changes import SEALED, Path, PathChange, steps_of
+from .change_views import DataChanges, JSONPatchChanges
 from .object_streams import ViewReducer
 
 
@@ -44,7 +45,7 @@ class ViewedCall(Protocol):
 
 
 def view_of(call: ViewedCall, kind: str, path: Path | None) -> ViewReducer:
-    """Return a new view: `events`, `items`, `text` or `changes`."""
+    """Return a new view: `events`, `items`, `text`, or the changes in one of their formats."""
     return _KINDS[kind](call, steps_of(path or ()))
 
 
@@ -157,14 +158,43 @@ class _Changes(_View):
         return [replace(one, path=with_call_index(self.call.call_index, one.path)) for one in growing.changes()]
 
     def remaining(self, output: Any) -> list[Any]:
-        return [PathChange("", "set", output)]
+        return [PathChange("set", "", output)]
+
+
+class _PlainChanges(_View):
+    """The changes as JSON data, in the format of `writer`."""
+
+    writer: ClassVar[type[DataChanges]] = DataChanges
+
+    def __init__(self, call: ViewedCall, steps: tuple[str, ...]) -> None:
+        self._changes = self.writer([] if call.parallel else MISSING)
+        super().__init__(call, steps)
+
+    def reset(self) -> None:
+        self._changes.reset()
+
+    def new_items(self) -> list[Any]:
+        growing = self.call.fed
+        if growing is None:
+            return []
+        records = growing.shown if self.call.shown else [one for one in growing.records if one[2] == SEALED]
+        return self._changes.new(records, (self.call.call_index,) if self.call.parallel else ())
+
+    def remaining(self, output: Any) -> list[Any]:
+        return self._changes.last(output)
+
+
+class _JSONPatch(_PlainChanges):
+    writer = JSONPatchChanges
 
 
 _KINDS: Mapping[str, Callable[[ViewedCall, tuple[str, ...]], ViewReducer]] = {
     "events": _Events,
     "items": _Items,
     "text": _Text,
-    "changes": _Changes,
+    "data": _PlainChanges,
+    "objects": _Changes,
+    "json-patch": _JSONPatch,
 }
 
 
