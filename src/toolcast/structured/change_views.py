@@ -34,10 +34,10 @@ class GrowingText(TextBuffer):
         self.length: int = 0
         self.add(text)
 
-    def add(self, text: str) -> None:
-        """Append a chunk."""
-        super().add(text)
-        self.length += len(text)
+    def add(self, chunk: str) -> None:
+        """Append one chunk."""
+        super().add(chunk)
+        self.length += len(chunk)
 
 
 class PlainChange(NamedTuple):
