@@ -314,7 +314,7 @@ def bench_peers(session: nox.Session) -> None:
 
 @nox.session
 def nightly(session: nox.Session) -> None:
-    """The whole suite with far longer fuzzing, 10,000 streams, a soak, and 5 million inputs across protocols.
+    """The whole suite on both builds with far longer fuzzing, 10,000 streams, a soak, and a fuzzer.
 
     Posargs are tests, and then they alone are run.
     """
@@ -324,7 +324,8 @@ def nightly(session: nox.Session) -> None:
         session.notify("audit")
     soak = os.environ.get("TOOLCAST_SOAK_SECONDS", "1800")
     more = {"HYPOTHESIS_PROFILE": "nightly", "TOOLCAST_SOAK_SECONDS": soak}
-    env.run("pytest", "--timeout=5400", *(session.posargs or SUITE), **more)
+    for each in (env, _compiled(session)):
+        each.run("pytest", "--timeout=5400", *(session.posargs or SUITE), **more)
 
 
 @nox.session
