@@ -1,16 +1,18 @@
-"""Changes a parser in one place, runs its tests, and counts the changes that they notice: `nox -s mutation`.
+"""Changes a module in one place, runs its tests, and counts the changes that they detect: `nox -s mutation`.
 
-    python tests/mutate.py [--each COUNT] [--seed SEED] [MODULE ...]
+    python tests/mutate.py [--each COUNT] [--seconds SECONDS] [--seed SEED] [--write] [MODULE ...]
 
 A change swaps a comparison or an operator, negates a condition, or moves a number by one. Of each module COUNT of them
-are tried, chosen by SEED. A change that makes the tests fail, or run for ten times as long, was noticed; one that was
-not is printed. Below `GOAL` the exit code is 1.
+are tried, chosen by SEED, for at most SECONDS. A change that makes the tests fail, or run for ten times as long, is
+detected; one that is not is printed. Below `GOAL` the exit code is 1. `--write` keeps the counts of these modules in
+`docs/mutation.json`, from which `docs/reliability.py` makes a table.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import json
 import os
 import random
 import shutil
@@ -18,21 +20,49 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-GOAL = 0.85
+GOAL = 0.9
+RESULTS = ROOT / "docs" / "mutation.json"
+PERMISSIONS = "tests/agents/permissions"
 TARGETS = {
-    "accumulator.py": "tests/test_accumulator.py",
-    "retries.py": "tests/test_retries.py",
-    "transport/content_decoding.py": "tests/transport/test_content_decoding.py",
-    "providers/sse.py": "tests/providers/test_sse.py",
-    "providers/tool_calls/by_index.py": "tests/providers/tool_calls/test_by_index.py",
-    "parsing/json_stream.py": "tests/parsing/test_json_stream.py",
-    "parsing/lenient_json.py": "tests/parsing/test_lenient_json.py",
+    "accumulator.py": ("tests/test_accumulator.py",),
+    "retries.py": ("tests/test_retries.py", "tests/llms/test_http_exchange.py"),
+    "states.py": ("tests/test_states.py",),
+    "agents/permissions/argument_values.py": (PERMISSIONS,),
+    "agents/permissions/call_decisions.py": (PERMISSIONS, "tests/agents/engine/test_tool_phase.py"),
+    "agents/permissions/permissions.py": (PERMISSIONS,),
+    "agents/permissions/protected_paths.py": (PERMISSIONS,),
+    "agents/permissions/rules.py": (PERMISSIONS,),
+    "agents/permissions/shell/launchers.py": (PERMISSIONS,),
+    "agents/permissions/shell/lexer.py": (PERMISSIONS,),
+    "agents/permissions/shell/parser.py": (PERMISSIONS,),
+    "agents/permissions/shell/patterns.py": (PERMISSIONS,),
+    "chat/actions.py": ("tests/chat",),
+    "chat/guards.py": ("tests/chat",),
+    "chat/transitions.py": ("tests/chat",),
+    "parsing/arguments.py": ("tests/parsing/test_arguments.py",),
+    "parsing/container_stack.py": ("tests/parsing",),
+    "parsing/json_stream.py": ("tests/parsing/test_json_stream.py",),
+    "parsing/lenient_json.py": ("tests/parsing/test_lenient_json.py",),
+    "parsing/partial_builder.py": ("tests/parsing",),
+    "parsing/type_plan.py": ("tests/parsing",),
+    "providers/anthropic/decoder.py": ("tests/providers/anthropic",),
+    "providers/chat_completions/decoder.py": ("tests/providers/chat_completions",),
+    "providers/event_fast_path.py": ("tests/providers/test_event_fast_path.py",),
+    "providers/google/decoder.py": ("tests/providers/google",),
+    "providers/mistral/decoder.py": ("tests/providers/mistral",),
+    "providers/ollama/decoder.py": ("tests/providers/ollama",),
+    "providers/openai/responses_decoder.py": ("tests/providers/openai",),
+    "providers/response_decoder.py": ("tests/providers/chat_completions", "tests/providers/anthropic"),
+    "providers/sse.py": ("tests/providers/test_sse.py",),
+    "providers/tool_calls/by_index.py": ("tests/providers/tool_calls/test_by_index.py",),
+    "transport/content_decoding.py": ("tests/transport/test_content_decoding.py",),
 }
+"""Modules without I/O, and the tests of each."""
 
 _COMPARISONS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -86,12 +116,12 @@ def changed(source: str, number: int) -> str:
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
-def passes(tests: str, library: Path, limit: float | None) -> bool:
+def passes(tests: Sequence[str], library: Path, limit: float | None) -> bool:
     """Return whether the tests pass with the library in this folder; too slow is not."""
     # Fixed examples: what is found must not depend on luck. The library of the folder comes before the installed one.
     # Nor on what was compiled before: a changed file may have the length and the second of the one before.
     env = os.environ | {"PYTHONPATH": str(library), "HYPOTHESIS_PROFILE": "ci", "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--suite=fast", *tests]
     try:
         return (
             subprocess.run(command, cwd=ROOT, env=env, capture_output=True, timeout=limit, check=False).returncode == 0
@@ -100,38 +130,56 @@ def passes(tests: str, library: Path, limit: float | None) -> bool:
         return False
 
 
-def noticed(module: str, library: Path, each: int, chance: random.Random) -> tuple[int, int]:
-    """Return how many changes of a module its tests noticed, and how many were tried."""
+def detected(module: str, library: Path, each: int, seconds: float, chance: random.Random) -> tuple[int, int]:
+    """Return how many changes of a module its tests detected, and how many were tried in this time."""
     path, tests = library / "toolcast" / module, TARGETS[module]
     source = path.read_text(encoding="utf-8")
     begun = time.monotonic()
     if not passes(tests, library, None):
-        raise SystemExit(f"{tests} fails without any change")
+        raise SystemExit(f"{', '.join(tests)}: a test fails without any change")
     limit = 10 * (time.monotonic() - begun)
     known = list(changes(ast.parse(source)))
-    chosen = sorted(chance.sample(range(len(known)), min(each, len(known))))
-    survived = 0
-    for number in chosen:
+    tried = survived = 0
+    for number in chance.sample(range(len(known)), min(each, len(known))):
+        if time.monotonic() - begun > seconds:
+            break
         path.write_text(changed(source, number), encoding="utf-8")
+        tried += 1
         if passes(tests, library, limit):
             survived += 1
-            print(f"  not noticed: {module}:{known[number].line}: {known[number].what}", flush=True)
+            print(f"  not detected: {module}:{known[number].line}: {known[number].what}", flush=True)
     path.write_text(source, encoding="utf-8")
-    print(f"{module}: {len(chosen) - survived} of {len(chosen)} noticed", flush=True)
-    return len(chosen) - survived, len(chosen)
+    print(f"{module}: {tried - survived} of {tried} detected", flush=True)
+    return tried - survived, tried
+
+
+def write(counts: Mapping[str, tuple[int, int]]) -> None:
+    """Replace the stored counts of these modules."""
+    stored = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.is_file() else {}
+    stored.update(counts)
+    lines = ",\n".join(f"  {json.dumps(module)}: {json.dumps(list(stored[module]))}" for module in sorted(stored))
+    RESULTS.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", default=sorted(TARGETS), metavar="MODULE")
     parser.add_argument("--each", type=int, default=40, metavar="COUNT")
+    parser.add_argument("--seconds", type=float, default=300, metavar="SECONDS")
+    parser.add_argument("--write", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         library = Path(shutil.copytree(ROOT / "src", Path(folder) / "src"))
-        counts = [noticed(module, library, given.each, random.Random(given.seed)) for module in given.modules]
-    found, tried = (sum(column) for column in zip(*counts, strict=True))
-    print(f"{found} of {tried} changes noticed: {found / tried:.0%}")
+        counts: dict[str, tuple[int, int]] = {}
+        for module in given.modules:
+            chance = random.Random(given.seed)
+            if (count := detected(module, library, given.each, given.seconds, chance))[1]:
+                counts[module] = count
+            if given.write:
+                write(counts)
+    found, tried = (sum(column) for column in zip(*counts.values(), strict=True))
+    print(f"{found} of {tried} changes detected: {found / tried:.0%}")
     return 0 if found >= GOAL * tried else 1
 
 

@@ -33,6 +33,6 @@ def test_each_change_is_made_once() -> None:
 def test_every_module_can_be_changed(module: str) -> None:
     source = (ROOT / "src" / "toolcast" / module).read_text(encoding="utf-8")
     known = list(changes(ast.parse(source)))
-    assert len(known) > 20
-    assert (ROOT / TARGETS[module]).is_file()
+    assert len(known) > 5
+    assert all((ROOT / tests).exists() for tests in TARGETS[module])
     ast.parse(changed(source, len(known) // 2))
