@@ -13,10 +13,24 @@ from statistics import median
 
 import calls
 import turns
-from documents import Document, LooseOrders, album, chat_events, essay, orders
-from measure import Figures, Row, compare, held, import_time
+from documents import (
+    Document,
+    LooseOrders,
+    album,
+    chat_events,
+    essay,
+    fields,
+    levels,
+    markdown,
+    minutes,
+    models_by_name,
+    numbers,
+    orders,
+    tiny,
+)
+from measure import Figures, Row, compare, held, ready_times
 from page import circumstances, table, write
-from rows import ASYNC, LIMIT, ROWS, SYNC, keep, stream
+from rows import ASYNC, LIMIT, ONCE, ROWS, SYNC, keep, stream
 from wires import by_wire
 
 import agents
@@ -34,8 +48,28 @@ PLAN: tuple[tuple[Document, int, tuple[Row, ...]], ...] = (
     (orders(2_000, "400 KB list"), 2, ROWS),
     (orders(5_000, "1 MB list"), 2, (LIMIT, SYNC)),
 )
+SHAPES: tuple[Document, ...] = (
+    tiny(),
+    fields(200),
+    levels(30),
+    levels(180),
+    numbers(5_000),
+    models_by_name(300),
+    minutes(),
+    markdown(100_000, "Markdown, 100 KB"),
+)
+"""Documents of other shapes, for the rows that are compared: limits and the public streams."""
+
+LONGEST: tuple[Document, ...] = (markdown(1_000_000, "Markdown, 1 MB"), numbers(500_000))
+WHOLE: tuple[Document, ...] = (
+    *(tiny(), album(), orders(200, LIST), fields(200), levels(180), numbers(5_000), models_by_name(300), minutes()),
+    markdown(1_000_000, "Markdown, 1 MB"),
+)
+COMPARED = (LIMIT, SYNC, ASYNC)
+SIZES = (1, 4, 16)
 MODULES = {
     "`import pydantic`": "import pydantic; pydantic.BaseModel",
+    "`import pydantic` and one model": "import pydantic\nclass Album(pydantic.BaseModel): title: str",
     "`import httpx`": "import httpx",
     "`import toolcast`": "import toolcast",
     "an orchestrator with `OpenAI(...)`, ready to be called": (
@@ -77,6 +111,11 @@ def report() -> Iterator[str]:
     sixteen = _measured(16, longest=50_000)
     yield "**Whole document, 16 characters a piece** (ms; in brackets: times the SSE limit)"
     yield totals(sixteen)
+    for size in SIZES:
+        yield f"**Other shapes**, characters a piece: {size} (ms; in brackets: times the SSE limit)"
+        yield shapes(size)
+    yield "**Arguments in one event** (ms; in brackets: times one validation of the same text)"
+    yield in_one_event()
     yield "**A turn of an engine**: what it adds to the same calls of the model and of the tool, made directly"
     yield turns.report(MOST_ROUNDS)
     yield "**Memory** (`tracemalloc`, above what was there before; 4 characters a piece)"
@@ -84,7 +123,7 @@ def report() -> Iterator[str]:
     yield agents.report()
     yield "**An experiment**, beside its model; and its log"
     yield experiments.report()
-    yield "**Import** (ms of wall clock in a fresh interpreter, least of 5)"
+    yield "**Import** (ms of CPU of a fresh process, least of 15, in turn; in brackets: times `import pydantic`)"
     yield imports()
     yield from calls.report()
 
@@ -139,6 +178,24 @@ def padded() -> str:
     return table(["", LIST], [[row.name, _total(found, row)] for row in found])
 
 
+def shapes(size: int) -> str:
+    """The public streams beside the limit, for documents of other shapes."""
+    plan = [(document, 3) for document in SHAPES] + [(document, 1) for document in LONGEST if size > 1]
+    found = {document: compare(COMPARED, document, size, rounds) for document, rounds in plan}
+    lines = [[document.name, *(_total(costs, row) for row in COMPARED)] for document, costs in found.items()]
+    return table(["", *(row.name for row in COMPARED)], lines)
+
+
+def in_one_event() -> str:
+    """The public stream of a document that arrives whole, beside one validation of it."""
+    lines = []
+    for document in WHOLE:
+        found = compare((ONCE, SYNC), document, len(document.text), 5)
+        once, whole = found[ONCE].least, found[SYNC].least
+        lines.append([document.name, _ms(once), f"{_ms(whole)} ({whole / once:.1f})"])
+    return table(["", ONCE.name, SYNC.name], lines)
+
+
 def memory() -> str:
     """What the public stream needs, beside the size of the text and of the object that it makes."""
     lines = []
@@ -159,7 +216,9 @@ def _kb(size: int) -> str:
 
 def imports() -> str:
     """How long it takes until there is something to work with."""
-    return table(["", "ms"], [[name, f"{import_time(code, 5) * 1e3:.0f}"] for name, code in MODULES.items()])
+    seconds = dict(zip(MODULES, ready_times(list(MODULES.values()), 15), strict=True))
+    base = seconds["`import pydantic`"]
+    return table(["", "ms"], [[name, f"{cost * 1e3:.0f} ({cost / base:.2f})"] for name, cost in seconds.items()])
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ thresholds that Python sets, after a full collection before each run.
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 import tracemalloc
@@ -40,6 +41,7 @@ class Row:
 WINDOWS = ((0.20, 0.30), (0.45, 0.55), (0.90, 1.00))
 """The parts of a document for whose pieces a cost is given: around 25 % and 50 %, and before 100 %."""
 
+_MOST = 200_000  # characters in one measurement, of a document that is read several times
 _ENOUGH = 5_000  # pieces in one measurement: a short document is read several times
 
 
@@ -119,14 +121,15 @@ def compare(
 def _measure(row: Row, document: Document, sources: dict[bool, list[Any]], found: Figures) -> None:
     count, head = len(sources[False]), int(row.from_wire)  # one event comes before those of the pieces
     places = [head + int(count * place) for window in WINDOWS for place in window]
-    marked = [Marked(sources[row.from_wire], places) for _ in range(_ENOUGH // count or 1)]
+    often = min(_ENOUGH // count, _MOST // len(document.text)) or 1
+    marked = [Marked(sources[row.from_wire], places) for _ in range(often)]
     reads = [row.prepare(document, pieces) for pieces in marked]
     gc.collect()
     begun = process_time()
     for read in reads:
         read()
     found.whole.append((process_time() - begun) / len(reads))
-    costs = [least / number for least, number in zip(_least(marked), _steps(places), strict=True)]
+    costs = [least / max(number, 1) for least, number in zip(_least(marked), _steps(places), strict=True)]
     found.windows.append(costs)
 
 
@@ -153,6 +156,29 @@ def held(read: Read) -> tuple[int, int]:
         tracemalloc.stop()
     del result
     return peak, kept
+
+
+def ready_times(programs: Sequence[str], rounds: int) -> list[float]:
+    """Return the seconds of CPU of a fresh process for each of these programs, above those of an empty one.
+
+    The programs run in turn, the least of the rounds counts. Their modules are compiled to bytecode before the first.
+    """
+    empty, *costs = ([] for _ in range(len(programs) + 1))
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    for _ in range(rounds + 1):
+        for program, seconds in zip(("", *programs), (empty, *costs), strict=True):
+            before = _children()
+            subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+            seconds.append(_children() - before)
+    return [min(seconds[1:]) - min(empty[1:]) for seconds in costs]
+
+
+def _children() -> float:
+    """Return the CPU seconds of the processes that this one has started and waited for."""
+    from resource import RUSAGE_CHILDREN, getrusage  # Windows has none; `os.times` counts in steps of 10 ms
+
+    used = getrusage(RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def import_time(statements: str, rounds: int) -> float:

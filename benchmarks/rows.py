@@ -130,11 +130,12 @@ def _orchestrator(document: Document, pieces: Iterable[bytes]) -> ToolOrchestrat
 _runner = asyncio.Runner()
 
 LIMIT = Row("limit: split SSE, decode payloads", split_events, from_wire=True)
+ONCE = Row("limit: validate once at the end", validate_once)
 SYNC = Row("toolcast: SSE bytes to snapshots", stream, from_wire=True)
 ASYNC = Row("toolcast: the same, async", astream, from_wire=True)
 ROWS = (
     Row("limit: concatenate", concatenate),
-    Row("limit: validate once at the end", validate_once),
+    ONCE,
     LIMIT,
     Row("toolcast: parse only", parse),
     Row("toolcast: text to snapshots", grow),

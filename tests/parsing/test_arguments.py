@@ -639,7 +639,7 @@ def test_json_that_does_not_fit_is_not_read_leniently(monkeypatch: pytest.Monkey
     def never(text: str) -> None:
         raise AssertionError(text)
 
-    monkeypatch.setattr(arguments, "parse_lenient", never)
+    monkeypatch.setattr("toolcast.parsing.lenient_json.parse_lenient", never)
     for text in ('{"title": 5}', "[1]", '"{}"', '{"title": "x", "seconds": "[1"}'):
         assert refused(Song, text).errors()[0]["type"] != "json_invalid"
 
