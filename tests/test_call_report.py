@@ -1,4 +1,4 @@
-"""accounts.py: the line of each call in the log, and what `verbose=True` writes."""
+"""call_report.py: the line of each call in the log, and what `verbose=True` writes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_account_of_a_call(api: API, streamed: bool, capsys: pytest.CaptureFi
     make = maker(SEA)
     api.stream(make, x="rain") if streamed else api.call(make, x="rain")
     assert written(capsys) == [
-        "toolcast call-N Album with scripted scripted",
+        "toolcast call-N Album with scripted scripted (tool_call)",
         r"  user: An album\x1b[2J about rain",
         f"  result: {SEA!r}",
         "  10 tokens in, 5 out",

@@ -31,10 +31,11 @@ class Account:
         now: Returns the time in seconds.
         messages: The messages that are shown with `verbose`.
         verbose: Write the account on stderr.
+        mode: Returns the output mode, which is shown with `verbose`.
         hooks: The hooks of the call, whose `error` and `end` are called.
     """
 
-    __slots__ = ("_began", "_ended", "_hooks", "_messages", "_name", "_now", "_origin", "_verbose")
+    __slots__ = ("_began", "_ended", "_hooks", "_messages", "_mode", "_name", "_now", "_origin", "_verbose")
 
     def __init__(
         self,
@@ -44,9 +45,11 @@ class Account:
         messages: Sequence[Message] = (),
         *,
         verbose: bool = False,
+        mode: Callable[[], str] | None = None,
         hooks: CallHooks | None = None,
     ) -> None:
         self._hooks = hooks
+        self._mode = mode
         self._name = name
         self._origin = origin
         self._now = now
@@ -84,7 +87,8 @@ class Account:
             result = output if error is None else error
             if (money := usage.cost) is not None:
                 cost = f"{cost}, about ${money:.6f}"
-            _print("\n  ".join([f"toolcast {title}", *self._lines(attempts, result), cost]))
+            mode = "" if self._mode is None else f" ({self._mode()})"
+            _print("\n  ".join([f"toolcast {title}{mode}", *self._lines(attempts, result), cost]))
 
     def _lines(self, attempts: Sequence[Attempt], result: Any) -> list[str]:
         lines = [_shown(message) for message in self._messages[-_MESSAGES:]]

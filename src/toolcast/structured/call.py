@@ -132,6 +132,7 @@ class PreparedCall:
             backend.now,
             self.request.messages,
             verbose=self.verbose,
+            mode=lambda: self.llm.mode(self.request),
             hooks=self.hooks,
         )
 
