@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Final, cast
+from dataclasses import field, replace
+from typing import Any, cast
 
 import pydantic
 
@@ -50,9 +50,6 @@ class ValidatedCall:
     repairs: tuple[str, ...] = ()
 
 
-_NO_TOOLS: Final = frozenset[str]()
-
-
 @dataclass(frozen=True, slots=True)
 class ResponseValidator:
     """The validator of responses that call these tools.
@@ -61,11 +58,19 @@ class ResponseValidator:
         tools: The offered tools by name.
         parallel: Validate every tool call; otherwise only the first.
         context: Passed to Pydantic's validators.
+
+    Attributes:
+        hidden_tools: All tools if one of them hides its input, since the model may have written it for any.
     """
 
     tools: Mapping[str, CallableTool]
     parallel: bool = False
     context: Any = None
+    hidden_tools: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        hides = any(tool.hides_input for tool in self.tools.values())
+        object.__setattr__(self, "hidden_tools", frozenset(self.tools if hides else ()))
 
     def validate(self, response: ChatResponse) -> list[ValidatedCall]:
         """Return the valid calls of `response`; raise the first error if not all of them are valid."""
@@ -81,12 +86,7 @@ class ResponseValidator:
     @property
     def hides_input(self) -> bool:
         """True if the model's text must stay out of errors and of retry messages."""
-        return any(tool.hides_input for tool in self.tools.values())
-
-    @property
-    def hidden_tools(self) -> frozenset[str]:
-        """The names of all tools if one of them hides its input, since the model may have written it for any."""
-        return frozenset(self.tools) if self.hides_input else _NO_TOOLS
+        return bool(self.hidden_tools)
 
     def build_value(self, call: ToolCallPart) -> Any:
         """Return the object of a complete call; None if its arguments are invalid or its tool is a function."""
