@@ -121,7 +121,8 @@ _cases = st.recursive(st.sampled_from(_leaves), _deeper, max_leaves=5)
 
 
 @st.composite
-def _streams(draw: st.DrawFn) -> tuple[Any, Any, list[str]]:
+def streams(draw: st.DrawFn) -> tuple[Any, Any, list[str]]:
+    """A type, a document of it, and its text in pieces."""
     case = draw(_cases)
     document = draw(case.documents)
     text = json.dumps(document, ensure_ascii=draw(st.booleans()), indent=draw(st.sampled_from([None, 1])))
@@ -160,7 +161,7 @@ def _fits(early: Any, late: Any) -> bool:
 @pytest.mark.fault(66)
 @pytest.mark.gate("G4")
 @settings(max_examples=examples(300))
-@given(_streams())
+@given(streams())
 def test_snapshots_grow_towards_the_validated_value_and_never_change(stream: tuple[Any, Any, list[str]]) -> None:
     type_form, _, pieces = stream
     plan = plan_for(type_form)
@@ -185,7 +186,7 @@ def test_snapshots_grow_towards_the_validated_value_and_never_change(stream: tup
 
 @pytest.mark.gate("G4")
 @settings(max_examples=examples(150))
-@given(_streams())
+@given(streams())
 def test_any_cut_ends_in_the_same_snapshot(stream: tuple[Any, Any, list[str]]) -> None:
     type_form, _, pieces = stream
     plan = plan_for(type_form)
@@ -199,7 +200,7 @@ def test_any_cut_ends_in_the_same_snapshot(stream: tuple[Any, Any, list[str]]) -
 
 
 @settings(max_examples=examples(150))
-@given(_streams())
+@given(streams())
 def test_changes_applied_one_by_one_rebuild_the_value(stream: tuple[Any, Any, list[str]]) -> None:
     type_form, _, pieces = stream
     growing = PartialValue(plan_for(type_form))

@@ -28,7 +28,7 @@ from typing import Any, Final
 from pydantic_core import SchemaValidator, from_json
 
 from .json_stream import ARRAY, CLOSE, GROW, KEY, SCALAR, STRING_END, Change
-from .partial_instances import UNREAD, RootModelFactories, new_instance, set_attribute, wrap_in_root_models
+from .partial_instances import RootModelFactories, lazy_instance, new_instance, set_attribute, wrap_in_root_models
 from .type_plan import DictPlan, FieldPlan, FieldSlot, ListPlan, ObjectPlan, TaggedPlan
 
 
@@ -293,9 +293,7 @@ class ObjectContainer(Container):
 
     def lazy_snapshot(self, unread: LazyValues) -> Any:
         """Return a snapshot with values that are made when it is read."""
-        item = new_instance(self.container_plan.lazy_class)
-        set_attribute(item, "__dict__", {UNREAD: unread})
-        return item
+        return lazy_instance(self.container_plan.lazy_class, unread)
 
     def snapshot(self, child: Any) -> Any:
         values = self.values.copy()

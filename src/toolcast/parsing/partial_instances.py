@@ -98,6 +98,13 @@ def lazy_class(cls: type) -> type:
     return cast("type", make(meta, cls.__name__, (cls,), namespace))
 
 
+def lazy_instance(cls: type, unread: Unread) -> Any:
+    """Return an instance of a lazy class."""
+    item = new_instance(cls)
+    set_attribute(item, "__dict__", {UNREAD: unread})
+    return item
+
+
 def is_partial(item: object) -> bool:
     """Return whether a model or dataclass instance is a partial one.
 

@@ -56,7 +56,15 @@ from .core_schemas import (
     unwrap_annotation,
 )
 from .json_stream import ARRAY, OBJECT
-from .partial_instances import RootModelFactories, instance_factory, is_bare, lazy_class, model_builder, partial_class
+from .partial_instances import (
+    RootModelFactories,
+    instance_factory,
+    is_bare,
+    lazy_class,
+    lazy_instance,
+    model_builder,
+    partial_class,
+)
 
 # The values that `_closed_value` returns during the current validation.
 closed_values: ContextVar[list[Any]] = ContextVar("closed_values")
@@ -196,6 +204,27 @@ class FieldPlan:
             else None
         )
 
+    @cached_property
+    def shown_at_once(self) -> bool:
+        """True if one validation of a whole value gives what is shown of it, without a call to the user's code.
+
+        Validators would run once more than allowed, and those of the root have no effect on what is shown.
+        """
+        container_plan = self.container_plan
+        if has_functions(self.schema, self.source) or self.root_models:
+            return False
+        if type(container_plan) is ObjectPlan:
+            is_model = "cls" in self.core and issubclass(self.core["cls"], BaseModel)
+            return is_model and container_plan.plain_class is not None and not self.nullable
+        return type(container_plan) is ListPlan or type(container_plan) is DictPlan
+
+    def shown_whole(self, complete: Callable[[], Any]) -> Any:
+        """Return the snapshot of a whole value, which `complete` returns; it is called when the snapshot is read."""
+        container_plan = self.container_plan
+        if type(container_plan) is not ObjectPlan:
+            return complete()
+        return lazy_instance(container_plan.lazy_class, _CompleteValues(complete))
+
     def undivided(self) -> FieldPlan:
         """Return a plan of the same place that shows the value only when it is complete."""
         return FieldPlan(self.schema, self.source, Annotated[Any, Done, *self.markers])
@@ -219,6 +248,20 @@ class FieldPlan:
             return {**copy, inner_key(schema): self.closing_schema(schema[inner_key(schema)])}
         assert self.container_plan is not None
         return self.container_plan.closing(copy)
+
+
+class _CompleteValues:
+    """The values that have arrived of a model that is complete."""
+
+    __slots__ = ("_complete",)
+
+    def __init__(self, complete: Callable[[], Any]) -> None:
+        self._complete = complete
+
+    def make(self) -> dict[str, Any]:
+        """Return the values in the order of the fields."""
+        model = self._complete()
+        return {name: value for name, value in model.__dict__.items() if name in model.model_fields_set}
 
 
 class FieldSlot:

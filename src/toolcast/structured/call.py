@@ -36,7 +36,14 @@ from ..tools.callable_tool import ParsedArguments
 from ..tools.execution import ValueJob, run_calls
 from ..transport.network import IOBackend
 from ..usage import Usage
-from .response_validation import RETRYABLE, ResponseValidator, ValidatedCall, retry_messages
+from .response_validation import (
+    RETRYABLE,
+    CompleteValue,
+    ResponseValidator,
+    ValidatedCall,
+    no_value,
+    retry_messages,
+)
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -193,10 +200,15 @@ async def run_call(prepared: PreparedCall, backend: IOBackend, trace: Trace) -> 
         raise
 
 
-def validate_response(prepared: PreparedCall, response: ChatResponse, call: RequestState) -> list[ValidatedCall]:
-    """Return the valid calls of a response; errors get the attempts of the call."""
+def validate_response(
+    prepared: PreparedCall, response: ChatResponse, call: RequestState, complete: CompleteValue = no_value
+) -> list[ValidatedCall]:
+    """Return the valid calls of a response; errors get the attempts of the call.
+
+    `complete` returns the values that were validated while the response arrived.
+    """
     try:
-        return prepared.validator.validate(response)
+        return prepared.validator.validate(response, complete)
     except CallError as error:
         call.mark_failed(error)
         raise

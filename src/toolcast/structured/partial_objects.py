@@ -13,6 +13,7 @@ import pydantic
 
 from ..errors import ValidationError
 from ..events import Event, Restarted, TextDelta, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
+from ..messages import ToolCallPart
 from ..parsing.partial_value import MISSING, PartialValue
 from ..parsing.type_plan import plan_for
 from ..tools.callable_tool import CallableTool, output_tools
@@ -75,6 +76,13 @@ class StreamingObjectProcessor:
     def cur_objects(self) -> list[Any]:
         """The latest snapshot of every call that shows anything, in the order in which the calls began."""
         return [growing.value for growing in self._growing.values() if growing.value is not MISSING]
+
+    def take_complete(self, call: ToolCallPart) -> Any:
+        """Return the validated value of a call whose arguments arrived at once; `MISSING` for any other call."""
+        growing = self._growing.get(call.id)
+        if growing is None or call.name != self._names.get(call.id):
+            return MISSING
+        return growing.take_complete(call.arguments)
 
     @property
     def growing(self) -> PartialValue | None:

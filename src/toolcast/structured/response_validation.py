@@ -6,9 +6,9 @@ Streamed and other calls end here alike, so both return the same objects and rai
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import pydantic
 
@@ -29,6 +29,7 @@ from ..events import ChatResponse, StopReason
 from ..lazy_dataclasses import dataclass
 from ..messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, assistant, tool_result, user
 from ..parsing.arguments import is_invalid_json, is_prose
+from ..parsing.partial_value import MISSING
 from ..tools.callable_tool import CallableTool, ParsedArguments
 from ..tools.execution import with_call
 
@@ -38,6 +39,15 @@ _STOPS: dict[str, type[CallError]] = {"refusal": Refused, "content_filter": Cont
 _SHOWN_CHARACTERS = 400
 _HIDDEN = "(hidden, as hide_input_in_errors or a secret type in the output asks for)"
 _INSTRUCTION = "call the tool, or write its JSON where you were asked for that"
+
+
+CompleteValue: TypeAlias = Callable[[ToolCallPart], Any]
+"""A function that returns the validated value of a call, if there is one already; else `MISSING`."""
+
+
+def no_value(call: ToolCallPart) -> Any:
+    """Return `MISSING`: no call has been validated."""
+    return MISSING
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +82,7 @@ class ResponseValidator:
         hides = any(tool.hides_input for tool in self.tools.values())
         object.__setattr__(self, "hidden_tools", frozenset(self.tools if hides else ()))
 
-    def validate(self, response: ChatResponse) -> list[ValidatedCall]:
+    def validate(self, response: ChatResponse, complete: CompleteValue = no_value) -> list[ValidatedCall]:
         """Return the valid calls of `response`; raise the first error if not all of them are valid."""
         calls = response.message.tool_calls
         if (stop := _STOPS.get(response.stop_reason)) is not None:
@@ -81,7 +91,7 @@ class ResponseValidator:
             )  # even with valid calls: the service withdrew the answer
         if not calls:
             return [self._validate_text(response)]
-        return self._validate_calls(calls if self.parallel else calls[:1], response)
+        return self._validate_calls(calls if self.parallel else calls[:1], response, complete)
 
     @property
     def hides_input(self) -> bool:
@@ -98,12 +108,14 @@ class ResponseValidator:
         except (CallError, TryAgain):
             return None
 
-    def _validate_calls(self, calls: Sequence[ToolCallPart], response: ChatResponse) -> list[ValidatedCall]:
+    def _validate_calls(
+        self, calls: Sequence[ToolCallPart], response: ChatResponse, complete: CompleteValue
+    ) -> list[ValidatedCall]:
         valid: list[ValidatedCall] = []
         failed: tuple[CallError, ToolCallPart] | None = None
         for call in calls:
             try:
-                valid.append(self.validate_call(call, response))
+                valid.append(self.validate_call(call, response, complete))
             except CallError as error:
                 failed = failed or (error, call)
         if failed is not None:
@@ -113,12 +125,16 @@ class ResponseValidator:
             raise _with_response(failure, response)
         return valid
 
-    def validate_call(self, call: ToolCallPart, response: ChatResponse) -> ValidatedCall:
+    def validate_call(
+        self, call: ToolCallPart, response: ChatResponse, complete: CompleteValue = no_value
+    ) -> ValidatedCall:
         """Return one validated call; raise the error of an invalid one."""
         tool = self.tools.get(call.name)
         if tool is None:
             offered = ", ".join(self.tools) or "none"
             raise UnknownToolError(f"the model called a tool {call.name!r}; it was offered: {offered}")
+        if not call.truncated and (value := complete(call)) is not MISSING:
+            return ValidatedCall(tool, value, call)
         try:
             read = self._parse_arguments(tool, call, response.stop_reason)
         except ValidationError as error:

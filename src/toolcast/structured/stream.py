@@ -451,7 +451,7 @@ class StructuredStream:
             await self._retry_damaged(damaged)
             return
         try:
-            calls = validate_response(self._prepared, response, self._call)
+            calls = validate_response(self._prepared, response, self._call, self.processor.take_complete)
         except (*RETRYABLE, TryAgain) as error:
             await self._retry_response(response, error)
             return
