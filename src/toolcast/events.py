@@ -293,7 +293,7 @@ class ChatResponse:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ChatResponse:
         """Return the response from the data of `to_dict`."""
-        read = {
+        read: dict[str, Any] = {
             "message": Message.from_dict(data["message"]),
             "usage": Usage.from_dict(data["usage"]),
             "repairs": tuple(data["repairs"]),
