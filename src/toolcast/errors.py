@@ -34,6 +34,7 @@ The message of a `CallError` names the problem, the response and a next step. It
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
 from .lazy_dataclasses import dataclass
@@ -49,6 +50,15 @@ if TYPE_CHECKING:
 
 class ToolcastError(Exception):
     """The base class of all exceptions of toolcast."""
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks."""
+        from .html_repr import table
+
+        return table(type(self).__name__, self._html_rows())
+
+    def _html_rows(self) -> list[tuple[str, Any]]:
+        return [("message", str(self))]
 
 
 class MissingLLMError(ToolcastError, AssertionError):
@@ -265,6 +275,15 @@ class CallError(ToolcastError, ValueError):
         self.response = response
         self.attempts: tuple[Attempt, ...] = ()
 
+    def _html_rows(self) -> list[tuple[str, Any]]:
+        return [
+            ("message", self.message),
+            ("model", " ".join([name for name in (self.provider, self.model) if name]) or None),
+            ("request", self.request_id),
+            ("requests", len(self.attempts) or None),
+            ("next step", self.advice or None),
+        ]
+
     @property
     def message(self) -> str:
         """The error message without the provider, the model and the advice."""
@@ -409,6 +428,9 @@ class UnknownToolError(CallError):
     """The error for a call of a tool that the request did not offer."""
 
 
+_MOST_FAULTS = 6
+
+
 class OutputTruncated(CallError):
     """The error for arguments that `max_tokens` cut off; `partial` is the partial object."""
 
@@ -436,6 +458,30 @@ class ValidationError(CallError):
         """Return the number of Pydantic's errors."""
         cause = self._pydantic
         return cause.error_count() if cause is not None else 0
+
+    def _faults(self) -> list[tuple[str, str]]:
+        """Return the fields and what is wrong with them, without the input."""
+        return [(".".join(map(str, line["loc"])) or "(all)", line["msg"]) for line in self.errors()]
+
+    def _html_rows(self) -> list[tuple[str, Any]]:
+        faults = self._faults()
+        return [*(faults or super()._html_rows()[:1]), *super()._html_rows()[1:]]
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython prints in place of the traceback: fields and faults, in ten lines at most."""
+        origin = " ".join([name for name in (self.provider, self.model) if name])
+        faults = self._faults()
+        shown = [f"  {field}: {fault}" for field, fault in faults[:_MOST_FAULTS]] or [f"  {self.message}"]
+        more = len(faults) - _MOST_FAULTS
+        lines = [
+            f"{type(self).__name__}: {self.tool_name or 'the answer'} by {origin or 'the model'} is invalid",
+            *shown,
+        ]
+        lines += [f"  ... and {more} more"] if more > 0 else []
+        lines += [_printable(f"  {self.advice}")] if self.advice else []
+        frames = extract_tb(self.__traceback__)
+        lines += [f"  called in {frames[0].filename}, line {frames[0].lineno}"] if frames else []
+        return ["\n".join([_printable(line) for line in lines])]
 
     @property
     def _pydantic(self) -> pydantic.ValidationError | None:

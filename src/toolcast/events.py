@@ -268,6 +268,22 @@ class ChatResponse:
         """The text of the message."""
         return self.message.text
 
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks: without the arguments of tool calls, which may be secret."""
+        from .html_repr import table
+
+        calls = ", ".join([call.name for call in self.message.tool_calls])
+        rows = [
+            ("text", self.text or None),
+            ("tool calls", calls or None),
+            ("stop reason", self.stop_reason),
+            ("model", " ".join([name for name in (self.provider, self.model) if name]) or None),
+            ("usage", self.usage.describe()),
+            ("response", self.response_id),
+            ("repairs", list(self.repairs) or None),
+        ]
+        return table("ChatResponse", rows)
+
     def to_dict(self, *, raw: bool = False) -> dict[str, Any]:
         """Return JSON-compatible data.
 

@@ -74,6 +74,20 @@ class Turn(Generic[T_co]):
         """True if `max_tokens` cut the last response off."""
         return self.end == "max_tokens"
 
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks. Secrets in the output are masked."""
+        from .html_repr import table
+
+        rows = [
+            ("output", to_plain(self.output)),
+            ("text", None if self.hidden_tools else self.text or None),
+            ("end", self.end),
+            ("rounds", self.rounds),
+            ("usage", self.usage.describe()),
+            ("waiting for approval", ", ".join([request.tool for request in self.pending]) or None),
+        ]
+        return table("Turn", rows)
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data. Secrets in the output are masked."""
         return {

@@ -57,6 +57,19 @@ class Usage:
         """The known part of the cost in US dollars: 0 if all of it is unknown."""
         return self._priced()[0]
 
+    def describe(self) -> str:
+        """Return the tokens and the cost for a reader, for example `10 tokens in, 5 out, about $0.000075`."""
+        text = f"{self.input_tokens:,} tokens in, {self.output_tokens:,} out"
+        if (cost := self.cost) is not None:
+            return f"{text}, about ${cost:.6f}"
+        return f"{text}, at least ${self.known_cost:.6f}" if self.known_cost else text
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks."""
+        from .html_repr import table
+
+        return table("Usage", [*self.to_dict().items()])
+
     def with_cost(self, cost: Amount) -> Usage:
         """Return this usage with the cost in US dollars that the service has reported."""
         return replace(self, pricing=StoredCost(as_money(cost)))

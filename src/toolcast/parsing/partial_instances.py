@@ -53,6 +53,16 @@ class Partial:
             return repr(self)
         return " ".join(f"{name}={value!r}" for name, value in self.__repr_args__())
 
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks: the fields that have arrived, without those that the repr leaves out."""
+        from ..html_repr import table
+        from ..plain_data import to_plain
+
+        data = to_plain(self)
+        names = [name for name, _ in self.__repr_args__()]
+        rows = [(name, data[name]) for name in names if name in data]  # an excluded field is not in the data
+        return table(f"{type(self).__name__} (partial)", rows)
+
     def __reduce__(self) -> tuple[Any, ...]:
         whole = self.__class__.__mro__[2]
         private = getattr(self, "__pydantic_private__", None)

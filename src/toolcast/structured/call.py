@@ -76,6 +76,20 @@ class Result(Generic[T]):
         """The estimated cost of all requests in US dollars; None if it is unknown, for one of them too."""
         return self.usage.cost
 
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks. Secrets in the output are masked."""
+        from ..html_repr import table
+
+        response = self.response
+        rows = [
+            ("output", to_plain(self.output)),
+            ("model", " ".join([name for name in (response.provider, response.model) if name]) or None),
+            ("usage", self.usage.describe()),
+            ("requests", len(self.attempts)),
+            ("repairs", list(self.repairs) or None),
+        ]
+        return table(f"Result: {type(self.output).__name__}", rows)
+
     def to_dict(self, *, raw: bool = False) -> dict[str, Any]:
         """Return JSON-compatible data. Secrets in the output are masked.
 

@@ -93,6 +93,15 @@ class _ObjectState(Generic[T]):
         """The paths that the last item changed: dotted strings, or tuples if a key contains a dot."""
         return self._flow.changed
 
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks: the latest partial object. Secrets in it are masked."""
+        from ..html_repr import table
+        from ..plain_data import to_plain
+
+        flow = self._flow
+        rows = [("item", to_plain(flow.item)), ("state", flow.state), ("usage", flow.usage.describe())]
+        return table(type(self).__name__, rows)
+
     def field_state(self, path: Path) -> str:
         """Return `pending`, `growing` or `done` for the field at `path`."""
         return self._flow.field_state(path)

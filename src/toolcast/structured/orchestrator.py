@@ -7,12 +7,13 @@ no state of a call, so it can be used from any number of threads and tasks.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import fields
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, cast, get_origin, overload
 
 from typing_extensions import TypeForm, Unpack
 
@@ -202,6 +203,14 @@ class ToolOrchestratingLLM(Generic[T]):
             self._accept_damaged = False
             self._max_attempts = _at_least_one(options.get("max_attempts", 1))
             self._configure()
+
+    def __repr__(self) -> str:
+        made = vars(self)  # a traceback may show an instance whose constructor has failed
+        prompt = getattr(made.get("_prompt"), "template", made.get("_prompt"))
+        shown = {"prompt": _shorten(repr(prompt), 80), "llm": repr(made.get("_llm"))}
+        parallel = ", allow_parallel_tool_calls=True" if made.get("_parallel") else ""
+        options = ", ".join([f"{name}={value}" for name, value in shown.items()])
+        return f"ToolOrchestratingLLM({_type_name(made.get('_output_cls'))}, {options}{parallel})"
 
     @property
     def state(self) -> str:
@@ -451,6 +460,19 @@ def _check_options(values: Mapping[str, Any], variables: Sequence[str]) -> None:
             f"no variable of the prompt is named {name!r}, which is an option: make a copy that has it with {way}, "
             "and call that"
         )
+
+
+def _type_name(output_cls: Any) -> str:
+    """Return the name of an output type, for example `list[Song]`."""
+    if get_origin(output_cls) is None and hasattr(output_cls, "__name__"):
+        return str(output_cls.__name__)
+    return re.sub(r"\b(?:\w+\.)+(?=\w)", "", repr(output_cls))
+
+
+def _shorten(text: str, length: int) -> str:
+    """Return `text`, with its middle left out if it is longer."""
+    half = length // 2
+    return text if len(text) <= length else f"{text[:half]}...{text[-half:]}"
 
 
 def _at_least_one(attempts: int) -> int:
