@@ -76,7 +76,7 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         # A request that failed before its first token has no usage, and no price that would make a sum unknown.
-        if self.pricing is None and self == NO_USAGE:
+        if self is NO_USAGE or (self.pricing is None and self == NO_USAGE):
             return other
         if other.pricing is None and other == NO_USAGE:
             return self

@@ -296,7 +296,7 @@ class HTTPExchange:
                 events[place] = tag_with_model(self._conversation.model, event)
             elif type(event) is Finish and self._keeps_raw and event.body is None and self._received is not None:
                 events[place] = replace(event, body=decoded_frames(bytes(self._received)))
-        if self._only is None:
+        if self._only is None or not events:
             return events
         events = self._only.of(events)
         self._dropping = self._only.dropping

@@ -51,15 +51,20 @@ class ChatRequest:
 
     def conversation(self, model: str, mode: OutputMode) -> RequestInput:
         """Return the input of a provider's encoder for `model`, in the output mode that the LLM decided."""
-        tools = () if self.tool_choice == "none" else tuple([tool.spec for tool in self.tools])
-        choice = self.tool_choice if tools else None
+        choice = self.tool_choice
+        tools = () if isinstance(choice, str) and choice == "none" else tuple([tool.spec for tool in self.tools])
+        if not tools:
+            choice = None
         options = (self.parallel, self.stream, mode, self.accept_damaged)
         return RequestInput(model, self.messages, tools, choice, *options)
 
     @property
     def forces(self) -> bool:
         """True if the model must call a tool."""
-        return bool(self.tools) and self.tool_choice not in (None, "auto", "none")
+        choice = self.tool_choice
+        # Not `in` a tuple: it would call the `__eq__` of a `NamedTool` for each of these.
+        free = choice is None or (isinstance(choice, str) and choice in ("auto", "none"))
+        return bool(self.tools) and not free
 
 
 def as_messages(messages: Messages) -> list[Message]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..accumulator import Accumulator
 from ..async_support.exception_groups import collapse_groups
@@ -253,13 +253,13 @@ class SingleCallFilter:
         """Return `events` without those of later tool calls."""
         return [event for event in events if type(event) not in _OF_A_CALL or self._keep(event)]
 
-    def _keep(self, event: Event) -> bool:
-        event = cast("ToolCallStart | ToolCallDelta | ToolCallReset | ToolCallDone", event)
-        self._first = self._first or event.id
-        if event.id != self._first and not self.dropping:
+    def _keep(self, event: Any) -> bool:
+        id: str = event.id
+        self._first = self._first or id
+        if id != self._first and not self.dropping:
             self.dropping = True
             logger.warning(
                 "the model made more than one tool call; the first is the result. "
                 "Pass allow_parallel_tool_calls=True for all of them."
             )
-        return event.id == self._first
+        return id == self._first

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from ..async_support.shielding import Loop
 from ..errors import BadRequest
@@ -42,9 +42,7 @@ class AiohttpNetwork:
             "or the default network: leave network= out. Nothing was sent."
         )
 
-    def aopen(
-        self, request: HTTPRequest, *, connect: float | None, read: float | None
-    ) -> Coroutine[Any, Any, AsyncResponse]:
+    def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Awaitable[AsyncResponse]:
         """Send `request` and return its response; see `Network`."""
         return self._clients.running().send(request, connect, read)
 

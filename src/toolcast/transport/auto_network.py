@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Coroutine
+from collections.abc import Awaitable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..http_request import HTTPRequest
 from .httpx_network import HttpxNetwork
@@ -27,9 +27,7 @@ class AutoNetwork:
         """Send `request` and return its response; see `Network`."""
         return self._httpx.open(request, connect=connect, read=read)
 
-    def aopen(
-        self, request: HTTPRequest, *, connect: float | None, read: float | None
-    ) -> Coroutine[Any, Any, AsyncResponse]:
+    def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Awaitable[AsyncResponse]:
         """Send `request` and return its response; see `Network`."""
         return self._of_this_loop().aopen(request, connect=connect, read=read)
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ConnectFailed
 from ..http_request import HTTPRequest
@@ -62,9 +62,7 @@ class HttpxNetwork:
         """Send `request` and return its response; see `Network`."""
         return self._clients.sync().send(request, connect, read)
 
-    def aopen(
-        self, request: HTTPRequest, *, connect: float | None, read: float | None
-    ) -> Coroutine[Any, Any, AsyncResponse]:
+    def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Awaitable[AsyncResponse]:
         """Send `request` and return its response; see `Network`."""
         return self._clients.running().send(request, connect, read)
 

@@ -8,7 +8,7 @@ default network is `HttpxNetwork` (httpx_network.py). To use another HTTP librar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import monotonic, sleep, time
 from typing import Any, Protocol
@@ -77,7 +77,9 @@ class Network(Protocol):
         """Return the response once its headers have arrived. `read` limits the wait for them and each later read."""
         ...
 
-    async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> AsyncResponse:
+    def aopen(
+        self, request: HTTPRequest, *, connect: float | None, read: float | None
+    ) -> Awaitable[AsyncResponse]:  # an `async def`, or what returns the coroutine of another
         """Return the response once its headers have arrived. `read` limits the wait for them."""
         ...
 
