@@ -118,7 +118,8 @@ class HTTPExchange:
         self._received: bytearray | None = None  # the start of the body, where it is logged; all of it for `keep_raw`
         self._receives = MAX_RESPONSE_BYTES if self._keeps_raw else 2 * _LOGGED
         self._hooks: CallHooks | None = None  # of the present attempt
-        self._returned: bytes | LLMError | TimeoutError | None = None  # of a direct read, for `next_events`
+        self._returned: bytes | None = None  # the data of a direct read that `next_events` has to process
+        self._read_error: LLMError | TimeoutError | None = None  # the error of one that it has to raise
 
     async def next_events(self) -> list[Event]:
         """Return the next events, or an empty list at the end."""
@@ -130,9 +131,10 @@ class HTTPExchange:
                 if body is None or decoder is None:
                     await self._open()
                     continue
-                data = b"" if decoder.failed else self._take_returned()
+                data = b"" if decoder.failed else self._returned
                 if data is None:
                     data = await body.read(self.time_left())
+                self._returned = None
                 self._bytes_left -= len(data)
                 if self._bytes_left < 0:
                     raise LimitExceeded(
@@ -196,14 +198,7 @@ class HTTPExchange:
 
     def put_back(self, error: LLMError | TimeoutError) -> None:
         """Keep the error of a direct read for `next_events`."""
-        self._returned = error
-
-    def _take_returned(self) -> bytes | None:
-        """Return the data of the last direct read, or raise its error; None if there is neither."""
-        returned, self._returned = self._returned, None
-        if isinstance(returned, Exception):
-            raise returned
-        return returned
+        self._read_error = error
 
     async def close(self) -> None:
         """Stop and release the connection. An unread response counts as an attempt too."""
@@ -217,8 +212,12 @@ class HTTPExchange:
         self._cancel_handle.break_off()
 
     def _check_cancelled(self) -> None:
+        """Raise `StreamInterrupted` if the response was aborted, or else the error of a direct read."""
         if self._cancel_handle.broken:
             raise StreamInterrupted("the response was aborted", retryable=False)
+        if self._read_error is not None:
+            error, self._read_error = self._read_error, None
+            raise error
 
     async def _drop(self) -> None:
         body, self._body = self._body, None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from jiter import from_json
 
@@ -294,8 +294,7 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         if name == "error":
             raise stream_error(chunk or {"message": payload.decode("utf-8", "replace")}, self._source)
         if type(chunk) is dict:
-            read: dict[str, Any] = chunk
-            self._chunk(read, out)
+            self._chunk(cast("dict[str, Any]", chunk), out)
         elif chunk is not None:
             out.append(RawEvent(chunk, damaged=True))
         if len(out) == before + 1 and b"\n" not in payload:
@@ -366,14 +365,12 @@ def is_done(payload: bytes) -> bool:
 
 def as_dict(value: Any) -> dict[str, Any]:
     """Return `value` if it is a JSON object, else an empty one."""
-    found: dict[str, Any] = value if isinstance(value, dict) else {}  # without a call of `cast`: this is a hot path
-    return found
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def as_list(value: Any) -> list[object]:
     """Return `value` if it is a JSON array, else an empty one."""
-    found: list[object] = value if isinstance(value, list) else []
-    return found
+    return cast("list[object]", value) if isinstance(value, list) else []
 
 
 def as_str(value: Any) -> str:

@@ -139,7 +139,7 @@ class AiohttpResponse(BaseAsyncResponse[ActiveAiohttpResponse]):
 
 def _plain(headers: Mapping[str, str]) -> dict[str, str]:
     """Return headers with names in lower case and printable values; repeated ones are joined."""
-    plain = {name.lower(): value for name, value in headers.items()}
+    plain: dict[str, str] = {name.lower(): value for name, value in headers.items()}
     if len(plain) == len(headers) and "".join(plain.values()).isascii():
         return plain  # nearly always: nothing to join or to decode
     plain = {}

@@ -442,29 +442,30 @@ def test_packing_early_makes_no_difference(value: Any, cuts: list[int], many: in
 # -- text that is known to go on ---------------------------------------------------------------------------------------
 
 
-def test_more_is_for_fragments_that_are_certain() -> None:
+def test_add_is_for_fragments_that_are_certain() -> None:
     calls, out = ToolCalls(ToolNames(TOOLS)), list[Event]()
-    assert calls.more("x") is None
+    assert not calls.add("x")
     calls.take([entry(0, "x", "f", "")], out)
-    assert calls.more('{"a') is None
+    assert not calls.add('{"a')
     calls.take([entry(0, arguments='{"a')], out)
-    assert calls.more('":') is None  # it may yet be a snapshot
+    assert not calls.add('":')  # it may yet be a snapshot
     calls.take([entry(0, arguments='":')], out)
-    assert calls.more("") is None
-    assert calls.more("[") == [ToolCallDelta("x", "[")]
-    assert calls.more("{}") == [ToolCallDelta("x", "{}")]
-    assert calls.more("]}") == [ToolCallDelta("x", "]}")]
-    assert calls.more('{"a":[{}]}') == []  # again, from the beginning
-    assert calls.more("}") is None
+    assert calls.add("[")
+    assert calls.add("{}")
+    assert not calls.add("{")  # perhaps a second object after a complete one
+    assert calls.add("]}")
+    assert not calls.add('{"a":[{}]}')
+    calls.take([entry(0, arguments='{"a":[{}]}')], out)  # again, from the beginning
+    assert not calls.add("}")
     calls.finish(out)
     assert out[-1] == ToolCallDone("x", "f", '{"a":[{}]}')
 
 
-def test_more_waits_for_the_name() -> None:
+def test_add_waits_for_the_name() -> None:
     calls, out = ToolCalls(ToolNames(TOOLS)), list[Event]()
     calls.take([entry(0, "x", None, '{"a'), entry(0, arguments='":')], out)
-    assert calls.more("1") is None
+    assert not calls.add("1")
     calls.take([entry(0, "x", "f", "")], out)
     calls.take([entry(0, arguments="1")], out)
-    assert calls.more("}") == [ToolCallDelta("x", "}")]
+    assert calls.add("}")
     assert streamed(out, "x") == '{"a":1'

@@ -55,11 +55,10 @@ class ToolCalls:
 
     def take(self, entries: Any, out: list[Event]) -> None:
         """Read the `tool_calls` of one delta, or of a whole message."""
-        listed: list[Any] = entries if isinstance(entries, list) else [entries]
-        for place, entry in enumerate(listed):
+        for place, entry in enumerate(cast("list[object]", entries) if isinstance(entries, list) else [entries]):
             if not isinstance(entry, dict):
                 continue
-            found: dict[str, Any] = entry
+            found = cast("dict[str, Any]", entry)
             last = self._last
             if last is not None and (text := _fragment(found, last.index)):
                 if self.add(text):
@@ -206,7 +205,7 @@ class _Entry:
 
     def __init__(self, entry: dict[str, Any]) -> None:
         function = entry.get("function") or entry.get("custom") or entry
-        found: dict[str, Any] = function if isinstance(function, dict) else {}
+        found = cast("dict[str, Any]", function if isinstance(function, dict) else {})
         self.index = _whole_number(entry.get("index"))
         self.id = _text(entry.get("id"))
         self.name = _text(found.get("name"))
