@@ -73,10 +73,12 @@ class Envelope:
                     start = self._start_after_time(data)
                 if self._middle:
                     end = data.rfind(self._middle, start, end) + 1
+                    if not end:
+                        return None
                     padding = data[end + self._skip : self._end]
                     if not self._is_padding(padding) and padding:
                         return None
-            if end <= start:  # the beginning and the end overlap, or something between them is missing
+            if end <= start:  # the beginning and the end overlap
                 return None
             try:
                 text: str = from_json(data[start:end])
