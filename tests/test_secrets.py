@@ -539,7 +539,7 @@ def test_a_copy_is_as_good_as_the_original(copied: Callable[[Any], Any], api: AP
         made = OpenAICompatible("m-1", base_url=given, headers={"X-Token": canary()}, network=HttpxNetwork())
         again = copied(made)
         assert api.chat(again, "x").text == "yes"
-        assert again._network is made._network
+        assert again.network is made.network
         made.close()
     assert server.requests[0].headers["x-token"] == canary()
     assert canary() in server.requests[0].line

@@ -48,9 +48,8 @@ def at_most(limit: int | None, *answers: Any) -> ScriptedLLM:
 
 def all_free(llm: FunctionCallingLLM) -> bool:
     """Return whether no call has a slot of this LLM or waits for one."""
-    assert llm._limiter is not None
-    slots = llm._limiter.here()
-    return len(slots._free) == llm.max_concurrency and not slots._queue and not any(slots._holders)
+    assert llm.max_concurrency is not None
+    return llm.calls_in_progress == 0
 
 
 class Queue:
@@ -619,9 +618,9 @@ class QueueMachine(RuleBasedStateMachine):
     def as_expected(self) -> None:
         assert [list(turn.box) != [] for turn in self.holding] == [True] * len(self.holding)
         assert not any(turn.box for turn in self.queue)
-        assert len(self.slots._free) == 3 - len(self.holding)
+        assert self.slots.free == 3 - len(self.holding)
         assert len({slot for turn in self.holding for slot in turn.box}) == len(self.holding)
-        assert {turn for turn in self.slots._holders if turn} == set(self.holding)
+        assert set(self.slots.holders) == set(self.holding)
 
 
 TestQueue = QueueMachine.TestCase
@@ -641,28 +640,36 @@ def test_a_slot_without_a_turn_is_put_back() -> None:
 
     slots = Slots(1)
     slots._queue = Emptied()  # type: ignore[assignment]  # stands in for a deque
-    slots._pair()
-    assert list(slots._free) == [0]
+    slots.leave(Waiting(slots))
+    assert next(Emptied.looks, None) is None
+    assert slots.free == 1
 
 
 def test_many_threads_coming_and_leaving() -> None:
     slots = Slots(2)
+    owners: dict[int, Waiter] = {}
     failures: list[str] = []
 
     def work() -> None:
-        for number in range(300):
+        for _ in range(300):
             turn = Waiting(slots)
             slots.enter(turn)
-            if number % 3 and sum(1 for holder in slots._holders if holder) > 2:
+            slot = turn.box[0] if turn.box else -1
+            if slot >= 0 and owners.setdefault(slot, turn) is not turn:
                 failures.append("too many")
+            if slot >= 0:
+                del owners[slot]
             slots.leave(turn)
 
     threads = [thread(work) for _ in range(4)]
     for each in threads:
         each.join(20)
     assert failures == []
-    assert sorted(slots._free) == [0, 1]
-    assert not slots._queue
+    assert slots.in_progress == 0
+    last = [Waiting(slots), Waiting(slots)]
+    for turn in last:
+        slots.enter(turn)
+    assert sorted(turn.box[0] for turn in last) == [0, 1]
 
 
 @pytest.mark.slow

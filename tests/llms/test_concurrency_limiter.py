@@ -605,7 +605,7 @@ def test_after_an_interrupt_the_llm_goes_on(at: int, monkeypatch: pytest.MonkeyP
         with pytest.raises(KeyboardInterrupt):
             list(ToolOrchestratingLLM(Album, "x", llm).stream())
         interrupts.begin(0)
-        again = OpenAI("m-1", api_key="sk-x", base_url=url(server), max_retries=0, network=llm._network)
+        again = OpenAI("m-1", api_key="sk-x", base_url=url(server), max_retries=0, network=llm.network)
         assert ToolOrchestratingLLM(Album, "x", again)().title == "Sea of Glass"
         llm.close()
         server.wait_open(0)

@@ -9,13 +9,13 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
-from aiohttp import ClientPayloadError
 
 from support.loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
 from toolcast import AiohttpNetwork
@@ -78,19 +78,19 @@ def server() -> Iterator[Loopback]:
 
 
 @pytest.fixture
-def network(monkeypatch: pytest.MonkeyPatch) -> Iterator[AiohttpNetwork]:
-    monkeypatch.setattr(connections, "pool", pool)
+def network() -> Iterator[AiohttpNetwork]:
     network = AiohttpNetwork()
     yield network
     network.close()
     gc.collect()
 
 
-def pool(network: AiohttpNetwork) -> list[Any]:
-    """The connections that aiohttp holds in use, in the running loop."""
-    here = network._clients.running()
-    assert not here.open
-    return list(here._connector._acquired)
+@pytest.fixture
+def single() -> Iterator[AiohttpNetwork]:
+    network = AiohttpNetwork(max_connections=1)
+    yield network
+    network.close()
+    gc.collect()
 
 
 @pytest.mark.parametrize(*BREAKS.args)
@@ -110,9 +110,8 @@ def test_what_had_come_before_the_break_is_read_first(api: API, server: Loopback
         body = await opened(backend, server)
         assert await body.read(5.0) == b"one"
         gate.set()
-        (kept,) = network._clients.running().open
-        with pytest.raises(ClientPayloadError):
-            await kept.content.wait_eof()
+        await asyncio.to_thread(server.wait_open, 0)
+        await connections.ticks(10)  # the loop reads all of it, and the end
         assert await body.read(5.0) == b"twothree"
         with pytest.raises(StreamInterrupted):
             await body.read(5.0)
@@ -203,27 +202,38 @@ def test_no_free_connection_in_time(api: API, server: Loopback) -> None:
     api(network, work)
 
 
-def test_a_cancellation_wins_over_the_limit(api: API, server: Loopback, network: AiohttpNetwork) -> None:
+def test_a_cancellation_wins_over_the_limit(server: Loopback, network: AiohttpNetwork) -> None:
     """Who was cancelled in the moment in which the time was over has been cancelled."""
-    server.answer(HOLD)
 
-    async def work(backend: IOBackend) -> None:
-        task = asyncio.ensure_future(opened(backend, server))
-        await asyncio.to_thread(server.wait_requests, 1)
-        alarms = [held for held in gc.get_objects() if type(held).__name__ == "Deadline" and held._call]
-        assert len(alarms) == 1
-        task.cancel()
-        alarms[0]._call()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+    class Loop(asyncio.SelectorEventLoop):
+        ahead = 0.0
 
-    api(network, work)
+        def time(self) -> float:
+            return super().time() + self.ahead
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Loop)
+        for cancelled, error in ((True, asyncio.CancelledError), (False, Timeout)):
+            server.answer(HOLD)
+            task = asyncio.create_task(network.aopen(request_to(server), connect=100.0, read=100.0))
+            await asyncio.to_thread(server.wait_requests, 2 - cancelled)
+            if cancelled:
+                loop.call_soon(task.cancel)
+            loop.ahead += 1000.0  # the timer fires in the same step of the loop, after the cancellation
+            with pytest.raises(error):
+                await task
+
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(main())
 
 
 def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network: AiohttpNetwork) -> None:
     held: list[Body] = []
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
 
     async def work(backend: IOBackend) -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
         server.answer(CHUNKED, chunk(b"one"), HOLD)
         held.append(await opened(backend, server))
         assert await held[-1].read(5.0) == b"one"
@@ -232,9 +242,12 @@ def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network:
     for _ in range(2):
         API("asyncio")(network, work)
         server.wait_open(0)
-        assert network._clients._loops == {}
+        assert network.connections_in_use == 0
     with pytest.raises(StreamClosed):
         API("asyncio")(network, lambda _: held[0].read(1.0))
+    del held[:]
+    gc.collect()
+    assert [loop() for loop in loops] == [None, None]
 
 
 def test_a_forked_child_opens_its_own_connection(

@@ -186,11 +186,11 @@ def test_a_sync_call_and_trio_are_refused_before_anything_is_sent(server: Loopba
     ],
 )
 def test_the_name_of_a_network(llm: Any) -> None:
-    assert isinstance(llm(network="aiohttp")._network, AiohttpNetwork)
-    assert isinstance(llm(network="auto")._network, AutoNetwork)
-    assert isinstance(llm()._network, HttpxNetwork)
+    assert isinstance(llm(network="aiohttp").network, AiohttpNetwork)
+    assert isinstance(llm(network="auto").network, AutoNetwork)
+    assert isinstance(llm().network, HttpxNetwork)
     own = AiohttpNetwork(max_connections=3)
-    assert llm(network=own)._network is own
+    assert llm(network=own).network is own
     with pytest.raises(UnsupportedLLMError, match="network='curl': expected a Network"):
         llm(network="curl")
 
@@ -198,4 +198,4 @@ def test_the_name_of_a_network(llm: Any) -> None:
 def test_the_name_goes_along_to_another_process() -> None:
     for name, kind in {"aiohttp": AiohttpNetwork, "auto": AutoNetwork, None: HttpxNetwork}.items():
         llm = OpenAI("m", network=name)  # type: ignore[arg-type]  # a loop over names
-        assert isinstance(pickle.loads(pickle.dumps(llm))._network, kind)
+        assert isinstance(pickle.loads(pickle.dumps(llm)).network, kind)

@@ -7,6 +7,7 @@ import gc
 import logging
 import ssl
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +19,9 @@ import pytest
 
 from support.loopback import HOLD, RESET, Loopback, chunk, head, whole
 from toolcast.credentials import Secret
-from toolcast.errors import ConnectFailed, StreamBusy, StreamClosed, StreamInterrupted
+from toolcast.errors import ConnectFailed, StreamBusy, StreamClosed, StreamInterrupted, Timeout
 from toolcast.http_request import HTTPRequest
 from toolcast.transport.aiohttp_network import AiohttpNetwork
-from toolcast.transport.httpx_connections import AsyncConnections
 from toolcast.transport.httpx_network import HttpxNetwork
 from toolcast.transport.network import AsyncResponse
 
@@ -44,6 +44,15 @@ def network() -> Iterator[HttpxNetwork]:
     gc.collect()
 
 
+@pytest.fixture
+def single() -> Iterator[HttpxNetwork]:
+    """A network of one connection."""
+    network = HttpxNetwork(max_connections=1)
+    yield network
+    network.close()
+    gc.collect()
+
+
 @pytest.fixture(params=["asyncio", "trio"])
 def backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -58,15 +67,16 @@ async def aopen(network: HttpxNetwork, server: Loopback | str) -> AsyncResponse:
     return await network.aopen(request_to(server), connect=5.0, read=5.0)
 
 
-def pool(network: HttpxNetwork) -> list[Any]:
-    """Return the connections that httpcore has open in the running loop."""
-    connections: AsyncConnections = network._clients.running()
-    assert not connections.open
-    assert connections._slots.value == connections._pool.most
-    assert connections._pool._count == len(connections._pool._idle)
-    pools = [connection.way._pool for connection in connections._pool._idle]
-    assert [pool._requests for pool in pools] == [[]] * len(pools)
-    return [held for pool in pools for held in pool.connections if not (held.is_idle() or held.is_closed())]
+async def check_free(network: HttpxNetwork, server: Loopback) -> None:
+    """Check that `network`, which has one connection, can use it now, and has no second one."""
+    assert network.connections_in_use == 0
+    server.answer(CHUNKED, HOLD)
+    reply = await aopen(network, server)
+    assert network.connections_in_use == 1
+    with pytest.raises(Timeout):
+        await network.aopen(request_to(server), connect=0.0, read=5.0)
+    await reply.aclose()
+    assert network.connections_in_use == 0
 
 
 async def ticks(count: int) -> None:
@@ -74,15 +84,15 @@ async def ticks(count: int) -> None:
         await asyncio.sleep(0)
 
 
-def test_a_cancelled_read_gives_the_connection_back(backend: str, server: Loopback, network: HttpxNetwork) -> None:
+def test_a_cancelled_read_gives_the_connection_back(backend: str, server: Loopback, single: HttpxNetwork) -> None:
     async def main() -> None:
         server.answer(CHUNKED, chunk(b"one"), HOLD)
-        reply = await aopen(network, server)
+        reply = await aopen(single, server)
         assert await reply.read(5.0) == b"one"
         with anyio.move_on_after(0.01) as scope:
             await reply.read(5.0)
         assert scope.cancelled_caught
-        assert pool(network) == []
+        await check_free(single, server)
         await anyio.to_thread.run_sync(server.wait_open, 0)
         with pytest.raises(StreamClosed):
             await reply.read(5.0)
@@ -90,26 +100,27 @@ def test_a_cancelled_read_gives_the_connection_back(backend: str, server: Loopba
     anyio.run(main, backend=backend)
 
 
-def test_a_cancelled_opening_gives_the_connection_back(backend: str, server: Loopback, network: HttpxNetwork) -> None:
+def test_a_cancelled_opening_gives_the_connection_back(backend: str, server: Loopback, single: HttpxNetwork) -> None:
     async def main() -> None:
         server.answer(HOLD)
-        with anyio.move_on_after(0.03) as scope:
-            await aopen(network, server)
-        assert scope.cancelled_caught
-        assert pool(network) == []
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(aopen, single, server)
+            await anyio.to_thread.run_sync(server.wait_requests, 1)
+            tasks.cancel_scope.cancel()
+        await check_free(single, server)
         await anyio.to_thread.run_sync(server.wait_open, 0)
 
     anyio.run(main, backend=backend)
 
 
-def test_closing_while_cancelled_still_closes(backend: str, server: Loopback, network: HttpxNetwork) -> None:
+def test_closing_while_cancelled_still_closes(backend: str, server: Loopback, single: HttpxNetwork) -> None:
     async def main() -> None:
         server.answer(CHUNKED, chunk(b"one"), HOLD)
-        reply = await aopen(network, server)
+        reply = await aopen(single, server)
         with anyio.CancelScope() as scope:
             scope.cancel()
             await reply.aclose()
-        assert pool(network) == []
+        await check_free(single, server)
         await anyio.to_thread.run_sync(server.wait_open, 0)
 
     anyio.run(main, backend=backend)
@@ -118,10 +129,10 @@ def test_closing_while_cancelled_still_closes(backend: str, server: Loopback, ne
 @pytest.mark.slow
 @pytest.mark.parametrize("gap", [0, 1, 2])
 @pytest.mark.parametrize("first", range(4))
-def test_a_read_cancelled_again_and_again(server: Loopback, network: HttpxNetwork, first: int, gap: int) -> None:
+def test_a_read_cancelled_again_and_again(server: Loopback, single: HttpxNetwork, first: int, gap: int) -> None:
     async def main() -> None:
         server.answer(CHUNKED, chunk(b"one"), HOLD)
-        reply = await aopen(network, server)
+        reply = await aopen(single, server)
         assert await reply.read(5.0) == b"one"
         task = asyncio.create_task(reply.read(5.0))
         await ticks(first)
@@ -132,7 +143,7 @@ def test_a_read_cancelled_again_and_again(server: Loopback, network: HttpxNetwor
             await task
         assert task.cancelled()
         await reply.aclose()
-        assert pool(network) == []
+        await check_free(single, server)
         await asyncio.to_thread(server.wait_open, 0)
 
     asyncio.run(main())
@@ -140,10 +151,10 @@ def test_a_read_cancelled_again_and_again(server: Loopback, network: HttpxNetwor
 
 @pytest.mark.slow
 @pytest.mark.parametrize("gap", [0, 1, 2])
-def test_a_closing_cancelled_again_and_again(server: Loopback, network: HttpxNetwork, gap: int) -> None:
+def test_a_closing_cancelled_again_and_again(server: Loopback, single: HttpxNetwork, gap: int) -> None:
     async def main() -> None:
         server.answer(CHUNKED, chunk(b"one"), HOLD)
-        reply = await aopen(network, server)
+        reply = await aopen(single, server)
         assert await reply.read(5.0) == b"one"
         task = asyncio.create_task(reply.aclose())
         await ticks(1)
@@ -152,7 +163,7 @@ def test_a_closing_cancelled_again_and_again(server: Loopback, network: HttpxNet
             await ticks(gap)
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert pool(network) == []
+        await check_free(single, server)
         await asyncio.to_thread(server.wait_open, 0)
 
     asyncio.run(main())
@@ -160,14 +171,14 @@ def test_a_closing_cancelled_again_and_again(server: Loopback, network: HttpxNet
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 40, 3))
-def test_an_opening_cancelled_again_and_again(server: Loopback, network: HttpxNetwork, first: int) -> None:
+def test_an_opening_cancelled_again_and_again(server: Loopback, single: HttpxNetwork, first: int) -> None:
     async def main() -> None:
         server.answer(whole(b"ok"))
-        warm = await aopen(network, server)
+        warm = await aopen(single, server)
         while await warm.read(5.0):
             pass
         server.answer(CHUNKED, chunk(b"one"), HOLD)
-        task = asyncio.create_task(aopen(network, server))
+        task = asyncio.create_task(aopen(single, server))
         await ticks(first)
         for _ in range(3):
             task.cancel()
@@ -176,15 +187,15 @@ def test_an_opening_cancelled_again_and_again(server: Loopback, network: HttpxNe
             await (await task).aclose()
         except asyncio.CancelledError:
             assert task.cancelled()
-        assert pool(network) == []
+        await check_free(single, server)
 
     asyncio.run(main())
 
 
-def test_two_readers_and_a_closer(backend: str, server: Loopback, network: HttpxNetwork) -> None:
+def test_two_readers_and_a_closer(backend: str, server: Loopback, single: HttpxNetwork) -> None:
     async def main() -> None:
         server.answer(CHUNKED, chunk(b"one"), HOLD)
-        reply = await aopen(network, server)
+        reply = await aopen(single, server)
         assert await reply.read(5.0) == b"one"
 
         async def read() -> None:
@@ -197,7 +208,7 @@ def test_two_readers_and_a_closer(backend: str, server: Loopback, network: Httpx
             with pytest.raises(StreamBusy):
                 await reply.read(5.0)
             await reply.aclose()
-        assert pool(network) == []
+        await check_free(single, server)
 
     anyio.run(main, backend=backend)
 
@@ -229,12 +240,12 @@ def test_a_thread_that_reads_is_woken_by_closing(server: Loopback, network: Http
     server.wait_open(0)
 
 
-def test_many_threads_share_a_network(server: Loopback, network: HttpxNetwork) -> None:
+def test_many_threads_share_a_network(server: Loopback, single: HttpxNetwork) -> None:
     seen: list[bytes] = []
 
     def fetch() -> None:
-        reply = network.open(request_to(server), connect=5.0, read=5.0)
-        seen.append(reply.read())
+        reply = single.open(request_to(server), connect=20.0, read=20.0)
+        seen.extend(iter(reply.read, b""))
 
     for _ in range(16):
         server.answer(whole(b"ok"))
@@ -244,7 +255,7 @@ def test_many_threads_share_a_network(server: Loopback, network: HttpxNetwork) -
     for thread in threads:
         thread.join()
     assert seen == [b"ok"] * 16
-    assert len(network._clients._sync) == 1
+    assert server.accepted == 1
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, MemoryError])
@@ -252,20 +263,29 @@ def test_what_is_not_ours_passes_and_the_connection_comes_back(
     server: Loopback, network: HttpxNetwork, stop: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.answer(CHUNKED, chunk(b"one"), HOLD)
-    reply = network.open(request_to(server), connect=5.0, read=5.0)
-    assert reply.read() == b"one"
     raised = stop()
+    send = httpx.HTTPTransport.handle_request
 
-    def recv(*args: object, **options: object) -> bytes:
+    def sent(transport: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
+        response = send(transport, request)
+        stream = response.extensions["network_stream"]
+        receive = stream.read
+        stream.read = lambda *args, **options: interrupted() if got else receive(*args, **options)
+        return response
+
+    def interrupted() -> bytes:
         raise raised
 
-    stream: Any = reply._active.stream  # type: ignore[attr-defined]  # nothing public reaches the socket
-    monkeypatch.setattr(stream, "read", recv)
+    got: list[bytes] = []
+    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", sent)
+    reply = network.open(request_to(server), connect=5.0, read=5.0)
+    got.append(reply.read())
+    assert got == [b"one"]
     with pytest.raises(stop) as caught:
         reply.read()
     assert caught.value is raised
     server.wait_open(0)
-    assert network._clients.sync().open == set()
+    assert network.connections_in_use == 0
 
 
 # ---- foreign clients
@@ -286,8 +306,11 @@ def test_a_client_of_your_own(library: Any, backend: str) -> None:
         assert request.headers["x-api-key"] == KEY
         return library.Response(200, json={"a": 1}, headers={"content-encoding": "identity"})
 
-    network = clients(library, answer)
+    mock = library.MockTransport(answer)
+    client, async_client = library.Client(transport=mock), library.AsyncClient(transport=mock)
+    network = HttpxNetwork(client, async_client)
     reply = network.open(request_to("http://service/v1"), connect=1.0, read=1.0)
+    assert network.connections_in_use == 1
     assert (reply.status, reply.read(), reply.read()) == (200, b'{"a":1}', b"")
 
     async def main() -> None:
@@ -296,9 +319,10 @@ def test_a_client_of_your_own(library: Any, backend: str) -> None:
         await network.aclose()
 
     anyio.run(main, backend=backend)
+    assert network.connections_in_use == 0
     network.close()
-    assert not network._clients._client.is_closed
-    assert not network._clients._async_client.is_closed
+    assert not client.is_closed
+    assert not async_client.is_closed
 
 
 def test_the_errors_of_a_fork_are_known(library: Any, server: Loopback) -> None:
@@ -362,11 +386,36 @@ def test_a_close_that_fails_after_all_is_nobodys_business(backend: str, caplog: 
     assert KEY not in caplog.text
 
 
+def test_an_answer_without_a_socket_that_is_closed_while_it_is_read() -> None:
+    """Nothing can wake its reader, which learns of it with the next piece."""
+    reading, go_on = threading.Event(), threading.Event()
+
+    class Stream(httpx.SyncByteStream):
+        def __iter__(self) -> Iterator[bytes]:
+            reading.set()
+            assert go_on.wait(20)
+            yield b"one"
+
+    def read() -> None:
+        with pytest.raises(StreamClosed, match="while it was read"):
+            reply.read()
+        ended.set()
+
+    network = clients(httpx, lambda request: httpx.Response(200, stream=Stream()))
+    reply = network.open(request_to("http://service/v1"), connect=1.0, read=1.0)
+    ended = threading.Event()
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert reading.wait(20)
+    reply.close()
+    assert network.connections_in_use == 0
+    go_on.set()
+    thread.join()
+    assert ended.is_set()
+
+
 def test_a_forgotten_answer_without_a_socket() -> None:
     network = clients(httpx, lambda request: httpx.Response(200, stream=httpx.ByteStream(b"one")))
-    reply = network.open(request_to("http://service/v1"), connect=1.0, read=1.0)
-    reply._active.reading = True  # type: ignore[attr-defined]  # as if another thread read
-    reply.close()
     forgotten = network.open(request_to("http://service/v1"), connect=1.0, read=1.0)
     del forgotten
     assert network.open(request_to("http://service/v1"), connect=1.0, read=1.0).read() == b"one"
@@ -389,12 +438,18 @@ def test_a_loop_that_was_never_shut_down_is_forgotten(network: HttpxNetwork) -> 
         with pytest.raises(ConnectFailed):
             await aopen(network, "http://127.0.0.1:1/v1")
 
+    def collected() -> bool:
+        gc.collect()
+        return gone() is None
+
     loop = asyncio.new_event_loop()
     loop.run_until_complete(warm())
     loop.close()
-    assert len(network._clients._loops) == 1
+    gone = weakref.ref(loop)
+    del loop
+    assert not collected()
     asyncio.run(warm())
-    assert network._clients._loops == {}
+    assert collected()
 
 
 def test_a_network_that_is_collected_closes_its_clients(server: Loopback) -> None:
@@ -408,18 +463,26 @@ def test_a_network_that_is_collected_closes_its_clients(server: Loopback) -> Non
     server.wait_open(0)
 
 
-def test_an_answer_that_came_too_late_is_closed(backend: str, server: Loopback, network: HttpxNetwork) -> None:
-    """What happens when a request is cancelled in the very moment in which its answer arrives."""
+def test_an_answer_that_came_too_late_is_closed(
+    backend: str, server: Loopback, single: HttpxNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is cancelled in the very moment in which its answer arrives; trio returns it all the same."""
+    send = httpx.AsyncHTTPTransport.handle_async_request
 
     async def main() -> None:
+        async def sent(transport: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
+            response = await send(transport, request)
+            scope.cancel()
+            return response
+
         server.answer(CHUNKED, HOLD)
-        reply: Any = await aopen(network, server)
-        connections: AsyncConnections = network._clients.running()
-        connections.open.clear()
-        await connections._undo((reply._active.connection, reply._active.response))
-        assert pool(network) == []
+        scope = anyio.CancelScope()
+        with monkeypatch.context() as patched, scope:
+            patched.setattr(httpx.AsyncHTTPTransport, "handle_async_request", sent)
+            await (await aopen(single, server)).aclose()
+        assert scope.cancelled_caught == (backend == "asyncio")
+        await check_free(single, server)
         await anyio.to_thread.run_sync(server.wait_open, 0)
-        reply._active.over = True
 
     anyio.run(main, backend=backend)
 

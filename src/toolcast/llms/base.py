@@ -36,7 +36,7 @@ from ..settings import NOTHING_SET, Settings
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool, ToolOutput, as_tools
 from ..tools.execution import run_tools
-from ..transport.network import Clock, IOBackend, SystemClock, async_backend, sync_backend
+from ..transport.network import Clock, IOBackend, Network, SystemClock, async_backend, sync_backend
 from ..transport.network_choice import NetworkChoice, resolve_network
 from ..usage import Usage
 from .concurrency_limiter import ConcurrencyLimiter, LimitedEvents
@@ -416,6 +416,19 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     def async_backend(self) -> IOBackend:
         """Return the I/O of async calls."""
         return async_backend(self._network, self.clock)
+
+    @property
+    def network(self) -> Network:
+        """The network of the requests: the one that was passed, or the LLM's own."""
+        return self._network
+
+    @property
+    def calls_in_progress(self) -> int:
+        """The number of calls that have a slot of `max_concurrency` or wait for one, in this process.
+
+        It is 0 without a limit.
+        """
+        return 0 if self._limiter is None else self._limiter.here().in_progress
 
     @property
     def origin(self) -> Mapping[str, Any]:

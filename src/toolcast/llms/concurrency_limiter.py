@@ -221,6 +221,21 @@ class Slots:
         self._queue: deque[Waiter] = deque()
         self.blocked: dict[int, Waiter] = {}  # the waiting threads and their waiters
 
+    @property
+    def free(self) -> int:
+        """The number of free slots."""
+        return len(self._free)
+
+    @property
+    def holders(self) -> list[Waiter]:
+        """The waiters that have a slot."""
+        return [waiter for waiter in self._holders if waiter is not None]
+
+    @property
+    def in_progress(self) -> int:
+        """The number of waiters that have a slot or wait for one."""
+        return len(self._holders) - self.free + len(self._queue)
+
     def enter(self, waiter: Waiter) -> None:
         """Append `waiter` to the queue, and assign it a slot if one is free."""
         self._queue.append(waiter)
@@ -241,7 +256,7 @@ class Slots:
     @property
     def are_stuck(self) -> bool:
         """True if every slot belongs to a thread that waits for another one, and none was assigned since."""
-        held = [waiter for waiter in self._holders if waiter is not None and waiter.box]
+        held = [waiter for waiter in self.holders if waiter.box]
         waiting = [self.blocked.get(waiter.thread) for waiter in held]
         return len(held) == len(self._holders) and not any(waiter is None or waiter.box for waiter in waiting)
 

@@ -141,6 +141,7 @@ class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
     ) -> None:
         self.limit = max_inflated
         self.open: set[ActiveAiohttpResponse] = set()
+        self._unanswered = 0
         # A proxy's URL may contain a password.
         self._proxies = {scheme: Secret(proxy) for scheme, proxy in getproxies().items()}
         self._connector = _Connector(max_connections)
@@ -155,6 +156,11 @@ class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
             max_field_size=_HEADER,
         )
         self._begin(loop, gone)
+
+    @property
+    def in_use(self) -> int:
+        """The number of connections that serve a request, and of requests that wait for one."""
+        return self._unanswered + len(self.open)
 
     def forsake(self) -> None:
         """Release everything without the event loop, which may never run again, and without a warning of aiohttp."""
@@ -191,6 +197,7 @@ class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
         proxy = self._proxy(request.target) if self._proxies else None
         token = _trail.set(trail)
         trail.begin(connect)
+        self._unanswered += 1
         try:
             response = await self._session.request(
                 request.method,
@@ -218,6 +225,7 @@ class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
             self.open.add(active)
             return AiohttpResponse(self, active, request)
         finally:
+            self._unanswered -= 1
             trail.end()
             _trail.reset(token)
         # Outside of the `except`: aiohttp's exception, which contains keys, would become the context.

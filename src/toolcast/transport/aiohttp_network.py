@@ -35,6 +35,11 @@ class AiohttpNetwork:
         # Also at the end of the program; the clients have no reference to the network, so that it can be collected.
         weakref.finalize(self, self._clients.abandon)
 
+    @property
+    def connections_in_use(self) -> int:
+        """The number of connections that serve a request now, until its response is read or closed, in this process."""
+        return self._clients.in_use
+
     def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
         """Raise `BadRequest`, as aiohttp has no sync API."""
         raise BadRequest(

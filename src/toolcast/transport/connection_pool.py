@@ -50,6 +50,11 @@ class ClientsByLoop(ABC, Generic[D]):
         # Only a loop's own thread makes its client, and each step is one operation of the dict: no lock is needed.
         self._loops: dict[tuple[int, Loop], D] = {}
 
+    @property
+    def in_use(self) -> int:
+        """The number of connections of this process that serve a request."""
+        return sum(found.in_use for (owner, _), found in list(self._loops.items()) if owner == os.getpid())
+
     @abstractmethod
     def _new(self, loop: Loop, gone: Callable[[object], object]) -> D:
         """Create the client of the running event loop. It passes itself to `gone` when it closes."""
@@ -101,6 +106,11 @@ class LoopConnections(ABC, Generic[Trail, R]):
     """
 
     loop: Loop
+
+    @property
+    @abstractmethod
+    def in_use(self) -> int:
+        """The number of connections that serve a request."""
 
     def _begin(self, loop: Loop, gone: Callable[[object], object]) -> None:
         self.loop = loop
@@ -215,6 +225,12 @@ class ConnectionPool:
         self._closed = False
         self._lock = threading.Lock()
 
+    @property
+    def in_use(self) -> int:
+        """The number of connections that are picked and not put back."""
+        with self._lock:
+            return self._count - len(self._idle)
+
     def pick(self, origin: str) -> PooledConnection:
         """Return a connection for one request, if possible one that was used for `origin`."""
         with self._lock:
@@ -245,6 +261,7 @@ class ConnectionPool:
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
+            self._count -= len(idle)
             return idle
 
     def _new(self) -> Any:
@@ -280,8 +297,12 @@ class SingleConnection(ConnectionPool):
 
     def pick(self, origin: str) -> PooledConnection:
         """Return the client."""
+        with self._lock:
+            self._count += 1
         return self._connection
 
     def put(self, connection: PooledConnection, whole: bool) -> list[PooledConnection]:
         """Return an empty list: the client is never closed."""
+        with self._lock:
+            self._count -= 1
         return []

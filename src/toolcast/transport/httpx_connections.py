@@ -74,6 +74,11 @@ class _BaseConnections:
         self._pool = pool
         self._body: Callable[[bytes], Any] = whole_body(self.library)
 
+    @property
+    def in_use(self) -> int:
+        """The number of connections that serve a request."""
+        return self._pool.in_use
+
     def forget(self, active: ActiveResponse) -> bool:
         """Remove an open response. Return True to one of several concurrent callers, which then releases it."""
         active.over = True

@@ -58,6 +58,11 @@ class HttpxNetwork:
         # Also at the end of the program; the clients have no reference to the network, so that it can be collected.
         weakref.finalize(self, self._clients.abandon)
 
+    @property
+    def connections_in_use(self) -> int:
+        """The number of connections that serve a request now, until its response is read or closed, in this process."""
+        return self._clients.in_use
+
     def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
         """Send `request` and return its response; see `Network`."""
         return self._clients.sync().send(request, connect, read)
@@ -104,6 +109,12 @@ class _HTTPXClients(ClientsByLoop["AsyncConnections"]):
             return client
         with self._locks.setdefault(pid, threading.RLock()):
             return self._sync.get(pid) or self._sync.setdefault(pid, self._new_sync())
+
+    @property
+    def in_use(self) -> int:
+        """The number of connections of this process that serve a request, with those of sync calls."""
+        sync = self._sync.get(os.getpid())
+        return super().in_use + (sync.in_use if sync is not None else 0)
 
     def abandon(self) -> None:
         """Close the clients of this process, those of running loops in their loops."""
