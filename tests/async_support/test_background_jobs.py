@@ -6,6 +6,7 @@ import asyncio
 import gc
 import sys
 import threading
+import weakref
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from functools import partial
@@ -16,7 +17,6 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from toolcast.async_support import background_jobs
 from toolcast.async_support.background_jobs import BackgroundJob, start_job
 
 PATIENCE = 20.0
@@ -187,9 +187,15 @@ def test_a_job_is_cancelled_where_it_waits(backend: str, after: int, from_thread
 def test_a_job_ends_with_its_loop(backend: str, after: int) -> None:
     seen: list[str] = []
     jobs: list[BackgroundJob] = []
+    tasks: list[weakref.ref[asyncio.Task[Any]]] = []
 
     async def main() -> None:
         seen.append("begun")
+        if backend == "asyncio":
+            task = asyncio.current_task()
+            assert task is not None
+            tasks.append(weakref.ref(task))
+            del task
         try:
             await anyio.sleep_forever()
         finally:
@@ -203,8 +209,9 @@ def test_a_job_ends_with_its_loop(backend: str, after: int) -> None:
     assert seen == ["begun", "ended"]
     assert jobs[0].done
     assert jobs[0].error is not None
-    jobs[0].cancel()
-    assert not background_jobs._tasks
+    jobs.pop().cancel()
+    gc.collect()
+    assert [task() for task in tasks] == [None] * (backend == "asyncio")
 
 
 def test_a_job_that_is_over_in_its_first_step_though_it_was_cancelled() -> None:
@@ -215,8 +222,8 @@ def test_a_job_that_is_over_in_its_first_step_though_it_was_cancelled() -> None:
 
     async def starts() -> None:
         job = start_job(main, concurrent=True, name="turn")
-        for task in background_jobs._tasks:
-            task.cancel()
+        (task,) = asyncio.all_tasks() - {asyncio.current_task()}
+        task.cancel()
         await job.join()
         assert (seen, job.error) == (["begun"], None)
 
@@ -268,7 +275,7 @@ def test_trio_goes_on_after_sys_exit() -> None:
 def test_the_task_shows_its_name() -> None:
     async def starts() -> None:
         job = start_job(partial(anyio.sleep, 0), concurrent=True, name="turn 7")
-        (task,) = background_jobs._tasks
+        (task,) = asyncio.all_tasks() - {asyncio.current_task()}
         assert task.get_name() == "turn 7"
         assert "turn 7" in repr(task)
         await job.join()
@@ -279,24 +286,31 @@ def test_the_task_shows_its_name() -> None:
 def test_a_task_that_is_begun_at_once() -> None:
     """What asyncio's eager tasks do, from Python 3.12 on: the first step is made before there is a task."""
 
+    class Done(asyncio.Future[None]):
+        def set_name(self, name: str) -> None:
+            assert name == "turn"
+
+    def eager(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
+        with pytest.raises(StopIteration):
+            coroutine.__await__().send(None)
+        coroutine.close()
+        done = Done(loop=loop)
+        done.set_result(None)
+        tasks.append(weakref.ref(done))
+        return done
+
     async def starts() -> None:
-        job = BackgroundJob("turn")
-
-        class Eager:
-            def create_task(self, coroutine: Any, *, name: str) -> Any:
-                with pytest.raises(StopIteration):
-                    coroutine.__await__().send(None)
-                coroutine.close()
-                done = asyncio.get_running_loop().create_future()
-                done.set_result(None)
-                return done
-
-        background_jobs._begin_in_asyncio(job, nothing, Eager())  # type: ignore[arg-type]  # as much of a loop as is used
+        loop = asyncio.get_running_loop()
+        loop.set_task_factory(eager)
+        job = start_job(nothing, concurrent=True, name="turn")
+        loop.set_task_factory(None)
         assert job.done
-        assert not background_jobs._tasks
+        gc.collect()
+        assert [task() for task in tasks] == [None]
 
     async def nothing() -> None: ...
 
+    tasks: list[weakref.ref[Done]] = []
     asyncio.run(starts())
 
 

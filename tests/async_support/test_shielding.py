@@ -11,8 +11,9 @@ from typing import Any
 import anyio
 import pytest
 
+from support import advancing_loop
+from support.advancing_loop import AdvancingLoop
 from toolcast.async_support import shielding
-from toolcast.async_support.deadlines import Deadline
 from toolcast.async_support.shielding import CallTimeouts, current_loop, run_or_undo, run_shielded, schedule_in_loop
 
 
@@ -224,43 +225,56 @@ def test_each_call_has_its_time_limit(backend: str) -> None:
 
 
 def test_a_timer_that_rings_too_early_is_wound_up_again() -> None:
-    rung = asyncio.Semaphore(0)
-
-    class ObservedDeadline(Deadline):
-        def _fire(self) -> None:
-            rung.release()
-            super()._fire()
-
     async def main() -> None:
-        timeouts = CallTimeouts(current_loop())
-        timeouts._deadline = ObservedDeadline(current_loop())
+        loop = AdvancingLoop.running()
+
+        async def passes(seconds: float) -> None:
+            loop.advance(seconds)
+            await ticks(3)
+
+        timeouts = CallTimeouts(loop)
         nothing = partial(asyncio.sleep, 0)
-        await timeouts.run(nothing, 0.01)
+        await timeouts.run(nothing, 10)
+        task = asyncio.create_task(timeouts.run(anyio.sleep_forever, 30))
+        await ticks(2)
+        await passes(20)  # its timer is that of the wait before
+        assert not task.done()
+        await passes(20)
         with pytest.raises(TimeoutError):
-            await timeouts.run(anyio.sleep_forever, 0.03)
-        for _ in range(2):  # once too early
-            await rung.acquire()
-        assert rung.locked()
-        await timeouts.run(nothing, 0.01)
-        await timeouts.run(rung.acquire, None)  # it expires while no wait has a limit
+            await task
+        await timeouts.run(nothing, 10)
+        gate = asyncio.Event()
+        endless = asyncio.create_task(timeouts.run(gate.wait, None))
+        await ticks(2)
+        await passes(20)  # it expires while no wait has a limit
+        assert not endless.done()
+        gate.set()
+        await endless
+        task = asyncio.create_task(timeouts.run(anyio.sleep_forever, 10))
+        await ticks(2)
+        await passes(20)
         with pytest.raises(TimeoutError):
-            await timeouts.run(anyio.sleep_forever, 0.01)
+            await task
 
-    asyncio.run(main())
+    advancing_loop.run(main())
 
 
-def test_a_cancellation_is_no_time_limit() -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_a_cancellation_is_no_time_limit(first: bool) -> None:
     """Both come in the same moment."""
 
     async def main() -> None:
-        timeouts = CallTimeouts(asyncio.get_running_loop())
+        loop = AdvancingLoop.running()
+        timeouts = CallTimeouts(loop)
         task = asyncio.create_task(timeouts.run(anyio.sleep_forever, 5.0))
         await ticks(2)
-        timeouts._deadline._until = 0.0
-        timeouts._deadline._fire()
-        task.cancel()
+        if first:
+            loop.call_soon(task.cancel)
+        else:
+            loop.call_at(loop.time() + 6.0, task.cancel)
+        loop.advance(10.0)  # the timer fires in the same step of the loop as the cancellation
         with pytest.raises(asyncio.CancelledError):
             await task
         timeouts.end()
 
-    asyncio.run(main())
+    advancing_loop.run(main())

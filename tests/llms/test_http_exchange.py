@@ -303,9 +303,10 @@ class Slow(ReplayNetwork):
 
 
 def slow(seconds: float, timeouts: Timeouts, *answers: Recorded) -> tuple[Any, Slow]:
-    llm = OpenAI("m-1", api_key="k", max_retries=0)
-    llm.clock = clock = VirtualClock()
-    llm._network = network = Slow(clock, seconds, *answers)
+    clock = VirtualClock()
+    network = Slow(clock, seconds, *answers)
+    llm = OpenAI("m-1", api_key="k", max_retries=0, network=network)
+    llm.clock = clock
     return ToolOrchestratingLLM(Album, "x", llm, settings=Settings(timeout=timeouts)), network
 
 
@@ -369,9 +370,9 @@ class Noted(ReplayNetwork):
 )
 def test_the_headers_are_waited_for_so_long(api: API, timeouts: Timeouts, blocking: Any, awaited: Any) -> None:
     """A network without an event loop may know but one limit for all reads of a body: the larger."""
-    llm = OpenAI("m-1", api_key="k")
+    network = Noted(STREAM)
+    llm = OpenAI("m-1", api_key="k", network=network)
     llm.clock = VirtualClock()
-    llm._network = network = Noted(STREAM)
     api.stream(ToolOrchestratingLLM(Album, "x", llm, settings=Settings(timeout=timeouts)))
     assert network.limits == (awaited if api.name in ("asyncio", "trio") else blocking)
 
@@ -379,9 +380,9 @@ def test_the_headers_are_waited_for_so_long(api: API, timeouts: Timeouts, blocki
 class Jumping(VirtualClock):
     """A clock whose wall time jumps by an hour and back while a call waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, jump: float) -> None:
         super().__init__()
-        self._jump = 3600.0
+        self._jump = jump
 
     def time(self) -> float:
         return super().time() + self._jump
@@ -398,8 +399,7 @@ def test_a_wall_clock_that_jumps_changes_no_wait_and_no_limit(api: API, begins: 
     later = formatdate(1_700_000_005, usegmt=True)
     busy = refused(429, {"retry-after": later, "date": server})
     make, _, _ = maker(busy, refused(503), GOOD, settings=Settings(timeout=Timeouts(total=20)))
-    make.llm.clock = clock = Jumping()
-    clock._jump = begins
+    make.llm.clock = clock = Jumping(begins)
     assert api.call(make) == SEA
     assert 5 <= clock.slept[0] <= 5.5
     assert clock.slept[1] <= 1

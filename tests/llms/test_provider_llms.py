@@ -397,10 +397,9 @@ def test_an_llm_of_ones_own_may_stand_before_a_ready_made_one() -> None:
             async for event in self._quiet._events(*args):
                 yield TextDelta(event.text.upper()) if isinstance(event, TextDelta) else event
 
-    network = ReplayNetwork(Recorded(sse(delta(content="hello"), delta("stop"))))
+    network = ReplayNetwork(*[Recorded(sse(delta(content="hello"), delta("stop")))] * 2)
     loud = Loud(OpenAI("m", api_key="k", network=network))
     for backend in ("asyncio", "trio"):
-        network._answers.append(Recorded(sse(delta(content="hello"), delta("stop"))))
         assert anyio.run(loud.achat, "x", backend=backend).text == "HELLO"
     assert network.open_replies == 0
 

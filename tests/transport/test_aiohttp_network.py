@@ -17,6 +17,8 @@ from typing import Any
 import anyio
 import pytest
 
+from support import advancing_loop
+from support.advancing_loop import AdvancingLoop
 from support.loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
 from toolcast import AiohttpNetwork
 from toolcast.errors import BadRequest, LLMError, StreamClosed, StreamInterrupted, Timeout
@@ -205,27 +207,19 @@ def test_no_free_connection_in_time(api: API, server: Loopback) -> None:
 def test_a_cancellation_wins_over_the_limit(server: Loopback, network: AiohttpNetwork) -> None:
     """Who was cancelled in the moment in which the time was over has been cancelled."""
 
-    class Loop(asyncio.SelectorEventLoop):
-        ahead = 0.0
-
-        def time(self) -> float:
-            return super().time() + self.ahead
-
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, Loop)
+        loop = AdvancingLoop.running()
         for cancelled, error in ((True, asyncio.CancelledError), (False, Timeout)):
             server.answer(HOLD)
             task = asyncio.create_task(network.aopen(request_to(server), connect=100.0, read=100.0))
             await asyncio.to_thread(server.wait_requests, 2 - cancelled)
             if cancelled:
                 loop.call_soon(task.cancel)
-            loop.ahead += 1000.0  # the timer fires in the same step of the loop, after the cancellation
+            loop.advance(1000.0)  # the timer fires in the same step of the loop, after the cancellation
             with pytest.raises(error):
                 await task
 
-    with asyncio.Runner(loop_factory=Loop) as runner:
-        runner.run(main())
+    advancing_loop.run(main())
 
 
 def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network: AiohttpNetwork) -> None:

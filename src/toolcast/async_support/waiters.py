@@ -26,6 +26,10 @@ class Waiters:
     def __init__(self) -> None:
         self._calls: list[Callable[[], object]] = []
 
+    def __len__(self) -> int:
+        """Return the number of waiting threads and tasks."""
+        return len(self._calls)
+
     def wake(self) -> None:
         """Wake all current waiters, so that they check the condition. From any thread, without blocking."""
         calls = self._calls
