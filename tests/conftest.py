@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 import toolcast
 
-pytest_plugins = ("support.sync_and_async", "servers.aimock_server", "servers.llama_server")
+pytest_plugins = ("support.sync_and_async", "support.process", "servers.aimock_server", "servers.llama_server")
 
 REQUIRE_SHARED = os.environ.get("TOOLCAST_REQUIRE_SHARED") == "1"
 

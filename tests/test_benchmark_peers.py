@@ -11,6 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
+from support.process import Process
+
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
     documents, comparison, page = map(import_module, ("documents", "comparison", "page"))
@@ -297,10 +299,10 @@ def test_snapshots_are_kept_in_a_run_of_their_own_where_that_takes_no_age() -> N
 
 @pytest.mark.parametrize("arguments", [[], ["--write"]])
 def test_the_page_is_written_only_where_that_is_asked_for(
-    arguments: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, process: Process, tmp_path: Path
 ) -> None:
     written: list[str] = []
-    monkeypatch.setattr("sys.argv", ["bench", *arguments])
+    process.argv("bench", *arguments)
     for module in (bench, bench_peers):
         monkeypatch.setattr(module, "write", lambda figures, part="bench": written.append(part))
         monkeypatch.setattr(module, "report", lambda *results: iter(["a table"]))

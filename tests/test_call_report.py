@@ -6,13 +6,13 @@ import io
 import json
 import logging
 import re
-import sys
 from typing import Any
 
 import pytest
 
 from support.albums import SEA, Album
 from support.chunks import delta, sse
+from support.process import Process
 from support.sync_and_async import API
 from toolcast import BadRequest, Engine, OpenAI, Prices, ToolOrchestratingLLM, ValidationError
 from toolcast.call_report import Account
@@ -162,10 +162,10 @@ def test_an_account_is_written_once(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("stream", [None, "closed"])
-def test_without_a_stderr_nothing_is_written(stream: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_stderr_nothing_is_written(stream: str | None, process: Process) -> None:
     closed = io.StringIO()
     closed.close()
-    monkeypatch.setattr(sys, "stderr", None if stream is None else closed)
+    process.stream("stderr", None if stream is None else closed)
     account().end(Usage(), output=1)
 
 

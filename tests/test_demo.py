@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 
 pytest.importorskip("pyte")
 
+from support.process import Process
 from support.terminal_emulator import Emulated
 from toolcast import ToolOrchestratingLLM
 from toolcast.testing import ScriptedLLM
@@ -25,14 +25,14 @@ class Terminal(Emulated):
 
 
 @pytest.mark.parametrize("columns", [12, 40, 100, 140, 400])
-def test_the_growing_object_stands_there_once(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_growing_object_stands_there_once(columns: int, monkeypatch: pytest.MonkeyPatch, process: Process) -> None:
     demo: dict[str, Any] = runpy.run_path(str(DEMO))
     make = ToolOrchestratingLLM(
         demo["Invoice"], "{text}", ScriptedLLM({"seller": "ACME", "items": ITEMS, "total": 9}, chunk=5)
     )
     terminal = Terminal(columns, 60)
     monkeypatch.setenv("COLUMNS", str(columns))
-    monkeypatch.setattr(sys, "stdout", terminal)
+    process.stream("stdout", terminal)
     demo["show_growing"](make, "two hammers")
     shown = "".join("".join(terminal.lines).split())
     assert shown.count("Invoice(") == 1

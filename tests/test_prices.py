@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
 
+from support.process import Process
 from toolcast import prices
 from toolcast.prices import ModelPricing, Prices, StoredCost, has_price_list, has_prices
 from toolcast.usage import Usage
@@ -16,9 +16,9 @@ USAGE = Usage(1_000_000, 100_000)
 
 
 @pytest.fixture
-def without_list(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def without_list(process: Process) -> Iterator[None]:
     """An environment without genai-prices."""
-    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    process.without("genai_prices")
     prices._calculator.cache_clear()
     yield
     prices._calculator.cache_clear()

@@ -15,13 +15,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from importlib.metadata import entry_points
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from data.stored.generate import conversation, names
+from support.process import Process
 from toolcast import (
     ApprovalDecision,
     AsyncChatMachine,
@@ -509,9 +509,9 @@ REFLECTIONS = [SEA, "I counted primes. They thin out, and never end.", SEA]
 
 
 @pytest.fixture
-def experiment(stored: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def experiment(stored: Path, monkeypatch: pytest.MonkeyPatch, process: Process) -> Path:
     """The folder of the experiments, in which a test works; no pictures are drawn, which takes longest."""
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    process.without("matplotlib.figure")
     monkeypatch.chdir(stored / "experiment")
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     return stored / "experiment"
@@ -722,19 +722,21 @@ def test_logs_shows_a_stored_session(stored: Path, capsys: pytest.CaptureFixture
     assert records == JSONLStore(stored / "sessions").read("waiting")
 
 
-def chat(monkeypatch: pytest.MonkeyPatch, home: Path, text: str, *words: str, answers: Sequence[Any] = ()) -> int:
+def chat(
+    monkeypatch: pytest.MonkeyPatch, process: Process, home: Path, text: str, *words: str, answers: Sequence[Any] = ()
+) -> int:
     """Return the exit code of a chat in a pipe."""
     monkeypatch.setenv("TOOLCAST_HOME", str(home))
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    monkeypatch.setattr("sys.stdin", StringIO(text))
+    process.stdin(text)
     with use_llm(ScriptedLLM(*answers), process_wide=True):
         return command("chat", "--model", "openai:gpt-4.1", *words)
 
 
 def test_chat_goes_on_with_a_stored_session(
-    stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stored: Path, monkeypatch: pytest.MonkeyPatch, process: Process, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert chat(monkeypatch, stored / "home", "And you?", "--session", "chat", answers=["Well."]) == 0
+    assert chat(monkeypatch, process, stored / "home", "And you?", "--session", "chat", answers=["Well."]) == 0
     assert "Well." in capsys.readouterr().out
     with SQLiteStore(stored / "home" / "sessions.db") as store:
         texts = [record["message"]["parts"][0]["text"] for record in store.read("chat") if record["kind"] == "message"]
@@ -742,10 +744,10 @@ def test_chat_goes_on_with_a_stored_session(
 
 
 def test_chat_loads_a_stored_conversation(
-    stored: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stored: Path, monkeypatch: pytest.MonkeyPatch, process: Process, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = f"/load {stored / 'conversation.json'}\nAnd you?\n/save {stored / 'longer.json'}\n"
-    assert chat(monkeypatch, stored / "home", lines, "--lines", answers=["Well."]) == 0
+    assert chat(monkeypatch, process, stored / "home", lines, "--lines", answers=["Well."]) == 0
     before, after = loaded(stored / "conversation.json"), loaded(stored / "longer.json")
     assert after["kind"] == before["kind"] == "toolcast conversation"
     assert after["messages"] == [*before["messages"], user("And you?").to_dict(), assistant("Well.").to_dict()]
@@ -819,9 +821,14 @@ def test_the_exit_code_of_a_command(
     ("answer", "code"), [("Good day.", 0), (BadRequest("no"), 1), (KeyboardInterrupt(), 130)], ids=str
 )
 def test_the_exit_code_of_a_chat_in_a_pipe(
-    answer: Any, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    answer: Any,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    process: Process,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert chat(monkeypatch, tmp_path, "Hello.", answers=[answer]) == code, capsys.readouterr()
+    assert chat(monkeypatch, process, tmp_path, "Hello.", answers=[answer]) == code, capsys.readouterr()
 
 
 @pytest.mark.parametrize(("answer", "code"), [(BadRequest("no"), 1), (KeyboardInterrupt(), 130)], ids=str)

@@ -10,6 +10,7 @@ from importlib.metadata import version
 
 import pytest
 
+from support.process import Process
 from toolcast.apps import cli, pull_command
 from toolcast.errors import NotFound
 
@@ -54,8 +55,8 @@ def test_what_is_unknown_is_named_without_values(
     assert capsys.readouterr().err.endswith(f"toolcast: error: unrecognized arguments: {named}\n")
 
 
-def test_the_module_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["toolcast"])
+def test_the_module_is_the_command(process: Process, capsys: pytest.CaptureFixture[str]) -> None:
+    process.argv("toolcast")
     with pytest.raises(SystemExit) as left:
         runpy.run_module("toolcast", run_name="__main__")
     assert left.value.code == 0

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from support.loopback import Loopback, chunk, head, whole
+from support.process import Process
 from toolcast.apps import cli, extract_command
 from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.provider_llms import LlamaCpp
@@ -36,11 +37,11 @@ class _Standard(io.TextIOWrapper):
 
 
 @pytest.fixture
-def stdin(monkeypatch: pytest.MonkeyPatch) -> Any:
+def stdin(monkeypatch: pytest.MonkeyPatch, process: Process) -> Any:
     """Replace standard input; the returned function sets its bytes."""
 
     def feed(data: bytes, terminal: bool = False) -> None:
-        monkeypatch.setattr(sys, "stdin", _Standard(data, terminal))
+        process.stream("stdin", _Standard(data, terminal))
 
     for name in ("OLLAMA_HOST", "OLLAMA_MODEL", "OLLAMA_API_KEY"):
         monkeypatch.delenv(name, raising=False)

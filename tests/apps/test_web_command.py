@@ -4,16 +4,13 @@ import sys
 
 import pytest
 
+from support.process import Process
 from toolcast.apps.cli import main
 
 
-def test_what_is_missing_is_named_with_the_way_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name in [name for name in sys.modules if name.startswith(("toolcast.apps.web.", "starlette"))]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.delitem(sys.modules, "toolcast.apps.web", raising=False)
-    monkeypatch.setitem(sys.modules, "starlette", None)
+def test_what_is_missing_is_named_with_the_way_to_get_it(process: Process, capsys: pytest.CaptureFixture[str]) -> None:
+    loaded = [name for name in sys.modules if name.startswith(("toolcast.apps.web.", "starlette"))]
+    process.without("starlette", unload=[*loaded, "toolcast.apps.web"])
     assert main(["web", "--no-browser", "--port", "0"]) == 1
     assert "pip install 'toolcast[web]'" in capsys.readouterr().err
 

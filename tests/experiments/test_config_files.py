@@ -14,6 +14,7 @@ import yaml
 from hypothesis import given, strategies as st
 
 from experiments.test_config import USUAL
+from support.process import Process
 from toolcast.experiments.config import config_of
 from toolcast.experiments.config_errors import ConfigError, ConfigFileNotFound, MissingField, WrongType, WrongValue
 from toolcast.experiments.config_files import _json_lines, load_config, read_mapping
@@ -189,13 +190,12 @@ def test_without_pyyaml_json_is_read_and_yaml_names_the_extra(tmp_path: Path) ->
     assert reported.startswith("config.yaml is YAML, which needs pyyaml: pip install 'toolcast[experiments]'")
 
 
-def test_an_error_of_a_broken_pyyaml_is_raised_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "toolcast.experiments.yaml_files")
-    monkeypatch.setitem(sys.modules, "yaml", None)
+def test_an_error_of_a_broken_pyyaml_is_raised_unchanged(tmp_path: Path, process: Process) -> None:
+    process.without("yaml", unload=["toolcast.experiments.yaml_files"])
     with pytest.raises(ImportError, match=r"toolcast\[experiments\]"):
         load_config(written(tmp_path, YAML))
-    monkeypatch.undo()
-    monkeypatch.setitem(sys.modules, "toolcast.experiments.yaml_files", None)
+    process.restore()
+    process.without("toolcast.experiments.yaml_files")
     with pytest.raises(ModuleNotFoundError, match="yaml_files"):
         load_config(written(tmp_path, YAML))
 

@@ -17,6 +17,7 @@ import numpy
 import pytest
 from hypothesis import given, strategies as st
 
+from support.process import Process
 from support.reflections import CASES, SEEN, UNSEEN, Scores, area, scores
 from toolcast.experiments.embedders import (
     SentenceTransformersEmbedder,
@@ -98,11 +99,9 @@ def test_the_default_is_wordllama_where_it_is_installed(caplog: pytest.LogCaptur
     assert caplog.records == []
 
 
-def test_the_default_is_words_where_it_is_not(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_default_is_words_where_it_is_not(process: Process, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setitem(sys.modules, "wordllama", None)
+    process.without("wordllama")
     assert isinstance(embedder_of("default"), WordsEmbedder)
     (record,) = caplog.records
     assert (record.name, record.levelname) == ("toolcast", "INFO")
@@ -137,8 +136,8 @@ print(json.dumps([[len(vector) for vector in vectors], written, len(root.handler
     assert list(tmp_path.iterdir()) == []
 
 
-def test_wordllama_that_is_not_installed_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "wordllama", None)
+def test_wordllama_that_is_not_installed_is_named_with_what_installs_it(process: Process) -> None:
+    process.without("wordllama")
     with pytest.raises(ImportError, match=r"pip install 'toolcast\[experiments\]'"):
         WordLlamaEmbedder().embed(["a"])
 
@@ -207,7 +206,7 @@ def test_words_takes_scripts_without_blanks_and_halves_of_characters() -> None:
 # -- sentence-transformers: the library itself needs gigabytes
 
 
-def test_sentence_transformers_is_loaded_once_and_asked_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentence_transformers_is_loaded_once_and_asked_for_all(process: Process) -> None:
     reported: list[Any] = []
 
     class Model:
@@ -220,7 +219,7 @@ def test_sentence_transformers_is_loaded_once_and_asked_for_all(monkeypatch: pyt
 
     library = ModuleType("sentence_transformers")
     library.SentenceTransformer = Model  # type: ignore[attr-defined]  # a module of the test's own
-    monkeypatch.setitem(sys.modules, "sentence_transformers", library)
+    process.module("sentence_transformers", library)
     embedder = embedder_of("sentence-transformers:some/model")
     assert embedder is not None
     monitor = SimilarityMonitor(embedder)
@@ -231,9 +230,9 @@ def test_sentence_transformers_is_loaded_once_and_asked_for_all(monkeypatch: pyt
 
 
 def test_sentence_transformers_that_is_not_installed_is_named_with_what_installs_it(
-    monkeypatch: pytest.MonkeyPatch,
+    process: Process,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    process.without("sentence_transformers")
     found = SimilarityMonitor(embedder_of("sentence-transformers:some/model")).check("a", 1)
     assert "pip install sentence-transformers" in (found.error or "")
 

@@ -20,6 +20,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, strategies as st
 
+from support.process import Process
 from toolcast.errors import ToolcastError
 from toolcast.experiments import event_log
 from toolcast.experiments.event_log import JsonlLogger, LogError, LogTaken, read_log
@@ -229,7 +230,9 @@ def test_cut_anywhere_it_is_read_up_to_there(events: list[Any], data: st.DataObj
 
 
 @pytest.mark.parametrize("size", [1, 4, 10_000])
-def test_only_the_end_of_a_long_log_is_looked_at(path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_only_the_end_of_a_long_log_is_looked_at(
+    path: Path, monkeypatch: pytest.MonkeyPatch, process: Process, size: int
+) -> None:
     with opened(path) as log:
         for _ in range(50):
             log.log_event("TOOL_CALL", 1, {"output": "x" * size})
@@ -242,7 +245,7 @@ def test_only_the_end_of_a_long_log_is_looked_at(path: Path, monkeypatch: pytest
         return real(fd, length)
 
     monkeypatch.setattr(event_log, "_BLOCK", 1_000)
-    monkeypatch.setattr(os, "read", counted)
+    process.call("read", counted)
     with opened(path) as log:
         assert log.next_sequence == 50
     assert read < 4 * (size + 1_000)
@@ -516,11 +519,10 @@ print([event.sequence for event in read_log(path)])
 
 
 @posix
-def test_a_child_closes_what_is_its_own(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_closes_what_is_its_own(path: Path, process: Process) -> None:
     # Above, a real child does so; here, in one process, it is looked at.
     log = opened(path)
-    with monkeypatch.context() as child:
-        child.setattr(os, "getpid", lambda: -1)
+    with process.as_child():
         with pytest.raises(LogTaken, match=r"and this is a child of it, process -1: open a log of its own here"):
             log.log_event("ERROR")
         before = open_files()
@@ -552,9 +554,9 @@ class Disk:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+def disk(process: Process) -> Disk:
     disk = Disk()
-    monkeypatch.setattr(os, "write", disk.write)
+    process.call("write", disk.write)
     return disk
 
 
@@ -713,7 +715,7 @@ def test_a_file_where_a_folder_should_be(tmp_path: Path, name: str) -> None:
         opened(tmp_path / name)
 
 
-def test_a_folder_that_may_not_be_written_to(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_may_not_be_written_to(path: Path, process: Process) -> None:
     real = os.open
 
     def denied(at: Any, *how: Any) -> int:
@@ -721,7 +723,7 @@ def test_a_folder_that_may_not_be_written_to(path: Path, monkeypatch: pytest.Mon
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         return real(at, *how)
 
-    monkeypatch.setattr(os, "open", denied)
+    process.call("open", denied)
     with pytest.raises(
         ToolcastError, match=r"run\.jsonl cannot be written: Permission denied\. Is its folder"
     ) as raised:

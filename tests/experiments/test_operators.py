@@ -10,6 +10,7 @@ import sys
 import pexpect
 import pytest
 
+from support.process import Process
 from toolcast.experiments.operators import TerminalOperator, UnattendedOperator
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="pipes that are waited for, and terminals")
@@ -36,19 +37,19 @@ def test_x11_the_end_of_the_input_is_a_connection_error() -> None:
 
 
 def test_the_streams_are_those_of_the_process_at_that_moment(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    process: Process, capsys: pytest.CaptureFixture[str]
 ) -> None:
     operator = TerminalOperator()
     for line in ("one", "two"):
-        monkeypatch.setattr(sys, "stdin", io.StringIO(f"{line}\n"))
+        process.stdin(f"{line}\n")
         assert operator.send_and_wait("m", "r", 1) == line
     assert capsys.readouterr().out == "[AGENT - r | Cycle 1]: m\n[OPERATOR]: " * 2
 
 
 @pytest.mark.parametrize("stream", ["stdin", "stdout"])
-def test_a_program_without_a_console_has_no_operator(stream: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("line\n"))
-    monkeypatch.setattr(sys, stream, None)
+def test_a_program_without_a_console_has_no_operator(stream: str, process: Process) -> None:
+    process.stdin("line\n")
+    process.stream(stream, None)
     with pytest.raises(ConnectionError, match="the operator's"):
         TerminalOperator().send_and_wait("m", "r", 1)
 

@@ -14,6 +14,7 @@ import numpy
 import pytest
 from hypothesis import given, strategies as st
 
+from support.process import Process
 from toolcast.experiments.embedders import WordsEmbedder
 from toolcast.experiments.similarity import Band, Similarity, SimilarityMonitor, Vector, advisory_of
 
@@ -76,10 +77,10 @@ def way(request: pytest.FixtureRequest) -> Way:
 
 
 @pytest.fixture(params=["numpy", "plain"])
-def arithmetic(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def arithmetic(request: pytest.FixtureRequest, process: Process) -> str:
     """With numpy, and where it is not installed."""
     if request.param == "plain":
-        monkeypatch.setitem(sys.modules, "numpy", None)
+        process.without("numpy")
     return str(request.param)
 
 
@@ -261,8 +262,8 @@ def test_with_numpy_and_without_the_same_is_found(vectors: list[list[int]]) -> N
     embedder = Scripted({str(place): vector for place, vector in enumerate(vectors)})
     fast, plain = SimilarityMonitor(embedder), SimilarityMonitor(embedder)
     with_numpy = [fast.check(str(place), place) for place in range(len(vectors))]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "numpy", None)
+    with Process.context() as process:
+        process.without("numpy")
         without = [plain.check(str(place), place) for place in range(len(vectors))]
     assert [found.cycle for found in without] == [found.cycle for found in with_numpy]
     assert [found.score for found in without] == [pytest.approx(found.score, abs=2e-6) for found in with_numpy]

@@ -20,6 +20,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from support.albums import SEA, SHORT, Album
 from support.chunks import album_stream
+from support.process import Process
 from support.sync_and_async import API
 from toolcast import (
     ConnectFailed,
@@ -520,15 +521,14 @@ def test_a_turn_of_a_closed_loop_is_passed_by(backend: str) -> None:
     assert list(turn.box) == [0]
 
 
-def test_a_child_process_has_slots_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_process_has_slots_of_its_own(process: Process) -> None:
     llm = at_most(1, "abcdefgh", "b")
     stream = llm.stream_chat("x")
     assert stream.next()
-    monkeypatch.setattr("os.getpid", lambda: -1)
-    assert llm.chat("x").text == "b"
-    stream.close()
-    assert all_free(llm)
-    monkeypatch.undo()
+    with process.as_child():
+        assert llm.chat("x").text == "b"
+        stream.close()
+        assert all_free(llm)
     assert all_free(llm)
 
 

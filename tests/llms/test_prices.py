@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from support.process import Process
 from support.sync_and_async import API
 from toolcast import (
     Budget,
@@ -94,8 +94,8 @@ def test_a_budget_in_dollars_needs_no_prices_for_a_listed_model() -> None:
 
 
 @pytest.fixture
-def without_list(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setitem(sys.modules, "genai_prices", None)
+def without_list(process: Process) -> Iterator[None]:
+    process.without("genai_prices")
     prices._calculator.cache_clear()
     yield
     prices._calculator.cache_clear()

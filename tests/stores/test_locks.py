@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from support.process import Process
 from toolcast.errors import SessionLocked, ToolcastError
 from toolcast.stores import locks
 from toolcast.stores.locks import claim_file
@@ -102,12 +102,11 @@ def test_a_lock_that_cannot_be_made(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_child_lets_go_of_nothing_of_its_parents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_lets_go_of_nothing_of_its_parents(tmp_path: Path, process: Process) -> None:
     # test_store.py forks; here, in one process, each half of it is looked at.
     path = tmp_path / "a.lock"
     claim = claim_file(path, "a")
-    with monkeypatch.context() as child:
-        child.setattr(locks.os, "getpid", lambda: -1)
+    with process.as_child():
         claim.release()
     with pytest.raises(SessionLocked):
         claim_file(path, "a")
@@ -117,7 +116,7 @@ def test_a_child_lets_go_of_nothing_of_its_parents(tmp_path: Path, monkeypatch: 
 
 
 @pytest.fixture
-def windows(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def windows(process: Process) -> ModuleType:
     """The module as Windows loads it. Its locks are the system's here, and its bytes are not guarded from readers."""
     import fcntl
 
@@ -126,14 +125,8 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         fcntl.flock(fd, how)
 
     fake = SimpleNamespace(locking=locking, LK_NBLCK=fcntl.LOCK_EX | fcntl.LOCK_NB, LK_UNLCK=fcntl.LOCK_UN)
-    monkeypatch.setitem(sys.modules, "msvcrt", fake)
-    spec = importlib.util.spec_from_file_location("toolcast.stores.windows_locks", locks.__file__)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    with monkeypatch.context() as loading:
-        loading.setattr(sys, "platform", "win32")
-        spec.loader.exec_module(module)
-    return module
+    process.module("msvcrt", fake)
+    return process.loaded_on("win32", locks, "toolcast.stores.windows_locks")
 
 
 @posix

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.process import Process
 from toolcast.errors import ToolcastError
 from toolcast.stores import sqlite_files
 from toolcast.stores.locks import claim_file
@@ -189,15 +190,14 @@ def test_one_file_by_two_names_has_one_path(file: SQLiteFile, tmp_path: Path) ->
     other.close()
 
 
-def test_after_a_fork_it_opens_the_file_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_fork_it_opens_the_file_anew(path: Path, monkeypatch: pytest.MonkeyPatch, process: Process) -> None:
     # tests of what stands on it fork; here, in one process, what the child does is looked at.
     file = SQLiteFile(path, LAYOUT)
     add(file, "one")
     mine = file._connection
     kept: list[sqlite3.Connection] = []
     monkeypatch.setattr(sqlite_files, "_inherited", kept)
-    with monkeypatch.context() as child:
-        child.setattr(sqlite_files.os, "getpid", lambda: os.getppid())
+    with process.as_child(os.getppid()):
         add(file, "two")
         assert file._connection is not mine and kept == [mine]
         file.close()
@@ -205,10 +205,9 @@ def test_after_a_fork_it_opens_the_file_anew(path: Path, monkeypatch: pytest.Mon
     mine.close()
 
 
-def test_a_child_does_not_close_its_parents(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_does_not_close_its_parents(path: Path, process: Process) -> None:
     file = SQLiteFile(path, LAYOUT)
-    with monkeypatch.context() as child:
-        child.setattr(sqlite_files.os, "getpid", lambda: -1)
+    with process.as_child():
         file.close()
     assert file._connection.execute("SELECT 1").fetchone() == (1,)
     file.close()

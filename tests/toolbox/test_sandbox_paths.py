@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from support.process import Process
 from toolcast.errors import TryAgain
 from toolcast.toolbox import sandbox_paths
 from toolcast.toolbox.sandbox_paths import OpenDirectory, SandboxRoot, is_protected, kind_of
@@ -265,8 +266,8 @@ def test_a_file_is_replaced_and_keeps_its_mode(root: SandboxRoot) -> None:
     assert names(file.parent) == ["a.txt"]
 
 
-def test_without_modes_to_keep(root: SandboxRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "fchmod")
+def test_without_modes_to_keep(root: SandboxRoot, process: Process) -> None:
+    process.lacks("fchmod")
     put(root, "src/a.txt", b"new")
     assert read(root, "src/a.txt") == b"new"
 
@@ -287,11 +288,11 @@ def test_a_link_to_nothing_yet_is_written_through_if_it_stays_below(root: Sandbo
     assert names(tmp_path) == ["base", "secret.txt"]
 
 
-def test_a_file_that_cannot_be_written_is_left_as_it_was(root: SandboxRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_written_is_left_as_it_was(root: SandboxRoot, process: Process) -> None:
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    process.call("fsync", full)
     with pytest.raises(TryAgain, match=r"'src/a.txt' cannot be used: No space left on device"):
         put(root, "src/a.txt", b"new")
     assert read(root, "src/a.txt") == INSIDE and names(f"{root.path}/src") == ["a.txt"]

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.engines import EngineAPI, call, check, results
+from support.process import Process
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Mode, Permissions
 from toolcast.agents.permissions.rules import Rule
@@ -311,11 +312,11 @@ def test_the_time_of_the_engine_ends_it(engine_api: EngineAPI, tmp_path: Path, h
 
 
 def test_where_there_are_no_groups(
-    tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch, little_grace: None
+    tmp_path: Path, held: Held, monkeypatch: pytest.MonkeyPatch, process: Process, little_grace: None
 ) -> None:
     text = late_when_ready(monkeypatch)
-    monkeypatch.delattr(os, "killpg")
-    monkeypatch.delattr(os, "waitid")
+    process.lacks("killpg")
+    process.lacks("waitid")
     output = run(command_tool(tmp_path), f"{WAITS}; true", text)
     assert output.content == "ready\n[stopped: it took longer than 120 seconds]"
     assert output.raw_output == -signal.SIGKILL

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from support.loopback import HOLD, Loopback
+from support.process import Process
 from toolcast.errors import TryAgain
 from toolcast.events import ToolProgress
 from toolcast.toolbox import fetch, files, sandbox_paths, shell_command
@@ -89,10 +90,10 @@ def test_what_someone_else_writes_meanwhile_is_not_lost(tools: Folders, monkeypa
     assert [entry.name for entry in tools.folder.iterdir()] == ["a.txt"]
 
 
-def test_of_two_edits_at_once_the_second_sees_the_first(tools: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_edits_at_once_the_second_sees_the_first(tools: Folders, process: Process) -> None:
     file, ready = tools.folder / "a.txt", threading.Event()
     file.write_text("one\ntwo\n")
-    monkeypatch.setattr(os, "fsync", lambda _: ready.set())
+    process.call("fsync", lambda _: ready.set())
     message: list[str] = []
     second = threading.Thread(
         target=lambda: message.append(tools.refuses("edit_file", path="a.txt", old="one", new="1")), daemon=True

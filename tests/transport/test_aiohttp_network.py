@@ -20,6 +20,7 @@ import pytest
 from support import advancing_loop
 from support.advancing_loop import AdvancingLoop
 from support.loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
+from support.process import Process
 from toolcast import AiohttpNetwork
 from toolcast.errors import BadRequest, LLMError, StreamClosed, StreamInterrupted, Timeout
 from toolcast.http_request import HTTPRequest
@@ -244,14 +245,11 @@ def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network:
     assert [loop() for loop in loops] == [None, None]
 
 
-def test_a_forked_child_opens_its_own_connection(
-    server: Loopback, network: AiohttpNetwork, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forked_child_opens_its_own_connection(server: Loopback, network: AiohttpNetwork, process: Process) -> None:
     async def main() -> None:
         backend = async_backend(network)
         assert await get(backend, server) == (200, b"")
-        with monkeypatch.context() as child:
-            child.setattr(os, "getpid", lambda: -1)
+        with process.as_child():
             assert await get(backend, server) == (200, b"")
             await network.aclose()
         assert await get(backend, server) == (200, b"")
@@ -346,9 +344,8 @@ def test_trio_is_refused(server: Loopback, network: AiohttpNetwork) -> None:
     assert server.accepted == 0
 
 
-def test_without_aiohttp(api: API, server: Loopback, network: AiohttpNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "toolcast.transport.aiohttp_connections", raising=False)
-    monkeypatch.setitem(sys.modules, "aiohttp", None)
+def test_without_aiohttp(api: API, server: Loopback, network: AiohttpNetwork, process: Process) -> None:
+    process.without("aiohttp", unload=["toolcast.transport.aiohttp_connections"])
     with pytest.raises(ImportError, match=r"pip install 'toolcast\[aiohttp\]'"):
         api(network, lambda backend: opened(backend, server))
 

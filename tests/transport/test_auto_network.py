@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Iterator
 
 import anyio
@@ -12,7 +11,9 @@ import pytest
 from support.albums import SEA, Album
 from support.chunks import album_body
 from support.loopback import Loopback, Request, whole
-from toolcast import AiohttpNetwork, HttpxNetwork, OpenAI, ToolOrchestratingLLM
+from support.process import Process
+from toolcast import OpenAI, ToolOrchestratingLLM
+from toolcast.http_request import HTTPRequest
 from toolcast.transport.auto_network import AutoNetwork
 
 
@@ -50,6 +51,12 @@ def test_an_async_call_takes_what_its_loop_can(server: Loopback, backend: str, t
         assert [await make.acall(), await make.acall()] == [SEA, SEA]
         assert [library(request) for request in server.requests] == [taken] * 2
         assert server.accepted == 1
+        network = make.llm.network
+        assert isinstance(network, AutoNetwork)
+        assert network.connections_in_use == 0
+        reply = await network.aopen(HTTPRequest("POST", server.url, {}, b""), connect=20.0, read=20.0)
+        assert network.connections_in_use == 1
+        await reply.aclose()
         await make.llm.aclose()
         make.llm.close()
 
@@ -57,22 +64,23 @@ def test_an_async_call_takes_what_its_loop_can(server: Loopback, backend: str, t
     server.wait_open(0)
 
 
-def test_httpx_is_taken_without_aiohttp(server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "aiohttp", None)
+def test_httpx_is_taken_without_aiohttp(server: Loopback, process: Process) -> None:
+    process.without("aiohttp")
     anyio.run(maker(server).acall)
     assert library(server.requests[0]) == "httpx"
 
 
-def test_it_has_one_network_of_each_kind() -> None:
+def test_it_has_one_network_of_each_kind(server: Loopback) -> None:
+    """Of two networks one would be collected, and its responses closed."""
     network = AutoNetwork()
+    request = HTTPRequest("POST", server.url, {}, b"")
 
     async def main() -> None:
-        first = network._of_this_loop()
-        assert isinstance(first, AiohttpNetwork)
-        assert network._of_this_loop() is first
+        replies = [await network.aopen(request, connect=20.0, read=20.0) for _ in range(2)]
+        gc.collect()
+        assert network.connections_in_use == 2
+        assert [len(await reply.read(20.0)) for reply in replies] == [len(album_body())] * 2
 
     anyio.run(main)
-    anyio.run(main)
-    assert isinstance(network._httpx, HttpxNetwork)
     anyio.run(network.aclose)
     network.close()

@@ -13,6 +13,7 @@ import anyio
 import pytest
 
 from support.loopback import CLOSE, END, HALF_CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
+from support.process import Process
 from toolcast.async_support import sync_driver
 from toolcast.credentials import Secret
 from toolcast.errors import (
@@ -408,13 +409,12 @@ def test_a_forked_child_opens_its_own_connection(server: Loopback, network: Http
 
 
 def test_a_child_leaves_its_parents_connections_alone(
-    server: Loopback, network: HttpxNetwork, monkeypatch: pytest.MonkeyPatch
+    server: Loopback, network: HttpxNetwork, process: Process
 ) -> None:
     async def main() -> None:
         server.answer(whole(b"one"))
         body = await opened(async_backend(network), server)
-        with monkeypatch.context() as child:
-            child.setattr(os, "getpid", lambda: -1)
+        with process.as_child():
             network.close()
         assert await rest(body) == [b"one"]
 

@@ -23,6 +23,11 @@ class AutoNetwork:
         self._aiohttp: AiohttpNetwork | None = None
         self._lock = threading.Lock()
 
+    @property
+    def connections_in_use(self) -> int:
+        """The number of connections that serve a request now, until its response is read or closed, in this process."""
+        return self._httpx.connections_in_use + (self._aiohttp.connections_in_use if self._aiohttp is not None else 0)
+
     def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
         """Send `request` and return its response; see `Network`."""
         return self._httpx.open(request, connect=connect, read=read)

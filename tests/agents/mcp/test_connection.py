@@ -13,6 +13,7 @@ from typing import Any
 import anyio
 import pytest
 
+from support.process import Process
 from toolcast.agents.mcp.connection import ConnectOptions, MCPConnection, _tool_problem, stdio_options
 from toolcast.agents.mcp.server import MCPServer
 from toolcast.errors import MCPError
@@ -59,8 +60,8 @@ def test_the_standard_error_of_a_program(tmp_path: Path) -> None:
         assert file.read().strip() == "no key"
 
 
-def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "mcp", None)
+def test_without_the_package(process: Process) -> None:
+    process.without("mcp")
     with pytest.raises(ImportError, match=r"pip install 'toolcast\[mcp\]'"):
         MCPServer.http("http://127.0.0.1:1/mcp").tools()
 

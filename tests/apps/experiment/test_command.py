@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from support.process import Process
 from toolcast.apps import cli
 from toolcast.apps.experiment import command
 from toolcast.errors import ToolcastError
@@ -50,7 +51,7 @@ def test_only_what_is_called_is_loaded() -> None:
 
 
 @pytest.fixture
-def fails_with(monkeypatch: pytest.MonkeyPatch) -> object:
+def fails_with(process: Process) -> object:
     """Have the sub-command `run` be one that raises."""
 
     def fail(error: BaseException) -> None:
@@ -58,7 +59,7 @@ def fails_with(monkeypatch: pytest.MonkeyPatch) -> object:
             raise error
 
         module = SimpleNamespace(add_arguments=lambda parser: None, run=run)
-        monkeypatch.setitem(sys.modules, "toolcast.apps.experiment.run_command", module)  # type: ignore[arg-type]  # stands for a module
+        process.module("toolcast.apps.experiment.run_command", module)  # type: ignore[arg-type]  # stands for a module
 
     return fail
 

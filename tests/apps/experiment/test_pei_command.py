@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import runpy
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pytest
 
 from support.ollama_server import OllamaServer
 from support.pei_logs import line, plain_cycle, tool_cycle, written
+from support.process import Process
 from toolcast.apps import cli
 from toolcast.experiments.pei.scale import PEI_SCALE
 from toolcast.testing import ScriptedLLM, use_llm
@@ -258,12 +258,10 @@ def test_a_failing_service_is_one_line(server: OllamaServer, capsys: pytest.Capt
     assert error.startswith("Error: ") and "ollama pull m-1" in error
 
 
-def test_the_example_is_the_command(
-    server: OllamaServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_example_is_the_command(server: OllamaServer, process: Process, capsys: pytest.CaptureFixture[str]) -> None:
     server.replies("level 7 out of 10")
     words = ["--run_log", "first.jsonl", "--evaluator", "m-1", "--host", server.host]
-    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), *words])
+    process.argv(str(EXAMPLE), *words)
     with pytest.raises(SystemExit) as caught:
         runpy.run_path(str(EXAMPLE), run_name="__main__")
     assert caught.value.code == 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import re
-import sys
 from typing import Any
 
 import pytest
 
+from support.process import Process
 from support.terminal_emulator import Emulated
 from toolcast.apps.experiment.progress import BarPausingOperator, RunView, make_bar
 from toolcast.experiments.log_events import EventType, LogEvent
@@ -191,12 +191,11 @@ def test_no_bar_where_none_can_be_drawn(environ: dict[str, str], monkeypatch: py
     assert make_bar(Screen(Emulated()), 3, environ=environ) is None
 
 
-def test_no_bar_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "toolcast.apps.experiment.rich_bar", raising=False)
-    monkeypatch.setitem(sys.modules, "rich.console", None)
+def test_no_bar_without_rich(process: Process) -> None:
+    process.without("rich.console", unload=["toolcast.apps.experiment.rich_bar"])
     assert make_bar(Screen(Emulated()), 3, environ=XTERM) is None
-    monkeypatch.undo()
-    monkeypatch.setitem(sys.modules, "toolcast.apps.experiment.rich_bar", None)
+    process.restore()
+    process.without("toolcast.apps.experiment.rich_bar")
     with pytest.raises(ModuleNotFoundError):
         make_bar(Screen(Emulated()), 3, environ=XTERM)
 

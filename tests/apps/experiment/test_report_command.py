@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
+from support.process import Process
 from support.run_logs import whole_run
 from toolcast.apps import cli
 from toolcast.experiments.pei.results import PEIResult, ResultsFile
@@ -17,9 +17,9 @@ def command(*words: object) -> int:
 
 
 @pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def undrawn(process: Process) -> None:
     """No pictures, which take longest."""
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    process.without("matplotlib.figure")
 
 
 def test_a_report_stands_beside_its_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from support.process import Process
 from toolcast import LlamaCpp, MemoryStore, SQLiteStore
 from toolcast.apps import arguments
 from toolcast.apps.cli import main
@@ -251,12 +252,14 @@ def test_lines(tmp_path: Path) -> None:
     assert "read_file: " in err
 
 
-def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, process: Process, capsys: pytest.CaptureFixture[str]
+) -> None:
     seen: list[ReplOptions] = []
     monkeypatch.setattr(
         startup, "open_repl", lambda options, terminal: seen.append(options) or open_repl(options, terminal)
     )
-    monkeypatch.setattr("sys.stdin", io.StringIO("/cost\n"))
+    process.stdin("/cost\n")
     monkeypatch.setenv("TOOLCAST_HOME", str(tmp_path))
     words = [
         "--model",

@@ -9,14 +9,15 @@ from textwrap import dedent
 
 import pytest
 
+from support.process import Process
 from toolcast.apps.repl.tool_files import load_tools
 from toolcast.errors import ToolcastError
 
 
 @pytest.fixture(autouse=True)
-def untouched(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def untouched(process: Process) -> Iterator[None]:
     """The file is a module, and its folder one to import from: here only for a test."""
-    monkeypatch.setattr(sys, "path", sys.path[:])
+    process.path(sys.path[:])
     before = set(sys.modules)
     yield
     for name in set(sys.modules) - before:

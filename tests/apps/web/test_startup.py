@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from support.process import Process
 from toolcast import LlamaCpp, Ollama, ToolcastError
 from toolcast.apps.web.startup import WebOptions, listen, model_name, page_url, serve
 
@@ -98,9 +99,14 @@ def test_a_page_that_others_can_reach_is_warned_of(tmp_path: Path) -> None:
     ],
 )
 def test_a_browser_is_opened_where_there_is_a_screen(
-    platform: str, variables: dict[str, str], no_browser: bool, opens: bool, monkeypatch: pytest.MonkeyPatch
+    platform: str,
+    variables: dict[str, str],
+    no_browser: bool,
+    opens: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    process: Process,
 ) -> None:
-    monkeypatch.setattr(sys, "platform", platform)
+    process.platform(platform)
     monkeypatch.setattr(os, "environ", variables)
     assert WebOptions(no_browser=no_browser).opens_browser is opens
 

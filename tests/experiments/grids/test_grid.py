@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import json
 import os
@@ -23,6 +22,7 @@ from hypothesis import given, strategies as st
 from support.experiments import config_in, logged, of_cycles, of_type, types
 from support.loopback import PATIENCE
 from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, calls, cycle_of, reply, write_then_reflect
+from support.process import Process
 from toolcast.experiments.config import ExperimentConfig, config_of
 from toolcast.experiments.config_errors import ConfigError, MissingField, UnknownKey, WrongType, WrongValue
 from toolcast.experiments.config_files import load_config
@@ -319,9 +319,9 @@ def asks_then_reflects(messages: Sequence[ChatMessage]) -> ChatMessage:
     [(1, "The answer: yes"), (2, "The answer: Error executing tool 'send_message_to_operator'")],
 )
 def test_one_run_after_the_other_has_the_terminal(
-    tmp_path: Path, workers: int, reported: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, workers: int, reported: str, process: Process, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("yes\nyes\n"))
+    process.stdin("yes\nyes\n")
     received: list[LogEvent] = []
     with OllamaByRule(asks_then_reflects) as server:
         config = on(server, tmp_path, operator="terminal", cycle_count=1, grid={"model_options.seed": [1, 2]})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from support import fake_runs
 from support.experiments import config_in
+from support.process import Process
 from toolcast.errors import ToolcastError
 from toolcast.experiments.grids.grid import run_grid
 from toolcast.experiments.grids.ray_workers import run_jobs
@@ -94,9 +94,9 @@ class FakeRay:
 
 
 @pytest.fixture
-def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
+def ray(monkeypatch: pytest.MonkeyPatch, process: Process) -> FakeRay:
     fake = FakeRay()
-    monkeypatch.setitem(sys.modules, "ray", fake)
+    process.module("ray", fake)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "")
     monkeypatch.delenv("RAY_USAGE_STATS_ENABLED")
@@ -173,8 +173,8 @@ def test_closing_cancels_the_tasks(ray: FakeRay, folder: Path) -> None:
     assert not ray.connected
 
 
-def test_without_ray_the_error_names_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
+def test_without_ray_the_error_names_what_to_install(folder: Path, process: Process) -> None:
+    process.without("ray")
     config = config_in(folder, grid={"history": ["full"]})
     with pytest.raises(ImportError, match=r"pip install 'toolcast\[ray\]'"):
         run_grid(config, executor="ray")

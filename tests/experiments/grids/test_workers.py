@@ -17,6 +17,7 @@ import pytest
 
 from support import fake_runs
 from support.experiments import config_in
+from support.process import Process
 from toolcast.experiments.grids import workers
 from toolcast.experiments.grids.workers import Ending, GridJob, RunFunction, cores, run_jobs
 from toolcast.experiments.log_events import LogEvent
@@ -127,9 +128,9 @@ def test_what_went_wrong_is_reported(folder: Path, run: RunFunction, error: str)
     assert (ending.status, ending.error) == ("failed", error)
 
 
-def test_a_job_that_no_worker_can_read_is_one_that_failed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_no_worker_can_read_is_one_that_failed(folder: Path, process: Process) -> None:
     here = sys.path
-    monkeypatch.setattr(sys, "path", [each for each in here if not each.endswith("tests")])
+    process.path([each for each in here if not each.endswith("tests")])
     ending = only(job(folder, fake_runs.cycles))
     assert ending.status == "failed"
     assert "No module named 'support'" in ending.error
@@ -259,10 +260,10 @@ def test_workers_whose_coordinator_is_killed_end(folder: Path) -> None:
     assert {path.name for path in (folder / "logs").glob("*.interrupted")} == {"a.interrupted", "b.interrupted"}
 
 
-def test_a_worker_that_is_not_wanted_leaves_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_not_wanted_leaves_by_itself(monkeypatch: pytest.MonkeyPatch, process: Process) -> None:
     done: list[object] = []
     monkeypatch.setattr(workers, "_interrupt", lambda: done.append("interrupted"))
-    monkeypatch.setattr(os, "_exit", done.append)
+    process.call("_exit", done.append)
     line, parent = os.pipe()
     os.close(parent)
     workers._watch(line, 0)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from support.process import Process
 from toolcast import ToolcastError
 from toolcast.experiments.pei.results import (
     EvaluatorRatings,
@@ -119,10 +120,10 @@ def test_a_place_that_cannot_be_written_is_reported_before_anyone_is_asked(tmp_p
             ResultsFile(path)
 
 
-def test_a_file_or_folder_that_may_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_or_folder_that_may_not_be_written(tmp_path: Path, process: Process) -> None:
     (tmp_path / "old.json").write_text("kept")
     looked_at: list[Path] = []
-    monkeypatch.setattr("os.access", lambda path, mode: looked_at.append(path))
+    process.call("access", lambda path, mode: looked_at.append(path))
     for name in ("old.json", "new.json"):
         with pytest.raises(ToolcastError, match=r"cannot be written: .*--output") as caught:
             ResultsFile(tmp_path / name)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.process import Process
 from toolcast.experiments.config_errors import ConfigError
 from toolcast.experiments.pei.scale import LEVELS, PAPER, PEI_SCALE, PEIScale, ScaleError
 
@@ -105,16 +105,15 @@ def test_a_missing_file_is_the_systems_error(tmp_path: Path) -> None:
         PEIScale.from_file(tmp_path / "none.txt")
 
 
-def test_without_pyyaml_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyyaml_the_extra_is_named(tmp_path: Path, process: Process) -> None:
     path = file(tmp_path, "scale.yaml", "x")
-    monkeypatch.setitem(sys.modules, "yaml", None)
-    monkeypatch.delitem(sys.modules, "toolcast.experiments.yaml_files", raising=False)
+    process.without("yaml", unload=["toolcast.experiments.yaml_files"])
     with pytest.raises(ImportError, match=r"pip install 'toolcast\[experiments\]'"):
         PEIScale.from_file(path)
 
 
-def test_another_missing_module_is_not_taken_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "toolcast.experiments.yaml_files", None)
+def test_another_missing_module_is_not_taken_for_it(tmp_path: Path, process: Process) -> None:
+    process.without("toolcast.experiments.yaml_files")
     with pytest.raises(ModuleNotFoundError, match="yaml_files"):
         PEIScale.from_file(file(tmp_path, "scale.yaml", "x"))
 

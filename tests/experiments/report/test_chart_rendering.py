@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from support.process import Process
 from toolcast.experiments.report.chart_rendering import COLOURS, GRID, INK, PAPER, Picture, contrasting, label
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'toolcast[report]'")
@@ -97,8 +97,8 @@ def test_what_is_written_on_a_colour_can_be_read() -> None:
     assert contrasting("#08306b") != contrasting("#f7fbff")
 
 
-def test_without_matplotlib_the_error_reports_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+def test_without_matplotlib_the_error_reports_what_to_install(process: Process) -> None:
+    process.without("matplotlib.figure")
     for make in (PICTURE.svg, PICTURE.png):
         with pytest.raises(ImportError, match=r"pip install 'toolcast\[report\]'"):
             make()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from support.process import Process
 from support.run_logs import REFLECTIONS, LogWriter, published_log, whole_run
 from toolcast.experiments.event_log import LogError
 from toolcast.experiments.pei.results import PEIResult, ResultsFile
@@ -60,9 +60,9 @@ class Reader(HTMLParser):
 
 
 @pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def undrawn(process: Process) -> None:
     """No pictures: they take longest, and many a test asks nothing of them."""
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    process.without("matplotlib.figure")
 
 
 def rate(path: Path, run_id: str, *ratings: tuple[str, int | None]) -> None:
@@ -295,8 +295,8 @@ def test_without_matplotlib_it_is_a_page_of_tables(tmp_path: Path) -> None:
     assert made.write(tmp_path / "report") == [tmp_path / "report" / "report.html"]
 
 
-def test_without_jinja2_the_error_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
+def test_without_jinja2_the_error_names_what_to_install(tmp_path: Path, process: Process) -> None:
+    process.without("jinja2")
     environment.cache_clear()
     with pytest.raises(ImportError, match=r"pip install 'toolcast\[report\]'"):
         report(tmp_path / "none.jsonl")  # nothing was read

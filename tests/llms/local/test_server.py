@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support.process import Process
 from toolcast.errors import NotFound, ServerError
 from toolcast.llms.local import server as local_model
 from toolcast.llms.local.server import LocalServer, ServerOptions, check_file, running
@@ -49,15 +50,15 @@ def test_one_server_for_each_file_and_options(tmp_path: Path) -> None:
     running(path).close()
 
 
-def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+def test_without_the_extra(tmp_path: Path, process: Process) -> None:
+    process.without("xllamacpp")
     with pytest.raises(ImportError, match=r"pip install 'toolcast\[local\]'"):
         LocalServer(_file(tmp_path, b"GGUF"), ServerOptions()).ready()
 
 
-def test_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores(process: Process) -> None:
     assert local_model._cores() >= 1
-    monkeypatch.setattr(local_model.sys, "platform", "darwin")
+    process.platform("darwin")
     assert local_model._cores() >= 1
 
 

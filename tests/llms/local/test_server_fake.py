@@ -9,13 +9,13 @@ import socket
 import sys
 import threading
 import weakref
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from support.process import Process
 from toolcast.errors import ServerError, ToolcastError
 from toolcast.llms.local import server as local_model
 from toolcast.llms.local.server import LocalServer, ServerOptions, running
@@ -221,11 +221,10 @@ def test_every_server_is_closed_at_exit(loaded: Loaded, file: Path) -> None:
     assert len(loaded.hung_up) == 2
 
 
-async def test_after_a_fork_it_is_not_used(loaded: Loaded, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_after_a_fork_it_is_not_used(loaded: Loaded, file: Path, process: Process) -> None:
     server = running(file)
     server.ready()
-    with monkeypatch.context() as patched:
-        patched.setattr(local_model.os, "getpid", lambda: -1)
+    with process.as_child():
         with pytest.raises(ToolcastError, match="'spawn'"):
             server.ready()
         with pytest.raises(ToolcastError, match="'spawn'"):
@@ -280,18 +279,8 @@ def test_a_forked_child_never_destroys_the_servers(
         assert used.handlers == [(used._exit, None)]
 
 
-def test_a_system_that_cannot_fork_has_nothing_to_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "register_at_fork", raising=False)
-    other = loaded_again("toolcast.llms.local.server_without_fork", monkeypatch)
+def test_a_system_that_cannot_fork_has_nothing_to_leave(process: Process) -> None:
+    process.lacks("register_at_fork")
+    other = process.loaded_on(sys.platform, local_model, "toolcast.llms.local.server_without_fork")
     assert other.LocalServer is not LocalServer
     assert not other.running("m.gguf").is_running
-
-
-def loaded_again(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The module, run once more under another name."""
-    spec = spec_from_file_location(name, local_model.__file__)
-    assert spec is not None and spec.loader is not None
-    module = module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, name, module)
-    spec.loader.exec_module(module)
-    return module

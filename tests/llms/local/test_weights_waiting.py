@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from hashlib import sha256
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from support.process import Process
 from toolcast.llms.local import weights as module
 
 MODEL = b"GGUF" + bytes(range(256))
@@ -66,23 +66,16 @@ class Locks:
             raise OSError(36, "Resource deadlock avoided")
 
 
-def on_windows(locks: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+def on_windows(locks: Any, process: Process) -> Any:
     """The module as it is on Windows, under another name."""
-    monkeypatch.setitem(sys.modules, "msvcrt", locks)
-    spec = spec_from_file_location(NAME, module.__file__)
-    assert spec is not None and spec.loader is not None
-    made = module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, NAME, made)
-    with monkeypatch.context() as patched:
-        patched.setattr(sys, "platform", "win32")
-        spec.loader.exec_module(made)
-    return made
+    process.module("msvcrt", locks)
+    return process.loaded_on("win32", module, NAME)
 
 
 @pytest.mark.parametrize("busy", [0, 3])
-def test_a_pull_waits_until_it_has_the_lock(busy: int, given: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pull_waits_until_it_has_the_lock(busy: int, given: Path, process: Process) -> None:
     locks = Locks(busy)
-    windows = on_windows(locks, monkeypatch)
+    windows = on_windows(locks, process)
     windows.WEIGHTS["tiny"] = tiny(windows)
     assert windows.pull("tiny", source=given).read_bytes() == MODEL
     assert locks.tries == busy + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from os import getpid
+import os
 
 from ...errors import SessionLocked
 from ...stores.store import SessionLease, Store
@@ -16,7 +16,7 @@ class SavedSession:
     def __init__(self, id: str, store: Store) -> None:
         self._id = id
         self._store = store
-        self._process = getpid()
+        self._process = os.getpid()
         self._lease: SessionLease = store.claim(id)
         try:
             records = store.read(id)
@@ -48,7 +48,7 @@ class SavedSession:
     @property
     def is_in_this_process(self) -> bool:
         """True in the process that opened it, and not in a forked child."""
-        return self._process == getpid()
+        return self._process == os.getpid()
 
     def check(self) -> None:
         """Raise `SessionLocked` in a forked child: the session belongs to its parent."""

@@ -8,11 +8,11 @@ has to end it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
-from os import getpid
 from threading import Lock, get_ident
 from time import monotonic
 from typing import Any, Final
@@ -44,7 +44,7 @@ class SessionTurn:
 
     def __init__(self, *, concurrent: bool = False) -> None:
         self.concurrent: bool = concurrent
-        self.process: int = getpid()
+        self.process: int = os.getpid()
         self.events: Broadcast[AgentEvent] = Broadcast()
         self.done: bool = False
         self.error: BaseException | None = None  # if it is not the turn loop's
@@ -96,7 +96,7 @@ class SessionTurn:
     @property
     def is_in_this_process(self) -> bool:
         """True if the turn was begun in this process, and not in its parent."""
-        return self.process == getpid()
+        return self.process == os.getpid()
 
     @property
     def is_lost(self) -> bool:
