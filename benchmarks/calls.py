@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from inspect import isawaitable
-from time import process_time
+from time import perf_counter, process_time
 from typing import Any
 
 from canned import CHUNKS, Person, serving
@@ -34,6 +34,9 @@ COUNT = 60
 AT_ONCE = 100
 EACH = 5
 """Calls at once, and how many each of them makes one after the other."""
+
+LEVELS = (1, 10, 100, 1_000)
+"""Calls at once, for the table of latencies."""
 
 STREAMS = 1_000
 HELD = ("raw httpx, async", "toolcast, async", "raw aiohttp", "toolcast, aiohttp")
@@ -254,6 +257,8 @@ def report() -> Iterator[str]:
         yield times(found)
         yield "**What toolcast adds to the HTTP client below it** (us of CPU)"
         yield added(found)
+        yield "**Calls at once** (us of CPU a call; in brackets: the median and the 99th percentile of its ms)"
+        yield at_once(url, runner)
         yield f"**{STREAMS:,} open streams** (`tracemalloc`, KB for each of them)"
         held = [row for row in rows() if row.name in HELD]
         yield table(["", "KB"], [[row.name, f"{runner.run(_held(row, url)) / 1000:.1f}"] for row in held])
@@ -280,6 +285,47 @@ def added(found: dict[Row, Costs]) -> str:
             stream = min(costs.stream) - min(raw.stream)
             lines.append([row.name, _us([call]), _us([stream]), f"{(stream - call) / CHUNKS * 1e6:.1f}"])
     return table(["", "call", "stream", "more than a call, for each event"], lines)
+
+
+def at_once(url: str, runner: asyncio.Runner) -> str:
+    """Return the costs and latencies of the async clients at each level."""
+    lines = []
+    for row in rows():
+        if row.name in HELD:
+            found = [runner.run(_latencies(row, url, level)) for level in LEVELS]
+            lines.append([row.name, *(f"{cost * 1e6:,.0f} ({_percentiles(seconds)})" for cost, seconds in found)])
+    return table(["", *(f"{level:,}" for level in LEVELS)], lines)
+
+
+def _percentiles(seconds: Sequence[float]) -> str:
+    ordered = sorted(seconds)
+    return f"{ordered[len(ordered) // 2] * 1e3:,.1f}, {ordered[len(ordered) * 99 // 100] * 1e3:,.1f}"
+
+
+async def _latencies(row: Row, url: str, level: int) -> tuple[float, list[float]]:
+    """Return the CPU seconds of a call in the best round, and the wall-clock seconds of each call of that round."""
+    _many_files()
+    client = row.make(url)
+
+    async def worker() -> list[float]:
+        seconds = []
+        for _ in range(max(_CALLS // level, 1)):
+            begun = perf_counter()
+            await client.call()
+            seconds.append(perf_counter() - begun)
+        return seconds
+
+    found = []
+    for _ in range(ROUNDS + 1):  # the first opens the connections
+        gc.collect()
+        begun = process_time()
+        seconds = [each for several in await asyncio.gather(*(worker() for _ in range(level))) for each in several]
+        found.append(((process_time() - begun) / len(seconds), seconds))
+    await _closed(client)
+    return min(found[1:])
+
+
+_CALLS = 200  # in one round, at least
 
 
 def _us(seconds: Sequence[float]) -> str:
