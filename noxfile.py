@@ -322,6 +322,7 @@ def nightly(session: nox.Session) -> None:
     if not session.posargs:
         env.script("tests/cross_fuzz.py", "--inputs", "5000000")
         session.notify("audit")
+        session.notify("mutation")
     soak = os.environ.get("TOOLCAST_SOAK_SECONDS", "1800")
     more = {"HYPOTHESIS_PROFILE": "nightly", "TOOLCAST_SOAK_SECONDS": soak}
     for each in (env, _compiled(session)):
@@ -351,7 +352,10 @@ def matrix(session: nox.Session) -> None:
 
 @nox.session
 def mutation(session: nox.Session) -> None:
-    """Changes the parsers, one place at a time, and counts the changes that their tests notice."""
+    """Change the modules without I/O, one place at a time, and count the changes that their tests detect.
+
+    Posargs are options and modules of `tests/mutate.py`; `--write` keeps the counts for the page on reliability.
+    """
     Environment(session, "tests", lock="tests").script("tests/mutate.py", *session.posargs)
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/reference/reliability.md from docs/reliability.toml and from the markers on the tests.
+"""Writes docs/reference/reliability.md from docs/reliability.toml, docs/mutation.json and the markers on the tests.
 
 `python docs/reliability.py` writes the page. A test names the entries of the catalogue that it shows:
 `@pytest.mark.fault(1, 66)`, `@pytest.mark.gate("G2")`, also as the `marks=` of one of its parameters. The markers are
@@ -9,6 +9,7 @@ entry has no test or a marker names no entry.
 from __future__ import annotations
 
 import ast
+import json
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 PAGE = DOCS / "reference" / "reliability.md"
 CATALOGUE = DOCS / "reliability.toml"
+MUTATION = DOCS / "mutation.json"
 
 Key: TypeAlias = str  # "1" to "149", "G1" to "G16"
 Entry: TypeAlias = Mapping[str, str]
@@ -71,7 +73,22 @@ def page() -> str:
     tests = shown()
     sections = catalogue()
     titles = ["Gates", *(title for title in sections if title != "Gates")]
-    return "\n".join([_HEAD, *(_section(title, sections[title], tests) for title in titles)])
+    return "\n".join([_HEAD, *(_section(title, sections[title], tests) for title in titles), _mutation()])
+
+
+def _mutation() -> str:
+    """Return the section with the counts of the last mutation test, by package."""
+    counts: defaultdict[str, list[list[int]]] = defaultdict(list)
+    for module, count in json.loads(MUTATION.read_text(encoding="utf-8")).items():
+        counts[module.rpartition("/")[0] or "toolcast"].append(count)
+    rows = []
+    for package, modules in sorted(counts.items()):
+        detected, tried = (sum(column) for column in zip(*modules, strict=True))
+        rows.append(f"| {package} | {len(modules)} | {tried} | {detected} | {detected / tried:.0%} |\n")
+    return (
+        "## Mutation tests\n\n`nox -s mutation` changes a module in one place, runs its tests, and counts the changes "
+        "that they detect. The last sample:\n\n| package | modules | changes | detected | |\n|---|---|---|---|---|\n"
+    ) + "".join(rows)
 
 
 def _section(title: str, entries: Mapping[Key, Entry], tests: Mapping[Key, Sequence[str]]) -> str:

@@ -158,3 +158,26 @@ def test_the_diagram_has_every_move(table: Any) -> None:
     assert (first, start) == ("stateDiagram-v2", f"    [*] --> {next(iter(table))}")
     moves = [(state, event, target) for state, moves in table.items() for event, target in moves.items()]
     assert lines == [f"    {state} --> {target}: {event}" for state, event, target in moves]
+
+
+def test_forks_are_traces_of_the_tool_calls() -> None:
+    received: list[tuple[str, str]] = []
+    trace = Trace(CALL, lambda call_id, state: received.append((call_id, state)))
+    first, second = trace.fork(2)
+    assert (first.call_id, second.call_id) == (f"{trace.call_id}.1", f"{trace.call_id}.2")
+    assert first.state == next(iter(TOOL_CALL))
+    event = next(iter(TOOL_CALL[first.state]))
+    first.step(event)
+    assert received == [(first.call_id, TOOL_CALL[next(iter(TOOL_CALL))][event])]
+    assert Trace(CALL).fork(2) == ()
+
+
+def test_an_observer_can_be_added_to_another_and_to_none() -> None:
+    received: list[str] = []
+    trace = Trace(CALL, lambda call_id, state: received.append(f"first {state}"))
+    alone = Trace(CALL)
+    for each in (trace, alone):
+        each.add_observer(lambda call_id, state: received.append(f"second {state}"))
+        each.step("called")
+    assert received == ["first creating_tool", "second creating_tool", "second creating_tool"]
+    assert alone.observed is True

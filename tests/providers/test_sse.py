@@ -39,6 +39,7 @@ SSE_BODIES = [
     pytest.param(b"data: \xef\xbb\xbfa\n\n", [("", b"\xef\xbb\xbfa")], id="bom inside data is kept"),
     pytest.param(b": ping\n\n:\n\ndata: a\n: x\n\n", [("", b"a")], id="comments"),
     pytest.param(b"data: a\ndata: b\n\n", [("", b"a\nb")], id="two data lines"),
+    pytest.param(b"data: a\r\ndata: b\r\n\r\n", [("", b"a\nb")], id="two data lines with crlf"),
     pytest.param(b"data:a\n\ndata:  a\n\n", [("", b"a"), ("", b" a")], id="no space and two spaces"),
     pytest.param(b"data\n\ndata: a\ndata\n\n", [("", b""), ("", b"a\n")], id="data without a colon"),
     pytest.param(b"event: x\ndata: a\n\ndata: b\n\n", [("x", b"a"), ("", b"b")], id="event name"),
@@ -192,3 +193,12 @@ def test_between_two_lines(data: bytes, between: bool) -> None:
     machine = JSONLines()
     machine.feed(data)
     assert machine.between is between
+
+
+@pytest.mark.parametrize(
+    "body", [b"data: a\r\n\r\n", b"data: a\r\n\r\ndata: b\r\n\r\n", b"data: a\n\n", b"data: a\n\ndata: b\n\n"]
+)
+def test_the_line_ends_of_whole_events_are_noted(body: bytes) -> None:
+    machine = ServerSentEvents()
+    machine.feed(body)
+    assert machine.crlf is (b"\r\n" in body)
