@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -207,6 +208,59 @@ def test_allocations_do_not_depend_on_what_came_before(path: str) -> None:
     early, late = (least_kept(path, place) for place in places)
     assert early == pytest.approx(late, rel=0.05)  # 2.9 times as much came before the late ones
     assert early > PER_ITEM
+
+
+def after(document: Any, start: str, chunk: str) -> Iterator[Any]:
+    """The newest snapshot after each chunk that follows a long beginning."""
+    machine = PartialValue(plan_for(document.type))
+    machine.feed(start[:10])  # the beginning is not tried as a whole value
+    machine.feed(start[10:])
+    for number in count(100):
+        machine.feed(chunk.replace("#", str(number)))
+        yield machine.value
+
+
+MARKDOWN = documents.markdown(1_000_000, "Markdown")
+DEEP = documents.levels(180)
+WIDE = documents.keys(20_000)
+# What came before, short and long: the documents are cut inside of a string or after a number.
+BEGINNINGS: dict[str, tuple[Any, str, str, str]] = {
+    "100 KB and 1 MB with emoji": (MARKDOWN, MARKDOWN.text[:100_000], MARKDOWN.text[:1_000_000], "\U0001f30aab."),
+    "30 and 180 levels": (
+        DEEP,
+        DEEP.text[: DEEP.text.index("130") - 20],
+        DEEP.text[: DEEP.text.index("279") - 20],
+        "abcd",
+    ),
+    "100 and 20,000 keys": (
+        WIDE,
+        WIDE.text[:1_600].rpartition(",")[0] + ',"',
+        WIDE.text[:320_000].rpartition(",")[0] + ',"',
+        '#":1, "',
+    ),
+}
+
+
+@pytest.mark.gate("G5")
+@pytest.mark.parametrize("name", BEGINNINGS)
+def test_steps_do_not_depend_on_length_depth_or_width(name: str) -> None:
+    document, short, long, chunk = BEGINNINGS[name]
+    early, late = (steps(after(document, start, chunk), 20, 300) for start in (short, long))
+    assert early == late
+    assert 300 < late < 45 * 300
+
+
+def whole(document: Any) -> Iterator[Any]:
+    """The snapshot of a document that arrives at once, and the result."""
+    while True:
+        machine = PartialValue(plan_for(document.type))
+        machine.feed(document.text)
+        yield machine.value, machine.take_complete(document.text)
+
+
+def test_a_whole_document_takes_the_same_steps_at_every_size() -> None:
+    small, large = (steps(whole(documents.orders(count, "list")), 2, 10) for count in (2, 2_000))
+    assert small == large < 60 * 10
 
 
 # An event that is like the one before it is not taken apart, on any wire.

@@ -112,6 +112,11 @@ class Container:
     def end_value(self) -> None:
         """Note that the arriving value has ended."""
 
+    def add_value(self, value: Any) -> None:
+        """Set the value at `key`, and note that it has ended: the two in one, for values that are never open."""
+        self.set_value(value)
+        self.end_value()
+
     def extra_values(self) -> dict[str, Any]:
         """Return the values of keys that belong to no field."""
         return {}
@@ -267,6 +272,12 @@ class ObjectContainer(Container):
         else:
             self.values[self.key] = value
 
+    def add_value(self, value: Any) -> None:
+        if self._extra is not None:
+            self.set_value(value)
+        else:
+            self.values[self.key] = value
+
     def dependent_field(self, plan: FieldPlan) -> str | None:
         return self.slot.name if plan.uses_prior_fields and self.slot is not None else None
 
@@ -356,6 +367,11 @@ class ListContainer(Container):
 
     def end_value(self) -> None:
         self.key = len(self.values)
+        self.loc += 1
+
+    def add_value(self, value: Any) -> None:
+        self.values.append(value)
+        self.key += 1
         self.loc += 1
 
     def snapshot(self, child: Any) -> Any:

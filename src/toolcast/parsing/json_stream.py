@@ -45,6 +45,8 @@ _end_of_plain = re.compile(r'["\\\x00-\x1f\ud800-\udfff]').search
 _end_of_space = re.compile(r"[^ \t\n\r]").search
 _end_of_number = re.compile(r"[^-+.0-9eE]").search
 _number = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?").fullmatch
+# A short integer with what ends it: all that is to be checked of it. Most numbers are, if the chunk does not end there.
+_integer = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?=[,\]} \n\r\t])").match
 _escape = re.compile(
     r"\\(?:([\"\\/bfnrt])"
     r"|u(?![dD][89a-fA-F])([0-9a-fA-F]{4})"
@@ -199,6 +201,9 @@ def _value(state: _State, text: str, pos: int, changes: list[Change]) -> int:
         state.step = _in_string
         return pos + 1
     if char in "-0123456789":
+        found = _integer(text, pos)
+        if found is not None:
+            return _integers(state, text, found, changes)
         state.step = _in_number
         return _in_number(state, text, pos, changes)
     if char == " ":
@@ -210,6 +215,24 @@ def _value(state: _State, text: str, pos: int, changes: list[Change]) -> int:
     if char in _LITERALS:
         return _literal(state, text, pos, changes)
     return _skip(state, text, pos, "a value")
+
+
+def _integers(state: _State, text: str, found: re.Match[str] | None, changes: list[Change]) -> int:
+    """Add the integer that was found and, in an array, those that follow it, without the steps between them."""
+    in_array = state.after is _after_item
+    pos = 0
+    while found is not None:
+        number = found[0]
+        changes.append((SCALAR, number))
+        pos = found.end()
+        if not in_array or text[pos] != ",":
+            state.step = state.after
+            return pos
+        state.path[-1] += 1
+        pos += 1
+        found = _integer(text, pos)
+    state.step = _value
+    return pos
 
 
 def _first_item(state: _State, text: str, pos: int, changes: list[Change]) -> int:

@@ -272,9 +272,8 @@ class PartialBuilder:
             value = parse_scalar(text)
         except (ValueError, KeyError):  # not of the planned type: repairs may still apply
             return False
-        container.set_value(value)
         self.records.append((container, container.key, SET, value))
-        container.end_value()
+        container.add_value(value)
         return True
 
     def _close(self, change: Change) -> None:
