@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import pickle
 from collections.abc import Generator
@@ -182,6 +183,8 @@ def test_a_request_is_complete_and_has_no_credentials(api: API) -> None:
     assert "sk-secret" not in everything
     assert "sk-other" not in everything
     assert request.http.headers["authorization"] == "***"
+    assert request.url == request.http.url == "https://api.openai.com/v1/chat/completions"
+    assert request.mask("about sk-secret") == "about [key]"
 
 
 def test_a_changed_schema_of_a_hook_changes_no_call() -> None:
@@ -227,6 +230,40 @@ def test_a_stream_that_is_closed_early_ends_without_a_response(api: API) -> None
     make = ToolOrchestratingLLM(Album, "Make one.", service(Recorded(album_stream())), hooks=notes)
     api.stream(make, take=2)
     assert notes.methods == ["request", "first_token", "end"]
+
+
+@pytest.mark.parametrize("taken", [1, 2])
+def test_an_event_stream_that_is_left_ends(taken: int) -> None:
+    notes = Notes()
+    stream = service(Recorded(album_stream()), hooks=notes).stream_chat("Hello.")
+    for _ in range(taken):
+        next(stream)
+    stream.close()
+    stream.close()
+    assert notes.methods == ["request", "first_token", "end"]
+
+
+def test_an_event_stream_that_is_never_read_has_no_end() -> None:
+    notes = Notes()
+    service(hooks=notes).stream_chat("Hello.").close()
+    assert notes.calls == []
+
+
+async def test_async_streams_that_are_garbage_collected_end() -> None:
+    chat, structured, agent = Notes(), Notes(), Notes()
+
+    async def leave(stream: Any) -> None:
+        async for _ in stream:
+            return
+
+    await leave(service(Recorded(album_stream()), hooks=chat).astream_chat("Hello."))
+    make = ToolOrchestratingLLM(Album, "Make one.", service(Recorded(album_stream())), hooks=structured)
+    await leave(make.astream())
+    engine = Engine(service(Recorded(album_stream())), hooks=agent)
+    await leave(engine.astream("Hello."))
+    gc.collect()
+    assert chat.methods == structured.methods == ["request", "first_token", "end"]
+    assert agent.methods == ["turn_start", "request", "first_token", "end", "error", "turn"]
 
 
 # Attempts and failures.

@@ -120,6 +120,20 @@ class RequestInfo:
         shown = {name: value if isinstance(value, str) else "***" for name, value in request.headers.items()}
         return replace(request, headers=shown, body=body, secret_url=None)
 
+    @property
+    def url(self) -> str | None:
+        """The URL of the HTTP request, without credentials; None without HTTP. Cheaper than `http`, a copy."""
+        return None if self._http is None else self._http.url
+
+    @property
+    def hidden_tools(self) -> frozenset[str]:
+        """The names of the tools whose types hide their input, so that their arguments are not to be shown."""
+        return frozenset([tool.name for tool in self._tools if getattr(tool, "hides_input", False)])
+
+    def mask(self, text: str) -> str:
+        """Return `text` without the credentials of the HTTP request."""
+        return text if self._http is None else self._http.mask(text)
+
     def __repr__(self) -> str:
         names = ", ".join([tool.name for tool in self._tools])
         return f"RequestInfo(messages={len(self.messages)}, tools=[{names}], stream={self.stream})"

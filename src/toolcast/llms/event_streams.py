@@ -36,6 +36,7 @@ class _EventState:
         self._position = 0
         self._current: Event | None = None
         self._folded = Accumulator()
+        self._started = False  # the request was sent
         self.state: str = "open"
         self.err: Exception | None = None
 
@@ -71,6 +72,7 @@ class _EventState:
         """Wait for more events, and move to the first. Return False at the end, and after a failure."""
         if self._over:
             return False
+        self._started = True
         try:
             self._queue, self._position = await self._source.next_events(), 0
         except Exception as error:  # the contract: False, with the error in .err; iteration raises it
@@ -84,12 +86,16 @@ class _EventState:
         return False
 
     async def _stop(self) -> None:
-        if self.state == "has_event":
-            self._account.end(self.usage)
+        self._abandon()
         if not self._over:
             self.state = "closed"
             self._queue, self._position = [], 0
         await self._source.close()
+
+    def _abandon(self) -> None:
+        """End the account of a stream that was begun, unless it has ended."""
+        if self._started:
+            self._account.end(self.usage)
 
     def _end(self, stop: type[Exception]) -> Exception:
         """Return the exception that iteration raises: the error of the stream, else `stop`."""
@@ -146,3 +152,6 @@ class AsyncEventStream(_EventState, AsyncClosing):
         if await self.next():
             return self.current
         raise self._end(StopAsyncIteration)
+
+    def __del__(self) -> None:
+        self._abandon()  # the source closes its connection in its event loop

@@ -64,6 +64,7 @@ class ObjectEvents(Protocol):
     async def next_item(self) -> Any: ...
     async def finish(self) -> Any: ...
     async def close(self) -> None: ...
+    def abandon(self) -> None: ...
 
 
 class _ObjectState(Generic[T]):
@@ -272,6 +273,9 @@ class AsyncObjectStream(_ObjectState[T], AsyncClosing):
     async def __aenter__(self) -> Self:
         await self._begin()
         return self
+
+    def __del__(self) -> None:
+        self._flow.abandon()
 
 
 class _View:

@@ -364,6 +364,10 @@ class StructuredStream:
         await self._stop()
         self._end_account()
 
+    def abandon(self) -> None:
+        """End the account of a call without awaiting: the source closes its connection in its event loop."""
+        self._end_account()
+
     def _begin_request(self) -> ResponseEvents:
         prepared = self._prepared
         if self._call is None:

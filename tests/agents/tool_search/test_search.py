@@ -28,7 +28,8 @@ from toolcast.errors import (
     ToolcastError,
     ValidationError,
 )
-from toolcast.events import Event, TextDelta
+from toolcast.events import ChatResponse, Event, TextDelta
+from toolcast.hook_protocol import CallInfo, Hooks, RequestInfo, hooks
 from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.defaults import Configs
 from toolcast.messages import ImagePart, Message, ToolCallPart, assistant, system, tool_result, user
@@ -331,6 +332,40 @@ def test_what_it_cost_is_reported(searched: Searched) -> None:
     searched(LLMSearch(), "Hm", llm=ScriptedLLM(scores()), paid=costs.append)
     searched(LLMSearch(), "Hm", llm=ScriptedLLM("No."), paid=costs.append)
     assert costs == [Usage(10, 5), Usage(10, 5)]
+
+
+class _Notes(Hooks):
+    """Notes the methods that are called, with the operation, and the usage at the end."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def request(self, call: CallInfo, request: RequestInfo) -> None:
+        self.calls.append(("request", call.operation, [each.name for each in request.tools]))
+
+    def response(self, call: CallInfo, response: ChatResponse, seconds: float) -> None:
+        self.calls.append(("response", call.operation, response.usage))
+
+    def error(self, call: CallInfo, error: BaseException) -> None:
+        self.calls.append(("error", call.operation, type(error)))
+
+    def end(self, call: CallInfo, usage: Usage, seconds: float) -> None:
+        self.calls.append(("end", call.operation, usage))
+
+
+def test_a_search_by_a_model_is_an_operation_with_hooks(searched: Searched) -> None:
+    own, context = _Notes(), _Notes()
+    with hooks(context):
+        searched(LLMSearch(), "Hm", llm=ScriptedLLM(scores(), hooks=own))
+    expected = [("request", "chat", ["ToolScores"]), ("response", "chat", Usage(10, 5)), ("end", "chat", Usage(10, 5))]
+    assert own.calls == context.calls == expected
+
+
+def test_a_search_by_a_model_that_fails_is_an_error_for_hooks(searched: Searched) -> None:
+    notes = _Notes()
+    searched(LLMSearch(), "Hm", llm=ScriptedLLM(RateLimited("later"), hooks=notes))
+    assert [call[0] for call in notes.calls] == ["request", "error", "end"]
+    assert notes.calls[1] == ("error", "chat", RateLimited)
 
 
 @given(

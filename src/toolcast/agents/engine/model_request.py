@@ -93,6 +93,10 @@ class ModelRequest:
         self._account.end(self.cost, self._call.attempts)
         await self._source.close()
 
+    def abandon(self) -> None:
+        """End the account without awaiting: the connection is closed when it is garbage-collected."""
+        self._account.end(self.cost, self._call.attempts)
+
     @property
     def cost(self) -> Usage:
         """The usage so far, failed attempts included."""

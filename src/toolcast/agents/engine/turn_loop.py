@@ -182,6 +182,8 @@ class TurnLoop:
             self.cancellation.cancel()
             if self._tools is not None:
                 self._tools.abandon()
+            if self._model_request is not None:
+                self._model_request.abandon()
             self._count_usage()
             self._conclude(TurnCancelled("the turn was cancelled: its stream was forgotten"), "cancelled", "cancelled")
 

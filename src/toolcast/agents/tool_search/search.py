@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from pydantic import BaseModel, Field
 
+from ...call_report import Account
 from ...cancellation import Cancellation
 from ...errors import ToolcastError
 from ...events import ChatResponse
@@ -27,7 +28,7 @@ from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
 from ...llms.provider_llms import as_llm, chosen_llm
 from ...llms.request import ChatRequest
-from ...llms.request_state import read_response, start_call
+from ...llms.request_state import read_response
 from ...messages import Message, system, user
 from ...settings import Settings
 from ...structured.response_validation import ResponseValidator
@@ -197,11 +198,17 @@ def _scores_tool(tools: Iterable[CallableTool], limit: int) -> CallableTool:
 
 async def _ask_model(llm: FunctionCallingLLM, request: ChatRequest, context: SearchContext) -> ChatResponse:
     backend = llm.async_backend() if context.concurrent else llm.sync_backend()
-    call = start_call(request.settings, backend)
+    call = llm.start_call(request.settings, backend)
+    account = Account("tool search", lambda: llm.origin, backend.now, hooks=call.hooks)
     source = llm.source(request, backend, call)
     forget = context.cancellation.then((lambda: None) if context.concurrent else source.break_off)
     try:
-        return await read_response(source, llm.origin)
+        response = await read_response(source, llm.origin)
+        account.end(call.usage, call.attempts, output=response)
+        return response
+    except BaseException as error:
+        account.end(call.usage, call.attempts, error)
+        raise
     finally:
         forget()
         context.paid(call.usage)
