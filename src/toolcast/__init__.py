@@ -235,6 +235,9 @@ if TYPE_CHECKING:
         tool_result as tool_result,
         user as user,
     )
+    from .observability.instrumentation import (
+        instrument as instrument,
+    )
     from .parsing.partial_value import (
         Done as Done,
         NotNull as NotNull,
@@ -362,6 +365,7 @@ _EXPORTS = {
     "transport.httpx_network": "HttpxNetwork",
     "transport.network": "Network",
     "hook_protocol": "CallInfo Hooks RequestInfo hooks",
+    "observability.instrumentation": "instrument",
     "settings": "Settings Timeouts",
     "stores.jsonl": "JSONLStore",
     "stores.memory": "MemoryStore",
@@ -553,6 +557,7 @@ __all__ = [
     "fetch_tool",
     "file_tools",
     "hooks",
+    "instrument",
     "is_partial",
     "llm",
     "question_tool",

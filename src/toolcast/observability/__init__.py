@@ -1,0 +1,1 @@
+"""OpenTelemetry: spans and metrics of calls, turns and tools, made by hooks. Nothing in other packages calls it."""

@@ -1,0 +1,62 @@
+"""The content of requests and responses in the JSON forms of the conventions, without credentials and hidden input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeAlias
+
+from pydantic_core import from_json
+
+from ..json_text import json_text
+from ..messages import AudioPart, DocumentPart, ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart
+from ..plain_data import hide_content
+
+Mask: TypeAlias = Callable[[str], str]
+"""Returns a text without credentials."""
+
+
+def messages_json(messages: Iterable[Message], hidden: Collection[str], mask: Mask) -> str:
+    """Return `messages` as the JSON of `gen_ai.input.messages` and `gen_ai.output.messages`.
+
+    Args:
+        messages: The messages. Those of the system are among them: toolcast keeps them in the history.
+        hidden: The tools whose types hide their input: their arguments are left out.
+        mask: Removes credentials from each text.
+    """
+    shown = [hide_content(message, hidden) for message in messages]
+    return json_text(
+        [{"role": message.role, "parts": [_part(part, mask) for part in message.parts]} for message in shown]
+    )
+
+
+def definitions_json(names: Iterable[str]) -> str:
+    """Return the tools as the JSON of `gen_ai.tool.definitions`, which advises against optional properties."""
+    return json_text([{"type": "function", "name": name} for name in names])
+
+
+def _part(part: Part, mask: Mask) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "content": mask(part.text)}
+    if isinstance(part, ThinkingPart):
+        return {"type": "reasoning", "content": mask(part.text)}
+    if isinstance(part, ToolCallPart):
+        arguments = _arguments(mask(part.arguments))
+        return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": arguments}
+    if isinstance(part, (ImagePart, AudioPart, DocumentPart)):
+        return _media(part, mask)
+    return {"type": "tool_call_response", "id": part.call_id, "response": mask(part.content)}
+
+
+def _arguments(text: str) -> Any:
+    try:
+        return from_json(text)
+    except ValueError:  # the model's JSON was cut off, or is damaged
+        return text
+
+
+def _media(part: ImagePart | AudioPart | DocumentPart, mask: Mask) -> dict[str, Any]:
+    known = {} if part.media_type is None else {"mime_type": part.media_type}
+    if part.url is not None and not part.url.startswith("data:"):
+        return {"type": "uri", "modality": part.type, **known, "uri": mask(part.url)}
+    # A part of a type of its own, as the conventions allow: the bytes are too many for an attribute.
+    return {"type": part.type, **known, "size": len(part.data or part.url or "")}

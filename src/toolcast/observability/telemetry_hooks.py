@@ -1,0 +1,395 @@
+"""`TelemetryHooks`: hooks that record spans and metrics. Imported by `instrument` alone, as it needs opentelemetry-api.
+
+An operation has one client span, from its first request to its end: its attempts are events, and its tokens, the sum
+over all attempts, are recorded once. A turn of an agent has an internal span, and each of its tools one below it.
+
+A span is attached to the context only while a tool runs, in the thread or task that runs it, so that the spans of the
+tool's own code are below it. Elsewhere the context belongs to the caller: between two items of a stream its own code
+runs. The parent of other spans is found by the id in `CallInfo.parent`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from threading import Lock
+from time import monotonic, time_ns
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+from weakref import WeakSet
+
+from opentelemetry import context as otel
+from opentelemetry.context import Context
+from opentelemetry.metrics import Counter, Histogram, Meter, MeterProvider, get_meter
+from opentelemetry.trace import (
+    Span,
+    SpanKind,
+    Status,
+    StatusCode,
+    TracerProvider,
+    get_tracer,
+    set_span_in_context,
+)
+
+from ..events import ChatResponse
+from ..hook_protocol import CallInfo, HookedTool, Hooks, RequestInfo
+from ..json_text import replace_surrogates
+from ..messages import Message, ToolCallPart
+from ..settings import Settings
+from ..usage import Usage
+from . import conventions as names
+from .content import Mask, definitions_json, messages_json
+
+if TYPE_CHECKING:
+    from ..turn import Turn
+
+_PART_OF: Final = otel.create_key("toolcast-part-of")
+"""The key of a context for the id of the tool call that runs in it, in the form of `CallInfo.parent`."""
+_NAME: Final = 100  # characters of a tool's name, which the model writes
+
+_made: WeakSet[TelemetryHooks] = WeakSet()
+_making = Lock()
+
+
+def telemetry_hooks(
+    tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None, capture_content: bool
+) -> TelemetryHooks:
+    """Return the hooks with these arguments: those that exist, so that they are called once for each call."""
+    arguments = (tracer_provider, meter_provider, capture_content)
+    with _making:
+        for hooks in _made:
+            if hooks.arguments == arguments:
+                return hooks
+        hooks = TelemetryHooks(*arguments)
+        _made.add(hooks)
+        return hooks
+
+
+def _show(text: str) -> str:
+    """Return `text` unchanged: an operation without HTTP has no credentials."""
+    return text
+
+
+@dataclass(slots=True, eq=False)
+class _Operation:
+    """An operation that has begun: a chat, a structured call or a turn.
+
+    Attributes:
+        span: Its span.
+        context: The context of spans below it.
+        metrics: The attributes that its metrics have in common with its span.
+        began: When it began, in seconds.
+        tools: The keys of its tools.
+        finish: The reason of the end of its last response.
+        hidden: The tools whose input is hidden.
+        mask: Removes the credentials of its requests.
+    """
+
+    span: Span
+    context: Context
+    metrics: dict[str, Any]
+    began: float = field(default_factory=monotonic)
+    tools: set[str] = field(default_factory=set[str])
+    first_chunk: bool = False
+    finish: str | None = None
+    hidden: frozenset[str] = frozenset()
+    mask: Mask = _show
+
+
+class _RunningTool(AbstractContextManager[None]):
+    """A tool that runs: the context manager attaches its span to the context of the thread or task that runs it."""
+
+    def __init__(self, span: Span, context: Context) -> None:
+        self.span = span
+        self.context = context
+        self.ended: int | None = None  # when, in nanoseconds
+
+    def __enter__(self) -> None:
+        self._token = otel.attach(self.context)
+
+    def __exit__(self, *exc: object) -> None:
+        otel.detach(self._token)
+        self.ended = time_ns()
+
+
+class _Instruments:
+    """The instruments of the metrics."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.inference = _seconds(meter, names.INFERENCE_SECONDS, "Duration of a client's inference operation.")
+        self.first_chunk = _seconds(meter, names.FIRST_CHUNK, "Time to the first chunk of a streamed response.")
+        self.agent = _seconds(meter, names.AGENT_SECONDS, "Duration of a turn of an agent.")
+        self.tool = _seconds(meter, names.TOOL_SECONDS, "Duration of a tool.")
+        self.counters: dict[str, Counter] = {
+            kind: meter.create_counter(name, "{token}", "Tokens used.") for kind, name in names.TOKEN_COUNTERS.items()
+        }
+        self.histograms: dict[str, Histogram] = {
+            kind: meter.create_histogram(
+                name,
+                "{token}",
+                "Tokens used by one operation.",
+                explicit_bucket_boundaries_advisory=names.TOKEN_BUCKETS,
+            )
+            for kind, name in names.TOKEN_HISTOGRAMS.items()
+        }
+
+    def record(self, operation: _Operation, usage: Usage, seconds: float, failure: Mapping[str, Any]) -> None:
+        """Record an inference operation that has ended."""
+        attributes = operation.metrics
+        self.inference.record(seconds, {**attributes, **failure})
+        for kind, counter in self.counters.items():
+            # An operation without tokens counts too, but not a kind of tokens that it has none of.
+            if (count := getattr(usage, kind)) or kind in self.histograms:
+                counter.add(count, {**attributes, names.TOKEN_MODALITY: names.UNKNOWN_MODALITY})
+        for kind, histogram in self.histograms.items():
+            histogram.record(getattr(usage, kind), {**attributes, **failure})
+
+
+def _seconds(meter: Meter, name: str, description: str) -> Histogram:
+    return meter.create_histogram(name, "s", description, explicit_bucket_boundaries_advisory=names.SECONDS_BUCKETS)
+
+
+class TelemetryHooks(Hooks):
+    """Hooks that record spans and metrics of all operations."""
+
+    def __init__(
+        self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None, capture_content: bool
+    ) -> None:
+        self.arguments: Final = (tracer_provider, meter_provider, capture_content)
+        self._tracer = get_tracer("toolcast", version("toolcast"), tracer_provider)
+        self._metrics = _Instruments(get_meter("toolcast", version("toolcast"), meter_provider))
+        self._capture = capture_content
+        # What has begun and not ended: by the id of the operation, and for a tool by that and the id of its call.
+        self._operations: dict[str, _Operation] = {}
+        # A service may repeat the id of a call, so that one key has several tools.
+        self._tools: dict[str, list[_RunningTool]] = {}
+        self._errors: dict[str, BaseException] = {}
+
+    @property
+    def open_count(self) -> int:
+        """The number of operations and tools that have begun and not ended."""
+        return len(self._operations) + len(self._tools) + len(self._errors)
+
+    # Requests and responses.
+
+    def request(self, call: CallInfo, request: RequestInfo) -> None:
+        """Begin the span with the first request; add an event for each."""
+        operation = self._operations.get(call.id)
+        if operation is None:
+            operation = self._operations[call.id] = self._begin(call, request)
+        operation.finish = None
+        operation.span.add_event(names.ATTEMPT_EVENT, {names.ATTEMPT_NUMBER: call.attempt})
+        if self._capture:
+            self._capture_request(call, operation, request)
+
+    def first_token(self, call: CallInfo, seconds: float) -> None:
+        """Record the time to the first chunk, of the first attempt that has one."""
+        operation = self._operations[call.id]
+        if not operation.first_chunk:
+            operation.first_chunk = True
+            operation.span.set_attribute(names.FIRST_CHUNK_SECONDS, seconds)
+            self._metrics.first_chunk.record(seconds, operation.metrics)
+
+    def response(self, call: CallInfo, response: ChatResponse, seconds: float) -> None:
+        """Record the response; of several attempts the last one counts."""
+        operation = self._operations[call.id]
+        operation.finish = names.FINISH.get(response.stop_reason, response.stop_reason)
+        for name, value in ((names.RESPONSE_ID, response.response_id), (names.RESPONSE_MODEL, response.model)):
+            if value:
+                operation.span.set_attribute(name, replace_surrogates(value))
+        if response.model:
+            operation.metrics[names.RESPONSE_MODEL] = replace_surrogates(response.model)
+        if self._capture:
+            text = messages_json([response.message], operation.hidden, operation.mask)
+            operation.span.set_attribute(names.OUTPUT_MESSAGES, text)
+
+    def retry(self, call: CallInfo, error: Exception, wait: float) -> None:
+        """Add an event for a failed attempt that is repeated."""
+        attributes: dict[str, Any] = {names.ERROR_TYPE: _error_type(error), names.RETRY_WAIT: wait}
+        self._operations[call.id].span.add_event(names.RETRY_EVENT, attributes)
+
+    def error(self, call: CallInfo, error: BaseException) -> None:
+        """Keep the error for the end, which follows."""
+        self._errors[call.id] = error
+
+    def end(self, call: CallInfo, usage: Usage, seconds: float) -> None:
+        """End the span, and record the metrics of the operation."""
+        error = self._errors.pop(call.id, None)
+        operation = self._operations.pop(call.id, None)
+        if operation is None:
+            if error is None:
+                return  # no request was sent
+            operation = self._begin(call, seconds=seconds)
+        self._end_tools(operation)
+        span = operation.span
+        if usage.total_tokens:
+            for kind, name in names.USAGE.items():
+                if (count := getattr(usage, kind)) or kind in names.TOKEN_HISTOGRAMS:
+                    span.set_attribute(name, count)
+        span.set_attribute(names.FINISH_REASONS, [operation.finish or names.ABNORMAL_FINISH])
+        failure = self._fail(operation, error)
+        span.end()
+        self._metrics.record(operation, usage, seconds, failure)
+
+    # Tools.
+
+    def tool_start(self, call: CallInfo, tool_call: ToolCallPart) -> AbstractContextManager[object]:
+        """Begin the span of a tool, which is attached while the tool runs."""
+        operation, key = self._operations.get(call.id), f"{call.id}/{tool_call.id}"
+        tool = self._begin_tool(operation, key, tool_call)
+        self._tools.setdefault(key, []).append(tool)
+        if operation is not None:
+            operation.tools.add(key)
+        return tool
+
+    def tool(self, call: CallInfo, tool_call: ToolCallPart, output: HookedTool, seconds: float) -> None:
+        """End the span of a tool. One that did not run, as it was denied or is invalid, has a span without a length."""
+        operation, key = self._operations.get(call.id), f"{call.id}/{tool_call.id}"
+        running = self._tools.get(key)
+        ran = running is not None
+        tool = self._begin_tool(operation, key, tool_call) if running is None else running.pop(0)
+        if not running:
+            self._tools.pop(key, None)
+        failure = {}
+        if output.is_error:
+            failure[names.ERROR_TYPE] = "error" if output.error is None else _error_type(output.error)
+            tool.span.set_status(Status(StatusCode.ERROR))
+            tool.span.set_attributes(failure)
+        if self._capture and operation is not None and tool_call.name not in operation.hidden:
+            tool.span.set_attribute(names.TOOL_ARGUMENTS, replace_surrogates(operation.mask(tool_call.arguments)))
+            tool.span.set_attribute(names.TOOL_RESULT, replace_surrogates(operation.mask(output.content)))
+        tool.span.end(tool.ended)  # without a time it is now: an abandoned tool still runs
+        if ran:
+            attributes = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: tool_call.name}
+            self._metrics.tool.record(seconds, {**attributes, **failure})
+
+    # Turns.
+
+    def turn_start(self, call: CallInfo, messages: tuple[Message, ...]) -> None:
+        """Begin the span of a turn."""
+        operation = self._operations[call.id] = self._begin(call)
+        if self._capture:
+            operation.span.set_attribute(names.INPUT_MESSAGES, messages_json(messages, (), _show))
+
+    def turn(self, call: CallInfo, turn: Turn[Any]) -> None:
+        """End the span of a turn. Its tokens are those of the spans below it, and are not recorded again."""
+        error = self._errors.pop(call.id, None)
+        operation = self._operations.pop(call.id, None)
+        if operation is None:
+            return  # it was cancelled before it began
+        self._end_tools(operation)
+        operation.span.set_attributes({names.TURN_END: turn.end, names.TURN_ROUNDS: turn.rounds})
+        if self._capture:
+            last = [message for message in turn.messages if message.role == "assistant"][-1:]
+            hidden = operation.hidden | turn.hidden_tools
+            operation.span.set_attribute(names.OUTPUT_MESSAGES, messages_json(last, hidden, operation.mask))
+        failure = self._fail(operation, error)
+        operation.span.end()
+        self._metrics.agent.record(monotonic() - operation.began, {**operation.metrics, **failure})
+
+    # Parts.
+
+    def _begin(self, call: CallInfo, request: RequestInfo | None = None, seconds: float | None = None) -> _Operation:
+        """Begin the span of an operation: now, or `seconds` ago."""
+        attributes: dict[str, Any] = {names.OPERATION: names.INVOKE_AGENT, names.REQUEST_MODEL: call.model}
+        kind, name = SpanKind.INTERNAL, names.INVOKE_AGENT
+        if call.operation != "turn":
+            provider = names.PROVIDERS.get(call.provider, call.provider)
+            attributes |= {names.OPERATION: names.CHAT, names.PROVIDER: provider, **_server(request)}
+            kind, name = SpanKind.CLIENT, f"{names.CHAT} {call.model}"
+        more = {} if request is None else _settings(request.settings, stream=request.stream)
+        if call.operation == "structured":
+            more[names.OUTPUT_TYPE] = "json"
+        parent = self._parent(call)
+        span = self._tracer.start_span(
+            name,
+            parent,
+            kind,
+            {**attributes, **more},
+            start_time=None if seconds is None else time_ns() - int(seconds * 1e9),
+        )
+        return _Operation(span, set_span_in_context(span, parent), attributes)
+
+    def _begin_tool(self, operation: _Operation | None, key: str, tool_call: ToolCallPart) -> _RunningTool:
+        name = replace_surrogates(tool_call.name)[:_NAME]
+        attributes = {
+            names.OPERATION: names.EXECUTE_TOOL,
+            names.TOOL_NAME: name,
+            names.TOOL_CALL_ID: replace_surrogates(tool_call.id),
+            names.TOOL_TYPE: names.FUNCTION,
+        }
+        parent = otel.get_current() if operation is None else operation.context
+        span = self._tracer.start_span(f"{names.EXECUTE_TOOL} {name}", parent, SpanKind.INTERNAL, attributes)
+        # The context of the caller with the tool's span: what else is in it stays visible to the tool.
+        context = set_span_in_context(span, otel.get_current())
+        return _RunningTool(span, otel.set_value(_PART_OF, key, context))
+
+    def _parent(self, call: CallInfo) -> Context:
+        """Return the context of the operation or tool that `call` is part of; else the current one."""
+        here = otel.get_current()
+        # The current context is that of the tool, or of a span that the tool's own code has begun.
+        if call.parent is None or otel.get_value(_PART_OF, here) == call.parent:
+            return here
+        above = self._operations.get(call.parent) or self._tools.get(call.parent, [None])[-1]
+        return here if above is None else above.context
+
+    def _capture_request(self, call: CallInfo, operation: _Operation, request: RequestInfo) -> None:
+        turn = None if call.parent is None else self._operations.get(call.parent)
+        for each in (operation, turn):
+            if each is not None:
+                each.hidden |= request.hidden_tools
+                each.mask = request.mask
+        text = messages_json(request.messages, operation.hidden, operation.mask)
+        operation.span.set_attribute(names.INPUT_MESSAGES, text)
+        if request.tools:
+            tools = definitions_json([tool.name for tool in request.tools])
+            operation.span.set_attribute(names.TOOL_DEFINITIONS, tools)
+
+    def _fail(self, operation: _Operation, error: BaseException | None) -> dict[str, Any]:
+        """Set the error on the span; return the attribute for the metrics, which has none without an error."""
+        if error is None:
+            return {}
+        failure = {names.ERROR_TYPE: _error_type(error)}
+        operation.span.set_attributes(failure)
+        # The text of an error may quote what the model wrote.
+        shown = self._capture and not operation.hidden
+        description = replace_surrogates(operation.mask(str(error))) if shown else None
+        operation.span.set_status(Status(StatusCode.ERROR, description))
+        return failure
+
+    def _end_tools(self, operation: _Operation) -> None:
+        """End the spans of tools without a result: the program was interrupted."""
+        for key in operation.tools:
+            for tool in self._tools.pop(key, ()):
+                tool.span.end(tool.ended)
+
+
+def _server(request: RequestInfo | None) -> dict[str, Any]:
+    """Return the attributes of the server of a request."""
+    url = None if request is None else request.url
+    if url is None:
+        return {}
+    parts = urlsplit(url)
+    return {
+        names.SERVER_ADDRESS: parts.hostname or "",
+        names.SERVER_PORT: parts.port or (80 if parts.scheme == "http" else 443),
+    }
+
+
+def _settings(settings: Settings, *, stream: bool) -> dict[str, Any]:
+    """Return the attributes of a request's settings, those that are set."""
+    found: dict[str, Any] = {name: getattr(settings, key) for key, name in names.SETTINGS.items()}
+    if isinstance(settings.thinking, str):
+        found[names.REASONING_LEVEL] = settings.thinking
+    if stream:
+        found[names.REQUEST_STREAM] = True
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _error_type(error: BaseException) -> str:
+    """Return the name of an error's class: toolcast's own and Python's by itself, others with their module."""
+    kind = type(error)
+    own = kind.__module__ == "builtins" or kind.__module__.partition(".")[0] == "toolcast"
+    return kind.__qualname__ if own else f"{kind.__module__}.{kind.__qualname__}"
