@@ -115,6 +115,9 @@ def texts_of(error: BaseException) -> Iterator[tuple[str, str]]:
     for link in chain(error):
         yield "the text of an exception", f"{link} {link!r} {link.args!r} {getattr(link, '__notes__', ())!r}"
         yield "the fields of an exception", pformat(vars(link))
+        if isinstance(link, ToolcastError):
+            yield "the HTML of an exception", link._repr_html_()
+        yield "the attempts as data", dumped([attempt.to_dict() for attempt in getattr(link, "attempts", ())])
         for frame, _ in traceback.walk_tb(link.__traceback__):
             if "/tests/" not in frame.f_code.co_filename:
                 # All of it: a traceback cuts what is long.
