@@ -18,6 +18,7 @@ from toolcast import (
     Prices,
     RateLimited,
     ToolCallPart,
+    ToolcastError,
     ToolOrchestratingLLM,
     Turn,
     Usage,
@@ -122,6 +123,7 @@ def test_a_stream_shows_its_latest_object() -> None:
 
 
 def test_errors() -> None:
+    assert "no such <thing>" in html(ToolcastError("no such <thing>"))
     error = RateLimited("too many <b>", provider="openai", model="gpt-4o", request_id="req_1")
     shown = html(error)
     for word in ("RateLimited", "too many <b>", "openai gpt-4o", "req_1"):

@@ -12,7 +12,7 @@ import pytest
 
 from browser.held_llm import Flow, Gate, HeldLLM, asked, call, text, thinking
 from browser.served import served
-from toolcast import Permissions, Rule, ToolContext
+from toolcast import Permissions, Prices, Rule, ToolContext
 from toolcast.chat.effects import StageTask
 from toolcast.chat.events import ModelLoadProgress, ModelLoadSuccess
 from toolcast.errors import RateLimited, ToolcastError
@@ -64,6 +64,7 @@ def test_a_tool_is_approved(tab: Tab) -> None:
         [*thinking("I should write to Ann."), *text("I write to Ann."), *call("send_mail", MAIL, held=gate)],
         text("Ann **has** it."),
     )
+    llm.prices = Prices(input=1000, output=0)
     with served(llm, [send_mail]) as chat:
         page = tab(chat.url)
         is_in(page, "ready")
@@ -87,6 +88,7 @@ def test_a_tool_is_approved(tab: Tab) -> None:
         expect(page.locator("strong")).to_have_text("has")
         expect(page.locator("#fact-tools")).to_have_text("send_mail")
         expect(page.locator("#fact-tokens")).to_contain_text("240 in")
+        expect(page.locator("#fact-tokens")).to_contain_text("about $0.2400")
     assert asked(llm.requests[1])[1] == "sent 'Weather' to ann@example.org"
 
 

@@ -54,7 +54,7 @@ from toolcast.messages import ImagePart, ToolCallPart, assistant, tool_result, u
 from toolcast.testing import ReplayNetwork, ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.context import ToolContext
-from toolcast.usage import Budget, Usage
+from toolcast.usage import Budget, Prices, Usage
 from user.session import address, spoken
 
 PICTURE = ImagePart(data=b"png", media_type="image/png")
@@ -165,6 +165,7 @@ def contents(chat: Chat) -> dict[str, str]:
 
 def test_a_turn_with_a_tool_that_someone_allows(chats: ChatAPI, tools: Tools) -> None:
     engine = engine_of(call("a", "write", '{"value": 1}'), "Done.", tools=tools, permissions=Permissions())
+    engine.llm.prices = Prices(input=1000, output=2000)
     chat, received = begin(chats, engine)
     assert chats.until(chat, "waiting_for_tool_approval", "ready", "load_failed") == "waiting_for_tool_approval"
     (request,) = chat.context.pending
@@ -183,6 +184,7 @@ def test_a_turn_with_a_tool_that_someone_allows(chats: ChatAPI, tools: Tools) ->
     ]
     assert not any(change.ignored for change in received)
     assert chat.context.usage == Usage(20, 10)
+    assert chat.context.to_dict()["usage"]["cost"] == "0.04"
     assert (engine.conversation.spending.usage, engine.conversation.spending.tool_calls) == (Usage(20, 10), 1)
     assert find_problems(chat.context.messages) == []
     assert [asked.messages for asked in asked_of(chat)] == [chat.context.messages[:1], chat.context.messages[:3]]

@@ -28,8 +28,10 @@ from support.albums import SEA, Album
 from support.example_counts import examples
 from support.sync_and_async import API
 from toolcast import Finish, ToolCallDelta, ToolCallDone, ToolCallPart, ToolCallStart, ToolOrchestratingLLM
+from toolcast.parsing.partial_value import MISSING
 from toolcast.parsing.path_changes import PathChange
 from toolcast.plain_data import to_plain
+from toolcast.structured.change_views import JSONPatchChanges, PlainChange, SentDocument
 from toolcast.testing import ScriptedLLM
 
 
@@ -240,6 +242,37 @@ def test_a_patch_replaces_a_growing_string_when_it_has_grown_by_a_quarter() -> N
     assert len(texts) < 60
     assert sum(map(len, texts)) < 6 * len(body)
     assert operations[-1] == {"op": "add", "path": "/done", "value": True}
+
+
+class Shouted(BaseModel):
+    text: str
+
+    @field_validator("text")
+    @classmethod
+    def louder(cls, text: str) -> str:
+        return f"{text}!"
+
+
+def test_text_that_a_validator_adds_is_appended() -> None:
+    pieces = ['{"text": "He', 'y"}']
+    changes = list(stream_of(Shouted, pieces).changes())
+    assert changes[-2:] == [PathChange("text", "text", "y"), PathChange("text", "text", "!")]
+    assert list(stream_of(Shouted, pieces).changes("json-patch"))[-1]["value"] == "Hey!"
+
+
+def test_what_leads_nowhere_is_left_to_the_end() -> None:
+    document = SentDocument({"a": [1]})
+    assert document.replace(("b", "c"), 1) == []
+    assert document.replace(("a", 3), 1) == []
+    assert document.replace(("a", 0), 2) == [PlainChange("set", ("a", 0), 2)]
+    assert document._append(("b",), "text") == []
+    assert document.root == {"a": [2]}
+
+
+def test_a_patch_ends_with_all_of_the_text() -> None:
+    patch = JSONPatchChanges(MISSING)
+    assert patch.last("a long text") == [{"op": "replace", "path": "", "value": "a long text"}]
+    assert patch.last("a long text!") == [{"op": "replace", "path": "", "value": "a long text!"}]
 
 
 def test_pointers_are_escaped() -> None:
