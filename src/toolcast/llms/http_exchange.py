@@ -80,8 +80,7 @@ class HTTPService(Protocol):
 class HTTPExchange:
     """The events of one response, from the request to the last byte."""
 
-    read: Callable[[float | None], Any]  # set by `direct_reads`, as is the next
-    _more_text: Callable[[bytes], str | None]
+    _more_text: Callable[[bytes], str | None]  # set by `direct_reads`
 
     def __init__(
         self,
@@ -118,6 +117,7 @@ class HTTPExchange:
         self._received: bytearray | None = None  # the start of the body, where it is logged; all of it for `keep_raw`
         self._receives = MAX_RESPONSE_BYTES if self._keeps_raw else 2 * _LOGGED
         self._hooks: CallHooks | None = None  # of the present attempt
+        self.read: Any = None  # the read method of the response, set by `direct_reads`
         self._returned: bytes | None = None  # the data of a direct read that `next_events` has to process
         self._read_error: LLMError | TimeoutError | None = None  # the error of one that it has to raise
 

@@ -34,9 +34,8 @@ class DirectReads(Protocol):
     the direct reads: `next_events` returns its events. It also raises the error of a read after `put_back`.
     """
 
-    @property
-    def read(self) -> Callable[[float | None], Any]:
-        """The read method of the response; under an event loop its result is awaited."""
+    def read(self, limit: float | None, /) -> Any:
+        """Return the next chunk, as the response's own method does; under an event loop an awaitable of it."""
         ...
 
     def time_left(self) -> float | None:

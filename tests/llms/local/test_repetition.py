@@ -75,3 +75,10 @@ def test_any_other_answer_is_left_as_it_is() -> None:
     assert not decoder.failed
     with pytest.raises(StreamTruncated):
         decoder.close()
+
+
+def test_every_event_is_read() -> None:
+    """A chunk that only adds text is an event too, as it may be the one that repeats."""
+    ended = EndedByRepetition(Scripted())
+    assert ended.open_call is None
+    assert ended.more_text(b"data: {}\n\n") is None
