@@ -284,7 +284,9 @@ def test_no_credit_is_not_waited_for() -> None:
         server.answer(
             answered(b'{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}', 429)
         )
-        screen = play(f"make_album.with_(llm=OpenAI('m', base_url=sys.argv[1], api_key='{KEY}'))(topic='a')", server)
+        # The key in a line of its own: from Python 3.13 on, a traceback shows the lines of a script like this one.
+        call = "make_album.with_(llm=OpenAI('m', base_url=sys.argv[1], api_key=key))(topic='a')"
+        screen = play(f"key = '{KEY}'\n{call}", server)
         assert "You exceeded your current quota" in screen.failed_with("QuotaExceeded")
         assert len(server.requests) == 1
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import ClassVar, Final
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from ..closing import Closing
 from ..errors import SessionLocked, ToolcastError
@@ -73,6 +73,7 @@ class SQLiteFile:
             raise ToolcastError(f"the store {self.path} is closed: make another {self._layout.kind}")
         if self._process != os.getpid():
             _inherited.append(self._connection)
+            self._finalizer.detach()
             self._open()
         with self._lock, wrap_os_errors(self.path, *_SQLITE_ERRORS):
             yield self._connection
@@ -88,14 +89,16 @@ class SQLiteFile:
         self._closed = True
         if self._process == os.getpid():
             with self._lock:
-                self._connection.close()
+                self._finalizer()
 
     def _open(self) -> None:
         self._lock = Lock()
         self._process = os.getpid()
         self._writing = _lock_for_writing(self._process, self.path)
         with wrap_os_errors(self.path, *_SQLITE_ERRORS):
-            self._connection = _connect(self.path, self._layout)
+            self._connection = connection = _connect(self.path, self._layout)
+        # A store that is dropped without `close`: from Python 3.13 on, a connection left open is a ResourceWarning.
+        self._finalizer = finalize(self, _close, connection, self._process)
 
 
 class SQLiteBacked(Closing):
@@ -121,6 +124,12 @@ def _lock_for_writing(process: int, path: Path) -> Lock:
         if lock is None:
             lock = _writing[process, path] = Lock()
         return lock
+
+
+def _close(connection: sqlite3.Connection, process: int) -> None:
+    """Close the connection in the process that opened it."""
+    if process == os.getpid():
+        connection.close()
 
 
 def _forget_registration() -> None:

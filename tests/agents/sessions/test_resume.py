@@ -200,7 +200,7 @@ def test_a_session_that_is_closed_in_a_turn_is_saved_and_free(
 
 
 FORK = """
-import os, sys
+import os, sys, warnings
 from toolcast import Engine, Permissions, Session, ToolCallPart
 from toolcast.errors import SessionLocked
 from toolcast.stores.jsonl import JSONLStore
@@ -217,6 +217,7 @@ model = ScriptedLLM(ToolCallPart("c1", "write", "{}"), "done", "more")
 session = Session(Engine(model, [write], permissions=Permissions(approve="later")), id="mine", store=store)
 session.run("go")
 (request,) = session.pending
+warnings.filterwarnings("ignore", ".*multi-threaded", DeprecationWarning)  # Python 3.12 and later
 child = os.fork()
 if not child:
     with session:
