@@ -189,7 +189,7 @@ class LazyValues:
         while True:
             copy = container.copy_of(values, size)
             if value is not MISSING:
-                if type(copy) is list:
+                if type(container) is ListContainer:
                     copy.append(value)
                 else:
                     copy[key] = value

@@ -104,8 +104,9 @@ def lazy_class(cls: type) -> type:
         "__getattribute__": read,
     }
     meta = cast("Any", type(cls))
-    make = ABCMeta.__new__ if issubclass(cls, BaseModel) else meta.__new__
-    return cast("type", make(meta, cls.__name__, (cls,), namespace))
+    make: Any = ABCMeta.__new__ if issubclass(cls, BaseModel) else meta.__new__
+    bases: Any = (cls,)
+    return cast("type", make(meta, cls.__name__, bases, namespace))
 
 
 def lazy_instance(cls: type, unread: Unread) -> Any:
