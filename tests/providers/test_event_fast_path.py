@@ -341,6 +341,19 @@ OTHERS = [
 ]
 
 
+def fast_path(monkeypatch: pytest.MonkeyPatch, text: Any) -> None:
+    """Let `text` find the text of an event."""
+    monkeypatch.setattr(Envelope, "text", text)
+
+
+def seen_by_fast_path(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """Return the list of what is found from now on: the text of an event, or None."""
+    found: list[str | None] = []
+    known = Envelope.text
+    fast_path(monkeypatch, lambda self, data: found.append(known(self, data)) or found[-1])
+    return found
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_the_decoder_gives_the_same_with_and_without(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(seed)
@@ -351,7 +364,7 @@ def test_the_decoder_gives_the_same_with_and_without(seed: int, monkeypatch: pyt
             pieces[-2:] = [b"".join(pieces[-2:])]
     pieces += [b"data: [DONE]\n\n"]
     with_it = decode(pieces)
-    monkeypatch.setattr(Envelope, "text", lambda self, data: None)
+    fast_path(monkeypatch, lambda self, data: None)
     assert with_it == decode(pieces)
 
 
@@ -374,15 +387,13 @@ def test_the_decoder_gives_the_same_of_padded_events(seed: int, monkeypatch: pyt
             pieces[-2:] = [b"".join(pieces[-2:])]
     pieces.append(DONE)
     with_it = decode(pieces)
-    monkeypatch.setattr(Envelope, "text", lambda self, data: None)
+    fast_path(monkeypatch, lambda self, data: None)
     assert with_it == decode(pieces)
 
 
 @pytest.mark.pure_only
 def test_the_decoder_recognizes_padded_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[str | None] = []
-    known = Envelope.text
-    monkeypatch.setattr(Envelope, "text", lambda self, data: found.append(known(self, data)) or found[-1])
+    found = seen_by_fast_path(monkeypatch)
     texts = ['{"a', '":"', *LIKE_PADDING]
     events = decode([start(), *(padded(text, "aB3" * number) for number, text in enumerate(texts)), DONE])
     assert [found.arguments for found in events if type(found) is ToolCallDelta] == texts
@@ -391,9 +402,7 @@ def test_the_decoder_recognizes_padded_events(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.pure_only
 def test_the_decoder_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[str | None] = []
-    known = Envelope.text
-    monkeypatch.setattr(Envelope, "text", lambda self, data: found.append(known(self, data)) or found[-1])
+    found = seen_by_fast_path(monkeypatch)
     texts = ['{"a', '":"', "b", "c", "{", '"}', "d"]
     events = decode([start(), *map(event, texts), b"data: [DONE]\n\n"])
     assert [found.arguments for found in events if type(found) is ToolCallDelta] == texts
@@ -567,7 +576,7 @@ def test_every_decoder_gives_the_same_with_and_without(name: str, seed: int, mon
     pieces = answer(SENT[name], chance, 0.15)
     with_it = read(SENT[name], cut(pieces, chance))
     assert with_it == read(SENT[name], pieces)
-    monkeypatch.setattr(Envelope, "text", lambda self, data: None)
+    fast_path(monkeypatch, lambda self, data: None)
     assert with_it == read(SENT[name], [b"".join(pieces)])
 
 
@@ -575,18 +584,11 @@ def test_every_decoder_gives_the_same_with_and_without(name: str, seed: int, mon
 @pytest.mark.parametrize("together", [1, 5])
 @pytest.mark.parametrize("name", SENT)
 def test_every_decoder_uses_it(name: str, together: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    found: list[str] = []
-    known = Envelope.text
-
-    def text(self: Envelope, data: bytes) -> str | None:
-        output = known(self, data)
-        found.extend([output] if output else [])
-        return output
-
-    monkeypatch.setattr(Envelope, "text", text)
+    looked = seen_by_fast_path(monkeypatch)
     sent = answer(SENT[name], random.Random(1), 0)
     events = read(SENT[name], [b"".join(sent[first : first + together]) for first in range(0, len(sent), together)])
     given = [event.arguments if isinstance(event, ToolCallDelta) else event.text for event in events[1:] if grew(event)]
+    found = [text for text in looked if text]
     assert len(given) >= len(found) > 10
     assert not set(found) - set(given)
 

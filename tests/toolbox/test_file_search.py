@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from toolcast.errors import TryAgain, TurnCancelled
 from toolcast.toolbox import file_search
-from toolcast.toolbox.file_search import FileFinder, glob_fits, pattern_fits
+from toolcast.toolbox.file_search import MOST_FILES, MOST_HITS, FileFinder, glob_fits, pattern_fits
 from toolcast.toolbox.files import file_tools
 from toolcast.toolbox.sandbox_paths import SandboxRoot
 from toolcast.tools.context import ToolContext
@@ -103,13 +103,16 @@ def test_what_is_not_there_cannot_be_listed(folder: Path) -> None:
         listed(folder, path="..")
 
 
-def test_a_long_list_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_search, "MOST_FILES", 2)
-    assert listed(folder, path="src") == ["src/app.py", "src/deep/far.ts"]
-    (folder / "src" / "z").touch()
-    *files, note = listed(folder, path="src")
-    assert files == ["src/app.py", "src/deep/far.ts"]
-    assert note == "[there is more than these 2; narrow it down to see the rest]"
+def test_a_long_list_ends(folder: Path) -> None:
+    names = [f"src/many/{number}" for number in range(1_000, 1_000 + MOST_FILES)]
+    (folder / "src" / "many").mkdir()
+    for name in names:
+        (folder / name).touch()
+    assert listed(folder, path="src/many") == names
+    (folder / "src" / "many" / "z").touch()
+    *files, note = listed(folder, path="src/many")
+    assert files == names
+    assert note == f"[there is more than these {MOST_FILES}; narrow it down to see the rest]"
 
 
 def test_the_time_is_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,12 +181,11 @@ def test_long_lines_are_cut(folder: Path) -> None:
     assert found(folder, "one", glob="*.min.js", path="src") == [f"src/a.min.js:1: one{'x' * 197}..."]
 
 
-def test_many_hits_end_the_search(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_hits_end_the_search(folder: Path) -> None:
     (folder / "src" / "b.txt").write_text("one\n" * 1_000)
-    monkeypatch.setattr(file_search, "MOST_HITS", 150)
     *lines, note = found(folder, "one", path="src/b.txt")
-    assert lines[-1] == "src/b.txt:150: one" and len(lines) == 150
-    assert note.startswith("[there is more than these 150;")
+    assert lines[-1] == f"src/b.txt:{MOST_HITS}: one" and len(lines) == MOST_HITS
+    assert note.startswith(f"[there is more than these {MOST_HITS};")
 
 
 def test_a_search_that_is_cancelled_ends(folder: Path) -> None:

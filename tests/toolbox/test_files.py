@@ -67,12 +67,14 @@ def test_a_part_of_a_file(tools: Tools) -> None:
         tools("read_file", path="a.txt", start_line=0)
 
 
-def test_a_long_file_is_read_in_parts(tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "READ_LIMIT", 20)
-    write(tools, "a.txt", b"12345678\n" * 7)
-    first = tools("read_file", path="a.txt")
-    assert first == "1\t12345678\n2\t12345678\n[7 lines in all; read on with start_line=3]"
-    assert tools("read_file", path="a.txt", start_line=6) == "6\t12345678\n7\t12345678"
+def test_a_long_file_is_read_in_parts(tools: Tools) -> None:
+    """The last line may go beyond the limit of 50,000 characters."""
+    line = "12345678" * 125
+    write(tools, "a.txt", f"{line}\n".encode() * 70)
+    *first, note = tools("read_file", path="a.txt").splitlines()
+    assert first == [f"{number}\t{line}" for number in range(1, 51)]
+    assert note == "[70 lines in all; read on with start_line=51]"
+    assert tools("read_file", path="a.txt", start_line=69) == f"69\t{line}\n70\t{line}"
 
 
 def test_a_long_line_is_cut(tools: Tools) -> None:

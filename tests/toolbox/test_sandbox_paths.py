@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 from support.process import Process
 from toolcast.errors import TryAgain
 from toolcast.toolbox import sandbox_paths
-from toolcast.toolbox.sandbox_paths import OpenDirectory, SandboxRoot, is_protected, kind_of
+from toolcast.toolbox.sandbox_paths import LARGEST, OpenDirectory, SandboxRoot, is_protected, kind_of
 
 INSIDE, OUTSIDE = b"inside", b"outside"
 
@@ -220,12 +220,12 @@ def test_kinds() -> None:
 
 
 @pytest.mark.fault(137)
-def test_a_large_file_is_refused(root: SandboxRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox_paths, "LARGEST", 5)
-    with pytest.raises(TryAgain, match=r"src/a.txt has 6 bytes, and only files of up to 5 are read"):
+def test_a_large_file_is_refused(root: SandboxRoot) -> None:
+    os.truncate(f"{root.path}/src/a.txt", LARGEST + 1)
+    with pytest.raises(TryAgain, match=f"src/a.txt has {LARGEST + 1:,} bytes, and only files of up to {LARGEST:,} are"):
         read(root, "src/a.txt")
-    monkeypatch.setattr(sandbox_paths, "LARGEST", 6)
-    assert read(root, "src/a.txt") == INSIDE
+    os.truncate(f"{root.path}/src/a.txt", LARGEST)
+    assert len(read(root, "src/a.txt")) == LARGEST
 
 
 # Writing.

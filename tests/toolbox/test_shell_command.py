@@ -75,11 +75,6 @@ def _nothing_is_left() -> Iterator[None]:
     assert set(names("/dev/fd")) <= set(before)
 
 
-@pytest.fixture
-def little_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell_command, "_GRACE", 0.02)
-
-
 def names(folder: str | Path) -> list[str]:
     return sorted(entry.name for entry in Path(folder).iterdir())
 
@@ -150,11 +145,13 @@ def test_it_is_received_at_once(tmp_path: Path, held: Held) -> None:
     assert text == ["a", "éb"] and output.content == "aéb\n[exit code 0]"
 
 
-def test_what_is_reported_at_once_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell_command, "_SHOWN_LIVE", 5)
-    text: list[Any] = []
-    assert run(command_tool(tmp_path), "echo 123456789", text.append).content == "123456789\n[exit code 0]"
-    assert text == [ToolProgress("1", "run_command", "12345")]
+def test_what_is_reported_at_once_has_an_end(tmp_path: Path) -> None:
+    text: list[str] = []
+    output = run(
+        command_tool(tmp_path), "yes 123456789 | head -n 110000; echo end", lambda progress: text.append(progress.data)
+    )
+    assert output.content.endswith("123456789\nend\n[exit code 0]")
+    assert "".join(text) == "123456789\n" * 100_000
 
 
 @given(st.lists(st.text("ab\n"), max_size=8), st.integers(1, 12))

@@ -21,7 +21,7 @@ from toolcast.toolbox import fetch, files, sandbox_paths, shell_command
 from toolcast.toolbox.fetch import fetch_tool
 from toolcast.toolbox.file_search import glob_fits, pattern_fits
 from toolcast.toolbox.files import file_tools
-from toolcast.toolbox.sandbox_paths import OpenDirectory
+from toolcast.toolbox.sandbox_paths import LARGEST, OpenDirectory
 from toolcast.toolbox.shell_command import command_tool, environment_without_secrets
 from toolcast.tools.callable_tool import ToolInvocation
 from toolcast.tools.context import ToolContext
@@ -198,12 +198,12 @@ def test_what_is_close_is_looked_for_among_the_likely_lines_alone(
     assert compared == [20 * 150 * 150]
 
 
-def test_an_edit_does_not_make_a_file_too_large_to_be_read(tools: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LARGEST", 100)
-    (tools.folder / "x").write_text("ab" * 20)
-    message = tools.refuses("edit_file", path="x", old="a", new="abcde", all=True)
-    assert message == "x would grow beyond 100 bytes; change less of it at once"
+def test_an_edit_does_not_make_a_file_too_large_to_be_read(tools: Folders) -> None:
+    (tools.folder / "x").write_text("a" * 20 + "b" * (LARGEST - 60))
+    message = tools.refuses("edit_file", path="x", old="a", new="abcd", all=True)
+    assert message == f"x would grow beyond {LARGEST:,} bytes; change less of it at once"
     assert tools("edit_file", path="x", old="a", new="abc", all=True) == "edited x: replaced 20 occurrences, in line 1"
+    assert (tools.folder / "x").stat().st_size == LARGEST
 
 
 # Patterns that take long, though never forever.
@@ -282,8 +282,9 @@ def test_what_is_not(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert environment_without_secrets()[name] == value
 
 
-def test_who_left_the_group_is_not_received_after_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell_command, "_GRACE", 0.02)
+def test_who_left_the_group_is_not_received_after_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, little_grace: None
+) -> None:
     os.mkfifo(tmp_path / "gate")
     os.mkfifo(tmp_path / "out")
     text: list[ToolProgress] = []

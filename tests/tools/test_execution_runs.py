@@ -597,11 +597,11 @@ def test_what_yields_may_say_how_far_it_is(drive: Drive) -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "context", "async"])
-def test_so_many_calls_run_at_a_time_and_no_more(drive: Drive, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "MAX_CONCURRENT", 3)
+def test_so_many_calls_run_at_a_time_and_no_more(drive: Drive, kind: str) -> None:
     inside: list[int] = []
     most: list[int] = []
-    barrier = threading.Barrier(3)
+    barrier = threading.Barrier(execution.MAX_CONCURRENT)
+    count = 2 * execution.MAX_CONCURRENT
 
     def meet(x: int) -> int:
         inside.append(x)
@@ -617,9 +617,9 @@ def test_so_many_calls_run_at_a_time_and_no_more(drive: Drive, kind: str, monkey
         return await anyio.to_thread.run_sync(meet, x)
 
     tool = {"plain": meet, "context": meet_in, "async": meet_async}[kind]
-    made = outputs(drive, [reading(tool)], *(call(tool.__name__, f"c{x}", x=x) for x in range(12)))
-    assert [output.raw_output for output in made] == list(range(12))
-    assert max(most) == 3
+    made = outputs(drive, [reading(tool)], *(call(tool.__name__, f"c{x}", x=x) for x in range(count)))
+    assert [output.raw_output for output in made] == list(range(count))
+    assert max(most) == execution.MAX_CONCURRENT
 
 
 def test_thousands_of_calls_need_few_threads(drive: Drive) -> None:
@@ -635,27 +635,24 @@ def test_thousands_of_calls_need_few_threads(drive: Drive) -> None:
     assert max(most) <= before + execution.MAX_CONCURRENT + 2
 
 
-def test_the_time_of_a_call_begins_when_it_does(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "MAX_CONCURRENT", 1)
+def test_the_time_of_a_call_begins_when_it_does(drive: Drive) -> None:
+    count = execution.MAX_CONCURRENT + 1
     release = threading.Event()
     hang = reading(hang_here(release)).with_(timeout=0.05)
     try:
         made = outputs(
             drive,
             [hang, reading(double).with_(timeout=FOREVER)],
-            call("hang"),
-            call("hang", "b"),
-            call("double", "c", x=1),
+            *(call("hang", f"c{number}") for number in range(count)),
+            call("double", "d", x=1),
         )
     finally:
         release.set()
-    assert [type(output.error) for output in made] == [ToolTimeout, ToolTimeout, type(None)]
+    assert [type(output.error) for output in made] == [ToolTimeout] * count + [type(None)]
 
 
 @pytest.mark.parametrize("context", [False, True])
-def test_what_had_no_place_yet_was_not_run(drive: Drive, context: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "MAX_CONCURRENT", 1)
-
+def test_what_had_no_place_yet_was_not_run(drive: Drive, context: bool) -> None:
     def wait(context: ToolContext) -> None:
         context.emit("begun")
         stopped = threading.Event()
@@ -663,15 +660,15 @@ def test_what_had_no_place_yet_was_not_run(drive: Drive, context: bool, monkeypa
         stopped.wait(FOREVER)
 
     async def main(turn: Turn) -> list[ToolJob]:
-        jobs = jobs_of([reading(wait)], call("wait"), call("wait", "b"))
+        jobs = jobs_of([reading(wait)], *(call("wait", f"c{number}") for number in range(execution.MAX_CONCURRENT + 1)))
         run = turn.begin(jobs)
         assert await run.more()
         await run.stop()
         return jobs
 
-    first, second = drive(main)
+    first, *_, last = drive(main)
     assert "while it ran" in first.output().content
-    assert second.output().content == "wait was not run: the turn was cancelled"
+    assert last.output().content == "wait was not run: the turn was cancelled"
 
 
 # Output

