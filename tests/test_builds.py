@@ -46,6 +46,12 @@ def test_the_source_is_beside_a_compiled_module(module: ModuleType) -> None:
     assert (folder / f"{module.__name__.rpartition('.')[2]}.py").is_file()
 
 
+def test_no_lazy_dataclass_is_compiled(module: ModuleType) -> None:
+    """An `__init__` that is made on first use does not reach a compiled class."""
+    places = {getattr(found, "__module__", "") for found in vars(module).values()}
+    assert "toolcast.lazy_dataclasses" not in places
+
+
 def test_modules_are_listed_in_order() -> None:
     assert sorted(set(COMPILED)) == COMPILED
 

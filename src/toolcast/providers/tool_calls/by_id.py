@@ -9,26 +9,26 @@ by_index.py.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import field
 from typing import Any
 
 from ...errors import LimitExceeded
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
-from ...lazy_dataclasses import dataclass
 from ...text_buffer import TextBuffer
 from ...tool_spec import ToolNames
 from ..base import RequestInput
 from .by_index import MOST_CALLS, WRAPPERS, is_json, unwrapped
 
 
-@dataclass(slots=True)
 class OpenCall:
     """A tool call that has begun."""
 
-    id: str
-    name: str
-    pieces: TextBuffer = field(default_factory=TextBuffer)
-    opaque: Mapping[str, Any] | None = None
+    __slots__ = ("id", "name", "opaque", "pieces")
+
+    def __init__(self, id: str, name: str) -> None:
+        self.id = id
+        self.name = name
+        self.pieces: TextBuffer = TextBuffer()
+        self.opaque: Mapping[str, Any] | None = None
 
     def add(self, text: str) -> bool:
         """Add to the arguments. Return True."""
