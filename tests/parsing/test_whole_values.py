@@ -62,6 +62,7 @@ def test_a_whole_model_is_not_parsed(parsed: list[str]) -> None:
     assert growing.changed == ("", "title", "songs", "songs.0", "songs.0.title")
 
 
+@pytest.mark.pure_only
 @pytest.mark.parametrize(
     ("type_form", "text", "wrapped"),
     [
@@ -96,6 +97,7 @@ class Typed(TypedDict):
     title: str
 
 
+@pytest.mark.pure_only
 @pytest.mark.parametrize(
     ("type_form", "text", "wrapped"),
     [
@@ -120,6 +122,7 @@ def test_other_texts_are_parsed(type_form: Any, text: str, wrapped: bool, parsed
     assert growing.take_complete(text) is MISSING
 
 
+@pytest.mark.pure_only
 def test_white_space_may_follow(parsed: list[str]) -> None:
     growing = fed(Album, ALBUM)
     assert not growing.feed(" \n")
