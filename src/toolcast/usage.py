@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from decimal import Decimal
 from threading import RLock
 from typing import Any, Final
@@ -72,7 +72,14 @@ class Usage:
 
     def with_cost(self, cost: Amount) -> Usage:
         """Return this usage with the cost in US dollars that the service has reported."""
-        return replace(self, pricing=StoredCost(as_money(cost)))
+        return self.with_pricing(StoredCost(as_money(cost)))
+
+    def with_pricing(self, pricing: Pricing) -> Usage:
+        """Return this usage with these prices."""
+        # Once for each request: `replace` takes three times as long.
+        cached = (self.cache_read_tokens, self.cache_creation_tokens)
+        parts = (self.reasoning_tokens, self.audio_tokens)
+        return Usage(self.input_tokens, self.output_tokens, *cached, *parts, pricing=pricing)
 
     def __add__(self, other: Usage) -> Usage:
         # A request that failed before its first token has no usage, and no price that would make a sum unknown.

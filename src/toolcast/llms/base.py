@@ -311,7 +311,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
             return usage
         metadata = self.metadata
         models = (model, metadata.model_name) if model else (metadata.model_name,)
-        return replace(usage, pricing=ModelPricing(metadata.provider, models, self.prices))
+        return usage.with_pricing(ModelPricing(metadata.provider, models, self.prices))
 
     def require_prices(self) -> None:
         """Raise `UnsupportedLLMError` if the cost of requests is unknown, for a budget in US dollars."""
