@@ -28,6 +28,7 @@ from support.albums import Album
 from support.chunks import album_body, album_stream, text_body
 from support.loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
 from support.sync_and_async import API, APIS
+from support.telemetry import recorded
 from toolcast import (
     Anthropic,
     AuthFailed,
@@ -415,7 +416,7 @@ CASES = [
 )
 def test_in_every_failure(failure: str, way: Way, api: API, listener: Listener) -> None:
     pieces, kinds = FAILURES[failure]
-    with Loopback() as server, all_warnings() as warned:
+    with Loopback() as server, all_warnings() as warned, recorded(capture_content=True) as telemetry:
         server.answer(*pieces)
         limits = Timeouts(connect=5, first_token=0.1, idle=0.1, total=5) if failure == "silent" else None
         url = f"http://127.0.0.1:{server.port}/v1"
@@ -433,6 +434,8 @@ def test_in_every_failure(failure: str, way: Way, api: API, listener: Listener) 
         shown("the error as JSON", dumped(vars(caught.value)))
         look_at(llm)
         llm.close()
+    assert len(telemetry.spans) == 1
+    shown("the spans and metrics", telemetry.everything())
     shown("the logs", "\n".join(listener.lines))
     shown("the warnings", "\n".join(str(warning) for warning in warned))
     assert warned == []
