@@ -39,10 +39,14 @@ from toolcast import (
     Session,
     Settings,
     Timeouts,
+    ToolCallPart,
     ToolOrchestratingLLM,
     TryAgain,
+    Turn,
+    TurnCancelled,
     Usage,
     ValidationError,
+    assistant,
 )
 from toolcast.observability import conventions as names
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
@@ -168,6 +172,17 @@ def test_cached_and_reasoning_tokens() -> None:
     }
     assert [telemetry.total(name) for name in names.TOKEN_COUNTERS.values()] == [100, 50, 40, 30, 20]
     assert telemetry.total("gen_ai.client.inference.duration") == 0.5
+
+
+def test_a_response_without_a_model() -> None:
+    call = CallInfo("chat-of-this-test", "chat", "openai", "m-1")
+    with recorded() as telemetry:
+        telemetry.hooks.request(call, RequestInfo((), Settings(), None, None, False))
+        telemetry.hooks.response(call, ChatResponse(assistant("Hello."), "refusal"), 0.5)
+        telemetry.hooks.end(call, Usage(), 0.5)
+    found = attributes(telemetry.one("chat m-1"))
+    assert found["gen_ai.response.finish_reasons"] == ("content_filter",)
+    assert not {"gen_ai.response.model", "gen_ai.response.id", "gen_ai.usage.input_tokens"} & found.keys()
 
 
 def test_an_error_ends_the_span(api: API) -> None:
@@ -512,10 +527,32 @@ def test_a_turn_that_fails_and_one_that_is_cancelled(engine_api: EngineAPI) -> N
     assert types == {"ServerError", "TurnCancelled"}
 
 
+def test_a_tool_that_starts_after_its_turn_has_no_span() -> None:
+    with recorded() as telemetry:
+        assert telemetry.hooks.tool_start(CallInfo("turn-of-this-test", "turn"), ToolCallPart("1", "note")) is None
+    assert telemetry.spans == []
+
+
+def test_a_request_that_is_never_sent_has_no_span() -> None:
+    with recorded() as telemetry:
+        telemetry.hooks.end(CallInfo("chat-of-this-test", "chat"), Usage(), 0.0)
+    assert telemetry.spans == []
+
+
+def test_an_operation_below_one_that_has_ended_is_below_the_current_span() -> None:
+    call = CallInfo("chat-of-this-test", "chat", "openai", "m-1", parent="turn-that-has-ended/1")
+    with recorded() as telemetry, telemetry.tracers.get_tracer("app").start_as_current_span("app"):
+        telemetry.hooks.error(call, ServerError("down"))
+        telemetry.hooks.end(call, Usage(), 0.0)
+    assert telemetry.tree() == ["app", "  chat m-1"]
+
+
 def test_a_turn_that_is_cancelled_before_it_begins_has_no_span() -> None:
     with recorded() as telemetry:
-        stream = Engine(ScriptedLLM("Hello.")).stream("Hello.")
-        stream.close()
+        Engine(ScriptedLLM("Hello.")).stream("Hello.").close()
+        call = CallInfo("turn-of-this-test", "turn")
+        telemetry.hooks.error(call, TurnCancelled("cancelled"))
+        telemetry.hooks.turn(call, Turn())
     assert telemetry.spans == []
 
 

@@ -81,7 +81,7 @@ class _Operation:
         context: The context of spans below it.
         metrics: The attributes that its metrics have in common with its span.
         began: When it began, in seconds.
-        tools: The keys of its tools.
+        tools: Its tools without a result, by the ids of their calls, which a service may repeat.
         finish: The reason of the end of its last response.
         hidden: The tools whose input is hidden.
         mask: Removes the credentials of its requests.
@@ -91,7 +91,7 @@ class _Operation:
     context: Context
     metrics: dict[str, Any]
     began: float = field(default_factory=monotonic)
-    tools: set[str] = field(default_factory=set[str])
+    tools: dict[str, list[_RunningTool]] = field(default_factory=dict[str, "list[_RunningTool]"])
     first_chunk: bool = False
     finish: str | None = None
     hidden: frozenset[str] = frozenset()
@@ -161,16 +161,13 @@ class TelemetryHooks(Hooks):
         self._tracer = get_tracer("toolcast", version("toolcast"), tracer_provider)
         self._metrics = _Instruments(get_meter("toolcast", version("toolcast"), meter_provider))
         self._capture = capture_content
-        # What has begun and not ended: by the id of the operation, and for a tool by that and the id of its call.
-        self._operations: dict[str, _Operation] = {}
-        # A service may repeat the id of a call, so that one key has several tools.
-        self._tools: dict[str, list[_RunningTool]] = {}
+        self._operations: dict[str, _Operation] = {}  # those that have begun and not ended, by their ids
         self._errors: dict[str, BaseException] = {}
 
     @property
     def open_count(self) -> int:
-        """The number of operations and tools that have begun and not ended."""
-        return len(self._operations) + len(self._tools) + len(self._errors)
+        """The number of operations that have begun and not ended."""
+        return len(self._operations) + len(self._errors)
 
     # Requests and responses.
 
@@ -235,29 +232,27 @@ class TelemetryHooks(Hooks):
 
     # Tools.
 
-    def tool_start(self, call: CallInfo, tool_call: ToolCallPart) -> AbstractContextManager[object]:
+    def tool_start(self, call: CallInfo, tool_call: ToolCallPart) -> AbstractContextManager[object] | None:
         """Begin the span of a tool, which is attached while the tool runs."""
-        operation, key = self._operations.get(call.id), f"{call.id}/{tool_call.id}"
-        tool = self._begin_tool(operation, key, tool_call)
-        self._tools.setdefault(key, []).append(tool)
-        if operation is not None:
-            operation.tools.add(key)
+        operation = self._operations.get(call.id)
+        if operation is None:
+            return None  # a thread that begins after its turn was cancelled
+        tool = self._begin_tool(call, operation, tool_call)
+        operation.tools.setdefault(tool_call.id, []).append(tool)
         return tool
 
     def tool(self, call: CallInfo, tool_call: ToolCallPart, output: HookedTool, seconds: float) -> None:
         """End the span of a tool. One that did not run, as it was denied or is invalid, has a span without a length."""
-        operation, key = self._operations.get(call.id), f"{call.id}/{tool_call.id}"
-        running = self._tools.get(key)
-        ran = running is not None
-        tool = self._begin_tool(operation, key, tool_call) if running is None else running.pop(0)
-        if not running:
-            self._tools.pop(key, None)
-        failure = {}
+        operation = self._operations[call.id]
+        running = operation.tools.get(tool_call.id)
+        ran = bool(running)
+        tool = running.pop(0) if running else self._begin_tool(call, operation, tool_call)
+        failure: dict[str, Any] = {}
         if output.is_error:
             failure[names.ERROR_TYPE] = "error" if output.error is None else _error_type(output.error)
             tool.span.set_status(Status(StatusCode.ERROR))
             tool.span.set_attributes(failure)
-        if self._capture and operation is not None and tool_call.name not in operation.hidden:
+        if self._capture and tool_call.name not in operation.hidden:
             tool.span.set_attribute(names.TOOL_ARGUMENTS, replace_surrogates(operation.mask(tool_call.arguments)))
             tool.span.set_attribute(names.TOOL_RESULT, replace_surrogates(operation.mask(output.content)))
         tool.span.end(tool.ended)  # without a time it is now: an abandoned tool still runs
@@ -312,7 +307,7 @@ class TelemetryHooks(Hooks):
         )
         return _Operation(span, set_span_in_context(span, parent), attributes)
 
-    def _begin_tool(self, operation: _Operation | None, key: str, tool_call: ToolCallPart) -> _RunningTool:
+    def _begin_tool(self, call: CallInfo, operation: _Operation, tool_call: ToolCallPart) -> _RunningTool:
         name = replace_surrogates(tool_call.name)[:_NAME]
         attributes = {
             names.OPERATION: names.EXECUTE_TOOL,
@@ -320,11 +315,11 @@ class TelemetryHooks(Hooks):
             names.TOOL_CALL_ID: replace_surrogates(tool_call.id),
             names.TOOL_TYPE: names.FUNCTION,
         }
-        parent = otel.get_current() if operation is None else operation.context
-        span = self._tracer.start_span(f"{names.EXECUTE_TOOL} {name}", parent, SpanKind.INTERNAL, attributes)
+        title = f"{names.EXECUTE_TOOL} {name}"
+        span = self._tracer.start_span(title, operation.context, SpanKind.INTERNAL, attributes)
         # The context of the caller with the tool's span: what else is in it stays visible to the tool.
         context = set_span_in_context(span, otel.get_current())
-        return _RunningTool(span, otel.set_value(_PART_OF, key, context))
+        return _RunningTool(span, otel.set_value(_PART_OF, f"{call.id}/{tool_call.id}", context))
 
     def _parent(self, call: CallInfo) -> Context:
         """Return the context of the operation or tool that `call` is part of; else the current one."""
@@ -332,8 +327,12 @@ class TelemetryHooks(Hooks):
         # The current context is that of the tool, or of a span that the tool's own code has begun.
         if call.parent is None or otel.get_value(_PART_OF, here) == call.parent:
             return here
-        above = self._operations.get(call.parent) or self._tools.get(call.parent, [None])[-1]
-        return here if above is None else above.context
+        id, _, tool_id = call.parent.partition("/")
+        operation = self._operations.get(id)
+        if operation is None:
+            return here
+        running = operation.tools.get(tool_id)
+        return running[-1].context if running else operation.context
 
     def _capture_request(self, call: CallInfo, operation: _Operation, request: RequestInfo) -> None:
         turn = None if call.parent is None else self._operations.get(call.parent)
@@ -361,8 +360,8 @@ class TelemetryHooks(Hooks):
 
     def _end_tools(self, operation: _Operation) -> None:
         """End the spans of tools without a result: the program was interrupted."""
-        for key in operation.tools:
-            for tool in self._tools.pop(key, ()):
+        for running in tuple(operation.tools.values()):
+            for tool in running:
                 tool.span.end(tool.ended)
 
 
