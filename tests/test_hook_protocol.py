@@ -21,6 +21,7 @@ from support.engines import ENGINE_APIS, EngineAPI, call as tool_call
 from support.sync_and_async import API
 from toolcast import (
     CallInfo,
+    Compaction,
     Engine,
     FallbackLLM,
     Hooks,
@@ -33,6 +34,8 @@ from toolcast import (
     TryAgain,
     TurnCancelled,
     ValidationError,
+    assistant,
+    user,
 )
 from toolcast.chat.events import QueueMessage
 from toolcast.hook_protocol import CallHooks, begin_operation, current_operation
@@ -502,6 +505,17 @@ def test_calls_in_a_tool_of_an_agent_are_part_of_its_call(engine_api: EngineAPI)
     (turn,) = notes.infos("turn")
     (inner,) = [info for info in notes.infos("response") if info.operation == "structured"]
     assert inner.parent == f"{turn.id}/7"
+
+
+def test_a_summary_of_the_history_is_part_of_the_turn(engine_api: EngineAPI) -> None:
+    notes = Notes()
+    history = [user("one " * 400), assistant("two " * 400)]
+    compaction = Compaction(at=200, keep=20, summarise=ScriptedLLM("Numbers.", model="short"))
+    engine = Engine(ScriptedLLM("Three."), history=history, compaction=compaction)
+    with toolcast.hooks(notes):
+        engine_api.submit(engine, "And now?")
+    (turn,) = notes.infos("turn")
+    assert [(info.model, info.parent) for info in notes.infos("end")] == [("short", turn.id), ("scripted", turn.id)]
 
 
 def test_a_turn_that_fails_is_an_error_and_a_turn(engine_api: EngineAPI) -> None:

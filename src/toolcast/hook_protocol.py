@@ -271,7 +271,7 @@ def collect_hooks(*own: tuple[Hooks, ...]) -> tuple[Hooks, ...]:
 
 
 def current_operation() -> str | None:
-    """Return the id of the tool call that runs this code, as `CallInfo.parent` has it; None outside of one."""
+    """Return the id of the turn or tool call that runs this code, as `CallInfo.parent` has it; None outside of one."""
     return _operation.get()
 
 
@@ -325,16 +325,21 @@ class CallHooks:
         return notify
 
     @contextmanager
-    def around_tool(self, tool_call: ToolCallPart) -> Generator[None]:
-        """Call `tool_start`, and run the block as part of the tool call, inside of the returned context managers."""
-        token = _operation.set(f"{self.info.id}/{tool_call.id}")
+    def within(self, tool: str | None = None) -> Generator[None]:
+        """Run the block as part of the operation, or of its tool call with the id `tool`."""
+        token = _operation.set(self.info.id if tool is None else f"{self.info.id}/{tool}")
         try:
-            with ExitStack() as stack:
-                for hook in self.hooks:
-                    self._enter(stack, hook, tool_call)
-                yield
+            yield
         finally:
             _operation.reset(token)
+
+    @contextmanager
+    def around_tool(self, tool_call: ToolCallPart) -> Generator[None]:
+        """Call `tool_start`, and run the block as part of the tool call, inside of the returned context managers."""
+        with self.within(tool_call.id), ExitStack() as stack:
+            for hook in self.hooks:
+                self._enter(stack, hook, tool_call)
+            yield
 
     def _enter(self, stack: ExitStack, hook: Hooks, tool_call: ToolCallPart) -> None:
         manager = self._call(hook, "tool_start", (tool_call,))

@@ -23,6 +23,8 @@ from toolcast import (
     Anthropic,
     BadRequest,
     CallInfo,
+    ChatResponse,
+    Compaction,
     ElfConfig,
     ElfManager,
     Engine,
@@ -47,6 +49,7 @@ from toolcast import (
     Usage,
     ValidationError,
     assistant,
+    user,
 )
 from toolcast.observability import conventions as names
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
@@ -554,6 +557,14 @@ def test_a_turn_that_is_cancelled_before_it_begins_has_no_span() -> None:
         telemetry.hooks.error(call, TurnCancelled("cancelled"))
         telemetry.hooks.turn(call, Turn())
     assert telemetry.spans == []
+
+
+def test_a_summary_of_the_history_is_below_the_turn(engine_api: EngineAPI) -> None:
+    history = [user("one " * 400), assistant("two " * 400)]
+    compaction = Compaction(at=200, keep=20, summarise=ScriptedLLM("Numbers.", model="short"))
+    with recorded() as telemetry:
+        engine_api.submit(Engine(ScriptedLLM("Three."), history=history, compaction=compaction), "And now?")
+    assert telemetry.tree() == ["invoke_agent", "  chat short", "  chat scripted"]
 
 
 def test_an_elf_is_below_the_tool_that_started_it() -> None:

@@ -13,6 +13,7 @@ However a turn ends, the history is valid for every service:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Final
 
 from ...approvals import ApprovalDecision
@@ -361,7 +362,10 @@ class TurnLoop:
         """Shorten the history if possible; return True if it was."""
         self._compacted = True
         compaction, concurrent = self._config.compaction, self._backend.concurrent
-        return compaction is not None and await self._conversation.compact(compaction, concurrent, self._add_usage)
+        if compaction is None:
+            return False
+        with nullcontext() if self._hooks is None else self._hooks.within():
+            return await self._conversation.compact(compaction, concurrent, self._add_usage)
 
     # Tools.
 
