@@ -545,7 +545,7 @@ ANSWERS = [
             TextDelta("a"),
             UsageReport(Usage(10)),
             TextDelta("b"),
-            UsageReport(Usage(9, 5, 4)),
+            UsageReport(Usage(9, 5, 4, reasoning_tokens=3)),
             Finish("max_tokens", None, "MAX_TOKENS"),
         ],
         id="usage",

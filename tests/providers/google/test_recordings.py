@@ -119,7 +119,7 @@ def test_arguments_in_pieces_whose_last_one_ends_the_call() -> None:
 def test_usage_that_comes_with_every_chunk_counts_once() -> None:
     events = GEMINI.decode(GEMINI.named("usage_is_live"))
     assert len([event for event in events if isinstance(event, UsageReport)]) == 3
-    assert GEMINI.response(GEMINI.named("usage_is_live")).usage == Usage(18, 80 + 35)
+    assert GEMINI.response(GEMINI.named("usage_is_live")).usage == Usage(18, 80 + 35, reasoning_tokens=35)
 
 
 # -- the same scenario in one piece: another answer of the same model, so its words may differ
