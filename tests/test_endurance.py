@@ -60,12 +60,6 @@ def maker(server: Loopback, **options: Any) -> ToolOrchestratingLLM[Album]:
 # -- leaks
 
 
-def forget_the_past(server: Loopback) -> None:
-    """Have the server keep nothing of the requests so far, so that only what the client keeps is measured."""
-    server.requests.clear()
-    server._threads[:] = [thread for thread in server._threads if thread.is_alive()]
-
-
 def some_streams(make: ToolOrchestratingLLM[Album], server: Loopback, count: int) -> None:
     """Read every other stream to its end; of the others leave some by `close`, and forget some."""
     for number in range(count):
@@ -79,7 +73,7 @@ def some_streams(make: ToolOrchestratingLLM[Album], server: Loopback, count: int
             stream.close()
         del stream
         if number % 100 == 99:
-            forget_the_past(server)
+            server.forget()
 
 
 async def some_async_streams(make: ToolOrchestratingLLM[Album], server: Loopback, count: int) -> None:
@@ -98,7 +92,7 @@ async def some_async_streams(make: ToolOrchestratingLLM[Album], server: Loopback
                     break
         del stream
         if number % 100 == 99:
-            forget_the_past(server)
+            server.forget()
 
 
 @pytest.mark.slow
@@ -118,7 +112,7 @@ def test_streams_that_are_read_left_forgotten_and_cancelled_leave_nothing(way: s
             gc.collect()
             make.llm.close()  # type: ignore[attr-defined]  # an LLM of a service; it goes on after that
             server.wait_open(0)
-            forget_the_past(server)
+            server.forget()
 
         run(warm)
         before, memory = descriptors(), resident() if NIGHTLY else 0
@@ -182,7 +176,7 @@ class Weather(Loopback):
     def popleft(self) -> tuple[Piece, ...]:
         """Return the answer to the next request."""
         if len(self.requests) > 1000:
-            forget_the_past(self)
+            self.forget()
         pieces = album_stream()
         cut = self._chance.randrange(1, len(pieces) - 3)
         noise = self._chance.randbytes(self._chance.randrange(1, 40))

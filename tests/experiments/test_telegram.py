@@ -210,10 +210,14 @@ def test_of_a_message_that_is_too_long_there_is_the_beginning(bot: Bot) -> None:
     assert max(map(len, pieces)) <= 4096
 
 
-def test_ten_full_pieces_are_not_cut() -> None:
-    text = "a" * 3996 * 10
-    assert "".join(module._chunks(text)) == text
-    assert list(module._chunks("")) == []
+def test_ten_full_pieces_are_not_cut(bot: Bot) -> None:
+    begins = "[AGENT - run_1 | Cycle 2]: "
+    message = "a" * (3996 * 10 - len(begins))
+    bot.answers(ok([]), *[ok(SENT)] * 10, ok([written(1, "x")]))
+    asked(bot.operator(), message)
+    pieces = [values["text"] for method, values in bot.calls if method == "sendMessage"]
+    assert len(pieces) == 10
+    assert "".join(pieces) == begins + message
 
 
 # Time.

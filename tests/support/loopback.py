@@ -96,6 +96,11 @@ class Loopback:
         """How many connections stand."""
         return len(self._sockets)
 
+    def forget(self) -> None:
+        """Keep nothing of the requests so far."""
+        self.requests.clear()
+        self._threads[:] = [thread for thread in self._threads if thread.is_alive()]
+
     def wait_open(self, count: int) -> None:
         """Block until `count` connections stand."""
         with self._changed:

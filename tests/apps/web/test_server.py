@@ -135,7 +135,7 @@ async def test_a_tab_that_does_not_read_holds_up_no_one() -> None:
             served.machine.dispatch("INTERRUPT")
             await page.until_last(served.machine, '"interrupted":[1]')
             assert page.tab.state == "ready"
-            assert feed._size <= limit
+            assert feed.size <= limit
         deaf.close()
 
 

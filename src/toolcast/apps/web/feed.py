@@ -50,6 +50,11 @@ class Feed:
         self._closed = False
         self._unsubscribe = machine.subscribe(self._append)
 
+    @property
+    def size(self) -> int:
+        """The size of the log in bytes."""
+        return self._size
+
     def close(self) -> None:
         """End the streams of all readers."""
         self._closed = True
