@@ -37,7 +37,7 @@ Operation: TypeAlias = Literal["chat", "structured", "turn"]
 a turn of an `Engine`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class CallInfo:
     """The operation that a hook is called for.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,21 @@ from opentelemetry.trace import NoOpTracerProvider
 
 import toolcast
 from support.telemetry import Telemetry, recorded
+from toolcast.observability.conventions import (
+    AGENT_SECONDS,
+    ATTEMPT_EVENT,
+    FIRST_CHUNK,
+    INFERENCE_SECONDS,
+    INPUT_MESSAGES,
+    OUTPUT_MESSAGES,
+    RETRY_EVENT,
+    TOKEN_COUNTERS,
+    TOOL_SECONDS,
+    VERSION,
+)
 from toolcast.testing import ScriptedLLM
+
+EVENTS = (ATTEMPT_EVENT, RETRY_EVENT)
 
 
 def test_a_handle_ends_the_recording() -> None:
@@ -58,6 +73,16 @@ def test_anything_but_a_provider_is_a_type_error(name: str) -> None:
     wrong: dict[str, Any] = {name: "provider"}
     with pytest.raises(TypeError, match=f"{name}: expected a .*Provider of OpenTelemetry or None, got str"):
         toolcast.instrument(**wrong)
+
+
+def test_the_documentation_names_the_version_of_the_conventions() -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "opentelemetry.md"
+    text = page.read_text(encoding="utf-8")
+    assert f"version {VERSION} of" in text
+    metrics = [INFERENCE_SECONDS, FIRST_CHUNK, AGENT_SECONDS, TOOL_SECONDS, *EVENTS, INPUT_MESSAGES, OUTPUT_MESSAGES]
+    assert [name for name in metrics if f"`{name}`" not in text] == []
+    short = [name.rpartition(".usage")[2] for name in TOKEN_COUNTERS.values()]
+    assert [name for name in short if f"{name}`" not in text] == []
 
 
 WITHOUT_IT = """

@@ -243,7 +243,7 @@ class EngineStages:
         calls = [call for call in unanswered_calls(context.messages) if call.id in context.running]
         self._limit(work, calls)
         jobs = make_jobs(calls, config.by_name)
-        hooks = config.begin_turn(f"chat-{work.run}")
+        hooks = config.begin_turn()
         phase = ToolPhase(
             config, conversation, jobs, work.cancellation, self._spending, hooks, concurrent=work.concurrent
         )

@@ -61,8 +61,7 @@ USAGE: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The attributes for the fields of `Usage`. Audio tokens are not split into input and output, and have none."""
 
-# Attributes of tools and agents.
-AGENT_NAME: Final = "gen_ai.agent.name"
+# Attributes of tools.
 TOOL_NAME: Final = "gen_ai.tool.name"
 TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 TOOL_TYPE: Final = "gen_ai.tool.type"
