@@ -238,7 +238,7 @@ def test_a_loop_that_is_gone_is_not_reported(backend: str) -> None:
 def test_waiters_that_leave_in_between() -> None:
     """Another thread wakes the last waiter of those that have just been registered."""
     channel = Broadcast[int]()
-    calls = channel.waiters._calls
+    calls = channel.waiters._calls  # no test can stop `wake` between its look at the list and its next step
     calls.extend([calls.clear, lambda: None])
     channel.put(1)
     assert calls == []

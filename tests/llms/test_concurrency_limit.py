@@ -639,6 +639,7 @@ def test_a_slot_without_a_turn_is_put_back() -> None:
             raise IndexError
 
     slots = Slots(1)
+    # No test can stop another thread between the two steps.
     slots._queue = Emptied()  # type: ignore[assignment]  # stands in for a deque
     slots.leave(Waiting(slots))
     assert next(Emptied.looks, None) is None

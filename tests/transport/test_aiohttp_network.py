@@ -290,6 +290,7 @@ def test_a_connection_that_is_lost_before_it_was_had(api: API, network: AiohttpN
         closed = None
 
     async def work(backend: IOBackend) -> None:
+        # No server can close a connection between two steps of aiohttp that have no await in between.
         connector: Any = network._clients.running()._connector
         assert connector._new(Lost()).active is None
 
