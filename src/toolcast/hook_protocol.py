@@ -50,6 +50,7 @@ class CallInfo:
         parent: The id of the operation that this one is part of: the turn of a request, or, as `turn id/tool call id`,
             the tool call that started it; None for an operation of its own.
         name: The name of the output type's tool in a structured call.
+        session: The id of the `Session` whose turn it is, or whose turn it is part of; empty without one.
     """
 
     id: str
@@ -59,6 +60,7 @@ class CallInfo:
     attempt: int = 1
     parent: str | None = None
     name: str = ""
+    session: str = ""
 
 
 class HookedTool(Protocol):
@@ -286,7 +288,7 @@ class CallHooks:
 
     def child(self, operation: Operation, origin: Mapping[str, Any], more: tuple[Hooks, ...] = ()) -> CallHooks:
         """Return the dispatcher of an operation that is part of this one, with further hooks."""
-        info = _call_info(operation, origin, parent=self.info.id)
+        info = _call_info(operation, origin, parent=self.info.id, session=self.info.session)
         return CallHooks((*self.hooks, *self._others(more)), info)
 
     def with_hooks(self, more: tuple[Hooks, ...]) -> CallHooks:

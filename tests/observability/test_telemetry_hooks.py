@@ -626,6 +626,8 @@ def test_a_session_is_below_the_span_in_which_it_was_sent() -> None:
         session.close()
     tree = telemetry.tree()
     assert tree == ["app", "  invoke_agent", "    chat scripted", "    execute_tool note", "    chat scripted"]
+    found = [attributes(span).get("gen_ai.conversation.id") for span in telemetry.spans]
+    assert found == [None, session.id, session.id, None, session.id]
 
 
 def test_threads_record_spans_of_their_own() -> None:

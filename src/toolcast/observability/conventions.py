@@ -31,6 +31,7 @@ TOKEN_MODALITY: Final = "gen_ai.token.modality"
 UNKNOWN_MODALITY: Final = "unknown"  # services do not report it for all tokens
 
 # Attributes of requests.
+CONVERSATION: Final = "gen_ai.conversation.id"
 REQUEST_STREAM: Final = "gen_ai.request.stream"
 OUTPUT_TYPE: Final = "gen_ai.output.type"
 REASONING_LEVEL: Final = "gen_ai.request.reasoning.level"

@@ -297,6 +297,8 @@ class TelemetryHooks(Hooks):
             attributes |= {names.OPERATION: names.CHAT, names.PROVIDER: provider, **_server(request)}
             kind, name = SpanKind.CLIENT, f"{names.CHAT} {call.model}"
         more = {} if request is None else _settings(request.settings, stream=request.stream)
+        if call.session:
+            more[names.CONVERSATION] = replace_surrogates(call.session)
         if call.operation == "structured":
             more[names.OUTPUT_TYPE] = "json"
         parent = self._parent(call)

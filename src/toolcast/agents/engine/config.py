@@ -124,9 +124,9 @@ class EngineConfig:
         check_output_limit(self.output_limit)
         object.__setattr__(self, "by_name", {tool.name: tool for tool in self.tools})
 
-    def begin_turn(self, id: str = "") -> CallHooks | None:
+    def begin_turn(self, id: str = "", session: str = "") -> CallHooks | None:
         """Return the hooks of a turn that begins now, by default with an id of their own; None if there are none."""
-        return self.llm.begin_operation("turn", self.hooks, id=id)
+        return self.llm.begin_operation("turn", self.hooks, id=id, session=session)
 
 
 def configured(llm: FunctionCallingLLM | str | None, tools: Tools, options: EngineOptions) -> EngineConfig:

@@ -328,7 +328,8 @@ class Engine:
         with self._lock:
             self._require_idle("begin a turn")
             trace = Trace(TURN, self._config.observer)
-            hooks = self._config.begin_turn(trace.call_id)
+            session = None if self._session is None else self._session()
+            hooks = self._config.begin_turn(trace.call_id, "" if session is None else session.id)
             if hooks is not None and (observer := hooks.observer()) is not None:
                 trace.add_observer(observer)
             self._turn_loop = TurnLoop(
