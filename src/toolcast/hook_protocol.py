@@ -283,8 +283,8 @@ class CallHooks:
     __slots__ = ("hooks", "info")
 
     def __init__(self, found: tuple[Hooks, ...], info: CallInfo) -> None:
-        self.hooks = found
-        self.info = info
+        self.hooks: tuple[Hooks, ...] = found
+        self.info: CallInfo = info
 
     def child(self, operation: Operation, origin: Mapping[str, Any], more: tuple[Hooks, ...] = ()) -> CallHooks:
         """Return the dispatcher of an operation that is part of this one, with further hooks."""

@@ -50,7 +50,8 @@ def _decorated(cls: type, options: dict[str, Any], *, init: bool, repr: bool, eq
     own_hash = "__hash__" in own and not (own["__hash__"] is None and "__eq__" in own)
     # Of a frozen class, `dataclasses` lets only frozen ones derive: these get their `__setattr__` from it.
     derived = frozen and any(map(dataclasses.is_dataclass, cls.__bases__))
-    made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=derived, **options)(cls)
+    standard: Any = dataclasses.dataclass(init=False, repr=False, eq=False, frozen=derived, **options)
+    made = _extended(standard(cls))
     params = made.__dataclass_params__
     params.init, params.repr, params.eq, params.frozen = init, repr, eq, frozen
     if init and "__init__" not in own:
@@ -68,6 +69,11 @@ def _decorated(cls: type, options: dict[str, Any], *, init: bool, repr: bool, eq
             made.__getstate__ = own.get("__getstate__", _getstate)
             made.__setstate__ = own.get("__setstate__", _setstate)
     return made  # type: ignore[no-any-return]  # a class is made of a class
+
+
+def _extended(made: Any) -> Any:
+    """Return the class without its type, as its attributes are assigned."""
+    return made
 
 
 class _LazyInit:

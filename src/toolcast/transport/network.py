@@ -132,8 +132,8 @@ class IOBackend(Protocol):
 class SystemClock:
     """The clock of the operating system."""
 
-    now = staticmethod(monotonic)
-    time = staticmethod(time)
+    now: Callable[[], float] = staticmethod(monotonic)
+    time: Callable[[], float] = staticmethod(time)
 
     def sleep(self, seconds: float) -> None:
         """Block this thread; its `CancelHandle` can end the wait."""

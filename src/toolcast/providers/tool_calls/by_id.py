@@ -25,8 +25,8 @@ class OpenCall:
     __slots__ = ("id", "name", "opaque", "pieces")
 
     def __init__(self, id: str, name: str) -> None:
-        self.id = id
-        self.name = name
+        self.id: str = id
+        self.name: str = name
         self.pieces: TextBuffer = TextBuffer()
         self.opaque: Mapping[str, Any] | None = None
 
