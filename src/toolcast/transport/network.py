@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from time import monotonic, sleep
+from time import monotonic, sleep, time as wall_clock
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..async_support.exception_groups import collapse_groups
@@ -144,7 +144,7 @@ class SystemClock:
 
     else:  # called for each chunk: a function of C, without a frame of Python around it
         now = staticmethod(monotonic)
-        time = staticmethod(time)
+        time = staticmethod(wall_clock)
 
     def sleep(self, seconds: float) -> None:
         """Block this thread; its `CancelHandle` can end the wait."""
