@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import pytest
 from opentelemetry.metrics import NoOpMeterProvider
@@ -48,6 +50,16 @@ def test_the_same_arguments_record_nothing_twice() -> None:
     with recorded() as telemetry, toolcast.instrument(other.tracers, other.meters):
         ScriptedLLM("Hello.").chat("Hello.")
     assert len(telemetry.spans) == len(other.spans) == 1
+
+
+def test_hooks_that_were_removed_are_not_kept() -> None:
+    telemetry = Telemetry()
+    with toolcast.instrument(telemetry.tracers, telemetry.meters):
+        ScriptedLLM("Hello.").chat("Hello.")
+        hooks = ref(telemetry.hooks)
+        assert hooks() is telemetry.hooks
+    gc.collect()
+    assert hooks() is None
 
 
 def test_an_operation_that_has_begun_is_recorded_to_its_end() -> None:
