@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Sequence
+from contextlib import closing
 from contextvars import copy_context
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any
 
 import anyio
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanKind, StatusCode
 
 import toolcast
@@ -353,6 +356,43 @@ async def test_streams_that_are_garbage_collected_end_their_spans() -> None:
     assert [len(telemetry.of(name)) for name in ("chat m-1", "chat scripted", "invoke_agent")] == [4, 2, 2]
 
 
+class Collecting(SpanExporter):
+    """An exporter that collects garbage while it has a lock, as any allocation may, and counts nested exports."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.names: list[str] = []
+        self.nested = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        if not self.lock.acquire(blocking=False):
+            self.nested += 1
+            return SpanExportResult.FAILURE
+        with closing(self):
+            self.names += [span.name for span in spans]
+            gc.collect()
+        return SpanExportResult.SUCCESS
+
+    def close(self) -> None:
+        self.lock.release()
+
+
+async def test_a_stream_that_is_garbage_collected_in_the_sdk_ends_its_span_afterwards() -> None:
+    exporter, tracers = Collecting(), TracerProvider()
+    tracers.add_span_processor(SimpleSpanProcessor(exporter))
+    with toolcast.instrument(tracers):
+        streams: list[Any] = [ScriptedLLM("Hello, sea.", model="left").astream_chat("Hello.")]
+        await anext(streams[0])
+        streams.append(streams)  # a cycle, so that the stream ends in a collection
+        gc.disable()
+        try:
+            del streams
+            await ScriptedLLM("Hello.", model="other").achat("Hello.")
+        finally:
+            gc.enable()
+    assert (exporter.names, exporter.nested) == (["chat other", "chat left"], 0)
+
+
 # Tools and turns.
 
 
@@ -589,6 +629,22 @@ def test_a_turn_that_is_cancelled_before_it_begins_has_no_span() -> None:
         telemetry.hooks.error(call, TurnCancelled("cancelled"))
         telemetry.hooks.turn(call, Turn())
     assert telemetry.spans == []
+
+
+def test_a_turn_that_waits_for_an_approval_and_the_one_that_continues_it(engine_api: EngineAPI) -> None:
+    permissions = Permissions(approve="later")
+    engine = Engine(ScriptedLLM(tool_call("1", "note", '{"text": "a"}'), "Done."), [note], permissions=permissions)
+    with recorded() as telemetry:
+        turn = engine_api.submit(engine, "Note a.")
+        engine_api.submit(engine, answers=[request.allow() for request in turn.pending])
+    assert telemetry.tree() == [
+        "invoke_agent",
+        "  chat scripted",
+        "invoke_agent",
+        "  execute_tool note",
+        "  chat scripted",
+    ]
+    assert [attributes(span)["toolcast.turn.end"] for span in telemetry.of("invoke_agent")] == ["approval", "end_turn"]
 
 
 def test_a_summary_of_the_history_is_below_the_turn(engine_api: EngineAPI) -> None:

@@ -10,13 +10,14 @@ runs. The parent of other spans is found by the id in `CallInfo.parent`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import wraps
 from importlib.metadata import version
-from threading import Lock
+from threading import Lock, local
 from time import monotonic, time_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -45,6 +46,9 @@ from .content import Mask, definitions_json, messages_json
 
 if TYPE_CHECKING:
     from ..turn import Turn
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _PART_OF: Final = otel.create_key("toolcast-part-of")
 """The key of a context for the id of the tool call that runs in it, in the form of `CallInfo.parent`."""
@@ -152,6 +156,41 @@ def _seconds(meter: Meter, name: str, description: str) -> Histogram:
     return meter.create_histogram(name, "s", description, explicit_bucket_boundaries_advisory=names.SECONDS_BUCKETS)
 
 
+class _Thread(local):
+    """The state of a thread: whether it is in a method of the hooks, and the calls that wait until that has ended."""
+
+    busy: bool = False
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], object]] = []
+
+
+def _not_nested(
+    method: Callable[Concatenate[TelemetryHooks, P], R],
+) -> Callable[Concatenate[TelemetryHooks, P], R | None]:
+    """Return `method`, which waits where it is called inside of another one.
+
+    A stream that is garbage-collected ends its operation, and the collection may begin while the SDK has a lock.
+    """
+
+    @wraps(method)
+    def call(self: TelemetryHooks, /, *args: P.args, **options: P.kwargs) -> R | None:
+        thread = self.thread
+        if thread.busy:
+            thread.waiting.append(lambda: method(self, *args, **options))
+            return None
+        thread.busy = True
+        try:
+            result = method(self, *args, **options)
+            while thread.waiting:
+                thread.waiting.pop(0)()
+            return result
+        finally:
+            thread.busy = False
+
+    return call
+
+
 class TelemetryHooks(Hooks):
     """Hooks that record spans and metrics of all operations."""
 
@@ -162,6 +201,7 @@ class TelemetryHooks(Hooks):
         self._tracer = get_tracer("toolcast", version("toolcast"), tracer_provider)
         self._metrics = _Instruments(get_meter("toolcast", version("toolcast"), meter_provider))
         self._capture = capture_content
+        self.thread: Final = _Thread()
         self._operations: dict[str, _Operation] = {}  # those that have begun and not ended, by their ids
         self._errors: dict[str, BaseException] = {}
         # Those of which only the tools have spans: nothing tells their end but that they are garbage-collected.
@@ -174,6 +214,7 @@ class TelemetryHooks(Hooks):
 
     # Requests and responses.
 
+    @_not_nested
     def request(self, call: CallInfo, request: RequestInfo) -> None:
         """Begin the span with the first request; add an event for each."""
         operation = self._operations.get(call.id)
@@ -184,6 +225,7 @@ class TelemetryHooks(Hooks):
         if self._capture:
             self._capture_request(call, operation, request)
 
+    @_not_nested
     def first_token(self, call: CallInfo, seconds: float) -> None:
         """Record the time to the first chunk, of the first attempt that has one."""
         operation = self._operations[call.id]
@@ -192,6 +234,7 @@ class TelemetryHooks(Hooks):
             operation.span.set_attribute(names.FIRST_CHUNK_SECONDS, seconds)
             self._metrics.first_chunk.record(seconds, operation.metrics)
 
+    @_not_nested
     def response(self, call: CallInfo, response: ChatResponse, seconds: float) -> None:
         """Record the response; of several attempts the last one counts."""
         operation = self._operations[call.id]
@@ -205,6 +248,7 @@ class TelemetryHooks(Hooks):
             text = messages_json([response.message], operation.hidden, operation.mask)
             operation.span.set_attribute(names.OUTPUT_MESSAGES, text)
 
+    @_not_nested
     def retry(self, call: CallInfo, error: Exception, wait: float) -> None:
         """Add an event for a failed attempt that is repeated."""
         attributes: dict[str, Any] = {names.ERROR_TYPE: _error_type(error), names.RETRY_WAIT: wait}
@@ -214,6 +258,7 @@ class TelemetryHooks(Hooks):
         """Keep the error for the end, which follows."""
         self._errors[call.id] = error
 
+    @_not_nested
     def end(self, call: CallInfo, usage: Usage, seconds: float) -> None:
         """End the span, and record the metrics of the operation."""
         error = self._errors.pop(call.id, None)
@@ -235,6 +280,7 @@ class TelemetryHooks(Hooks):
 
     # Tools.
 
+    @_not_nested
     def tool_start(self, call: CallInfo, tool_call: ToolCallPart) -> AbstractContextManager[object]:
         """Begin the span of a tool, which is attached while the tool runs."""
         operation = self._operation_of_tool(call)
@@ -242,6 +288,7 @@ class TelemetryHooks(Hooks):
         operation.tools.setdefault(tool_call.id, []).append(tool)
         return tool
 
+    @_not_nested
     def tool(self, call: CallInfo, tool_call: ToolCallPart, output: HookedTool, seconds: float) -> None:
         """End the span of a tool. One that did not run, as it was denied or is invalid, has a span without a length."""
         operation = self._operation_of_tool(call)
@@ -264,12 +311,14 @@ class TelemetryHooks(Hooks):
 
     # Turns.
 
+    @_not_nested
     def turn_start(self, call: CallInfo, messages: tuple[Message, ...]) -> None:
         """Begin the span of a turn."""
         operation = self._operations[call.id] = self._begin(call)
         if self._capture:
             operation.span.set_attribute(names.INPUT_MESSAGES, messages_json(messages, (), _show))
 
+    @_not_nested
     def turn(self, call: CallInfo, turn: Turn[Any]) -> None:
         """End the span of a turn. Its tokens are those of the spans below it, and are not recorded again."""
         error = self._errors.pop(call.id, None)
