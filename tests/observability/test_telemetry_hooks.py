@@ -381,7 +381,7 @@ async def test_a_stream_that_is_garbage_collected_in_the_sdk_ends_its_span_after
     exporter, tracers = Collecting(), TracerProvider()
     tracers.add_span_processor(SimpleSpanProcessor(exporter))
     with toolcast.instrument(tracers):
-        streams: list[Any] = [ScriptedLLM("Hello, sea.", model="left").astream_chat("Hello.")]
+        streams: list[Any] = [service(Recorded(album_stream())).astream_chat("Hello.")]
         await anext(streams[0])
         streams.append(streams)  # a cycle, so that the stream ends in a collection
         gc.disable()
@@ -390,7 +390,7 @@ async def test_a_stream_that_is_garbage_collected_in_the_sdk_ends_its_span_after
             await ScriptedLLM("Hello.", model="other").achat("Hello.")
         finally:
             gc.enable()
-    assert (exporter.names, exporter.nested) == (["chat other", "chat left"], 0)
+    assert (exporter.names, exporter.nested) == (["chat other", "chat m-1"], 0)
 
 
 # Tools and turns.
