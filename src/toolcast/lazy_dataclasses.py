@@ -79,20 +79,23 @@ def _extended(made: Any) -> Any:
 class _LazyInit:
     """The `__init__` of a class until it is looked up, by a call or for its signature: then it is replaced."""
 
-    __slots__ = ("_cls",)
+    __slots__ = ("_cls", "_globals")
 
     def __init__(self, cls: Any) -> None:
         self._cls = cls
+        # Looked up now: at the end of the interpreter a stream that is collected may be the first to need `__init__`,
+        # when `sys.modules` is empty already.
+        self._globals = vars(sys.modules[cls.__module__])
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         # Two threads may both come here; their functions are equal, and the second replaces the first.
-        init = _compiled_init(self._cls)
+        init = _compiled_init(self._cls, self._globals)
         self._cls.__init__ = init
         return init.__get__(instance, owner)
 
 
-def _compiled_init(cls: Any) -> Any:
-    """Return the `__init__` that `dataclasses` would write."""
+def _compiled_init(cls: Any, module: dict[str, Any]) -> Any:
+    """Return the `__init__` that `dataclasses` would write, with the names of `module` as its globals."""
     frozen, slots = cls.__dataclass_params__.frozen, "__slots__" in vars(cls)
     # The names are parameters of an outer function, so that they are local to `__init__`, whatever its module defines.
     names: dict[str, Any] = {"_set": object.__setattr__, "_FACTORY": _FACTORY}
@@ -121,7 +124,7 @@ def _compiled_init(cls: Any) -> Any:
     body = "\n  ".join(lines or ["pass"])
     source = f"def make({', '.join(names)}):\n def __init__({parameters}):\n  {body}\n return __init__"
     made: dict[str, Any] = {}
-    exec(source, vars(sys.modules[cls.__module__]), made)
+    exec(source, module, made)
     init = made["make"](**names)
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     init.__annotations__ = {field.name: field.type for field in fields(cls) if field.init} | {"return": None}
