@@ -64,6 +64,7 @@ class Partial:
         return table(f"{type(self).__name__} (partial)", rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # The bases are `Partial` and the user's class: that one is found by name when a pickle is read.
         whole = self.__class__.__mro__[2]
         private = getattr(self, "__pydantic_private__", None)
         return _restore, (whole, dict(_values(self)), _extra(self), private)
@@ -88,6 +89,7 @@ def lazy_class(cls: type) -> type:
     From then on the class of the instance is `cls` itself, so that every later access is an ordinary one.
     """
 
+    # Every access comes here, also that of Pydantic and of `isinstance`, so that nothing sees the empty `__dict__`.
     def read(item: Any, name: str) -> Any:
         unread: Unread | None = object.__getattribute__(item, "__dict__").get(UNREAD)
         # Two threads may do this at once. Both make the same values, and both set all of them before the class.
@@ -158,6 +160,7 @@ def instance_factory(cls: type) -> Callable[..., Any]:
     keeps_extra = getattr(cls, "model_config", {}).get("extra") == "allow"
 
     def finish(values: dict[str, Any], extra: dict[str, Any] | None = None) -> Any:
+        # The two cheapest steps there are: every snapshot pays for them, once for each open object.
         item = new_instance(cls)
         set_attribute(item, "__dict__", values)
         return item
@@ -167,6 +170,7 @@ def instance_factory(cls: type) -> Callable[..., Any]:
         if keeps_extra:
             set_attribute(item, "__pydantic_extra__", extra or {})
         if private:
+            # Methods of the user's class may read private attributes of an instance that is still growing.
             set_attribute(item, "__pydantic_private__", _private_defaults(private))
         return item
 
@@ -182,6 +186,7 @@ def model_builder(cls: type[BaseModel], names: Collection[str]) -> Callable[[dic
     def build(values: dict[str, Any]) -> Any:
         item = new_instance(cls)
         set_attribute(item, "__dict__", {name: values[name] for name in names})
+        # All four attributes, as Pydantic's own methods (copy, ==, pickle) fail without one of them.
         set_attribute(item, "__pydantic_fields_set__", set(names))
         set_attribute(item, "__pydantic_extra__", None)
         set_attribute(item, "__pydantic_private__", None)
@@ -196,6 +201,7 @@ RootModelFactories = tuple[Callable[..., Any], ...]
 
 def wrap_in_root_models(value: Any, root_models: RootModelFactories) -> Any:
     """Return the value inside its root models."""
+    # From the inside out: the first of them is the outermost.
     for shell in reversed(root_models):
         value = shell({"root": value})
     return value
@@ -203,6 +209,7 @@ def wrap_in_root_models(value: Any, root_models: RootModelFactories) -> Any:
 
 def _private_defaults(private: Mapping[str, Any]) -> dict[str, Any]:
     defaults = {name: _private_default(attribute) for name, attribute in private.items()}
+    # An attribute without a default is absent, as in a new instance, and not None.
     return {name: value for name, value in defaults.items() if value is not PydanticUndefined}
 
 
@@ -234,6 +241,7 @@ def _model_namespace(cls: type[BaseModel]) -> dict[str, Any]:
 
 
 def _fields_set(item: Any) -> set[str]:
+    # Computed at each access, as the number of fields grows from snapshot to snapshot, and few users ask.
     return {*(item.__dict__.keys() & _fields(item.__class__)), *(_extra(item) or ())}
 
 
@@ -272,6 +280,7 @@ def _restore(whole: type, values: dict[str, Any], extra: Any, private: Any) -> A
 def _as_partial(value: Any) -> Any:
     """Return the value with every complete model in it converted to a partial one with the fields that were set."""
     cls: Any = value.__class__
+    # It is shown field by field already; a copy would only cost time.
     if isinstance(value, Partial):
         return value
     if isinstance(value, BaseModel):
@@ -291,6 +300,7 @@ def _map_parts(value: Any, change: Callable[[Any, Any], Any]) -> Any:
     if isinstance(value, LISTS):
         parts = [change(part, index) for index, part in enumerate(value)]
         if isinstance(value, _TUPLE):
+            # A named tuple takes its parts as arguments.
             return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
         return parts
     return value
@@ -331,6 +341,7 @@ class _Dump:
         present = {
             name: getattr(item, name) for name in fields if not isinstance(item, Partial) or name in item.__dict__
         }
+        # Extra values come after the fields, as Pydantic dumps them.
         present |= _extra(item) or {}
         dumped: dict[str, Any] = {}
         for name, value, *inside in _selected(present, include, exclude):

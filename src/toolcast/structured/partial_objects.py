@@ -160,12 +160,14 @@ class StreamingObjectProcessor:
 
     def _reset_call(self, event: ToolCallReset) -> bool:
         name = self._names.get(event.id)
+        # A new partial value under the same id: the arguments begin again from nothing.
         if name is not None:
             self._add_partial(event.id, self._tools[name])
         return False
 
     def _finish_call(self, event: ToolCallDone) -> bool:
         """Feed a call that arrived whole, without deltas."""
+        # Some services send a call in one event, without the one that starts it.
         if event.id not in self._names:
             self._start_call(ToolCallStart(event.id, event.name))
         growing = self._growing.get(event.id)
@@ -181,6 +183,7 @@ class StreamingObjectProcessor:
             return self._feed(_TEXT, growing, event.text)
         if self._growing or self._text is None or len(self._tools) != 1:
             return False
+        # White space before an object is no prose; it may arrive in pieces of its own.
         text = (self._text + event.text).lstrip()
         (tool,) = self._tools.values()
         if not text:

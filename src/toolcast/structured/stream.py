@@ -225,6 +225,7 @@ class StructuredStream:
             except pydantic.ValidationError as error:
                 self._stop_at(fast_path, error)
                 return False
+        # The chunk was no mere continuation: `wait` gets it as events.
         self._reads = None
         return False
 
@@ -235,6 +236,7 @@ class StructuredStream:
         the time of a chunk.
         """
         try:
+            # Without an event loop `pump` can block; with one it may only process what has arrived.
             found = self._reads is None or not self._backend.concurrent
             found = found and self.pump()
             while not found and (reads := self._reads) is not None:
@@ -255,6 +257,7 @@ class StructuredStream:
     def _add_chunk(self, reads: DirectReads, data: bytes) -> bool:
         """Feed the text of a chunk; return whether that changed anything visible. Any other chunk ends direct reads."""
         fast_path, text = self._fast_path, reads.accept(data)
+        # Anything but more text of this call ends the direct reads for good: only events tell what it was.
         if fast_path is None or text is None:
             self._reads = None
             return False
@@ -296,6 +299,7 @@ class StructuredStream:
                     if not events:
                         await self._validate_response()
                     continue
+                # Asked for after each event of the general path, so that a stream returns to direct reads by itself.
                 self._on_fast_path = True
                 self._reads = source.direct_reads(single.id)
                 if self._feed_fast_path(fast_path, single.arguments):
@@ -320,6 +324,7 @@ class StructuredStream:
             self._skipped_changes.append((self.processor.index, self._records))
             if self.advance():
                 continue
+            # A reader that catches up must not wait longer than it was away, else a fast model would keep it here.
             if not behind or now() - asked_at > away:
                 if self.processor.cur_objects:
                     break
