@@ -123,8 +123,7 @@ class Running(RuleBasedStateMachine):
     def take_up(self, before: int) -> None:
         """Take up the work that was begun since the run `before`."""
         for _ in range(self.chat.context.run - before):
-            task = self.stage._acts.get(timeout=PATIENCE)
-            self.acts.append(task)
+            self.acts.append(self.stage.next_task())
 
     @property
     def going_on(self) -> list[FakeTask]:

@@ -166,9 +166,13 @@ class FakeStages:
 
     def task(self, order: str) -> FakeTask:
         """Return the task that was started next, which must be of this kind."""
-        task = self._tasks.get(timeout=PATIENCE)
+        task = self.next_task()
         assert task.order == order
         return task
+
+    def next_task(self) -> FakeTask:
+        """Return the task that was started next."""
+        return self._tasks.get(timeout=PATIENCE)
 
     @property
     def is_empty(self) -> bool:
