@@ -124,7 +124,8 @@ def _compiled_init(cls: Any, module: dict[str, Any]) -> Any:
     body = "\n  ".join(lines or ["pass"])
     source = f"def make({', '.join(names)}):\n def __init__({parameters}):\n  {body}\n return __init__"
     made: dict[str, Any] = {}
-    exec(source, module, made)
+    # A code object: `exec` of text would make Python forget a Ctrl-C that ends the program, and exit with another code.
+    exec(compile(source, f"<__init__ of {cls.__qualname__}>", "exec"), module, made)
     init = made["make"](**names)
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     init.__annotations__ = {field.name: field.type for field in fields(cls) if field.init} | {"return": None}

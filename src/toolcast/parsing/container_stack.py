@@ -207,11 +207,6 @@ class RootContainer(Container):
     `wrapped` is True if the text is an object that has the value under the key `value`.
     """
 
-    values: Any
-    key: Any
-    loc: Any
-    arriving: FieldPlan | None
-
     def __init__(self, root: FieldPlan, wrapped: bool) -> None:
         super().__init__(None, root, 0)
         self._root = root
@@ -233,14 +228,6 @@ class RootContainer(Container):
 
 class ObjectContainer(Container):
     """An open model, dataclass or TypedDict. A repeated key replaces the first value."""
-
-    values: Any
-    key: Any
-    loc: Any
-    arriving: FieldPlan | None
-    certain: bool
-    plain_class: type | None
-    lazy_root: ObjectContainer | None
 
     def __init__(self, parent: Container, plan: FieldPlan, container_plan: ObjectPlan, start: int, fatal: bool) -> None:
         super().__init__(parent, plan, start, fatal and container_plan.fatal)
@@ -342,12 +329,6 @@ class ObjectContainer(Container):
 class DictContainer(Container):
     """An open dict, by its validated keys."""
 
-    values: Any
-    key: Any
-    loc: Any
-    arriving: FieldPlan | None
-    lazy_root: ObjectContainer | None
-
     def __init__(self, parent: Container, plan: FieldPlan, container_plan: DictPlan, start: int, fatal: bool) -> None:
         super().__init__(parent, plan, start, fatal)
         self.container_plan: DictPlan = container_plan
@@ -368,12 +349,6 @@ class ListContainer(Container):
     remembered, and the older one is updated and returned again if nothing else refers to it: a list that the caller has
     kept never changes.
     """
-
-    values: Any
-    key: Any
-    loc: Any
-    arriving: FieldPlan | None
-    lazy_root: ObjectContainer | None
 
     def __init__(self, parent: Container, plan: FieldPlan, container_plan: ListPlan, start: int, fatal: bool) -> None:
         super().__init__(parent, plan, start, fatal)
