@@ -24,6 +24,7 @@ from .messages import Message, ToolCallPart
 from .option_types import require
 from .output_mode import OutputMode
 from .settings import Settings
+from .states import Trace
 from .tool_spec import ToolChoice, ToolSpec
 from .usage import Usage
 
@@ -334,6 +335,11 @@ class CallHooks:
             yield
         finally:
             _operation.reset(token)
+
+    def observe_states(self, trace: Trace) -> None:
+        """Let the hooks that override `state` observe `trace`."""
+        if (observer := self.observer()) is not None:
+            trace.add_observer(observer)
 
     @contextmanager
     def around_tool(self, tool_call: ToolCallPart) -> Generator[None]:

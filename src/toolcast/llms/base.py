@@ -11,7 +11,8 @@ methods run it without an event loop.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Literal, TypedDict, overload
 
@@ -357,15 +358,20 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         """Return the complete response."""
         if call is not None:
             return await read_response(self.source(request, backend, call), self.origin)
-        call = self.start_call(request.settings, backend)
-        account = Account("chat", lambda: self.origin, backend.now, hooks=call.hooks)
+        with self.reported_call("chat", request.settings, backend) as call:
+            return await read_response(self.source(request, backend, call), self.origin)
+
+    @contextmanager
+    def reported_call(self, name: str, settings: Settings, backend: IOBackend) -> Generator[RequestState]:
+        """Begin a call, and report its end: the account in the log and the hooks' `error` and `end`."""
+        call = self.start_call(settings, backend)
+        account = Account(name, lambda: self.origin, backend.now, hooks=call.hooks)
         try:
-            response = await read_response(self.source(request, backend, call), self.origin)
+            yield call
         except BaseException as error:
             account.end(call.usage, call.attempts, error)
             raise
-        account.end(call.usage, call.attempts, output=response)
-        return response
+        account.end(call.usage, call.attempts, output=None)
 
     def start_call(self, settings: Settings, backend: IOBackend) -> RequestState:
         """Return the state of a call of this LLM that begins now, with its hooks."""
@@ -482,17 +488,11 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     async def _predict(
         self, request: ChatRequest, backend: IOBackend, error_on_no_tool_call: bool
     ) -> AgentChatResponse:
-        call = self.start_call(request.settings, backend)
-        account = Account("chat", lambda: self.origin, backend.now, hooks=call.hooks)
-        try:
+        with self.reported_call("chat", request.settings, backend) as call:
             response = await read_response(self.source(request, backend, call), self.origin)
             calls = self.get_tool_calls_from_response(response, error_on_no_tool_call=error_on_no_tool_call)
             outputs = await run_tools(request.tools, calls, concurrent=backend.concurrent, hooks=call.hooks)
-        except BaseException as error:
-            account.end(call.usage, call.attempts, error)
-            raise
-        account.end(call.usage, call.attempts, output=response)
-        return AgentChatResponse(response, tuple(outputs))
+            return AgentChatResponse(response, tuple(outputs))
 
     def _event_stream(self, request: ChatRequest) -> EventStream:
         backend = self.sync_backend()

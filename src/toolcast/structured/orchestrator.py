@@ -380,8 +380,8 @@ class ToolOrchestratingLLM(Generic[T]):
     def _begin(self, trace: Trace) -> CallHooks | None:
         """Return the hooks of a call that begins now, and let those that observe states observe the trace."""
         hooks = self._llm.begin_operation("structured", self._hooks, id=trace.call_id, name=self._name)
-        if hooks is not None and (observer := hooks.observer()) is not None:
-            trace.add_observer(observer)
+        if hooks is not None:
+            hooks.observe_states(trace)
         return hooks
 
     def _prepare(

@@ -330,8 +330,8 @@ class Engine:
             trace = Trace(TURN, self._config.observer)
             session = None if self._session is None else self._session()
             hooks = self._config.begin_turn(trace.call_id, "" if session is None else session.id)
-            if hooks is not None and (observer := hooks.observer()) is not None:
-                trace.add_observer(observer)
+            if hooks is not None:
+                hooks.observe_states(trace)
             self._turn_loop = TurnLoop(
                 self._config, self.conversation, request, backend, trace, Cancellation(self._parent), hooks
             )

@@ -20,7 +20,6 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from pydantic import BaseModel, Field
 
-from ...call_report import Account
 from ...cancellation import Cancellation
 from ...errors import ToolcastError
 from ...events import ChatResponse
@@ -198,20 +197,14 @@ def _scores_tool(tools: Iterable[CallableTool], limit: int) -> CallableTool:
 
 async def _ask_model(llm: FunctionCallingLLM, request: ChatRequest, context: SearchContext) -> ChatResponse:
     backend = llm.async_backend() if context.concurrent else llm.sync_backend()
-    call = llm.start_call(request.settings, backend)
-    account = Account("tool search", lambda: llm.origin, backend.now, hooks=call.hooks)
-    source = llm.source(request, backend, call)
-    forget = context.cancellation.then((lambda: None) if context.concurrent else source.break_off)
-    try:
-        response = await read_response(source, llm.origin)
-        account.end(call.usage, call.attempts, output=response)
-        return response
-    except BaseException as error:
-        account.end(call.usage, call.attempts, error)
-        raise
-    finally:
-        forget()
-        context.paid(call.usage)
+    with llm.reported_call("tool search", request.settings, backend) as call:
+        source = llm.source(request, backend, call)
+        forget = context.cancellation.then((lambda: None) if context.concurrent else source.break_off)
+        try:
+            return await read_response(source, llm.origin)
+        finally:
+            forget()
+            context.paid(call.usage)
 
 
 # The parts that both searches use.

@@ -24,13 +24,11 @@ from typing_extensions import Unpack
 
 from ...agents.engine.history import estimate_tokens
 from ...async_support import sync_driver
-from ...call_report import Account
 from ...errors import BadRequest, CallError, ContextTooLong, NoToolCallError, UnknownToolError, ValidationError
 from ...events import ChatResponse
 from ...llms.base import FunctionCallingLLM
 from ...llms.model_registry import choose_llm
 from ...llms.request import ChatRequest
-from ...llms.request_state import RequestState
 from ...messages import Message, assistant, user
 from ...settings import NOTHING_SET, Settings
 from ...structured.response_validation import ResponseValidator, retry_messages
@@ -208,30 +206,17 @@ def _unshortened(messages: Sequence[Message], extra: Mapping[str, Any]) -> dict[
 
 async def _ask_twice(llm: FunctionCallingLLM, request: ChatRequest, backend: IOBackend) -> _Answer:
     """Return the evaluator's answer; ask once more if it called a tool without a valid level."""
-    call = llm.start_call(request.settings, backend)
-    account = Account("assessment", lambda: llm.origin, backend.now, hooks=call.hooks)
-    try:
-        answer = await _ask_until_level(llm, request, backend, call)
-    except BaseException as error:
-        account.end(call.usage, call.attempts, error)
-        raise
-    account.end(call.usage, call.attempts, output=answer)
-    return answer
-
-
-async def _ask_until_level(
-    llm: FunctionCallingLLM, request: ChatRequest, backend: IOBackend, call: RequestState
-) -> _Answer:
-    response = await llm.answer(request, backend, call)
-    try:
-        return _parse_answer(response)
-    except _NO_LEVEL as error:
-        request = replace(request, messages=tuple(retry_messages(request.messages, response, error)))
-    response = await llm.answer(request, backend, call)
-    try:
-        return _parse_answer(response)
-    except _NO_LEVEL:
-        return _Answer(_level_in(_answer_text(response)), _answer_text(response))
+    with llm.reported_call("assessment", request.settings, backend) as call:
+        response = await llm.answer(request, backend, call)
+        try:
+            return _parse_answer(response)
+        except _NO_LEVEL as error:
+            request = replace(request, messages=tuple(retry_messages(request.messages, response, error)))
+        response = await llm.answer(request, backend, call)
+        try:
+            return _parse_answer(response)
+        except _NO_LEVEL:
+            return _Answer(_level_in(_answer_text(response)), _answer_text(response))
 
 
 def _parse_answer(response: ChatResponse) -> _Answer:
