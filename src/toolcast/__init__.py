@@ -221,6 +221,27 @@ if TYPE_CHECKING:
         OpenAIResponses as OpenAIResponses,
         llm as llm,
     )
+    from .llms.request import (
+        ChatRequest as ChatRequest,
+    )
+    from .llms.wrappers.cached import (
+        CachedLLM as CachedLLM,
+    )
+    from .llms.wrappers.caches import (
+        Cache as Cache,
+        MemoryCache as MemoryCache,
+        SQLiteCache as SQLiteCache,
+    )
+    from .llms.wrappers.recording import (
+        RecordingLLM as RecordingLLM,
+    )
+    from .llms.wrappers.redacted import (
+        RedactedLLM as RedactedLLM,
+    )
+    from .llms.wrappers.wrapper import (
+        Next as Next,
+        WrapperLLM as WrapperLLM,
+    )
     from .messages import (
         AudioPart as AudioPart,
         DocumentPart as DocumentPart,
@@ -352,6 +373,12 @@ _EXPORTS = {
     "experiments.runner": "ExperimentRunner",
     "experiments.similarity": "SimilarityMonitor",
     "llms.fallback": "FallbackLLM",
+    "llms.request": "ChatRequest",
+    "llms.wrappers.cached": "CachedLLM",
+    "llms.wrappers.caches": "Cache MemoryCache SQLiteCache",
+    "llms.wrappers.recording": "RecordingLLM",
+    "llms.wrappers.redacted": "RedactedLLM",
+    "llms.wrappers.wrapper": "Next WrapperLLM",
     "llms.base": "AgentChatResponse FunctionCallingLLM",
     "messages": "AudioPart DocumentPart ImagePart Message TextPart ThinkingPart ToolCallPart ToolResultPart "
     "assistant system tool_result user",
@@ -411,6 +438,8 @@ __all__ = [
     "BadRequest",
     "Budget",
     "BudgetExceeded",
+    "Cache",
+    "CachedLLM",
     "CallError",
     "CallInfo",
     "CallableTool",
@@ -420,6 +449,7 @@ __all__ = [
     "ChatError",
     "ChatMachine",
     "ChatPromptTemplate",
+    "ChatRequest",
     "ChatResponse",
     "Compaction",
     "Configs",
@@ -462,12 +492,14 @@ __all__ = [
     "MCPServer",
     "MCPToolError",
     "MalformedEvent",
+    "MemoryCache",
     "MemoryStore",
     "Message",
     "MissingLLMError",
     "MissingOutputError",
     "Mistral",
     "Network",
+    "Next",
     "NoToolCallError",
     "NotFound",
     "NotNull",
@@ -492,6 +524,8 @@ __all__ = [
     "QuotaExceeded",
     "RateLimited",
     "RawEvent",
+    "RecordingLLM",
+    "RedactedLLM",
     "Refused",
     "RepeatedCall",
     "RequestInfo",
@@ -500,6 +534,7 @@ __all__ = [
     "RoundsExceeded",
     "Routing",
     "Rule",
+    "SQLiteCache",
     "SQLiteStore",
     "ServerError",
     "Session",
@@ -550,6 +585,7 @@ __all__ = [
     "UsageReport",
     "ValidationError",
     "WouldSuspend",
+    "WrapperLLM",
     "__compiled__",
     "__version__",
     "assistant",

@@ -90,9 +90,10 @@ class StreamBusy(ToolcastError):
 
 
 class WouldSuspend(ToolcastError, RuntimeError):
-    """The error for code that awaits an event loop in a sync call, such as the `_events` of a custom LLM.
+    """The error for code that awaits an event loop in a sync call: `_events` of a custom LLM, `respond` of a wrapper.
 
-    The async method of the same name (`acall`, `astream`, `achat`, ...) can run it.
+    The async method of the same name (`acall`, `astream`, `achat`, ...) can run it. A wrapper may await `call_next`,
+    `call_next.sleep(...)` and `call_next.run_sync(...)` in sync calls too.
     """
 
 

@@ -23,8 +23,9 @@ T = TypeVar("T")
 
 
 _ADVICE = (
-    "a sync call awaited code that needs an event loop, such as a custom LLM whose _events awaits I/O; "
-    "await the async method instead: acall, astream, achat, asubmit, ..."
+    "a sync call awaited code that needs an event loop, such as a custom LLM whose _events awaits I/O, or a WrapperLLM "
+    "whose respond awaits anything but call_next; await the async method instead: acall, astream, achat, asubmit, ..., "
+    "or in respond await call_next.sleep(seconds) and call_next.run_sync(function)"
 )
 
 

@@ -355,15 +355,20 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         return source if self._limiter is None else LimitedEvents(source, self._limiter, backend, call, self.origin)
 
     async def answer(self, request: ChatRequest, backend: IOBackend, call: RequestState | None = None) -> ChatResponse:
-        """Return the complete response."""
+        """Return the complete response. Where `call` is passed, its owner accepts or rejects the response."""
         if call is not None:
             return await read_response(self.source(request, backend, call), self.origin)
         with self.reported_call("chat", request.settings, backend) as call:
-            return await read_response(self.source(request, backend, call), self.origin)
+            response = await read_response(self.source(request, backend, call), self.origin)
+            await call.accept()
+            return response
 
     @contextmanager
     def reported_call(self, name: str, settings: Settings, backend: IOBackend) -> Generator[RequestState]:
-        """Begin a call, and report its end: the account in the log and the hooks' `error` and `end`."""
+        """Begin a call, and report its end: the account in the log and the hooks' `error` and `end`.
+
+        A response that the block has not accepted is rejected.
+        """
         call = self.start_call(settings, backend)
         account = Account(name, lambda: self.origin, backend.now, hooks=call.hooks)
         try:
@@ -371,6 +376,8 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         except BaseException as error:
             account.end(call.usage, call.attempts, error)
             raise
+        finally:
+            call.reject()
         account.end(call.usage, call.attempts, output=None)
 
     def start_call(self, settings: Settings, backend: IOBackend) -> RequestState:
@@ -385,6 +392,11 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     def has_hooks_below(self) -> bool:
         """True if an LLM that this one calls has hooks of its own."""
         return False
+
+    def cache_data(self, request: ChatRequest) -> list[Any]:
+        """Return the JSON-compatible data that a cached answer to `request` is found by, without credentials."""
+        metadata = self.metadata
+        return [metadata.provider, None, metadata.model_name, request.to_dict()]
 
     def preview(self, request: ChatRequest) -> HTTPRequest | None:
         """Return the HTTP request for `request` without sending it; None for an LLM without HTTP."""
@@ -492,14 +504,15 @@ class FunctionCallingLLM(Closing, AsyncClosing):
             response = await read_response(self.source(request, backend, call), self.origin)
             calls = self.get_tool_calls_from_response(response, error_on_no_tool_call=error_on_no_tool_call)
             outputs = await run_tools(request.tools, calls, concurrent=backend.concurrent, hooks=call.hooks)
+            await call.accept()
             return AgentChatResponse(response, tuple(outputs))
 
     def _event_stream(self, request: ChatRequest) -> EventStream:
         backend = self.sync_backend()
         call = self.start_call(request.settings, backend)
-        return EventStream(self.source(request, backend, call), self.origin, backend.now, call.hooks)
+        return EventStream(self.source(request, backend, call), self.origin, backend.now, call)
 
     def _async_event_stream(self, request: ChatRequest) -> AsyncEventStream:
         backend = self.async_backend()
         call = self.start_call(request.settings, backend)
-        return AsyncEventStream(self.source(request, backend, call), self.origin, backend.now, call.hooks)
+        return AsyncEventStream(self.source(request, backend, call), self.origin, backend.now, call)

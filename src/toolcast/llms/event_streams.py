@@ -14,9 +14,8 @@ from ..async_support import sync_driver
 from ..call_report import Account
 from ..closing import AsyncClosing, Closing
 from ..events import ChatResponse, Event
-from ..hook_protocol import CallHooks
 from ..usage import Usage
-from .request_state import ResponseEvents
+from .request_state import RequestState, ResponseEvents
 
 
 class _EventState:
@@ -27,10 +26,11 @@ class _EventState:
         source: ResponseEvents,
         origin: Mapping[str, Any],
         now: Callable[[], float],
-        hooks: CallHooks | None = None,
+        call: RequestState,
     ) -> None:
-        self._account = Account("chat", lambda: origin, now, hooks=hooks)
+        self._account = Account("chat", lambda: origin, now, hooks=call.hooks)
         self._source = source
+        self._call = call
         self._origin = origin
         self._queue: list[Event] = []
         self._position = 0
@@ -75,6 +75,8 @@ class _EventState:
         self._started = True
         try:
             self._queue, self._position = await self._source.next_events(), 0
+            if not self._queue:
+                await self._call.accept()
         except Exception as error:  # the contract: False, with the error in .err; iteration raises it
             self.state, self.err = "errored", error
             self._account.end(self.usage, error=error)

@@ -25,7 +25,7 @@ from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
 from ..transport.network import IOBackend
 from .base import FunctionCallingLLM
-from .hooked_events import PREAMBLE, HookedEvents
+from .hooked_events import PREAMBLE, add_hooks
 from .http_llm import iterate_response
 from .provider_llms import as_llm
 from .request import ChatRequest
@@ -90,6 +90,10 @@ class FallbackLLM(FunctionCallingLLM):
         """Return the request for `llm`: with its settings, and its system prompt if this LLM has none."""
         messages = request.messages if self.system_prompt else llm.with_system_prompt(request.messages)
         return replace(request, messages=messages, settings=llm.merge_settings(request.settings))
+
+    def cache_data(self, request: ChatRequest) -> list[Any]:
+        """Return the data of the requests to all LLMs: any of them may have given a cached answer."""
+        return [llm.cache_data(self.request_for(llm, request)) for llm in self.llms]
 
     @property
     def has_hooks_below(self) -> bool:
@@ -215,11 +219,9 @@ class _FirstAnswer:
         request = self._owner.request_for(llm, self._request)
         own = deadline_after(self._backend.now(), request.settings.timeouts.total)
         self._call.deadline = min((end for end in (self._deadline, own) if end is not None), default=None)
-        self._source = llm.open_events(request, _Through(llm, self._backend), self._call)
-        hooks = None if self._call.hooks is None else self._call.hooks.only(llm.hooks)
-        if hooks is not None:
-            now = self._backend.now
-            self._source = HookedEvents(self._source, hooks, now, lambda: llm.origin, stream=request.stream)
+        source = llm.open_events(request, _Through(llm, self._backend), self._call)
+        now = self._backend.now
+        self._source = add_hooks(source, llm.hooks, self._call, now, lambda: llm.origin, stream=request.stream)
         if self._broken:
             self._source.break_off()
         self._routing = Routing(**llm.origin)

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from ..accumulator import Accumulator
 from ..events import Event, Failover, Routing, UsageReport
-from ..hook_protocol import CallHooks, RequestInfo
+from ..hook_protocol import CallHooks, Hooks, RequestInfo
 from .request import ChatRequest
-from .request_state import ResponseEvents
+from .request_state import RequestState, ResponseEvents
 
 PREAMBLE: Final = frozenset((UsageReport, Routing, Failover))
 """The events before the first content of a response."""
@@ -20,6 +20,20 @@ def request_info(request: ChatRequest) -> RequestInfo:
     return RequestInfo(
         request.messages, request.settings, request.tool_choice, request.mode, request.stream, request.tools
     )
+
+
+def add_hooks(
+    events: ResponseEvents,
+    own: tuple[Hooks, ...],
+    call: RequestState,
+    now: Callable[[], float],
+    origin: Callable[[], Mapping[str, Any]],
+    *,
+    stream: bool,
+) -> ResponseEvents:
+    """Return the events of an LLM that another LLM calls, for its `own` hooks that the call does not have already."""
+    hooks = None if call.hooks is None else call.hooks.only(own)
+    return events if hooks is None else HookedEvents(events, hooks, now, origin, stream=stream)
 
 
 class HookedEvents:

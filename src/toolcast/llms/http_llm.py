@@ -236,6 +236,10 @@ class ServiceLLM(FunctionCallingLLM):
         finally:
             del given
 
+    def cache_data(self, request: ChatRequest) -> list[Any]:
+        """Return the JSON-compatible data that a cached answer to `request` is found by, without credentials."""
+        return [self.metadata.provider, self.adapter.base_url, self.model, request.to_dict()]
+
     def preview(self, request: ChatRequest) -> HTTPRequest | None:
         """Return the HTTP request for `request` without sending it."""
         return self.adapter.request(self._request_input(request)[0], request.settings)
@@ -328,7 +332,8 @@ class ServiceLLM(FunctionCallingLLM):
 def iterate_response(llm: FunctionCallingLLM, request: ChatRequest) -> AsyncIterator[Event]:
     """Return the events of one response of `llm` under an event loop, for an LLM that wraps it."""
     backend = llm.async_backend()
-    return iterate_events(llm.open_events(request, backend, llm.start_call(request.settings, backend)))
+    call = llm.start_call(request.settings, backend)
+    return iterate_events(llm.open_events(request, backend, call), call)
 
 
 def _check_auth_headers(given: object) -> dict[str, Secret]:

@@ -311,6 +311,10 @@ class LlamaCpp(ServiceLLM):
         path = pull(self.model, progress=progress) if self.model in WEIGHTS else Path(self.model)
         return running(path, self._server_options)
 
+    def cache_data(self, request: ChatRequest) -> list[Any]:
+        """Return the data that a cached answer is found by. The port of the server is another one in each process."""
+        return FunctionCallingLLM.cache_data(self, request)
+
     def _make_adapter(self) -> ProviderAdapter:
         return self._build_adapter("http://127.0.0.1/v1", None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from typing import Any, TypeAlias, cast
 
 from ..lazy_dataclasses import dataclass
@@ -58,6 +58,25 @@ class ChatRequest:
         options = (self.parallel, self.stream, mode, self.accept_damaged)
         return RequestInput(model, self.messages, tools, choice, *options)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-compatible data of all that the response depends on: without `stream`, time limits, tool code.
+
+        Settings that are not set are left out. `Settings.extra` and a tool choice that is a dict are the caller's data.
+        """
+        settings, choice = self.settings, self.tool_choice
+        values = {name: getattr(settings, name) for name in _SENT_SETTINGS}
+        return {
+            "messages": [message.to_dict() for message in self.messages],
+            "tools": [
+                {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+                for tool in self.tools
+            ],
+            "tool_choice": {"name": choice.name} if isinstance(choice, NamedTool) else choice,
+            "settings": {name: value for name, value in values.items() if value is not None},
+            "parallel": self.parallel,
+            "mode": self.mode,
+        }
+
     @property
     def forces(self) -> bool:
         """True if the model must call a tool."""
@@ -65,6 +84,9 @@ class ChatRequest:
         # Not `in` a tuple: it would call the `__eq__` of a `NamedTool` for each of these.
         free = choice is None or (isinstance(choice, str) and choice in ("auto", "none"))
         return bool(self.tools) and not free
+
+
+_SENT_SETTINGS = tuple(field.name for field in fields(Settings) if field.name != "timeout")
 
 
 def as_messages(messages: Messages) -> list[Message]:

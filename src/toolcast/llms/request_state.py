@@ -79,15 +79,44 @@ class ResponseEvents(Protocol):
         ...
 
 
+class Acceptance(Protocol):
+    """A party that waits for the decision on a complete response: the cache that would store it."""
+
+    async def accept(self) -> None:
+        """Use the response: the caller has accepted it."""
+        ...
+
+    def reject(self) -> None:
+        """Drop the response: it was invalid, or the call ended without a decision."""
+        ...
+
+
 @dataclass(slots=True)
 class RequestState:
-    """The deadline, retries and attempts that all requests of one call share."""
+    """The deadline, retries and attempts that all requests of one call share.
+
+    A complete response is accepted or rejected by the caller that reads it: a structured call that validates it, an
+    engine that runs its tools, a chat at its end. `undecided` are the caches that wait for that.
+    """
 
     deadline: float | None = None
     retries_used: int = 0
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     usage: Usage = NO_USAGE
     hooks: CallHooks | None = None
+    undecided: tuple[Acceptance, ...] = ()
+
+    async def accept(self) -> None:
+        """Accept the last response, which was complete and valid."""
+        undecided, self.undecided = self.undecided, ()
+        for each in undecided:
+            await each.accept()
+
+    def reject(self) -> None:
+        """Reject the last response, if it was not accepted."""
+        undecided, self.undecided = self.undecided, ()
+        for each in undecided:
+            each.reject()
 
     def hooks_of_request(self, own: tuple[Hooks, ...]) -> CallHooks | None:
         """Return the hooks for the next request of an LLM with hooks of its `own`; None without any."""
@@ -103,6 +132,7 @@ class RequestState:
 
     def mark_failed(self, error: Exception) -> None:
         """Record `error` for the last request, whose response was complete but invalid."""
+        self.reject()
         self.attempts[-1] = replace(self.attempts[-1], error=error)
         if isinstance(error, CallError):
             self.with_attempts(error)
@@ -118,12 +148,13 @@ def start_call(settings: Settings, backend: IOBackend, hooks: CallHooks | None =
     return RequestState(deadline=deadline_after(backend.now(), settings.timeouts.total), hooks=hooks)
 
 
-async def iterate_events(source: ResponseEvents) -> AsyncIterator[Event]:
-    """Yield the events of `source`, and close it at the end."""
+async def iterate_events(source: ResponseEvents, call: RequestState) -> AsyncIterator[Event]:
+    """Yield the events of `source`, and close it at the end; a complete response is accepted."""
     try:
         while events := await source.next_events():
             for event in events:
                 yield event
+        await call.accept()
     finally:
         await source.close()
 
@@ -159,8 +190,10 @@ class IteratorEvents:
         parallel: bool,
         begin: Callable[[], object] | None = None,
         price: Callable[[Usage], Usage] = lambda usage: usage,
+        method: str = "an LLM's _events",
     ) -> None:
-        """Read `events`; `begin` is called before the first, `price` with each usage."""
+        """Read `events`; `begin` is called before the first, `price` with each usage. `method` is named in errors."""
+        self._method = method
         self._begin = begin
         self._events = events
         self._price = price
@@ -223,7 +256,7 @@ class IteratorEvents:
     def _end(self) -> list[Event]:
         if not self._finished:
             raise self._ended(
-                StreamTruncated("the events ended without a Finish; an LLM's _events must yield one, last")
+                StreamTruncated(f"the events ended without a Finish; {self._method} must yield one, last")
             )
         self._record(None)
         return []

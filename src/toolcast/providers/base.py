@@ -103,6 +103,11 @@ class ProviderAdapter(Protocol):
         """The name of the provider in errors and responses."""
         ...
 
+    @property
+    def base_url(self) -> str:
+        """The URL of the endpoint, with `***` in place of credentials."""
+        ...
+
     def request(self, request_input: RequestInput, settings: Settings) -> HTTPRequest:
         """Return the request to send. Raise `BadRequest` for input that the provider does not support."""
         ...

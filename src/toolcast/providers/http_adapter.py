@@ -156,6 +156,11 @@ class HTTPAdapter(ABC):
         """The name of the provider."""
         return self._endpoint.provider
 
+    @property
+    def base_url(self) -> str:
+        """The URL of the endpoint, with `***` in place of credentials."""
+        return self._endpoint.url.shown
+
     def request(self, request_input: RequestInput, settings: Settings) -> HTTPRequest:
         """Return the request to send. Raise `BadRequest` for input that the provider does not support."""
         try:

@@ -204,11 +204,13 @@ async def run_call(prepared: PreparedCall, backend: IOBackend, trace: Trace) -> 
                 prepared = retry_call(prepared, response, error, call)
                 trace.step("asked_again")
                 continue
+            await call.accept()
             trace.step("tools_executed", "response_created", "returned")
             result = build_result(prepared, response, calls, values, call)
             account.end(call.usage, call.attempts, output=result.output)
             return result
     except BaseException as error:
+        call.reject()
         account.end(call.usage, call.attempts, error)
         trace.step("failed" if isinstance(error, Exception) else "closed")
         raise

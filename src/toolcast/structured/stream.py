@@ -472,6 +472,7 @@ class StructuredStream:
             await self._retry_response(response, error)
             return
         await self._stop()
+        await self._call.accept()
         self.trace.step("exhausted")
         self._result = build_result(self._prepared, response, calls, values, self._call)
         self._account.end(self._call.usage, self._call.attempts, output=self._result.output)
@@ -524,4 +525,5 @@ class StructuredStream:
 
     def _end_account(self, error: BaseException | None = None) -> None:
         if self._call is not None:
+            self._call.reject()
             self._account.end(self._call.usage, self._call.attempts, error)

@@ -102,6 +102,14 @@ class ModelRequest:
         """The usage so far, failed attempts included."""
         return self._call.usage if self._call.attempts else self.accumulated.usage
 
+    async def accept(self) -> None:
+        """Accept the complete response: its calls are valid, or it is the answer."""
+        await self._call.accept()
+
+    def reject(self) -> None:
+        """Reject the response, if it was not accepted."""
+        self._call.reject()
+
     def interrupt(self) -> None:
         """Stop a thread that waits for more events. From any thread."""
         self._source.break_off()

@@ -75,6 +75,7 @@ class TurnLoop:
         self._output: Any = None
         self._model_request: ModelRequest | None = None
         self._counted: ModelRequest | None = None  # the last whose usage was counted
+        self._undecided: ModelRequest | None = None  # the last whose response was complete
         self._tools: ToolPhase | None = None
         self._compacted = self._reading = self._discarding = False
         conversation.added = []
@@ -227,7 +228,8 @@ class TurnLoop:
 
     async def _accumulate(self) -> list[AgentEvent]:
         assert self._model_request is not None
-        response, self._model_request = self._model_request.response, None
+        self._undecided = request = self._model_request
+        self._model_request, response = None, request.response
         calls = response.message.tool_calls
         uses = bool(calls) and response.stop_reason == "tool_use"
         jobs = self._jobs(response) if uses else make_jobs(calls, self._config.by_name)
@@ -238,15 +240,22 @@ class TurnLoop:
         if typed is not None:
             typed.check()
         if uses:
+            if any(job.error is not None for job in jobs):
+                request.reject()
+            elif typed is None or not typed.runs_function:
+                # Now, not after the tools: a call may wait for its approval for days.
+                await request.accept()
             self._limits.count_calls(calls, self._backend.now())
             self._start_tools(jobs)
             self._step("tools_called")
         elif (words := self._follow_up(response)) is not None:
+            request.reject()
             self._conversation.answer_open_calls(CUT_OFF)
             self._conversation.add(user(words))
             self._step("asked_again")
         else:
             self._end = self._end_of(response)
+            await request.accept()
             self._step("answered")
         return []
 
@@ -295,6 +304,10 @@ class TurnLoop:
         self._tools = None
         if typed is not None:
             typed.collect_function_result()
+            if self._undecided is not None:
+                if typed.found:
+                    await self._undecided.accept()
+                self._undecided.reject()
         self._step("answered" if typed is not None and typed.found else "tools_executed")
         return []
 
@@ -418,7 +431,9 @@ class TurnLoop:
             conversation.answer_open_calls(NOT_RUN)
         if error is not None and self.state != "idle":
             conversation.rollback(self._turn_request.messages)
-        self._model_request, self.error, self._end = None, error, end
+        if self._undecided is not None:
+            self._undecided.reject()
+        self._model_request, self._undecided, self.error, self._end = None, None, error, end
         self._limits.spending.end(self._backend.now())
         self._forget()
         self.cancellation.forget_parent()

@@ -50,6 +50,11 @@ class TypedOutput:
         """The names of the tools whose arguments must not be shown."""
         return self._reader.hidden_tools
 
+    @property
+    def runs_function(self) -> bool:
+        """True if the result is the return value of a function that was called and has not returned yet."""
+        return self._running is not None
+
     def begin_response(self) -> None:
         """Reset the partial object for a new response."""
         self._processor = StreamingObjectProcessor.for_tools(self.tools, parallel=False, fail_fast=False)

@@ -201,7 +201,9 @@ async def _ask_model(llm: FunctionCallingLLM, request: ChatRequest, context: Sea
         source = llm.source(request, backend, call)
         forget = context.cancellation.then((lambda: None) if context.concurrent else source.break_off)
         try:
-            return await read_response(source, llm.origin)
+            response = await read_response(source, llm.origin)
+            await call.accept()
+            return response
         finally:
             forget()
             context.paid(call.usage)

@@ -209,14 +209,20 @@ async def _ask_twice(llm: FunctionCallingLLM, request: ChatRequest, backend: IOB
     with llm.reported_call("assessment", request.settings, backend) as call:
         response = await llm.answer(request, backend, call)
         try:
-            return _parse_answer(response)
+            answer = _parse_answer(response)
         except _NO_LEVEL as error:
+            call.reject()
             request = replace(request, messages=tuple(retry_messages(request.messages, response, error)))
+        else:
+            await call.accept()
+            return answer
         response = await llm.answer(request, backend, call)
         try:
-            return _parse_answer(response)
+            answer = _parse_answer(response)
         except _NO_LEVEL:
             return _Answer(_level_in(_answer_text(response)), _answer_text(response))
+        await call.accept()
+        return answer
 
 
 def _parse_answer(response: ChatResponse) -> _Answer:

@@ -70,6 +70,7 @@ class _GuidedAdapter:
 
     def __init__(self, adapter: ProviderAdapter, request_input: RequestInput) -> None:
         self.provider: str = adapter.provider
+        self.base_url: str = adapter.base_url
         self._adapter = adapter
         self._request_input = request_input
 

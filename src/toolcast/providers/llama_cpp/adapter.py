@@ -64,6 +64,11 @@ class LlamaCppAdapter:
         """The name of the provider."""
         return self._chat.provider
 
+    @property
+    def base_url(self) -> str:
+        """The URL of the local server."""
+        return self._chat.base_url
+
     def request(self, request_input: RequestInput, settings: Settings) -> HTTPRequest:
         """Return the request to send. Raise `BadRequest` for tools that cannot be enforced."""
         form = self._form(request_input)

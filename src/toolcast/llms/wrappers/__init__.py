@@ -1,0 +1,1 @@
+"""Middleware: `WrapperLLM`, and the wrappers that cache, record and redact."""

@@ -1,0 +1,147 @@
+"""The keys and the values of a cache: a hash of the request, and the events of its answer as JSON.
+
+An answer is stored as the content of its events, so that it can be replayed as a stream: without token counts, notices
+of the transport, and the service's raw data. Only an answer that is complete is stored (`storable`). A value is read
+with suspicion (`decode`): the file may be damaged, or come from another version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import Any, Final, cast
+
+from ...accumulator import Accumulator
+from ...errors import MalformedEvent
+from ...events import (
+    Event,
+    Finish,
+    RawEvent,
+    Restarted,
+    Routing,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallReset,
+    ToolCallStart,
+)
+
+VERSION: Final = 1
+"""The version of keys and values. Another one makes all stored values misses."""
+
+STORED_REASONS: Final[frozenset[StopReason]] = frozenset(("end_turn", "tool_use", "stop_sequence"))
+"""The stop reasons of answers that are stored: not those of refusals, filtered and cut answers, and errors."""
+
+_KINDS: Final[dict[str, type[Any]]] = {
+    kind.__name__: kind
+    for kind in (
+        TextDelta,
+        ThinkingDelta,
+        ToolCallStart,
+        ToolCallDelta,
+        ToolCallReset,
+        ToolCallDone,
+        Routing,
+        Finish,
+    )
+}
+_STRINGS: Final = frozenset(("text", "id", "name", "arguments", "provider", "stop_reason"))
+_OPTIONAL: Final = frozenset(("signature", "redacted", "model", "raw", "response_id"))
+
+
+def cache_key(namespace: str, data: Sequence[Any]) -> str | None:
+    """Return the key of a request; None if its settings contain a value that is not JSON.
+
+    Args:
+        namespace: The namespace of the cache.
+        data: The `cache_data` of the request.
+    """
+    try:
+        text = json.dumps([VERSION, namespace, data], separators=(",", ":"))
+    except (TypeError, ValueError, RecursionError):
+        return None
+    return f"{VERSION}-{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def storable(events: Sequence[Event]) -> list[Event] | None:
+    """Return the events of a response that are stored; None if the response must not be stored.
+
+    It must end with one of `STORED_REASONS` and have content, and nothing in it may be cut or damaged.
+    """
+    found: list[Event] = []
+    routing: list[Event] = []
+    for event in events:
+        if isinstance(event, Restarted):  # what came before is void
+            found, routing = [], []
+        elif isinstance(event, Routing):
+            routing = [event]
+        elif _is_incomplete(event):
+            return None
+        elif type(event).__name__ in _KINDS:
+            found.append(event)
+    if len(found) < 2 or not isinstance(found[-1], Finish) or found[-1].stop_reason not in STORED_REASONS:
+        return None
+    found[-1] = replace(found[-1], body=None)
+    return routing + found
+
+
+def _is_incomplete(event: Event) -> bool:
+    if isinstance(event, RawEvent):
+        return event.damaged and not event.repeated
+    return isinstance(event, ToolCallDone) and event.truncated
+
+
+def encode(events: Sequence[Event], created: float) -> bytes:
+    """Return the value that stores an answer. `created` is in seconds since 1970.
+
+    Raises:
+        TypeError: The service's own data in an event is not JSON.
+    """
+    rows = [[type(event).__name__, _values(event)] for event in events]
+    return json.dumps({"version": VERSION, "created": created, "events": rows}, separators=(",", ":")).encode()
+
+
+def decode(value: bytes) -> tuple[list[Event], float]:
+    """Return the events of a stored answer, and its age in seconds since 1970.
+
+    Raises:
+        ValueError: The value is damaged, or of another version.
+    """
+    try:
+        data: Any = json.loads(value)
+        created, rows = data["created"], data["events"]
+        if data["version"] != VERSION or not isinstance(created, (int, float)):
+            raise ValueError("of another version")
+        events = [_event(name, values) for name, values in rows]
+        folded = Accumulator()
+        for event in events:
+            folded.apply(event)
+    except (KeyError, TypeError, RecursionError, MalformedEvent) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    if storable(events) != events:
+        raise ValueError("the answer in it is not complete")
+    return events, float(created)
+
+
+def _values(event: Event) -> dict[str, Any]:
+    """Return the fields of an event that are set. A `body` is never stored."""
+    values = ((field.name, getattr(event, field.name)) for field in fields(event) if field.name != "body")
+    return {name: dict(value) if name == "opaque" else value for name, value in values if value not in (None, False)}
+
+
+def _event(name: str, values: Any) -> Event:
+    make = cast("Callable[..., Event]", _KINDS[name])
+    for field, value in dict(values).items():
+        if not isinstance(value, _type_of(field)):
+            raise TypeError(f"{name}.{field} is of the type {type(value).__name__}")
+    return make(**values)
+
+
+def _type_of(field: str) -> type:
+    if field in _STRINGS or field in _OPTIONAL:
+        return str
+    return bool if field == "truncated" else dict

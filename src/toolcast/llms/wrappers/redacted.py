@@ -1,0 +1,151 @@
+"""`RedactedLLM`: a function over every text that is sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from ...events import Event
+from ...hook_protocol import Hooks
+from ...http_request import HTTPRequest
+from ...messages import (
+    AudioPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    Part,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from ...option_types import require, require_callable
+from ..base import FunctionCallingLLM
+from ..request import ChatRequest
+from .wrapper import Next, WrapperLLM
+
+_LIST: Any = list  # typed as Any, so that isinstance does not narrow Any to an unknown type
+_DICT: Any = dict
+M = TypeVar("M", ImagePart, AudioPart, DocumentPart)
+
+
+class RedactedLLM(WrapperLLM):
+    """An LLM that gets every message through a function, for example one that replaces names and numbers.
+
+    The function gets the texts of all messages: system prompt, user, model, tool results, the names and URLs of media,
+    documents that are text, and each key, string and number in the arguments of earlier tool calls. Images, audio,
+    other documents, the definitions of the tools, and the service's own data (signatures, encrypted reasoning) are sent
+    as they are; signed reasoning whose text the function changes is left out, as the service would reject it. The
+    response is not changed: the application sees what the model wrote.
+
+    Args:
+        llm: The LLM that gets the redacted messages, or its name.
+        redact: A sync function from a text to the text that is sent. If it raises, nothing is sent.
+        hooks: Hooks of its calls. Those of the wrapped LLM observe redacted requests.
+        max_concurrency: The number of responses at once; None is no limit.
+
+    Example:
+        ```python
+        llm = RedactedLLM(OpenAI("gpt-5.4"), lambda text: text.replace("Ada Lovelace", "[NAME]"))
+        ```
+    """
+
+    def __init__(
+        self,
+        llm: FunctionCallingLLM | str,
+        redact: Callable[[str], str],
+        *,
+        hooks: Sequence[Hooks] | Hooks | None = None,
+        max_concurrency: int | None = None,
+    ) -> None:
+        super().__init__(llm, hooks=hooks, max_concurrency=max_concurrency)
+        require_callable("redact", redact, "a function from a text to the text that is sent")
+        self.redact: Callable[[str], str] = redact
+
+    async def respond(self, request: ChatRequest, call_next: Next) -> AsyncIterator[Event]:
+        """Yield the events of the response to the redacted request."""
+        async for event in call_next(self._redacted(request)):
+            yield event
+
+    def preview(self, request: ChatRequest) -> HTTPRequest | None:
+        """Return the HTTP request with the redacted messages, without sending it."""
+        return self.llm.preview(self._redacted(request))
+
+    def _redacted(self, request: ChatRequest) -> ChatRequest:
+        return replace(request, messages=tuple([self._message(message) for message in request.messages]))
+
+    def _message(self, message: Message) -> Message:
+        parts = [self._part(part) for part in message.parts]
+        return replace(message, parts=tuple([part for part in parts if part is not None]))
+
+    def _part(self, part: Part) -> Part | None:
+        """Return the redacted part; None if it cannot be sent."""
+        match part:
+            case TextPart():
+                return replace(part, text=self._text(part.text))
+            case ThinkingPart():
+                text = self._text(part.text)
+                signed = part.signature is not None or part.opaque is not None
+                return None if signed and text != part.text else replace(part, text=text)
+            case ToolCallPart():
+                return replace(part, arguments=self._arguments(part.arguments))
+            case ToolResultPart():
+                images = tuple([self._media(image) for image in part.images])
+                return replace(part, content=self._text(part.content), images=images)
+            case DocumentPart():
+                return self._document(self._media(part))
+            case ImagePart():
+                return self._media(part)
+            case AudioPart():
+                return self._media(part)
+
+    def _media(self, part: M) -> M:
+        # A data: URL is the file itself, which a changed text would damage.
+        if part.url is None or part.url.startswith("data:"):
+            return part
+        return replace(part, url=self._text(part.url))
+
+    def _document(self, part: DocumentPart) -> DocumentPart:
+        if part.name is not None:
+            part = replace(part, name=self._text(part.name))
+        if part.data is None or not (part.media_type or "").startswith("text/"):
+            return part
+        return replace(part, data=self._text(part.data.decode("utf-8", "replace")).encode())
+
+    def _arguments(self, text: str) -> str:
+        """Return the JSON text of arguments with its keys, strings and numbers redacted, and otherwise unchanged."""
+        repeats = False
+
+        def to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            nonlocal repeats
+            made = dict(pairs)
+            repeats = repeats or len(made) < len(pairs)
+            return made
+
+        try:
+            found: Any = json.loads(text, object_pairs_hook=to_dict)
+            changed = self._value(found)
+        except (json.JSONDecodeError, RecursionError):  # it was cut off, or the model wrote no JSON
+            return self._text(text)
+        # A key that is repeated has values in the text that `redact` was not called with.
+        return text if changed == found and not repeats else json.dumps(changed, ensure_ascii=False)
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, _LIST):
+            return [self._value(item) for item in value]
+        if isinstance(value, _DICT):
+            return {self._text(key): self._value(item) for key, item in value.items()}
+        if value is None or isinstance(value, bool):
+            return value
+        shown = json.dumps(value)
+        changed = self._text(shown)
+        return value if changed == shown else changed
+
+    def _text(self, text: str) -> str:
+        changed = self.redact(text)
+        require("the result of redact", changed, str, "str; nothing was sent")
+        return changed

@@ -1,0 +1,365 @@
+"""`WrapperLLM`: an LLM around another one. A subclass implements one method, `respond`, for every way of calling.
+
+`respond` is an async iterator over the events of one response. It gets the rest of the chain as `call_next`, and awaits
+nothing else, so the sync methods run it without an event loop. The caller sees one `ResponseEvents` (`WrapperEvents`),
+which owns the generator of `respond` and every response that it has opened: closing it closes all of them, whether or
+not `respond` does, and aborting it aborts the one that is being read.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...async_support.exception_groups import collapse_groups
+from ...capabilities import LLMMetadata, Progress
+from ...errors import CallError, StreamInterrupted, Timeout
+from ...events import Event
+from ...hook_protocol import CallHooks, Hooks
+from ...http_request import HTTPRequest
+from ...messages import Message
+from ...output_mode import OutputMode
+from ...providers.base import ResponseDecoder
+from ...settings import Settings
+from ...tool_spec import ToolChoice
+from ...tools.callable_tool import CallableTool
+from ...transport.network import IOBackend
+from ...usage import Usage
+from ..base import FunctionCallingLLM
+from ..hooked_events import add_hooks
+from ..http_llm import iterate_response
+from ..provider_llms import as_llm
+from ..request import ChatRequest
+from ..request_state import IteratorEvents, RequestState, ResponseEvents
+
+if TYPE_CHECKING:
+    from ...async_support.waiters import Ready, Waiters
+
+T = TypeVar("T")
+
+
+class WrapperLLM(FunctionCallingLLM):
+    """An LLM that passes its requests on to another one. A subclass implements `respond`.
+
+    Metadata, output modes, system prompt, settings, prices and connections are those of the wrapped LLM.
+
+    Args:
+        llm: The wrapped LLM, or its name.
+        hooks: Hooks of its calls; those of the wrapped LLM observe its own requests and responses.
+        max_concurrency: The number of responses at once, besides the limit of the wrapped LLM; None is no limit.
+
+    Example:
+        ```python
+        class Polite(WrapperLLM):
+            async def respond(self, request: ChatRequest, call_next: Next) -> AsyncIterator[Event]:
+                messages = (*request.messages, user("Please."))
+                async for event in call_next(replace(request, messages=messages)):
+                    yield event
+        ```
+    """
+
+    def __init__(
+        self,
+        llm: FunctionCallingLLM | str,
+        *,
+        hooks: Sequence[Hooks] | Hooks | None = None,
+        max_concurrency: int | None = None,
+    ) -> None:
+        super().__init__(hooks=hooks, max_concurrency=max_concurrency)
+        self.llm: FunctionCallingLLM = as_llm(llm)
+        self.clock = self.llm.clock
+
+    @abstractmethod
+    def respond(self, request: ChatRequest, call_next: Next) -> AsyncIterator[Event]:
+        """Yield the events of one response, `Finish` last.
+
+        Implement it as `async def` with `yield`. A sync call runs it without an event loop, so it must await nothing
+        but `call_next`; otherwise only the async methods work, and the sync ones raise `WouldSuspend`.
+
+        Args:
+            request: The request, with the system prompt and the merged settings. `dataclasses.replace` changes it.
+            call_next: Sends a request to the wrapped LLM: never, once, or several times.
+        """
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """The name, provider and capabilities of the model."""
+        return self.llm.metadata
+
+    def load(self, progress: Progress | None = None) -> None:
+        """Download the weights of a local model and start it; `progress(done, total)` is in bytes."""
+        self.llm.load(progress)
+
+    def merge_settings(self, settings: Settings | None) -> Settings:
+        """Return `settings` over those of the wrapped LLM."""
+        return self.llm.merge_settings(settings)
+
+    def with_system_prompt(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Return `messages` with the system prompt of the wrapped LLM, if there is one, in front."""
+        return self.llm.with_system_prompt(messages)
+
+    def price(self, usage: Usage, model: str | None = None) -> Usage:
+        """Return the usage of one request with the prices of the wrapped LLM."""
+        return self.llm.price(usage, model)
+
+    def require_prices(self) -> None:
+        """Raise `UnsupportedLLMError` if the cost of requests is unknown, for a budget in US dollars."""
+        self.llm.require_prices()
+
+    def mode(self, request: ChatRequest) -> OutputMode:
+        """Return the output mode of `request`, which the wrapped LLM decides."""
+        return self.llm.mode(request)
+
+    def check_mode(self, mode: OutputMode | None) -> None:
+        """Raise `UnsupportedLLMError` if typed output is impossible in `mode`."""
+        self.llm.check_mode(mode)
+
+    def preview(self, request: ChatRequest) -> HTTPRequest | None:
+        """Return the HTTP request of the wrapped LLM for `request`, as it is without `respond`."""
+        return self.llm.preview(request)
+
+    def decoder(self, request: ChatRequest) -> ResponseDecoder:
+        """Return the wrapped LLM's decoder for the body of a response."""
+        return self.llm.decoder(request)
+
+    def cache_data(self, request: ChatRequest) -> list[Any]:
+        """Return the data that a cached answer is found by: the class and the data of the wrapped LLM."""
+        return [type(self).__qualname__, self.llm.cache_data(request)]
+
+    @property
+    def has_hooks_below(self) -> bool:
+        """True if the wrapped LLM has hooks, or one that it calls."""
+        return bool(self.llm.hooks) or self.llm.has_hooks_below
+
+    def sync_backend(self) -> IOBackend:
+        """Return the I/O of sync calls of the wrapped LLM."""
+        return self.llm.sync_backend()
+
+    def async_backend(self) -> IOBackend:
+        """Return the I/O of async calls of the wrapped LLM."""
+        return self.llm.async_backend()
+
+    def close(self) -> None:
+        """Close the connections of sync calls of the wrapped LLM."""
+        self.llm.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of this event loop and those of sync calls, of the wrapped LLM."""
+        await self.llm.aclose()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({vars(self).get('llm')!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_network": None, "_limiter": None, "hooks": ()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        FunctionCallingLLM.__init__(self, max_concurrency=self.max_concurrency)
+        self.clock = self.llm.clock
+
+    def _require_mode(self, mode: OutputMode) -> None:
+        self.llm._require_mode(mode)
+
+    def _open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        call_next = Next(self, backend, call)  # the wrapped LLM has its own output mode
+        method = f"{type(self).__name__}.respond"
+        events: Any = self.respond(request, call_next)
+        if not hasattr(events, "__anext__"):
+            if hasattr(events, "close"):
+                events.close()  # a coroutine, which would warn that it was never awaited
+            kind = type(events).__name__
+            raise TypeError(f"{method}: expected an async iterator, got {kind}; write `async def` with `yield`")
+        return WrapperEvents(events, call_next, method, parallel=request.parallel)
+
+    def _events(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[CallableTool],
+        tool_choice: ToolChoice,
+        settings: Settings,
+    ) -> AsyncIterator[Event]:
+        return iterate_response(
+            self, ChatRequest(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True)
+        )
+
+
+class Next:
+    """The rest of the chain: `call_next(request)` sends a request to the wrapped LLM.
+
+    Each call is a request of its own, with the wrapped LLM's retries, and returns the events of its response. All of
+    them share the deadline, the retries and the usage of the caller's call. The methods may be awaited in sync calls
+    too.
+
+    Attributes:
+        backend: The I/O of the call, with its clock.
+        call: The state that all requests of the call share.
+    """
+
+    def __init__(self, owner: WrapperLLM, backend: IOBackend, call: RequestState) -> None:
+        self.backend: IOBackend = backend
+        self.call: RequestState = call
+        self._owner = owner
+        self._opened: list[_NextEvents] = []
+        self._broken = False
+        self._waiters: Waiters | None = None
+
+    def __call__(self, request: ChatRequest) -> AsyncIterator[Event]:
+        """Return the events of one response to `request`, which is sent when the first is awaited."""
+        llm, call = self._owner.llm, self.call
+        hooks = None if call.hooks is None else call.hooks.with_hooks(self._owner.hooks)
+        with _hooks_of(call, hooks):
+            source = llm.open_events(request, self.backend, call)
+            source = add_hooks(source, llm.hooks, call, self.backend.now, lambda: llm.origin, stream=request.stream)
+        events = _NextEvents(source, call, hooks)
+        self._opened.append(events)
+        if self._broken:
+            source.break_off()
+        return events
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait: in this thread, or under an event loop in this task."""
+        await self.backend.sleep(seconds)
+
+    async def run_sync(self, function: Callable[[], T]) -> T:
+        """Return the result of `function`, which may block: under an event loop it runs in a worker thread."""
+        if not self.backend.concurrent:
+            return function()
+        from anyio import to_thread
+
+        return await to_thread.run_sync(function)
+
+    async def wait(self, waiters: Waiters, ready: Ready) -> None:
+        """Wait until `ready()`, which is checked when `waiters` are woken.
+
+        Raises:
+            Timeout: The total time of the call is over.
+            StreamInterrupted: The call was aborted.
+        """
+        call, now = self.call, self.backend.now
+        left = None if call.deadline is None else max(call.deadline - now(), 0)
+        self._waiters = waiters
+        try:
+            if self.backend.concurrent:
+                import anyio
+
+                with anyio.move_on_after(left):
+                    await waiters.suspend(lambda: self._broken or ready())
+            else:
+                waiters.block(lambda: self._broken or ready(), left)
+        finally:
+            self._waiters = None
+        if self._broken:
+            raise StreamInterrupted("the response was aborted", retryable=False)
+        if not ready():
+            raise Timeout(
+                "another call with the same request did not end in time; "
+                "allow more with settings=Settings(timeout=Timeouts(total=...))",
+                phase="total",
+            )
+
+    @property
+    def request_id(self) -> str | None:
+        """The service's id of the last request."""
+        return self._opened[-1].source.request_id if self._opened else None
+
+    def break_off(self) -> None:
+        """Abort the requests, and a wait. From any thread."""
+        self._broken = True
+        for events in tuple(self._opened):
+            events.source.break_off()
+        waiters = self._waiters
+        if waiters is not None:
+            waiters.wake()
+
+    async def aclose(self) -> None:
+        """Close all responses."""
+        for events in tuple(self._opened):
+            await events.aclose()
+
+
+class _NextEvents:
+    """The events of one response of the wrapped LLM, one by one.
+
+    It is no generator: one that `respond` abandons would be closed by the event loop, in a later task.
+    """
+
+    def __init__(self, source: ResponseEvents, call: RequestState, hooks: CallHooks | None) -> None:
+        self.source = source
+        self._call = call
+        self._hooks = hooks
+        self._queue: deque[Event] = deque()
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        if not self._queue:
+            try:
+                with _hooks_of(self._call, self._hooks):
+                    self._queue.extend(await self.source.next_events())
+            except CallError:
+                await self.aclose()
+                raise
+            if not self._queue:
+                await self.aclose()
+                raise StopAsyncIteration
+        return self._queue.popleft()
+
+    async def aclose(self) -> None:
+        """Close the response. Idempotent."""
+        self._queue.clear()
+        await self.source.close()
+
+
+@contextmanager
+def _hooks_of(call: RequestState, hooks: CallHooks | None) -> Generator[None]:
+    """Set the hooks that observe the requests sent in the block: those of the wrapper are among them."""
+    before, call.hooks = call.hooks, hooks
+    try:
+        yield
+    finally:
+        call.hooks = before
+
+
+class WrapperEvents(IteratorEvents):
+    """The events that `respond` yields."""
+
+    def __init__(self, events: AsyncIterator[Event], call_next: Next, method: str, *, parallel: bool) -> None:
+        super().__init__(events, call_next.backend, call_next.call, parallel=parallel, method=method)
+        self._next = call_next
+        self._attempts_before = len(call_next.call.attempts)
+        self._answered = False
+
+    async def next_events(self) -> list[Event]:
+        """Return a list of the next event, or an empty list at the end."""
+        try:
+            events = await super().next_events()
+        finally:
+            self.request_id = self._next.request_id
+        self._answered = self._answered or bool(events)
+        return events
+
+    async def close(self) -> None:
+        """Close the generator of `respond`, and then the responses that it left open."""
+        self._loop = None
+        try:
+            aclose = getattr(self._events, "aclose", None)
+            if aclose is not None:
+                await collapse_groups(aclose)
+        finally:
+            await self._next.aclose()
+            self._record(None)
+
+    def break_off(self) -> None:
+        """Abort the `next_events` of another thread."""
+        self._next.break_off()
+
+    def _record(self, error: Exception | None) -> None:
+        # The wrapped LLM records its requests. An answer without one is an attempt too: it can be found invalid.
+        if self._answered and len(self._call.attempts) == self._attempts_before:
+            super()._record(error)
+        self._recorded = True

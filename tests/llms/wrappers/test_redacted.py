@@ -1,0 +1,127 @@
+"""`RedactedLLM`: every text that is sent passes the function, and nothing is sent if it raises."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from support.albums import SEA, Album
+from support.chunks import album_body
+from support.sync_and_async import API
+from toolcast import (
+    AudioPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpenAI,
+    RedactedLLM,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolOrchestratingLLM,
+    ToolResultPart,
+    assistant,
+    user,
+)
+from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
+
+
+def hide(text: str) -> str:
+    return text.replace("Ada", "[NAME]").replace("1815", "[YEAR]")
+
+
+def sent(*parts: Any, role: Any = "user") -> tuple[Any, ...]:
+    wrapped = ScriptedLLM("ok")
+    RedactedLLM(wrapped, hide).chat([Message(role, parts)])
+    return wrapped.requests[0].messages[0].parts
+
+
+def test_what_is_sent_and_what_comes_back(api: API) -> None:
+    wrapped = ScriptedLLM("Ada.", SEA, system_prompt="You know Ada.")
+    llm = RedactedLLM(wrapped, hide)
+    assert api.chat(llm, "Who is Ada?").text == "Ada."
+    assert [message.text for message in wrapped.requests[0].messages] == ["You know [NAME].", "Who is [NAME]?"]
+    assert api.stream(ToolOrchestratingLLM(Album, "About {name}", llm), name="Ada").final == SEA
+    assert wrapped.requests[1].messages[-1].text == "About [NAME]"
+
+
+def test_tool_calls_and_results() -> None:
+    call = ToolCallPart("c", "find", '{"name": "Ada", "born": 1815, "Ada": [true, null, "\\u0041da"]}')
+    (found,) = sent(call, role="assistant")
+    assert json.loads(found.arguments) == {"name": "[NAME]", "born": "[YEAR]", "[NAME]": [True, None, "[NAME]"]}
+    assert sent(ToolResultPart("c", "Ada, 1815"), role="tool")[0].content == "[NAME], [YEAR]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ('{ "name":  "Eve" }', '{ "name":  "Eve" }'),
+        ('{"name": "Ada', '{"name": "[NAME]'),
+        ('{"name": "Ada", "name": "Eve"}', '{"name": "Eve"}'),
+    ],
+)
+def test_arguments_that_are_unchanged_cut_or_repeated(arguments: str, expected: str) -> None:
+    assert sent(ToolCallPart("c", "find", arguments), role="assistant")[0].arguments == expected
+
+
+def test_reasoning() -> None:
+    plain, signed = ThinkingPart("about Ada"), ThinkingPart("about Ada", signature="s")
+    other = ThinkingPart("about Eve", opaque={"model": "m"})
+    assert sent(plain, signed, other, TextPart("x"), role="assistant") == (
+        ThinkingPart("about [NAME]"),
+        other,
+        TextPart("x"),
+    )
+
+
+def test_media() -> None:
+    image = ImagePart(url="https://example.com/Ada.png")
+    inline = ImagePart(url="data:image/png;base64,Ada1815=")
+    audio = AudioPart(data=b"Ada", media_type="audio/wav")
+    text = DocumentPart(data=b"Ada", media_type="text/plain", name="Ada.txt")
+    pdf = DocumentPart(data=b"Ada", media_type="application/pdf")
+    assert sent(image, inline, audio, text, pdf) == (
+        ImagePart(url="https://example.com/[NAME].png"),
+        inline,
+        audio,
+        DocumentPart(data=b"[NAME]", media_type="text/plain", name="[NAME].txt"),
+        pdf,
+    )
+    result = ToolResultPart("c", "x", images=(image,))
+    assert sent(result, role="tool")[0].images[0].url == "https://example.com/[NAME].png"
+
+
+def test_an_error_of_the_function_stops_the_call(api: API) -> None:
+    network = ReplayNetwork()
+    wrapped = OpenAI("m-1", api_key="k", network=network)
+
+    def fail(text: str) -> str:
+        raise LookupError("no rule")
+
+    make = ToolOrchestratingLLM(Album, "x", RedactedLLM(wrapped, fail))
+    with pytest.raises(LookupError, match="no rule"):
+        api.call(make)
+    assert isinstance(api.stream(make).error, LookupError)
+    wrong: Any = lambda text: None  # noqa: E731 - a function of the wrong type
+    with pytest.raises(TypeError, match="expected str; nothing was sent, got NoneType"):
+        api.chat(RedactedLLM(wrapped, wrong), "x")
+    assert network.requests == []
+    with pytest.raises(TypeError, match="redact"):
+        RedactedLLM(wrapped, 3)  # type: ignore[arg-type]  # the test
+
+
+def test_the_preview_is_redacted_as_the_request_is() -> None:
+    network = ReplayNetwork(Recorded([album_body()], headers={"content-type": "application/json"}))
+    make = ToolOrchestratingLLM(Album, "About Ada", RedactedLLM(OpenAI("m-1", api_key="k", network=network), hide))
+    preview = make.preview().request
+    assert preview is not None and b"Ada" not in preview.body
+    make()
+    assert network.requests[0].body == preview.body
+
+
+def test_the_messages_of_the_caller_are_not_changed() -> None:
+    messages = [user("Ada"), assistant("Ada?"), user("Yes")]
+    RedactedLLM(ScriptedLLM("ok"), hide).chat(messages)
+    assert messages[0].text == "Ada"
