@@ -21,7 +21,18 @@ from support.loopback import CLOSE, RESET, Loopback, Piece, whole
 from support.ollama_server import OllamaServer, delta, line
 from support.sync_and_async import API
 from test_secrets import JSON, MARK, canary, dumped, echo, shown
-from toolcast import BadRequest, CallError, Engine, OpenAI, Session, ToolOrchestratingLLM
+from toolcast import (
+    AuthFailed,
+    BadRequest,
+    CachedLLM,
+    CallError,
+    Engine,
+    OpenAI,
+    RecordingLLM,
+    Session,
+    SQLiteCache,
+    ToolOrchestratingLLM,
+)
 from toolcast.stores.jsonl import JSONLStore
 from toolcast.stores.sqlite import SQLiteStore
 from toolcast.testing import Recorded, ReplayNetwork
@@ -152,4 +163,24 @@ def test_in_the_debug_log_of_the_repl_and_what_it_keeps(failure: str, tmp_path: 
     files = list(everything_in(tmp_path))
     assert files
     for where, text in files:
+        shown(where, text)
+
+
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
+def test_in_a_cache_and_in_a_recording(api: API, tmp_path: Path) -> None:
+    refused = Recorded([b'{"error": {"message": "no key %s"}}' % canary().encode()], 401)
+    network = ReplayNetwork(Recorded([album_body()]), refused)
+    login = f"http://{canary()}:{canary()}@127.0.0.1:9/v1"
+    wrapped = OpenAI("m-1", api_key=canary(), base_url=login, headers={"x-token": canary()}, network=network)
+    with SQLiteCache(tmp_path / "answers.db") as cache:
+        llm = CachedLLM(RecordingLLM(wrapped, tmp_path / "calls.jsonl"), cache)
+        make = ToolOrchestratingLLM(Album, "x", llm)
+        assert api.call(make) == api.call(make)
+        with pytest.raises(AuthFailed):
+            api.chat(llm, "y")
+        shown("repr", f"{llm!r} {pformat(vars(llm))}")
+    found = dict(everything_in(tmp_path))
+    assert "AuthFailed" in found["the file calls.jsonl"] and len(found["the file answers.db"]) > 1000
+    for where, text in found.items():
         shown(where, text)

@@ -215,7 +215,7 @@ def test_an_answer_without_a_request_is_an_attempt(api: API) -> None:
     ]
     make = ToolOrchestratingLLM(Album, "x", llm, max_attempts=2)
     for error in (api.stream(make).error, caught(api, make)):
-        assert [attempt.usage for attempt in error.attempts] == [Usage(3, 4)] * 2  # type: ignore[attr-defined]
+        assert [attempt.usage for attempt in error.attempts] == [Usage(3, 4)] * 2  # type: ignore[attr-defined]  # a CallError
 
 
 def caught(api: API, make: ToolOrchestratingLLM[Any]) -> BaseException:

@@ -1,7 +1,7 @@
 """`CachedLLM`: answers from a cache, and one request for all callers that need the same answer.
 
 A caller that finds no answer begins a *flight* for its key, or waits for the flight of another caller, once. A flight
-ends when its answer is accepted (and then stored), rejected, or given up. So an answer that nobody accepts costs the
+ends when its answer is accepted (and then stored), rejected, or given up. So an answer that is not accepted costs the
 callers that have waited for it one request each, at the same time, and not one after the other.
 
 No caller waits for itself. A thread or task that leads a flight, of any key, does not wait for another one, because the
