@@ -22,7 +22,6 @@ from pydantic import BaseModel, Field
 
 from ...cancellation import Cancellation
 from ...errors import ToolcastError
-from ...events import ChatResponse
 from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
 from ...llms.provider_llms import as_llm, chosen_llm
@@ -154,9 +153,7 @@ class LLMSearch:
         llm = chosen_llm(context.llm if self.llm is None else self.llm)
         prompt, scores = search_prompt(messages, pool, self.limit), _scores_tool(pool, self.limit)
         request = ChatRequest(prompt, (scores,), NamedTool(scores.name), llm.merge_settings(self.settings))
-        read: ToolScores = (
-            ResponseValidator({scores.name: scores}).validate(await _ask_model(llm, request, context))[0].value
-        )
+        read = await _ask_for_scores(llm, request, scores, context)
         best: dict[str, float] = {}
         for tool in read.tools:
             best[tool.tool_name] = max(tool.relevance_score, best.get(tool.tool_name, 0.0))
@@ -195,15 +192,19 @@ def _scores_tool(tools: Iterable[CallableTool], limit: int) -> CallableTool:
     return replace(_SCORES, parameters=schema)
 
 
-async def _ask_model(llm: FunctionCallingLLM, request: ChatRequest, context: SearchContext) -> ChatResponse:
+async def _ask_for_scores(
+    llm: FunctionCallingLLM, request: ChatRequest, tool: CallableTool, context: SearchContext
+) -> ToolScores:
+    """Return the LLM's valid answer to `request`, a call of `tool`."""
     backend = llm.async_backend() if context.concurrent else llm.sync_backend()
     with llm.reported_call("tool search", request.settings, backend) as call:
         source = llm.source(request, backend, call)
         forget = context.cancellation.then((lambda: None) if context.concurrent else source.break_off)
         try:
             response = await read_response(source, llm.origin)
+            scores: ToolScores = ResponseValidator({tool.name: tool}).validate(response)[0].value
             await call.accept()
-            return response
+            return scores
         finally:
             forget()
             context.paid(call.usage)
