@@ -37,7 +37,6 @@ from toolcast import (
     assistant,
     user,
 )
-from toolcast.chat.events import QueueMessage
 from toolcast.hook_protocol import CallHooks, begin_operation, current_operation
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock, use_llm
 
@@ -535,20 +534,6 @@ def test_a_cancelled_turn_ends(engine_api: EngineAPI) -> None:
         values for values, info in zip(notes.of("error"), notes.infos("error"), strict=True) if info.operation == "turn"
     ]
     assert isinstance(error, TurnCancelled)
-
-
-def test_a_chat_notifies_of_requests_and_tools() -> None:
-    notes = Notes()
-    llm = ScriptedLLM(tool_call("1", "make_note", '{"text": "a"}'), "Done.")
-    engine = Engine(llm, [make_note], permissions=Permissions("bypass"), hooks=notes)
-    with toolcast.ChatMachine(engine) as chat:
-        chat.dispatch("LOAD_MODEL")
-        chat.run_until("ready", timeout=60)
-        chat.dispatch(QueueMessage("Note a."))
-        chat.run_until("ready", timeout=60)
-    assert notes.methods.count("response") == 2
-    (tool,) = notes.infos("tool")
-    assert tool.id not in {info.id for info in notes.infos("response")}
 
 
 # States.

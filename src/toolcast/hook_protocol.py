@@ -336,6 +336,12 @@ class CallHooks:
         finally:
             _operation.reset(token)
 
+    @contextmanager
+    def around_calls(self) -> Generator[None]:
+        """Run the block as part of the operation, whose hooks observe the calls in it as well."""
+        with self.within(), hooks(*self.hooks):
+            yield
+
     def observe_states(self, trace: Trace) -> None:
         """Let the hooks that override `state` observe `trace`."""
         if (observer := self.observer()) is not None:

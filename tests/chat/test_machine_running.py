@@ -47,7 +47,9 @@ from toolcast.chat.events import (
 )
 from toolcast.chat.machine import RESTING_STATES, ChatChange
 from toolcast.chat.transitions import transition
+from toolcast.chat.turn_hooks import TURN_STATES
 from toolcast.errors import RateLimited
+from toolcast.hook_protocol import CallInfo, Hooks
 from toolcast.messages import assistant
 from toolcast.testing import ScriptedLLM
 
@@ -79,6 +81,22 @@ LAST = (ToolSearchSuccess, ToolSearchFailure, GenerationFailure, ModelLoadSucces
 """What ends its work."""
 
 
+class TurnLog(Hooks):
+    """The ids of the turns that have begun, and of those that have ended."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.ended: list[str] = []
+
+    def turn_start(self, call: CallInfo, messages: Any) -> None:
+        assert all(message.role == "user" for message in messages)
+        self.begun.append(call.id)
+
+    def turn(self, call: CallInfo, turn: Any) -> None:
+        assert call.id in self.begun
+        self.ended.append(call.id)
+
+
 class Running(RuleBasedStateMachine):
     """One chat whose work is acted."""
 
@@ -92,7 +110,8 @@ class Running(RuleBasedStateMachine):
 
     @initialize(rounds=st.integers(1, 3))
     def begin(self, rounds: int) -> None:
-        self.engine = Engine(ScriptedLLM(), max_rounds=rounds)
+        self.turns = TurnLog()
+        self.engine = Engine(ScriptedLLM(), max_rounds=rounds, hooks=self.turns)
         self.open()
         self.do(LoadModel())
 
@@ -205,6 +224,7 @@ class Running(RuleBasedStateMachine):
         data = json.loads(json.dumps(self.chat.snapshot()))
         self.api.close(self.chat)
         assert all(task.ended.wait(PATIENCE) for task in self.acts)
+        assert all(task.work.job is not None and task.work.job.wait(PATIENCE) for task in self.acts)
         self.api.opened.remove(self.chat)
         self.acts.clear()
         self.open()
@@ -232,6 +252,14 @@ class Running(RuleBasedStateMachine):
         assert self.model == (self.chat.state, self.chat.context)
 
     @invariant()
+    def hooks_observe_a_turn_in_its_states_alone(self) -> None:
+        stopping = [task for task in self.acts if task.work.cancellation.cancelled]
+        if self.chat.state in TURN_STATES:
+            assert self.turns.begun[-1] not in self.turns.ended
+        elif not stopping:
+            assert self.turns.begun == self.turns.ended
+
+    @invariant()
     def no_message_is_lost(self) -> None:
         text = [message for message in self.chat.context.messages if message.role == "user"]
         assert [message.text for message in (*text, *self.chat.context.queue)] == self.queued
@@ -244,6 +272,8 @@ class Running(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.stack.close()
         assert all(task.ended.wait(PATIENCE) for task in self.acts)
+        assert all(task.work.job is not None and task.work.job.wait(PATIENCE) for task in self.acts)
+        assert sorted(self.turns.begun) == sorted(self.turns.ended)
 
 
 @pytest.mark.slow

@@ -249,8 +249,12 @@ def note_failure(builder: ContextBuilder, event: Failure) -> None:
 
 def note_limit(builder: ContextBuilder, event: ChatEvent) -> None:
     """Store that the limit of rounds is reached."""
-    rounds = builder.context.max_rounds
-    builder.fail("tool_search", f"tools were used {rounds} times in this turn; RETRY_TOOL_SEARCH goes on with it")
+    builder.fail("tool_search", limit_text(builder.context))
+
+
+def limit_text(context: ChatContext) -> str:
+    """Return the message about a turn that has reached the limit of rounds."""
+    return f"tools were used {context.max_rounds} times in this turn; RETRY_TOOL_SEARCH goes on with it"
 
 
 def can_be_loaded_again(builder: ContextBuilder, event: ChatEvent) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -29,11 +29,12 @@ from ..async_support.interruptible import Interrupted, Interruptible
 from ..cancellation import Cancellation
 from ..errors import ContextTooLong, FailTurn, ToolcastError, ToolTimeout, TryAgain
 from ..events import AgentEvent, Event, ToolProgress
+from ..hook_protocol import CallHooks
 from ..llms.base import FunctionCallingLLM
 from ..messages import Message, ToolCallPart, ToolResultPart
 from ..tools.execution import ToolJob
 from ..transport.network import IOBackend
-from ..usage import BudgetTracker
+from ..usage import BudgetTracker, Usage
 from .actions import Order
 from .context import ChatContext
 from .events import (
@@ -52,6 +53,7 @@ from .events import (
     ToolSearchSuccess,
     WorkEvent,
 )
+from .turn_hooks import ChatTurn
 
 FAILURE_EVENTS: Final[Mapping[Order, type[Failure]]] = {
     "load_model": ModelLoadFailure,
@@ -66,9 +68,17 @@ class StageTask:
     """Work in progress: its number, the context at its start, and `emit` for its events."""
 
     def __init__(
-        self, run: int, context: ChatContext, on_event: Callable[[StageTask, WorkEvent], object], *, concurrent: bool
+        self,
+        run: int,
+        context: ChatContext,
+        on_event: Callable[[StageTask, WorkEvent], object],
+        *,
+        concurrent: bool,
+        turn: ChatTurn | None = None,
     ) -> None:
         self.run: int = run
+        self.turn: ChatTurn | None = turn
+        self.ended: bool = False
         self.context: ChatContext = context
         self.concurrent: bool = concurrent
         self.job: BackgroundJob | None = None  # once it has begun
@@ -77,6 +87,16 @@ class StageTask:
         self._on_event = on_event
         self._event_loop: tuple[Any, int] | None = None  # the event loop that the work goes on in, and its thread
         self.cancellation.then(self._interruptible.interrupt)
+
+    @property
+    def is_stopping(self) -> bool:
+        """True if it was cancelled and has not ended."""
+        return self.cancellation.cancelled and not self.ended
+
+    @property
+    def hooks(self) -> CallHooks | None:
+        """The hooks of the turn; None without hooks."""
+        return None if self.turn is None else self.turn.hooks
 
     def emit(self, event: WorkEvent) -> None:
         """Send an event to the chat, from any thread; ignored once the work is cancelled."""
@@ -96,7 +116,10 @@ class StageTask:
             from ..async_support.shielding import current_loop
 
             self._event_loop = current_loop(), get_ident()
-        await self._interruptible.run(partial(work, self))
+        try:
+            await self._interruptible.run(partial(work, self))
+        finally:
+            self.ended = True
 
     def backend(self, llm: FunctionCallingLLM) -> IOBackend:
         """Return the I/O backend for the place where the work runs."""
@@ -144,6 +167,11 @@ class EngineStages:
             "call_tools": partial(self._timed, self.call_tools),
         }
 
+    def begin_turn(self, context: ChatContext) -> CallHooks | None:
+        """Return the hooks of a turn that begins now; None if there are none."""
+        llm = self._made.get(context.model or "", self._config.llm)
+        return replace(self._config, llm=llm).begin_turn()
+
     async def _timed(self, perform: Perform, work: StageTask) -> None:
         """Do work, and count its seconds."""
         now = work.backend(self._config.llm).now
@@ -167,8 +195,9 @@ class EngineStages:
     async def search_tools(self, work: StageTask) -> None:
         """Find the tools for the conversation."""
         llm = self._llm(work.context)
-        context = SearchContext(llm, work.concurrent, work.cancellation, self._spending.add)
-        found = await self._search(work.context.messages, self._config.tools, context)
+        context = SearchContext(llm, work.concurrent, work.cancellation, partial(self._add_usage, work))
+        with nullcontext() if work.hooks is None else work.hooks.around_calls():
+            found = await self._search(work.context.messages, self._config.tools, context)
         names = [tool.name for tool in found]
         if unknown := [name for name in names if name not in self._config.by_name]:
             raise ValueError(
@@ -199,10 +228,19 @@ class EngineStages:
     async def _compact(self, work: StageTask, conversation: Conversation) -> bool:
         """Shorten the history if possible; return True if it was."""
         compaction, history = self._config.compaction, self._conversation(work.context).history
-        if compaction is None or not await conversation.compact(compaction, work.concurrent, self._spending.add):
+        if compaction is None:
             return False
+        with nullcontext() if work.hooks is None else work.hooks.around_calls():
+            if not await conversation.compact(compaction, work.concurrent, partial(self._add_usage, work)):
+                return False
         self._compacted = history, tuple(conversation.history)
         return True
+
+    def _add_usage(self, work: StageTask, usage: Usage) -> None:
+        """Count the usage of a request."""
+        self._spending.add(usage)
+        if work.turn is not None:
+            work.turn.usage += usage
 
     async def _receive(self, work: StageTask, config: EngineConfig, conversation: Conversation) -> None:
         backend = work.backend(config.llm)
@@ -211,7 +249,9 @@ class EngineStages:
         for call in [call for message in work.context.messages for call in message.tool_calls]:
             if call.id not in there:
                 conversation.ids.unique(call.id)  # calls removed from a compacted history keep their ids
-        request = ModelRequest(config, conversation, None, backend)
+        request = ModelRequest(config, conversation, None, backend, work.hooks)
+        if work.turn is not None:
+            work.turn.rounds += 1
         if not work.concurrent:
             work.cancellation.then(request.interrupt)
         begun = False
@@ -223,7 +263,7 @@ class EngineStages:
                 for event in cast("list[Event]", events):  # without a typed result, a round has no others
                     work.emit(StreamChunk(event, run=work.run))
         finally:
-            self._spending.add(request.cost)
+            self._add_usage(work, request.cost)
             await request.close()
         work.emit(self._complete(conversation, request))
 
@@ -243,9 +283,8 @@ class EngineStages:
         calls = [call for call in unanswered_calls(context.messages) if call.id in context.running]
         self._limit(work, calls)
         jobs = make_jobs(calls, config.by_name)
-        hooks = config.begin_turn()
         phase = ToolPhase(
-            config, conversation, jobs, work.cancellation, self._spending, hooks, concurrent=work.concurrent
+            config, conversation, jobs, work.cancellation, self._spending, work.hooks, concurrent=work.concurrent
         )
         answers = {answer.call_id: answer for answer in context.answers}
         phase.deny_requests(answers, "no approval was given for it")

@@ -33,8 +33,19 @@ from ..option_types import require, require_callable
 from .actions import Effect, Order
 from .context import STATES, ChatContext, ChatState, differences, read_snapshot
 from .effects import FAILURE_EVENTS, EngineStages, Perform, StageTask, is_loop_ending
-from .events import ChatEvent, Failure, Restored, Stop, StreamError, WorkEvent, event_to_dict, parse_event
-from .transitions import ACTIONS, Action, transition
+from .events import (
+    ChatEvent,
+    Failure,
+    QueueMessage,
+    Restored,
+    Stop,
+    StreamError,
+    WorkEvent,
+    event_to_dict,
+    parse_event,
+)
+from .transitions import ACTIONS, Action, Transition, transition
+from .turn_hooks import TURN_STATES, ChatTurn
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -135,6 +146,8 @@ class _ChatBase:
             config, engine.conversation.spending, search or LexicalSearch(limit=MAX_OFFERED_TOOLS), llms
         )
         self.engine: Engine = engine
+        self._begin_turn = core.begin_turn
+        self._turn: ChatTurn | None = None  # as hooks observe it; None between turns, and without hooks
         self._perform: Mapping[Order, Perform] = {**core.performs, **(perform or {})}
         if unknown := self._perform.keys() - core.performs.keys():
             raise ValueError(f"perform= has {', '.join(map(repr, unknown))}; the orders are {', '.join(core.performs)}")
@@ -194,6 +207,7 @@ class _ChatBase:
         with self._lock:
             self._check()
             self._cancel_all()
+            self._end_turn(Restored(), self.state, "ready", self.context)
             before, context = self.context, replace(context, max_rounds=self.engine.config.max_rounds)
             self._now = (state, context)
             self._notify(ChatChange(Restored(), before, context, state, (state,)))
@@ -237,7 +251,12 @@ class _ChatBase:
         if outcome.ignored:
             logger.debug("the chat ignores %s while it is %s", event.type, state)
         for effect in outcome.effects:
-            self._start_effect(effect)
+            if effect.order == "cancel":
+                self._cancel(effect.run)
+        self._follow_turn(state, before, event, outcome)
+        for effect in outcome.effects:
+            if effect.order != "cancel":
+                self._start_effect(effect)
         change = ChatChange(event, before, outcome.context, outcome.state, outcome.path, outcome.ignored)
         self._notify(change)
         return change
@@ -251,13 +270,47 @@ class _ChatBase:
                 logger.exception("a listener failed on %s", change.event.type)
         self._notify_waiters(change.state)
 
+    # The turn, as hooks observe it.
+
+    def _follow_turn(self, state: ChatState, before: ChatContext, event: ChatEvent, outcome: Transition) -> None:
+        """Begin and end the turn, as the states of a transition require."""
+        after = outcome.context
+        # A queue is delivered where a turn begins after "ready"; a retry begins one without it.
+        delivered = outcome.path[-2:] == ("ready", "searching_tools")
+        asked = after.messages[-len(before.queue) - isinstance(event, QueueMessage) :] if delivered else ()
+        for reached in outcome.path:
+            if reached in TURN_STATES and state not in TURN_STATES:
+                begin = len(after.messages) if asked else min(len(before.messages), len(after.messages))
+                hooks = self._begin_turn(after)
+                self._turn = None if hooks is None else ChatTurn(hooks, asked, begin)
+            if self._turn is not None and reached != state:
+                self._turn.observe(reached)
+                if reached not in TURN_STATES:
+                    self._end_turn(event, state, reached, after, len(asked))
+            state = reached
+
+    def _end_turn(
+        self, event: ChatEvent, state: ChatState, rest: ChatState, context: ChatContext, delivered: int = 0
+    ) -> None:
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            turn.end(event, state, rest, context, delivered)
+            self._report_turn(turn)
+
+    def _report_turn(self, turn: ChatTurn | None) -> None:
+        """Notify the hooks of a turn that has ended, unless work that was cancelled with it still goes on."""
+        with self._lock:
+            if (
+                turn is not None
+                and turn.due
+                and not any(work.turn is turn and work.is_stopping for work in self._tasks)
+            ):
+                turn.report()
+
     # Work.
 
     def _start_effect(self, effect: Effect) -> None:
-        if effect.order == "cancel":
-            self._cancel(effect.run)
-            return
-        work = StageTask(effect.run, self.context, self._on_work_event, concurrent=self._concurrent)
+        work = StageTask(effect.run, self.context, self._on_work_event, concurrent=self._concurrent, turn=self._turn)
         main = partial(self._do, work, effect.order)
         self._tasks.append(work)
         try:
@@ -280,9 +333,14 @@ class _ChatBase:
                 raise
         finally:
             self._tasks.remove(work)
+            if work.cancellation.cancelled:
+                self._report_turn(work.turn)
 
     def _fail(self, work: StageTask, order: Order, error: BaseException) -> None:
         """Emit the failure of work. An error that is not toolcast's may be a bug, and is logged with its traceback."""
+        work.ended = True
+        if work.turn is not None:
+            work.turn.error = error
         streaming = order == "generate" and self.state == "streaming_response"
         kind: type[Failure] = StreamError if streaming else FAILURE_EVENTS[order]
         known = isinstance(error, (ToolcastError, ImportError))  # an extra that is missing is named by its error
@@ -338,6 +396,7 @@ class _ChatBase:
         with self._lock:
             self._closed = True
             jobs = self._cancel_all()
+            self._end_turn(Stop(), self.state, "ready", self.context)
             for wait in self._waits:
                 wait.over = True
             self._waiters.wake()

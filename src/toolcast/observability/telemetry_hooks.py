@@ -19,13 +19,12 @@ from threading import Lock, local
 from time import monotonic, time_ns
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 from urllib.parse import urlsplit
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakSet
 
 from opentelemetry import context as otel
 from opentelemetry.context import Context
 from opentelemetry.metrics import Counter, Histogram, Meter, MeterProvider, get_meter
 from opentelemetry.trace import (
-    INVALID_SPAN,
     Span,
     SpanKind,
     Status,
@@ -204,13 +203,11 @@ class TelemetryHooks(Hooks):
         self.thread: Final = _Thread()
         self._operations: dict[str, _Operation] = {}  # those that have begun and not ended, by their ids
         self._errors: dict[str, BaseException] = {}
-        # Those of which only the tools have spans: nothing tells their end but that they are garbage-collected.
-        self._without_span: WeakKeyDictionary[CallInfo, _Operation] = WeakKeyDictionary()
 
     @property
     def open_count(self) -> int:
         """The number of operations that have begun and not ended."""
-        return len(self._operations) + len(self._errors) + len(self._without_span)
+        return len(self._operations) + len(self._errors)
 
     # Requests and responses.
 
@@ -281,9 +278,11 @@ class TelemetryHooks(Hooks):
     # Tools.
 
     @_not_nested
-    def tool_start(self, call: CallInfo, tool_call: ToolCallPart) -> AbstractContextManager[object]:
+    def tool_start(self, call: CallInfo, tool_call: ToolCallPart) -> AbstractContextManager[object] | None:
         """Begin the span of a tool, which is attached while the tool runs."""
-        operation = self._operation_of_tool(call)
+        operation = self._operations.get(call.id)
+        if operation is None:
+            return None  # its turn was abandoned before the thread of the tool began
         tool = self._begin_tool(call, operation, tool_call)
         operation.tools.setdefault(tool_call.id, []).append(tool)
         return tool
@@ -291,7 +290,9 @@ class TelemetryHooks(Hooks):
     @_not_nested
     def tool(self, call: CallInfo, tool_call: ToolCallPart, output: HookedTool, seconds: float) -> None:
         """End the span of a tool. One that did not run, as it was denied or is invalid, has a span without a length."""
-        operation = self._operation_of_tool(call)
+        operation = self._operations.get(call.id)
+        if operation is None:
+            return
         running = operation.tools.get(tool_call.id)
         ran = bool(running)
         tool = running.pop(0) if running else self._begin_tool(call, operation, tool_call)
@@ -300,8 +301,7 @@ class TelemetryHooks(Hooks):
             failure[names.ERROR_TYPE] = "error" if output.error is None else _error_type(output.error)
             tool.span.set_status(Status(StatusCode.ERROR))
             tool.span.set_attributes(failure)
-        # Without an operation it is unknown whether the input of the tool is hidden.
-        if self._capture and operation.span is not INVALID_SPAN and tool_call.name not in operation.hidden:
+        if self._capture and tool_call.name not in operation.hidden:
             tool.span.set_attribute(names.TOOL_ARGUMENTS, replace_surrogates(operation.mask(tool_call.arguments)))
             tool.span.set_attribute(names.TOOL_RESULT, replace_surrogates(operation.mask(output.content)))
         tool.span.end(tool.ended)  # without a time it is now: an abandoned tool still runs
@@ -359,13 +359,6 @@ class TelemetryHooks(Hooks):
             start_time=None if seconds is None else time_ns() - int(seconds * 1e9),
         )
         return _Operation(span, set_span_in_context(span, parent), attributes)
-
-    def _operation_of_tool(self, call: CallInfo) -> _Operation:
-        """Return the operation of a tool; one without a span if it has not begun, as in a chat, or has ended."""
-        operation = self._operations.get(call.id) or self._without_span.get(call)
-        if operation is None:
-            operation = self._without_span[call] = _Operation(INVALID_SPAN, self._parent(call), {})
-        return operation
 
     def _begin_tool(self, call: CallInfo, operation: _Operation, tool_call: ToolCallPart) -> _RunningTool:
         name = replace_surrogates(tool_call.name)[:_NAME]

@@ -377,7 +377,7 @@ class TurnLoop:
         compaction, concurrent = self._config.compaction, self._backend.concurrent
         if compaction is None:
             return False
-        with nullcontext() if self._hooks is None else self._hooks.within():
+        with nullcontext() if self._hooks is None else self._hooks.around_calls():
             return await self._conversation.compact(compaction, concurrent, self._add_usage)
 
     # Tools.
