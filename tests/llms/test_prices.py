@@ -13,6 +13,7 @@ from support.sync_and_async import API
 from toolcast import (
     Budget,
     BudgetExceeded,
+    Compaction,
     Engine,
     FallbackLLM,
     OpenAI,
@@ -118,6 +119,15 @@ def test_a_budget_in_dollars_with_an_unknown_model_is_an_error() -> None:
         Engine(llm).submit("Hello", budget=Budget(usd=1))
     assert llm.requests == []
     assert Engine(ScriptedLLM("Hi", prices=Prices(1, 1)), budget=Budget(usd=1)).submit("Hello").text == "Hi"
+
+
+def test_the_llm_of_summaries_needs_prices() -> None:
+    priced = ScriptedLLM("Hi", prices=Prices(1, 1))
+    compaction = Compaction(summarise=ScriptedLLM("A summary.", model="other"))
+    with pytest.raises(UnsupportedLLMError, match="needs the prices of scripted other"):
+        Engine(priced, compaction=compaction, budget=Budget(usd=1)).submit("Hello")
+    assert priced.requests == []
+    assert Engine(priced, compaction=compaction, budget=Budget(tokens=100)).submit("Hello").text == "Hi"
 
 
 def test_every_llm_of_a_fallback_needs_prices() -> None:

@@ -195,7 +195,9 @@ class EngineStages:
     async def search_tools(self, work: StageTask) -> None:
         """Find the tools for the conversation."""
         llm = self._llm(work.context)
-        context = SearchContext(llm, work.concurrent, work.cancellation, partial(self._add_usage, work))
+        context = SearchContext(
+            llm, work.concurrent, work.cancellation, partial(self._add_usage, work), self._spending.needs_prices
+        )
         with nullcontext() if work.hooks is None else work.hooks.around_calls():
             found = await self._search(work.context.messages, self._config.tools, context)
         names = [tool.name for tool in found]

@@ -26,6 +26,7 @@ from toolcast.errors import (
     RateLimited,
     StreamInterrupted,
     ToolcastError,
+    UnsupportedLLMError,
     ValidationError,
 )
 from toolcast.events import ChatResponse, Event, TextDelta
@@ -33,6 +34,7 @@ from toolcast.hook_protocol import CallInfo, Hooks, RequestInfo, hooks
 from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.defaults import Configs
 from toolcast.messages import ImagePart, Message, ToolCallPart, assistant, system, tool_result, user
+from toolcast.prices import Prices
 from toolcast.settings import Settings
 from toolcast.testing import ScriptedLLM
 from toolcast.tool_spec import NamedTool
@@ -411,6 +413,14 @@ def test_where_the_model_fails_the_words_choose(
     assert "their words do" in caplog.text
     with pytest.raises(error):
         searched(LLMSearch(fallback=False), "whales", llm=ScriptedLLM(answer))
+
+
+def test_a_budget_in_dollars_needs_the_price_of_the_llm_that_chooses(searched: Searched) -> None:
+    llm, free = ScriptedLLM(scores()), ScriptedLLM(scores(("mow_lawn", 1.0)), prices=Prices(0, 0))
+    with pytest.raises(UnsupportedLLMError, match="needs the prices of scripted scripted"):
+        searched(LLMSearch(), "Hm", llm=llm, needs_prices=True)
+    assert llm.requests == []
+    assert searched(LLMSearch(free), "Hm", llm=llm, needs_prices=True) == ["mow_lawn"]
 
 
 def test_without_any_llm_the_words_choose(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

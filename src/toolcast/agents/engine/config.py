@@ -128,6 +128,13 @@ class EngineConfig:
         """Return the hooks of a turn that begins now, by default with an id of their own; None if there are none."""
         return self.llm.begin_operation("turn", self.hooks, id=id, session=session)
 
+    def require_prices(self) -> None:
+        """Raise `UnsupportedLLMError` if the cost of the model, or of the one that writes summaries, is unknown."""
+        self.llm.require_prices()
+        summarise = None if self.compaction is None else self.compaction.summarise
+        if isinstance(summarise, FunctionCallingLLM):
+            summarise.require_prices()
+
 
 def configured(llm: FunctionCallingLLM | str | None, tools: Tools, options: EngineOptions) -> EngineConfig:
     """Return the configuration for these options of an engine."""

@@ -29,7 +29,7 @@ class TurnLimits:
             )
         self._check(now)
         if not self.rounds and self.spending.needs_prices:
-            self._config.llm.require_prices()
+            self._config.require_prices()
         self.rounds += 1
 
     def count_calls(self, calls: Sequence[ToolCallPart], now: float) -> None:

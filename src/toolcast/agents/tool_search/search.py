@@ -46,13 +46,15 @@ class SearchContext:
     """The resources of a search: the conversation's `llm`, under an event loop (`concurrent`) or without one.
 
     Without one, `cancellation` ends the search, from any thread; under one, cancel the task that awaits it. `paid` is
-    called with the usage.
+    called with the usage. With `needs_prices` a budget in US dollars pays for it, so that an LLM of unknown price is an
+    error before its first request.
     """
 
     llm: FunctionCallingLLM | None = None
     concurrent: bool = False
     cancellation: Cancellation = field(default_factory=Cancellation)
     paid: Callable[[Usage], object] = lambda usage: None
+    needs_prices: bool = False
 
 
 class ToolSearch(Protocol):
@@ -135,6 +137,9 @@ class LLMSearch:
         kept = _always_offered(messages, tools, self.always)
         if len(tools) - len(kept) <= self.limit:
             return tuple(tools)
+        llm = context.llm if self.llm is None else as_llm(self.llm)
+        if context.needs_prices and llm is not None:
+            llm.require_prices()  # outside of `try`: it is a mistake in the program, not a failure of the LLM
         try:
             chosen = await self._choose(messages, tools, kept, context)
         except ToolcastError as error:
