@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from html.parser import HTMLParser
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, SecretStr
 
 from support.albums import SEA, Album
 from support.sync_and_async import API
@@ -110,6 +111,61 @@ def test_partial_objects(api: API) -> None:
     assert "Album (partial)" in shown
     assert SEA.title in shown
     assert "artist" not in shown
+
+
+def masked(value: Any) -> str:
+    return "***"
+
+
+def fails_on_short_text(value: str) -> str:
+    if len(value) < 12:
+        raise RuntimeError("not whole")
+    return value.upper()
+
+
+@dataclass
+class Pin:
+    pin: Annotated[str, PlainSerializer(masked)]
+
+
+class Member(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    user: str
+    password: Annotated[str, PlainSerializer(masked)]
+    pins: list[Pin]
+    remark: Annotated[str, PlainSerializer(fails_on_short_text)]
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_partial_objects_are_shown_by_the_serializers_of_their_class(api: API, parallel: bool) -> None:
+    data = {"user": "ann", "password": "hunter2", "pins": [{"pin": "hunter2"}], "remark": "all is well", "more": "x"}
+    make = ToolOrchestratingLLM(Member, "x", ScriptedLLM(data), allow_parallel_tool_calls=parallel)
+    items = [items[0] if parallel else items for items in api.stream(make).items]
+    shown = [html(item) for item in items if is_partial(item)]
+    assert shown and not any("hunter2" in text for text in shown)
+    for word in ("ann", "***", '"pin"', "more"):
+        assert word in shown[-1]
+    assert "remark" not in shown[-1]
+
+
+@dataclass
+class Point:
+    x: str
+    y: int
+
+
+def test_a_partial_dataclass(api: API) -> None:
+    items = api.stream(ToolOrchestratingLLM(Point, "x", ScriptedLLM({"x": "\ud800 and more", "y": 1}))).items
+    assert "more" in html([item for item in items if is_partial(item)][-1])
+
+
+def test_a_stream_shows_no_value_that_its_serializer_masks() -> None:
+    data = {"user": "ann", "password": "hunter2", "pins": [], "remark": "x"}
+    for parallel in (False, True):
+        stream = ToolOrchestratingLLM(Member, "x", ScriptedLLM(data), allow_parallel_tool_calls=parallel).stream()
+        for _ in range(5):
+            next(stream)
+        assert "hunter2" not in html(stream) and "***" in html(stream)
 
 
 def test_a_stream_shows_its_latest_object() -> None:

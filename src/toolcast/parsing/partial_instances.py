@@ -16,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABCMeta
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeGuard, cast
@@ -56,18 +57,45 @@ class Partial:
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: the fields that have arrived, without those that the repr leaves out."""
         from ..html_repr import table
-        from ..plain_data import to_plain
 
-        data = to_plain(self)
+        data = to_shown(self)
         names = [name for name, _ in self.__repr_args__()]
         rows = [(name, data[name]) for name in names if name in data]  # an excluded field is not in the data
         return table(f"{type(self).__name__} (partial)", rows)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The bases are `Partial` and the user's class: that one is found by name when a pickle is read.
-        whole = self.__class__.__mro__[2]
+        # The user's class is found by name when a pickle is read.
+        whole = _whole_class(self)
         private = getattr(self, "__pydantic_private__", None)
         return _restore, (whole, dict(_values(self)), _extra(self), private)
+
+
+def _whole_class(item: Partial) -> type:
+    return item.__class__.__mro__[2]  # the bases are `Partial` and the user's class
+
+
+def to_shown(item: Any) -> Any:
+    """Return an item of a stream as JSON-compatible data to show it.
+
+    A partial object is written by the serializers of its class, which may mask a value, one field at a time: one whose
+    serializer fails, as it may need a whole value, is left out.
+    """
+    from ..plain_data import to_plain
+
+    if isinstance(item, list):
+        return [to_shown(each) for each in cast("Any", item)]
+    if not isinstance(item, Partial):
+        return to_plain(item)
+    shown: dict[str, Any] = {}
+    serializer = getattr(_whole_class(item), "__pydantic_serializer__", None)
+    for name in (*_values(item), *(_extra(item) or ())):
+        if serializer is None:  # a dataclass of the standard library
+            shown[name] = to_plain(getattr(item, name))
+            continue
+        with suppress(ValueError):
+            data = serializer.to_python(item, mode="json", include={name}, by_alias=False, warnings=False, fallback=str)
+            shown |= data if isinstance(data, dict) else {}
+    return shown
 
 
 class Unread(Protocol):

@@ -97,10 +97,10 @@ class _ObjectState(Generic[T]):
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: the latest partial object. Secrets in it are masked."""
         from ..html_repr import table
-        from ..plain_data import to_plain
+        from ..parsing.partial_instances import to_shown
 
         flow = self._flow
-        rows = [("item", to_plain(flow.item)), ("state", flow.state), ("usage", flow.usage.describe())]
+        rows = [("item", to_shown(flow.item)), ("state", flow.state), ("usage", flow.usage.describe())]
         return table(type(self).__name__, rows)
 
     def field_state(self, path: Path) -> str:
