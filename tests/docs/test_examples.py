@@ -32,5 +32,17 @@ def test_example_runs(example: Path, smollm2: Path, tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_the_spans_on_the_page_are_those_that_the_example_prints() -> None:
+    page = (ROOT / "docs" / "how-to" / "opentelemetry.md").read_text(encoding="utf-8")
+    printed = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / "tracing.py")],
+        env={**os.environ, "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    assert "chat reader" in printed
+    assert f"\n```\n{printed}```\n" in page
+
+
 def test_there_is_a_demo() -> None:
     assert ROOT / "examples" / "demo.py" in EXAMPLES
