@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from statistics import median
 
 import calls
+import idle_sessions
 import turns
 from documents import (
     Document,
@@ -33,7 +34,6 @@ from page import circumstances, table, write
 from rows import ASYNC, LIMIT, ONCE, ROWS, SYNC, keep, stream
 from wires import by_wire
 
-import agents
 import experiments
 
 LIST = "40 KB list"
@@ -120,7 +120,7 @@ def report() -> Iterator[str]:
     yield turns.report(MOST_ROUNDS)
     yield "**Memory** (`tracemalloc`, above what was there before; 4 characters a piece)"
     yield memory()
-    yield agents.report()
+    yield idle_sessions.report()
     yield "**An experiment**, beside its model; and its log"
     yield experiments.report()
     yield "**Import** (ms of CPU of a fresh process, least of 15, in turn; in brackets: times `import pydantic`)"

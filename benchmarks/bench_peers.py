@@ -1,10 +1,10 @@
 """The comparison with other libraries: `nox -s bench-peers`, which makes an environment for each of them.
 
-Runs the script of each peer in its own environment, one at a time, and collects its results: streaming, import,
-memory, and one call. A run of everything takes about 25 minutes. It is printed; with `--write` it is kept in
-results/peers.json, and the tables in docs/explanation/performance.md (and, by plots.py, the images) are made from that
-file, with `--render-only` without measuring. Some peers or documents can be chosen (`nox -s bench-peers -- instructor
---documents album`); toolcast is measured in every run, since ratios are taken within one.
+Runs the script of each peer in its own environment, one at a time, and collects its results: streaming, start-up,
+memory, one call, and rounds of agents. A run of everything takes about 30 minutes. It is printed; with `--write` it is
+kept in results/peers.json, and the tables in docs/explanation/performance.md (and, by plots.py, the images) are made
+from that file, with `--render-only` without measuring. Some peers or documents can be chosen (`nox -s bench-peers --
+instructor --documents album`); toolcast is measured in every run, since ratios are taken within one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ENVIRONMENTS = HERE.parent / ".nox" / "peers"
 SCRIPTS = {
     path.stem.replace("_", "-"): path
     for path in sorted((HERE / "peers").glob("*.py"))
-    if path.stem not in ("common", "calling")
+    if path.stem not in ("common", "calling", "rounds")
 }
 LONGEST = 15 * 60  # seconds of wall clock for one peer
 FRESH = 4 * PATIENCE  # seconds: what takes longer is not run once more for the memory of its snapshots
@@ -84,9 +84,11 @@ def collect(names: Sequence[str], wanted: argparse.Namespace) -> dict[str, Any]:
         },
         "versions": {},
         "imports": {},
+        "starts": {},
         "cells": [],
         "kept": [],
         "calls": [],
+        "agents": [],
         "failures": {},
     }
     asked = ["--documents", *wanted.documents, "--sizes", *map(str, wanted.sizes), "--rounds", str(wanted.rounds)]

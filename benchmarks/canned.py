@@ -4,7 +4,8 @@
 its own, on another core than the caller's where there is one. Every answer is bytes made once, and a request is
 looked at just as far as it must be, so that what is measured is the client.
 
-The base URL has the name of the tool that the model calls: `http://127.0.0.1:PORT/Person/v1`. A request with
+The base URL has the name of the tool that the model calls: `http://127.0.0.1:PORT/Person/v1`; under `/text/v1` the
+answer is plain text. A request with
 `"stream": true` gets the same call as server-sent events, one HTTP chunk each, all in one write. Under
 `/Person/held/v1` a stream stops after its first half, and goes on when `GET /release` comes. `GET /count` returns how
 many streams are being held.
@@ -21,8 +22,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from threading import Thread
+from typing import Any
 
-from documents import chat_events
+from documents import chat_events, text_events
 from pydantic import BaseModel
 
 
@@ -40,6 +42,9 @@ TEXT = '{"name":"Ada Lovelace","age":36,"city":"London"}'
 PIECES = [TEXT[start : start + 3] for start in range(0, len(TEXT), 3)]
 CHUNKS = len(chat_events(PIECES, "Person"))
 """How many events, and HTTP chunks, a stream has."""
+
+AS_TEXT = "text"
+"""The name of a tool for clients that read the object from plain text."""
 
 _END = b"0\r\n\r\n"
 held: set[Server] = set()
@@ -110,7 +115,7 @@ def _tool(path: bytes) -> str:
 def completion(tool: str) -> bytes:
     """The whole answer to a request that does not stream."""
     function = {"name": tool, "arguments": TEXT}
-    message = {
+    message: dict[str, Any] = {
         "role": "assistant",
         "content": None,
         "tool_calls": [{"id": "call_Ukpeudv7mpU6xGXc8D91WxRd", "type": "function", "function": function}],
@@ -127,6 +132,8 @@ def completion(tool: str) -> bytes:
         "service_tier": "default",
         "system_fingerprint": "fp_560af6e559",
     }
+    if tool == AS_TEXT:
+        message |= {"content": TEXT, "tool_calls": None}
     return _whole(json.dumps(answer).encode())
 
 
@@ -134,7 +141,8 @@ def completion(tool: str) -> bytes:
 def halves(tool: str) -> tuple[bytes, bytes]:
     """The streamed answer, in two parts."""
     head = _head("text/event-stream; charset=utf-8", "transfer-encoding: chunked")
-    chunks = [b"%x\r\n%b\r\n" % (len(event), event) for event in chat_events(PIECES, tool)]
+    make = text_events if tool == AS_TEXT else chat_events
+    chunks = [b"%x\r\n%b\r\n" % (len(event), event) for event in make(PIECES, tool)]
     middle = len(chunks) // 2
     return head + b"".join(chunks[:middle]), b"".join(chunks[middle:]) + _END
 

@@ -11,6 +11,7 @@ from page import table
 BASE = "toolcast, sync"
 """The row that all ratios are taken to."""
 LIST = "40 KB list"
+AGENT = "toolcast, async"
 FOUR = 4
 
 Results = dict[str, Any]
@@ -44,6 +45,18 @@ def report(results: Results) -> Iterator[str]:
             "or async like the row; requests a second: what one core can do)"
         )
         yield calls(results)
+    if results.get("agents"):
+        yield (
+            "**A round of an agent with one tool** (us of CPU, with a model that answers from memory; in brackets: "
+            f"times `{AGENT}`, and how much more the worst of three rounds took than the best)"
+        )
+        yield agents(results)
+    if results.get("starts"):
+        yield (
+            "**Start-up** (ms of CPU of a fresh process above an empty one, least of five, in turn; in brackets: times "
+            "`import pydantic` in the same environment and run)"
+        )
+        yield starts(results)
     yield from problems(results)
 
 
@@ -203,11 +216,40 @@ def calls(results: Results) -> str:
     return table(["", "call", "stream", "call, 100 at once", "requests a second"], lines)
 
 
+def agents(results: Results) -> str:
+    """Every library with an agent: one round."""
+    found = {row["agent"]: row["round"] for row in results["agents"] if "error" not in row}
+    wrong = {row["agent"] for row in results["agents"] if not row.get("right")}
+    lines = []
+    for name, costs in sorted(found.items(), key=lambda item: min(item[1])):
+        ratio = f"{times(min(costs) / min(found[AGENT]))}, " if AGENT in found else ""
+        shown = f"{name}: wrong result" if name in wrong else name
+        lines.append([shown, f"{min(costs):,.0f} ({ratio}+{max(costs) / min(costs) - 1:.0%})"])
+    return table(["", "round"], lines)
+
+
+def starts(results: Results) -> str:
+    """Every library: until there is something to call, and until its command has printed its help."""
+    lines = []
+    for name, found in sorted(results["starts"].items(), key=lambda item: item[1]["ready"]):
+        ready, pydantic = found["ready"], found["pydantic"]
+        shown = [
+            f"`{found['command']}`: {seconds * 1e3:,.0f} ({times(seconds / pydantic)})" for seconds in found["started"]
+        ]
+        lines.append([name, f"{ready * 1e3:,.0f} ({times(ready / pydantic)})", *(shown or ["–"])])
+    return table(["", "ready to be called", "command"], lines)
+
+
+def _start(seconds: float, pydantic: float) -> str:
+    return f"{seconds * 1e3:,.0f} ({times(seconds / pydantic)})"
+
+
 def problems(results: Results) -> Iterator[str]:
     """What failed, and with what."""
     failed = [
         *((f"{cell['way']}, {cell['document']}", cell["error"]) for cell in results["cells"] if "error" in cell),
         *((row["client"], row["error"]) for row in results["calls"] if "error" in row),
+        *((row["agent"], row["error"]) for row in results.get("agents", ()) if "error" in row),
         *results["failures"].items(),
     ]
     if failed:

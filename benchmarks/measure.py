@@ -158,17 +158,19 @@ def held(read: Read) -> tuple[int, int]:
     return peak, kept
 
 
-def ready_times(programs: Sequence[str], rounds: int) -> list[float]:
+def ready_times(programs: Sequence[str | list[str]], rounds: int) -> list[float]:
     """Return the seconds of CPU of a fresh process for each of these programs, above those of an empty one.
 
-    The programs run in turn, the least of the rounds counts. Their modules are compiled to bytecode before the first.
+    A program is Python code, or a command with its arguments. They run in turn, the least of the rounds counts. Their
+    modules are compiled to bytecode before the first.
     """
     empty, *costs = ([] for _ in range(len(programs) + 1))
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     for _ in range(rounds + 1):
         for program, seconds in zip(("", *programs), (empty, *costs), strict=True):
             before = _children()
-            subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+            command = [sys.executable, "-c", program] if isinstance(program, str) else program
+            subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
             seconds.append(_children() - before)
     return [min(seconds[1:]) - min(empty[1:]) for seconds in costs]
 

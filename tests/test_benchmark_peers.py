@@ -17,7 +17,7 @@ with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
     documents, comparison, page = map(import_module, ("documents", "comparison", "page"))
     bench, bench_peers = import_module("bench"), import_module("bench_peers")
-    common, calling = import_module("peers.common"), import_module("peers.calling")
+    common, calling, rounds = (import_module(f"peers.{name}") for name in ("common", "calling", "rounds"))
 
 ALBUM = documents.album()
 
@@ -101,6 +101,15 @@ def test_the_whole_report_from_json_and_back() -> None:
         imports={"p": 1.2345, "not-measured": 0.5},
         kept=[{"peer": "p", "way": "p", "bytes": 22_000_000, "snapshots": 5}],
         calls=calls,
+        agents=[
+            {"agent": "toolcast, async", "round": [90.0, 99.0], "right": True},
+            {"agent": "p", "round": [2_000.0, 1_800.0], "right": False},
+            {"agent": "q", "round": [], "error": "E: no rounds"},
+        ],
+        starts={
+            "p": {"pydantic": 0.1, "ready": 1.0, "command": "p --help", "started": [0.5]},
+            "toolcast": {"pydantic": 0.1, "ready": 0.2, "command": "", "started": []},
+        },
         failures={"q": "ended with 1: no"},
     )
     text = bench_peers.dumped(found)
@@ -110,7 +119,11 @@ def test_the_whole_report_from_json_and_back() -> None:
     assert "| p              |      1,234 |   5 typed |        3 |       22 |" in report
     assert "| not-measured   |        500 |         – |        – |        – |" in report
     assert "| p, async        | 800 (4.0x) | 4,000 (10x) |               500 |             2,000 |" in report
-    assert "* p, sync: `E: no way`\n* q: `ended with 1: no`" in report
+    assert row(comparison.agents(found), "toolcast, async") == ["90 (1.0x, +10%)"]
+    assert row(comparison.agents(found), "p: wrong result") == ["1,800 (20x, +11%)"]
+    assert row(comparison.starts(found), "toolcast") == ["200 (2.0x)", "–"]
+    assert row(comparison.starts(found), "p") == ["1,000 (10x)", "`p --help`: 500 (5.0x)"]
+    assert "* p, sync: `E: no way`\n* q: `E: no rounds`\n* q: `ended with 1: no`" in report
 
 
 def test_figures_go_between_the_marks_and_nowhere_else() -> None:
@@ -273,15 +286,39 @@ def test_callers_are_measured_whole_and_checked() -> None:
     assert failed["error"] == "ValueError: tool/v1"
 
 
+# Rounds of an agent.
+
+
+def test_agents_are_measured_whole_and_checked() -> None:
+    def agent(count: int) -> Callable[[], Any]:
+        async def turn() -> str:
+            for _ in range(count):
+                await rounds.add(2, 40)
+            return str(rounds.DONE)
+
+        return turn
+
+    def sync() -> Callable[[], Any]:
+        return lambda: rounds.results.extend([42] * rounds.COUNT) or rounds.DONE
+
+    def broken() -> Callable[[], Any]:
+        raise ValueError("no agent")
+
+    makes = {"a": lambda: agent(rounds.COUNT), "short": lambda: agent(1), "sync": sync, "broken": broken}
+    good, short, other, failed = rounds.costs([rounds.Agent(name, make) for name, make in makes.items()])
+    assert (good["right"], short["right"], other["right"]) == (True, False, True)
+    assert len(good["round"]) == rounds.ROUNDS
+    assert failed["error"] == "ValueError: no agent"
+
+
 # The command.
 
 
 def test_every_peer_names_its_packages_or_is_toolcast() -> None:
     bare = [name for name in bench_peers.SCRIPTS if bench_peers.python_of(name) == bench_peers.sys.executable]
     assert bare == ["toolcast"]
-    assert {"instructor", "pydantic-ai", "openai", "anthropic", "mirascope", "llama-index", "langchain", "litellm"} <= {
-        *bench_peers.SCRIPTS
-    }
+    streaming = {"instructor", "pydantic-ai", "openai", "anthropic", "mirascope", "llama-index", "langchain", "litellm"}
+    assert {*streaming, "baml", "langgraph", "openai-agents", "llm"} <= {*bench_peers.SCRIPTS}
 
 
 def test_a_peer_that_cannot_run_is_a_failure_and_no_exception(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

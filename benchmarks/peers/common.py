@@ -30,8 +30,9 @@ from types import ModuleType
 from typing import Any
 
 from documents import Document, Essay, LooseOrders, Orders, album, chat_events, essay, orders
-from measure import Marked, import_time
+from measure import Marked, import_time, ready_times
 from peers.calling import Caller, costs
+from peers.rounds import Agent, costs as agent_costs
 from pydantic import BaseModel
 
 LIST = "40 KB list"
@@ -49,6 +50,7 @@ DOCUMENTS = {
 }
 SIZES = (4, 16)
 ROUNDS = 3
+STARTS = 5
 PATIENCE = 4.0
 """Seconds of CPU; a way that needs more for a document is measured once, but for the 40 KB list in small pieces."""
 BUDGET, SHORT_BUDGET = 150.0, 8.0
@@ -110,8 +112,10 @@ class Peer:
     name: str
     packages: tuple[str, ...]
     ready: str
-    ways: tuple[Way, ...]
+    ways: tuple[Way, ...] = ()
     callers: tuple[Caller, ...] = ()
+    agents: tuple[Agent, ...] = ()
+    command: str = ""  # a command that it installs, with the arguments that it is started with
 
 
 def transport(http: ModuleType, wire: Wire) -> Any:
@@ -163,12 +167,23 @@ def main(peer: Peer) -> None:
         return
     emit(json.dumps({"versions": {name: version(name) for name in peer.packages}}))
     emit(json.dumps({"imports": import_time(peer.ready, ROUNDS)}))
+    emit(json.dumps({"starts": starts(peer)}))
     documents = [document for name, document in DOCUMENTS.items() if name in wanted.documents]
     for cell in cells(peer.ways, documents, wanted.sizes, wanted.rounds):
         emit(json.dumps({"cells": cell}))
     if wanted.calls:
         for found in costs(peer.callers):
             emit(json.dumps({"calls": found}))
+        for found in agent_costs(peer.agents):
+            emit(json.dumps({"agents": found}))
+
+
+def starts(peer: Peer) -> dict[str, Any]:
+    """The CPU seconds of fresh processes: Pydantic alone, the peer ready to be called, and its command."""
+    name, *arguments = peer.command.split() or [""]
+    command = [[str(Path(sys.executable).with_name(name)), *arguments]] if name else []
+    pydantic, ready, *started = ready_times(["import pydantic; pydantic.BaseModel", peer.ready, *command], STARTS)
+    return {"pydantic": pydantic, "ready": ready, "command": peer.command, "started": started}
 
 
 def pin() -> None:

@@ -5,7 +5,7 @@ Measured in the environment of the command, which has the project as it is here.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import httpx
@@ -14,9 +14,11 @@ from documents import Document, chat_events
 from measure import Row
 from peers.calling import Caller
 from peers.common import BASE_URL, Peer, Way, Wire, main, same, transport
+from peers.rounds import ARGUMENTS, COUNT, DONE, Agent, add, results
 from rows import ROWS
 
-from toolcast import HttpxNetwork, OpenAI, ToolOrchestratingLLM
+from toolcast import CallableTool, Engine, HttpxNetwork, OpenAI, ToolCallPart, ToolOrchestratingLLM
+from toolcast.testing import ScriptedLLM
 
 
 def orchestrator(document: Document, wire: Wire) -> ToolOrchestratingLLM[Any]:
@@ -49,11 +51,41 @@ def limit(row: Row) -> Way:
     return Way(row.name, "the end", start, lambda pieces, tool: pieces, right=same)
 
 
+def engine(tool: CallableTool) -> Engine:
+    """An engine whose model calls the tool `COUNT` times."""
+    calls = [ToolCallPart(f"call_{number}", "add", ARGUMENTS) for number in range(COUNT)]
+    return Engine(ScriptedLLM(*calls, DONE), [tool], max_rounds=COUNT + 1)
+
+
+def submit() -> Callable[[], str]:
+    """One turn, with a sync tool."""
+    sums = results
+
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        sums.append(a + b)
+        return a + b
+
+    tool = CallableTool.from_function(add)
+    return lambda: engine(tool).submit("Count.").text
+
+
+def asubmit() -> Callable[[], Awaitable[str]]:
+    """One turn."""
+    tool = CallableTool.from_function(add)
+
+    async def turn() -> str:
+        return (await engine(tool).asubmit("Count.")).text
+
+    return turn
+
+
 PACKAGES = ("toolcast", "pydantic", "jiter", "httpx", "httpx2", "aiohttp")
 READY = "import toolcast; toolcast.ToolOrchestratingLLM(int, 'A number', toolcast.OpenAI('m', api_key='none'))"
 LIMITS = [limit(row) for row in ROWS if row.name.startswith("limit")]
 WAYS = (Way("toolcast, sync", "typed", stream), Way("toolcast, async", "typed", astream), *LIMITS)
 CALLERS = tuple(Caller(row.name, row.make, path="") for row in rows())
+AGENTS = (Agent("toolcast, sync", submit), Agent("toolcast, async", asubmit))
 
 if __name__ == "__main__":
-    main(Peer("toolcast", PACKAGES, READY, WAYS, CALLERS))
+    main(Peer("toolcast", PACKAGES, READY, WAYS, CALLERS, AGENTS, "toolcast --help"))

@@ -1101,10 +1101,10 @@ def test_what_could_not_be_written_is_written_by_close(session_api: SessionAPI) 
 
 @pytest.fixture
 def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The benchmark of agents."""
-    path = Path(__file__).parents[3] / "benchmarks" / "agents.py"
+    """The benchmark of idle sessions."""
+    path = Path(__file__).parents[3] / "benchmarks" / "idle_sessions.py"
     monkeypatch.syspath_prepend(str(path.parent))
-    spec = spec_from_file_location("benchmark_of_agents", path)
+    spec = spec_from_file_location("benchmark_of_sessions", path)
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
