@@ -56,8 +56,24 @@ def openai(**given: Any) -> OpenAI:
 
 
 WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
-    (engine, {"instructions": words}, "instructions: expected str or None, got function"),
-    (engine().fork, {"instructions": words}, "instructions: expected str or None, got function"),
+    (engine, {"instructions": 5}, "instructions: expected str, a function of the ToolContext, or None, got int"),
+    (
+        engine().fork,
+        {"instructions": words},
+        "instructions: expected a function of the ToolContext, got one with the parameters ()",
+    ),
+    (engine, {"output_validators": 5}, "output_validators: expected a function or several, got int"),
+    (
+        engine,
+        {"output_validators": [lambda output: output]},
+        "output_validators: expected a function of the ToolContext and the output, "
+        "got one with the parameters (output)",
+    ),
+    (
+        engine,
+        {"output_validators": ["x"]},
+        "output_validators: expected a function of the ToolContext and the output, got str",
+    ),
     (ScriptedLLM, {"system_prompt": words}, "system_prompt: expected str or None, got function"),
     (ScriptedLLM, {"settings": {"seed": 1}}, "settings: expected Settings or None, got dict"),
     (openai, {"system_prompt": words}, "system_prompt: expected str or None, got function"),
@@ -142,7 +158,10 @@ UNKNOWN: list[tuple[Callable[..., Any], str, str]] = [
     (partial(FAKE.predict_and_call, [], "x"), "parallel", "predict_and_call() takes no 'parallel'. It takes: tools"),
     (Engine, "max_round", "Engine() takes no 'max_round': did you mean max_rounds=?"),
     (call, "max_atempts", "ToolOrchestratingLLM() takes no 'max_atempts': did you mean max_attempts=?"),
-    (call, "fail_fast", "ToolOrchestratingLLM() takes no 'fail_fast'. It takes: output_cls, prompt, llm"),
+    (call, "fallible", "ToolOrchestratingLLM() takes no 'fallible'. It takes: output_cls, prompt, llm"),
+    (Engine, "system_prompt", "Engine() takes no 'system_prompt': pass instructions=..."),
+    (Engine, "system_message", "Engine() takes no 'system_message': pass instructions=..."),
+    (openai, "instructions", "OpenAI() takes no 'instructions': pass system_prompt=..."),
 ]
 
 

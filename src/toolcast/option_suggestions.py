@@ -37,13 +37,13 @@ _OPTIONS: Final = {
     **dict.fromkeys(("openai_api_key", "anthropic_api_key", "google_api_key", "mistral_api_key"), "api_key"),
     **dict.fromkeys(("default_headers", "extra_headers", "additional_headers"), "headers"),
     **dict.fromkeys(("retries", "num_retries", "max_attempts"), "max_retries"),
-    **dict.fromkeys(("system", "system_message", "instructions", "system_instruction"), "system_prompt"),
     **dict.fromkeys(("http_client", "client", "async_client", "http_async_client", "transport", "proxy"), "network"),
     **dict.fromkeys(("max_concurrent_requests", "max_parallel_requests", "num_workers"), "max_concurrency"),
     **dict.fromkeys(("azure_ad_token_provider", "credential", "credentials", "token_provider"), "auth"),
     **dict.fromkeys(("n_ctx", "n_gpu_layers", "n_threads", "n_batch"), "server"),
     **dict.fromkeys(("model_path", "model_name", "model_id", "deployment", "deployment_name"), "model"),
 }
+_SYSTEM_PROMPTS: Final = ("system", "system_message", "system_prompt", "instructions", "system_instruction")
 
 
 def refuse_unknown(owner: str, options: Mapping[str, object], known: Sequence[str]) -> None:
@@ -61,9 +61,10 @@ def _instead(name: str, known: Sequence[str]) -> str:
         return f": pass settings=Settings(extra={{{name!r}: ...}}), which goes into the request body"
     if name in _WHOLE_BODY:
         return ": pass settings=Settings(extra={...}), which goes into the request body"
-    found = _OPTIONS.get(name)
-    if found in known:
-        return f": pass {found}=..."
+    # An LLM has a system_prompt, an engine instructions.
+    candidates = _SYSTEM_PROMPTS if name in _SYSTEM_PROMPTS else (_OPTIONS.get(name),)
+    if found := [candidate for candidate in candidates if candidate in known]:
+        return f": pass {found[0]}=..."
     from difflib import get_close_matches  # for errors alone
 
     close = get_close_matches(name, known, n=1)

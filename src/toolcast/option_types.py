@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from numbers import Integral, Real
 from typing import Any
 
@@ -25,6 +26,21 @@ def require_callable(name: str, value: object, expected: str) -> None:
     """Raise `TypeError` if `value` cannot be called."""
     if not callable(value):
         raise _wrong(name, value, expected)
+
+
+def require_parameters(name: str, function: object, *arguments: str) -> None:
+    """Raise `TypeError` if `function` cannot be called with so many arguments, which the error describes."""
+    expected = f"a function of {' and '.join(arguments)}"
+    require_callable(name, function, expected)
+    try:
+        signature = inspect.signature(function)  # type: ignore[arg-type]  # it is callable, as checked above
+    except ValueError:  # one written in C without a signature
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        given = ", ".join(signature.parameters)
+        raise TypeError(f"{name}: expected {expected}, got one with the parameters ({given})") from error
 
 
 def require_flag(name: str, value: object) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias, cast
 from ..agents.engine.config import EngineConfig
 from ..agents.engine.conversation import Conversation
 from ..agents.engine.history import estimate_tokens, unanswered_calls
+from ..agents.engine.instructions import system_messages
 from ..agents.engine.limits import TurnLimits
 from ..agents.engine.model_request import ModelRequest
 from ..agents.engine.tool_phase import ToolPhase, approval_requests, make_jobs, stored_message
@@ -32,6 +33,7 @@ from ..events import AgentEvent, Event, ToolProgress
 from ..hook_protocol import CallHooks
 from ..llms.base import FunctionCallingLLM
 from ..messages import Message, ToolCallPart, ToolResultPart
+from ..tools.context import ToolContext
 from ..tools.execution import ToolJob
 from ..transport.network import IOBackend
 from ..usage import BudgetTracker, Usage
@@ -150,7 +152,9 @@ class EngineStages:
         spending: BudgetTracker,
         search: ToolSearch,
         llms: Callable[[str], FunctionCallingLLM],
+        deps: Any = None,
     ) -> None:
+        self.deps: Any = deps
         self._config = config
         self._spending = spending
         self._search = search
@@ -210,6 +214,7 @@ class EngineStages:
     async def generate(self, work: StageTask) -> None:
         """Request an answer and emit its chunks. A history that is too long is compacted from then on."""
         config, conversation = self._config_for(work.context), self._conversation(work.context)
+        config.check_deps()
         limit = None if config.compaction is None else config.compaction.at
         conversation.rewrite(self._with_compacted_start(conversation.history))
         if limit is not None and estimate_tokens(conversation.history) > limit:
@@ -251,7 +256,9 @@ class EngineStages:
         for call in [call for message in work.context.messages for call in message.tool_calls]:
             if call.id not in there:
                 conversation.ids.unique(call.id)  # calls removed from a compacted history keep their ids
-        request = ModelRequest(config, conversation, None, backend, work.hooks)
+        context = ToolContext[Any](deps=config.deps, cancellation=work.cancellation, spending=self._spending)
+        instructions = await system_messages(config.instructions, context, concurrent=work.concurrent)
+        request = ModelRequest(config, conversation, None, backend, work.hooks, instructions=instructions)
         if work.turn is not None:
             work.turn.rounds += 1
         if not work.concurrent:
@@ -273,7 +280,7 @@ class EngineStages:
         """Return the event with the answer as stored, and the approvals that its calls need."""
         response = request.response
         calls = response.message.tool_calls
-        message = stored_message(response.message, make_jobs(calls, self._config.by_name))
+        message = stored_message(response.message, make_jobs(self._config, calls))
         uses = response.stop_reason == "tool_use"
         pending = approval_requests(self._config, conversation, message.tool_calls) if uses else ()
         return StreamComplete(message, pending, response.stop_reason, request.cost)
@@ -281,10 +288,10 @@ class EngineStages:
     async def call_tools(self, work: StageTask) -> None:
         """Run the calls that may run, and emit their results. An exception of a tool is a failure."""
         context = work.context
-        config, conversation = self._config, self._conversation(context)
+        config, conversation = self._config.for_turn(self.deps, None), self._conversation(context)
         calls = [call for call in unanswered_calls(context.messages) if call.id in context.running]
         self._limit(work, calls)
-        jobs = make_jobs(calls, config.by_name)
+        jobs = make_jobs(config, calls)
         phase = ToolPhase(
             config, conversation, jobs, work.cancellation, self._spending, work.hooks, concurrent=work.concurrent
         )
@@ -331,9 +338,9 @@ class EngineStages:
         return self._made[name]
 
     def _config_for(self, context: ChatContext) -> EngineConfig:
-        """Return the config with the current model and tools."""
+        """Return the config with the current model, tools and dependencies."""
         tools = [self._config.by_name[name] for name in context.tools if name in self._config.by_name]
-        return replace(self._config, llm=self._llm(context), tools=tuple(tools))
+        return replace(self._config.for_turn(self.deps, None), llm=self._llm(context), tools=tuple(tools))
 
     def _conversation(self, context: ChatContext) -> Conversation:
         conversation = Conversation(context.messages)

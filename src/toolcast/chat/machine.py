@@ -116,6 +116,7 @@ class _ChatBase:
         *,
         search: ToolSearch | None = None,
         llms: Callable[[str], FunctionCallingLLM] = llm,
+        deps: Any = None,
         perform: Mapping[Order, Perform] | None = None,
         actions: Mapping[str, Action] | None = None,
     ) -> None:
@@ -128,6 +129,7 @@ class _ChatBase:
             engine: The engine.
             search: Finds the tools that the model is offered.
             llms: Makes the LLM for the name in a LOAD_MODEL event.
+            deps: The dependencies of its tools and instructions, in place of the engine's own. See `deps`.
             perform: Functions that replace kinds of work: `{"generate": my_generate}`.
             actions: Functions that replace actions of the transition table, by the names in `ACTIONS` (transitions.py).
                 They take the `ContextBuilder` of the next context and the event.
@@ -142,9 +144,8 @@ class _ChatBase:
         config = engine.config
         permissions = Permissions("auto") if config.permissions is UNGUARDED else config.permissions
         config = replace(config, permissions=replace(permissions, approve="later"))
-        core = EngineStages(
-            config, engine.conversation.spending, search or LexicalSearch(limit=MAX_OFFERED_TOOLS), llms
-        )
+        search = search or LexicalSearch(limit=MAX_OFFERED_TOOLS)
+        self._stages = core = EngineStages(config, engine.conversation.spending, search, llms, deps)
         self.engine: Engine = engine
         self._begin_turn = core.begin_turn
         self._turn: ChatTurn | None = None  # as hooks observe it; None between turns, and without hooks
@@ -177,6 +178,15 @@ class _ChatBase:
     def context(self) -> ChatContext:
         """The current context."""
         return self._now[1]
+
+    @property
+    def deps(self) -> Any:
+        """The dependencies of its tools and instructions; those that are assigned are used by the next work."""
+        return self._stages.deps
+
+    @deps.setter
+    def deps(self, deps: Any) -> None:
+        self._stages.deps = deps
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` after every event, ignored ones included; return a function that ends that.

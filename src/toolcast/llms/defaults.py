@@ -1,4 +1,4 @@
-"""The default LLM and settings, for the process or for a context.
+"""The default LLM, settings and handling of tool errors, for the process or for a context.
 
 `Configs.llm = Ollama("llama3.2")` is for the process; `with Configs.use(llm=...):` for the block, in this thread or
 task and the tasks that it starts, as with any context variable.
@@ -10,6 +10,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
+
+from ..tools.options import ToolErrors, check_tool_errors
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -26,6 +28,7 @@ class _Configs:
     def __init__(self) -> None:
         self._llm: FunctionCallingLLM | str | None = None
         self._settings: Settings | None = None
+        self._tool_errors: ToolErrors = "return"
 
     @property
     def llm(self) -> FunctionCallingLLM | str | None:
@@ -47,10 +50,29 @@ class _Configs:
     def settings(self, settings: Settings | None) -> None:
         self._settings = settings
 
+    @property
+    def tool_errors(self) -> ToolErrors:
+        """The handling of errors that tools raise, for engines without the option `tool_errors`. Default: "return"."""
+        tool_errors: ToolErrors = self._get("tool_errors", self._tool_errors)
+        return tool_errors
+
+    @tool_errors.setter
+    def tool_errors(self, tool_errors: ToolErrors) -> None:
+        check_tool_errors(tool_errors)
+        self._tool_errors = tool_errors
+
     @contextmanager
-    def use(self, *, llm: FunctionCallingLLM | str | None = None, settings: Settings | None = None) -> Generator[None]:
+    def use(
+        self,
+        *,
+        llm: FunctionCallingLLM | str | None = None,
+        settings: Settings | None = None,
+        tool_errors: ToolErrors | None = None,
+    ) -> Generator[None]:
         """Change the defaults inside a `with` block. None changes nothing."""
-        changes = {name: value for name, value in (("llm", llm), ("settings", settings)) if value is not None}
+        check_tool_errors(tool_errors)
+        given = (("llm", llm), ("settings", settings), ("tool_errors", tool_errors))
+        changes = {name: value for name, value in given if value is not None}
         token = _here.set({**(_here.get() or {}), **changes})
         try:
             yield

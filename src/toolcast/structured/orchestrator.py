@@ -59,6 +59,8 @@ class OrchestratorOptions(TypedDict, total=False):
         observer: A function that is called with the id of a call and each of its states.
         mode: The output mode; by default the LLM chooses it.
         hooks: Hooks of its calls.
+        validation_context: The context of Pydantic's validators.
+        fail_fast: End a stream once its output cannot become valid any more. Default: True.
     """
 
     tool_choice: ToolChoice
@@ -68,6 +70,8 @@ class OrchestratorOptions(TypedDict, total=False):
     observer: Observer | None
     mode: OutputMode | None
     hooks: Sequence[Hooks] | Hooks | None
+    validation_context: Any
+    fail_fast: bool
 
 
 class Changes(OrchestratorOptions, total=False):
@@ -76,8 +80,6 @@ class Changes(OrchestratorOptions, total=False):
     prompt: Prompt
     llm: FunctionCallingLLM | str
     allow_parallel_tool_calls: bool
-    validation_context: Any
-    fail_fast: bool
     accept_damaged: bool
 
 
@@ -124,6 +126,9 @@ class ToolOrchestratingLLM(Generic[T]):
         mode: How the model is made to follow the schema: `"tool_call"`, `"json_schema"` (the service's own schema
             output) or `"prompted"` (in the prompt, for models that have neither); None: the best of the model.
         hooks: Hooks of its calls, an instance of a subclass of `Hooks` or several.
+        validation_context: A value that Pydantic's validators find in `info.context`.
+        fail_fast: End a stream with the error once its output cannot become valid any more; False: read an invalid
+            response to its end. Default: True.
     """
 
     _state: str = next(iter(ORCHESTRATOR))
@@ -186,7 +191,14 @@ class ToolOrchestratingLLM(Generic[T]):
             self._observer = options.get("observer")
             self._mode: OutputMode | None = options.get("mode")
             self._hooks = as_hooks(options.get("hooks"))
-            for name, value in (("verbose", self._verbose), ("allow_parallel_tool_calls", self._parallel)):
+            self._validation_context: Any = options.get("validation_context")
+            self._fail_fast = options.get("fail_fast", True)
+            flags = {
+                "verbose": self._verbose,
+                "allow_parallel_tool_calls": self._parallel,
+                "fail_fast": self._fail_fast,
+            }
+            for name, value in flags.items():
                 require_flag(name, value)
             require_optional("tool_choice", self._tool_choice, (str, Mapping), "str, a mapping")
             require_optional("settings", self._settings, Settings, "Settings")
@@ -198,8 +210,6 @@ class ToolOrchestratingLLM(Generic[T]):
             self._output_cls = output_cls
             self._tools = output_tools(output_cls)
             self._by_name = {tool.name: tool for tool in self._tools}
-            self._validation_context: Any = None
-            self._fail_fast = True
             self._accept_damaged = False
             self._max_attempts = _at_least_one(options.get("max_attempts", 1))
             self._configure()
@@ -303,9 +313,8 @@ class ToolOrchestratingLLM(Generic[T]):
         """Return a changed copy.
 
         Args:
-            **changes: Parameters of the constructor, and `validation_context` (passed to Pydantic's validators),
-                `fail_fast=False` (read an invalid response to its end), `accept_damaged=True` (accept a response with a
-                damaged event, if the rest validates).
+            **changes: Parameters of the constructor, and `accept_damaged=True` (accept a response with a damaged event,
+                if the rest validates).
         """
         other = copy(self)
         other._state = "ready"

@@ -34,7 +34,7 @@ from ..parsing import arguments as parsing
 from ..tool_spec import ToolSpec, legal_name
 from .context import ToolContext
 from .function_schema import BoundCall, Signature, name_of_function
-from .options import ToolChanges, check, path_arguments
+from .options import ToolChanges, ToolErrors, check, path_arguments
 from .output_schema import ALLOWED, Schema, description_of, is_type_form, name_of, output_schema, union_members
 from .results import acollect_items, argument_errors, collect_items, is_quick, split_images, text_of, truncate
 
@@ -115,6 +115,8 @@ class CallableTool:
         wrapped: True if the arguments have the value under the key `value`.
         path_parameters: The arguments that are file paths, including those found in the schema.
         fill: Puts a `ToolContext` into the arguments of the function.
+        deps_type: The type of the dependencies that the function requires, `Shop` of a `ToolContext[Shop]`; None if it
+            works without any.
         spec: The tool as it is sent to a service.
 
     The other attributes are those of `ToolChanges`.
@@ -136,6 +138,8 @@ class CallableTool:
     timeout: float | None = field(default=None, repr=False)
     output_limit: int | None = field(default=None, repr=False)
     path_parameters: frozenset[str] = field(default=frozenset(), repr=False)
+    tool_errors: ToolErrors | None = field(default=None, repr=False)
+    deps_type: Any = field(default=None, repr=False)
     spec: ToolSpec = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -179,7 +183,8 @@ class CallableTool:
         description_ = description or signature.doc.description or f"Call {name}."
         sync, other = (None, function) if is_async(function) else (function, None)
         fill = signature.with_context if signature.takes_context else None
-        return cls(name, description_, signature.parameters, signature, sync, other, fill=fill)
+        deps_type = signature.deps_type
+        return cls(name, description_, signature.parameters, signature, sync, other, fill=fill, deps_type=deps_type)
 
     @classmethod
     def from_call(

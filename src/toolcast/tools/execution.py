@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..async_support.waiters import Waiters
 from ..cancellation import Cancellation
-from ..errors import OutputTruncated, ToolTimeout, TryAgain, TurnCancelled, UnknownToolError
+from ..errors import OutputTruncated, ToolTimeout, TryAgain, TurnCancelled, UnknownToolError, ValidationError
 from ..events import ToolProgress
 from ..hook_protocol import CallHooks
 from ..lazy_dataclasses import dataclass
@@ -56,6 +56,7 @@ class ToolJob:
             default it may overlap with others, because several calls require `allow_parallel_tool_calls`.
         hooks: The hooks of the operation that the call is part of.
         seconds: The time that the tool has run.
+        raised: The `error` was raised by code of the tool: its function, or a validator of its arguments.
     """
 
     call: ToolCallPart
@@ -68,6 +69,7 @@ class ToolJob:
     structured: bool = False
     hooks: CallHooks | None = None
     seconds: float = 0.0
+    raised: bool = False
     tool_output: ToolOutput | None = field(default=None, repr=False)
 
     @property
@@ -106,7 +108,7 @@ class ToolJob:
                     self.tool_output = await self._execute(self.tool, concurrent, context)
             self.done = True
         except Exception as error:  # the user's tool: its failure becomes the call's result
-            self.error = error
+            self.error, self.raised = error, True
 
     async def _execute(self, tool: CallableTool, concurrent: bool, context: ToolContext[Any] | None) -> ToolOutput:
         invocation = ToolInvocation(self.call.arguments, self.read, self.limit, self.call.id)
@@ -153,7 +155,7 @@ def read_call(call: ToolCallPart, offered: Mapping[str, CallableTool], context: 
         try:
             job.read = job.tool.read(call.arguments, context)
         except Exception as error:  # the user's validators may raise anything
-            job.error = error
+            job.error, job.raised = error, not isinstance(error, (ValidationError, TryAgain))
     return job
 
 
@@ -464,7 +466,8 @@ class ToolRun:
             if active not in self._running:
                 return False
             job = active.job
-            job.error, job.tool_output, job.done = ended.error, ended.tool_output, ended.done
+            job.error, job.raised = ended.error, ended.raised
+            job.tool_output, job.done = ended.tool_output, ended.done
             job.seconds = monotonic() - active.began if active.begun else 0.0
             self._running.remove(active)
         active.context.cancellation.forget_parent()

@@ -13,7 +13,7 @@ import inspect
 from functools import cached_property, partial
 from inspect import Parameter
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
@@ -101,6 +101,12 @@ class Signature:
     def takes_context(self) -> bool:
         """True if the function has a parameter for the `ToolContext`."""
         return bool(self._context_parameters)
+
+    @property
+    def deps_type(self) -> Any:
+        """The type of the dependencies that the function requires; None if it works without any."""
+        hints = [self._hints[parameter.name] for parameter in self._context_parameters.values()]
+        return next((found for hint in hints if (found := _required_deps(hint)) is not None), None)
 
     def with_context(self, call: BoundCall, context: ToolContext[Any]) -> BoundCall:
         """Return `call` with `context` as the arguments annotated with it."""
@@ -218,6 +224,28 @@ def _is_context(hint: Any) -> bool:
         members = [member for member in get_args(hint) if member is not NoneType]
         return len(members) == 1 and _is_context(members[0])
     return (origin or hint) is ToolContext
+
+
+def _required_deps(hint: Any) -> Any:
+    """Return `Shop` of the annotation `ToolContext[Shop]`; None if it has no type, or one that None is a value of."""
+    hint = getattr(hint, "__value__", hint)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _required_deps(arguments[0])
+    if origin in _UNIONS:
+        return next((found for each in arguments if (found := _required_deps(each)) is not None), None)
+    return None if origin is not ToolContext or _allows_none(arguments[0]) else arguments[0]
+
+
+def _allows_none(hint: Any) -> bool:
+    """Return True if None is a value of the type, or may be, as with a type variable."""
+    hint = getattr(hint, "__value__", hint)
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _allows_none(arguments[0])
+    if origin in _UNIONS:
+        return any(map(_allows_none, arguments))
+    return hint in (Any, object, None, NoneType) or isinstance(hint, TypeVar)
 
 
 def _holds_context(hint: Any) -> bool:

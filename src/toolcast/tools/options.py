@@ -7,9 +7,12 @@ are passed are added to those, so that no path can be left out by mistake.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import Any, Protocol, TypedDict, cast
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict, cast, get_args
 
 _PATHS = ("path", "file-path", "directory-path")
+
+ToolErrors: TypeAlias = Literal["return", "raise"]
+"""The handling of an error that a tool raises: the model reads it, or it ends the turn."""
 
 
 class ToolChanges(TypedDict, total=False):
@@ -25,6 +28,8 @@ class ToolChanges(TypedDict, total=False):
         timeout: The seconds it may take.
         output_limit: The characters of its result that the model reads.
         path_parameters: Arguments that are paths, besides those found in the schema.
+        tool_errors: `"return"`: the model reads an error that it raises; `"raise"`: it ends the turn of the agent with
+            `TurnFailed`. None: as the engine.
     """
 
     name: str
@@ -36,6 +41,7 @@ class ToolChanges(TypedDict, total=False):
     timeout: float | None
     output_limit: int | None
     path_parameters: Set[str]
+    tool_errors: ToolErrors | None
 
 
 class ToolOptions(Protocol):
@@ -53,12 +59,15 @@ class ToolOptions(Protocol):
     def output_limit(self) -> int | None: ...
     @property
     def path_parameters(self) -> frozenset[str]: ...
+    @property
+    def tool_errors(self) -> ToolErrors | None: ...
 
 
 def check(options: ToolOptions) -> None:
     """Raise `ValueError` for an invalid option or combination of options."""
     check_timeout(options.timeout)
     check_output_limit(options.output_limit)
+    check_tool_errors(options.tool_errors)
     if options.read_only and options.destructive:
         raise ValueError("a tool is either read_only or destructive; take one of them away")
     unknown = sorted(options.path_parameters - set(options.parameters.get("properties", ())))
@@ -76,6 +85,12 @@ def check_output_limit(characters: object, name: str = "output_limit") -> None:
     """Raise `ValueError` if the option `name` is not a positive whole number or None."""
     if characters is not None and not _is_positive(characters, (int,)):
         raise ValueError(f"{name}={characters!r} is not a length: expected a whole number above 0, or None")
+
+
+def check_tool_errors(handling: object) -> None:
+    """Raise `ValueError` if `handling` is neither a value of `ToolErrors` nor None."""
+    if handling is not None and handling not in get_args(ToolErrors):
+        raise ValueError(f"tool_errors={handling!r:.100} is not 'return' or 'raise'")
 
 
 def _is_positive(value: Any, kinds: tuple[type, ...]) -> bool:

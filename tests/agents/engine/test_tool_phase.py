@@ -7,10 +7,11 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import anyio
 import pytest
+from pydantic import AfterValidator
 
 from support.engines import AsyncEngineAPI, EngineAPI, call, check, results, valid_requests
 from toolcast.agents.engine.conversation import NOT_RUN
@@ -20,8 +21,9 @@ from toolcast.agents.permissions.permissions import Permissions
 from toolcast.agents.sessions.session import Session
 from toolcast.agents.subagents.elves import ElfConfig, ElfManager
 from toolcast.approvals import ApprovalDecision, PermissionRequest
-from toolcast.errors import FailTurn, TryAgain, TurnCancelled, TurnFailed
+from toolcast.errors import FailTurn, RateLimited, TryAgain, TurnCancelled, TurnFailed
 from toolcast.events import ToolProgress, ToolResult, ToolStarted
+from toolcast.llms.defaults import Configs
 from toolcast.messages import ToolCallPart
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
@@ -451,6 +453,50 @@ def test_an_engine_can_let_every_error_of_a_tool_end_the_turn(
     assert caught.value.__cause__ is error
 
 
+@pytest.mark.parametrize("set_where", ["tool", "engine", "default"])
+def test_errors_of_tools_end_turns_by_the_nearest_setting(engine_api: EngineAPI, set_where: str) -> None:
+    work = raises(OSError("no disk")).with_(tool_errors="raise" if set_where == "tool" else None)
+    made = Engine(
+        ScriptedLLM(call("a", "work")), [work], tool_errors={"tool": "return", "engine": "raise"}.get(set_where)
+    )
+    default: Literal["return", "raise"] = "raise" if set_where == "default" else "return"
+    with Configs.use(tool_errors=default), pytest.raises(TurnFailed, match="no disk"):
+        engine_api.submit(made, "Go.")
+
+
+def test_a_tool_can_return_its_errors_where_the_engine_raises_them(engine_api: EngineAPI) -> None:
+    work = raises(OSError("no disk")).with_(tool_errors="return")
+    engine = Engine(ScriptedLLM(call("a", "work"), "I see."), [work], tool_errors="raise")
+    assert engine_api.submit(engine, "Go.").text == "I see."
+
+
+def test_the_default_handling_of_tool_errors_is_for_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(ScriptedLLM(call("a", "work"), "I see."), [raises(OSError("no disk"))])
+    monkeypatch.setattr(Configs, "tool_errors", "raise")
+    with pytest.raises(TurnFailed, match="no disk"), Session(engine) as session:
+        session.run("Go.")  # in a thread of its own
+
+
+def test_an_unknown_handling_of_tool_errors_is_refused() -> None:
+    wrong: Any = "log"
+    refused = pytest.raises(ValueError, match=r"^tool_errors='log' is not 'return' or 'raise'$")
+    with refused:
+        raises(OSError()).with_(tool_errors=wrong)
+    with refused:
+        Engine(ScriptedLLM(), tool_errors=wrong)
+    with refused:
+        Configs.tool_errors = wrong
+    with refused, Configs.use(tool_errors=wrong):
+        pass
+    assert Configs.tool_errors == "return"
+
+
+def test_an_error_of_a_call_inside_a_tool_is_raised_too(engine_api: EngineAPI) -> None:
+    engine = Engine(ScriptedLLM(call("a", "work"), "I see."), [raises(RateLimited("too fast"))], tool_errors="raise")
+    with pytest.raises(TurnFailed, match="too fast"):
+        engine_api.submit(engine, "Go.")
+
+
 @pytest.mark.parametrize("calls", [call("a", "work"), call("a", "other"), call("a", "work", '{"x": ')])
 def test_words_to_the_model_do_not_end_the_turn(engine_api: EngineAPI, calls: ToolCallPart) -> None:
     tools = [raises(TryAgain("later"))]
@@ -458,12 +504,40 @@ def test_words_to_the_model_do_not_end_the_turn(engine_api: EngineAPI, calls: To
     assert engine_api.submit(engine, "Go.").text == "I see."
 
 
-def test_a_mistake_in_a_tool_is_logged(engine_api: EngineAPI, caplog: pytest.LogCaptureFixture) -> None:
-    engine = Engine(ScriptedLLM(call("a", "work"), "I see."), [raises(NameError("name 'x' is not defined"))])
+@pytest.mark.parametrize("error", [NameError("name 'x' is not defined"), OSError("no disk"), RateLimited("too fast")])
+@pytest.mark.parametrize("beside", [False, True], ids=["here", "beside"])
+def test_an_exception_of_a_tool_is_logged(
+    engine_api: EngineAPI, caplog: pytest.LogCaptureFixture, error: Exception, beside: bool
+) -> None:
+    work = raises(error).with_(timeout=60 if beside else None)
+    assert engine_api.submit(Engine(ScriptedLLM(call("a", "work"), "I see."), [work]), "Go.").text == "I see."
+    (record,) = caplog.records
+    assert (record.name, record.levelno) == ("toolcast", logging.WARNING)
+    assert record.getMessage() == f"the tool work raised {type(error).__name__}"
+    assert record.exc_info is not None and record.exc_info[1] is error and error.__traceback__ is not None
+
+
+def test_an_exception_of_a_validator_of_arguments_is_logged(
+    engine_api: EngineAPI, caplog: pytest.LogCaptureFixture
+) -> None:
+    def check_item(item: str) -> str:
+        raise KeyError(item)
+
+    def work(item: Annotated[str, AfterValidator(check_item)]) -> str:
+        """Work."""
+        return item
+
+    engine = Engine(ScriptedLLM(call("a", "work", '{"item": "x"}'), "I see."), [work])
     engine_api.submit(engine, "Go.")
-    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert record.getMessage() == "the tool work raised NameError"
-    assert record.exc_info
+    assert [record.getMessage() for record in caplog.records] == ["the tool work raised KeyError"]
+
+
+@pytest.mark.parametrize("calls", [call("a", "work"), call("a", "other"), call("a", "work", '{"x": ')])
+def test_answers_for_the_model_are_not_logged(
+    engine_api: EngineAPI, caplog: pytest.LogCaptureFixture, calls: ToolCallPart
+) -> None:
+    engine_api.submit(Engine(ScriptedLLM(calls, "I see."), [raises(TryAgain("later"))]), "Go.")
+    assert caplog.records == []
 
 
 # Arguments

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from threading import Lock
-from typing import Any
+from typing import Any, Generic
 from weakref import ref
 
 from typing_extensions import TypeForm, TypeVar, Unpack
@@ -26,8 +26,7 @@ from ...cancellation import Cancellation
 from ...errors import IllegalState
 from ...llms.base import FunctionCallingLLM
 from ...llms.request import AnyMessage, Messages, Tools, as_message, as_messages
-from ...messages import Message, system
-from ...option_types import require_text
+from ...messages import Message
 from ...states import TURN, Trace
 from ...tools.callable_tool import CallableTool, as_tools
 from ...tools.context import ToolContext
@@ -38,16 +37,20 @@ from ..permissions.permissions import Permissions
 from .config import EngineConfig, EngineOptions, configured
 from .conversation import Conversation, Snapshot
 from .history import unanswered_calls
+from .instructions import Instructions, as_instructions
 from .tool_phase import approval_requests
 from .turn_loop import TurnLoop
 from .turn_request import TurnRequest, build_turn_request, require_valid
 from .turn_streams import AsyncTurnStream, TurnStream
 
 T = TypeVar("T", default=None)
+D = TypeVar("D", default=Any)
 
 
-class Engine:
+class Engine(Generic[D]):
     """An agent: it sends requests to the model and runs the tools it calls, until there is an answer.
+
+    `Engine[Shop]` is one whose tools, instructions and output validators get a `Shop` as their dependencies.
 
     Args:
         llm: An LLM, its name, or None for `Configs.llm`.
@@ -58,8 +61,12 @@ class Engine:
         max_rounds: The limit of requests per turn. Default: 50.
         budget: The limit of what all turns may spend.
         settings: Settings that take precedence over those of the LLM.
-        instructions: A system message before the history.
-        deps: A value that tools get in their `ToolContext`.
+        instructions: The text of a system message before the history, after the LLM's own `system_prompt`; or a
+            function of the `ToolContext`, sync or async, that returns it (None: no message) for each model request.
+        deps: A value that tools get in their `ToolContext`, in turns without `deps` of their own.
+        validation_context: The context of Pydantic's validators, in turns without one of their own.
+        output_validators: Functions of the `ToolContext` and the typed output of a turn, sync or async, that return the
+            output. `TryAgain` sends its message to the model.
         history: The messages to begin with.
         compaction: The way to shorten a history that is too long; None: that is an error.
         tool_timeout: Seconds per tool call, for tools without a limit of their own.
@@ -68,7 +75,7 @@ class Engine:
         max_attempts: Answers that are requested until a typed result is valid. Default: 3.
         auto_continue: Request the rest of an answer that `max_tokens` cut off. Default: False.
         tool_errors: `"return"`: the model reads an error that a tool raises; `"raise"`: it ends the turn with
-            `TurnFailed`.
+            `TurnFailed`. Default: `Configs.tool_errors`, `"return"`.
         observer: A function of `(turn_id, state)`.
         hooks: Hooks of its turns, their requests and their tools.
     """
@@ -77,7 +84,7 @@ class Engine:
         self,
         llm: FunctionCallingLLM | str | None = None,
         tools: Tools = (),
-        **options: Unpack[EngineOptions],
+        **options: Unpack[EngineOptions[D]],
     ) -> None:
         self._make(configured(llm, tools, options), as_messages(options.get("history", ())))
 
@@ -138,7 +145,8 @@ class Engine:
     @property
     def pending(self) -> tuple[PermissionRequest, ...]:
         """The approvals that the turn waits for: `submit(answers=[...])` continues it."""
-        return approval_requests(self._config, self.conversation, unanswered_calls(self.conversation.history))
+        config = self._config if self._turn_loop is None else self._turn_loop.config
+        return approval_requests(config, self.conversation, unanswered_calls(self.conversation.history))
 
     # Turns.
 
@@ -146,7 +154,9 @@ class Engine:
         self,
         message: Messages | None = None,
         *,
+        deps: D | None = None,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
+        validation_context: Any = None,
         answers: Iterable[ApprovalDecision] = (),
         budget: Budget | None = None,
     ) -> Turn[T]:
@@ -155,7 +165,10 @@ class Engine:
         Args:
             message: The user's message, or messages. Without one the engine continues where it is: it runs the calls
                 that have no result yet, with the `answers` to its requests, or sends the history once more.
+            deps: The dependencies of this turn, in place of the engine's own: its tools, instructions and output
+                validators get them in their `ToolContext`. They are not stored: pass them again to continue the turn.
             output_cls: The type of a typed result, `Turn.output`.
+            validation_context: The context of Pydantic's validators, in place of the engine's own.
             answers: Decisions about the requests in `pending`.
             budget: A limit for this turn, besides the engine's own.
 
@@ -164,9 +177,10 @@ class Engine:
             TurnCancelled: If the turn was cancelled.
             TurnStopped: If a limit was reached.
             TurnFailed: If a tool ended the turn.
+            TypeError: If a tool has a `ToolContext[Shop]`, and there are no dependencies. Nothing was sent then.
         """
         turn_loop = self._begin(
-            build_turn_request(self._config, self.conversation, message, output_cls, answers, budget),
+            self._request(message, output_cls, answers, budget, deps, validation_context),
             self.llm.sync_backend(),
         )
         try:
@@ -178,13 +192,15 @@ class Engine:
         self,
         message: Messages | None = None,
         *,
+        deps: D | None = None,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
+        validation_context: Any = None,
         answers: Iterable[ApprovalDecision] = (),
         budget: Budget | None = None,
     ) -> Turn[T]:
         """Run a turn to its end and return it: see `submit`."""
         turn_loop = self._begin(
-            build_turn_request(self._config, self.conversation, message, output_cls, answers, budget),
+            self._request(message, output_cls, answers, budget, deps, validation_context),
             self.llm.async_backend(),
         )
         return await turn_loop.finish()
@@ -193,24 +209,28 @@ class Engine:
         self,
         message: Messages | None = None,
         *,
+        deps: D | None = None,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
+        validation_context: Any = None,
         answers: Iterable[ApprovalDecision] = (),
         budget: Budget | None = None,
     ) -> TurnStream[T]:
         """Return the events of a turn as they arrive. The turn begins with the first `next()`. See `submit`."""
-        request = build_turn_request(self._config, self.conversation, message, output_cls, answers, budget)
+        request = self._request(message, output_cls, answers, budget, deps, validation_context)
         return TurnStream(lambda: self._begin(request, self.llm.sync_backend()))
 
     def astream(
         self,
         message: Messages | None = None,
         *,
+        deps: D | None = None,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
+        validation_context: Any = None,
         answers: Iterable[ApprovalDecision] = (),
         budget: Budget | None = None,
     ) -> AsyncTurnStream[T]:
         """Return the events of a turn as they arrive. The turn begins when the first is awaited. See `submit`."""
-        request = build_turn_request(self._config, self.conversation, message, output_cls, answers, budget)
+        request = self._request(message, output_cls, answers, budget, deps, validation_context)
         return AsyncTurnStream(lambda: self._begin(request, self.llm.async_backend()))
 
     def cancel(self) -> None:
@@ -249,47 +269,58 @@ class Engine:
         permissions: Permissions | None = None,
         tools: Tools | None = None,
         max_rounds: int | None = None,
-        instructions: str | None = None,
+        instructions: Instructions[D] | None = None,
         tool_timeout: float | None = None,
+        deps: D | None = None,
         context: ToolContext[Any] | None = None,
-    ) -> Engine:
+    ) -> Engine[D]:
         """Return another engine with this one's settings and an empty history.
 
         Args:
             permissions: The permissions of the new engine, in place of this one's.
             tools: The tools of the new engine, in place of this one's.
             max_rounds: The limit of model requests per turn, in place of this engine's.
-            instructions: A system message after this engine's own.
+            instructions: Instructions after this engine's own.
             tool_timeout: Seconds per tool call, if this engine has no such limit.
+            deps: The dependencies of the new engine, in place of this one's.
             context: The context of the tool call for which the new engine works: it is cancelled with that call, and
                 its usage counts there.
         """
-        require_text("instructions", instructions)
         config = replace(
             self._config,
             permissions=permissions or self.permissions,
             tools=self.tools if tools is None else as_tools(tools),
             max_rounds=max_rounds or self._config.max_rounds,
-            instructions=(*self._config.instructions, *([system(instructions)] if instructions else [])),
+            instructions=(*self._config.instructions, *as_instructions(instructions)),
             tool_timeout=self._config.tool_timeout or tool_timeout,
+            deps=self._config.deps if deps is None else deps,
         )
-        other = object.__new__(Engine)
+        other: Engine[D] = object.__new__(Engine)
         other._make(config, context=context)
         return other
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> CallableTool:
-        """Return this engine as a tool for another. Each call is a turn of its own, with an empty history."""
+        """Return this engine as a tool for another. Each call is a turn of its own, with an empty history.
+
+        An engine that has no `deps` gets those of the turn that calls it.
+        """
         later = self.permissions.approve == "later"  # a tool call cannot wait for a later approval
         permissions = self.permissions.without_prompt() if later else None
 
         def ask(prompt: str, context: ToolContext) -> str:
-            return self.fork(context=context, permissions=permissions).submit(prompt).text
+            return fork(context).submit(prompt).text
 
         async def aask(prompt: str, context: ToolContext) -> str:
-            return (await self.fork(context=context, permissions=permissions).asubmit(prompt)).text
+            return (await fork(context).asubmit(prompt)).text
+
+        def fork(context: ToolContext) -> Engine[D]:
+            deps = context.deps if self._config.deps is None else None
+            return self.fork(context=context, permissions=permissions, deps=deps)
 
         tool = CallableTool.from_function(ask, name or "ask_agent", description or "Give a request to another agent.")
-        return replace(tool, async_function=aask)
+        requiring = next((each for each in self.tools if each.deps_type is not None), None)
+        deps_type = None if requiring is None or self._config.deps is not None else requiring.deps_type
+        return replace(tool, async_function=aask, deps_type=deps_type)
 
     def attach(self, session: Any) -> None:
         """Reserve the engine for `session`. Raises `IllegalState` if another open session has it."""
@@ -315,13 +346,27 @@ class Engine:
         answers: Iterable[ApprovalDecision],
         *,
         concurrent: bool,
+        deps: D | None = None,
+        validation_context: Any = None,
         checkpoint: Callable[[], object] | None = None,
     ) -> TurnLoop:
         """Begin a turn that the caller drives. See `TurnRequest` for the `checkpoint`."""
-        request = build_turn_request(self._config, self.conversation, message, output_cls, answers)
+        request = self._request(message, output_cls, answers, None, deps, validation_context)
         if checkpoint is not None:
             request = replace(request, checkpoint=checkpoint)
         return self._begin(request, self.llm.async_backend() if concurrent else self.llm.sync_backend())
+
+    def _request(
+        self,
+        message: Messages | None,
+        output_cls: Any,
+        answers: Iterable[ApprovalDecision],
+        budget: Budget | None,
+        deps: D | None,
+        validation_context: Any,
+    ) -> TurnRequest:
+        config = self._config.for_turn(deps, validation_context)
+        return build_turn_request(config, self.conversation, message, output_cls, answers, budget)
 
     def _begin(self, request: TurnRequest, backend: IOBackend) -> TurnLoop:
         """Begin a turn, which is the engine's current one from now on."""
@@ -332,9 +377,7 @@ class Engine:
             hooks = self._config.begin_turn(trace.call_id, "" if session is None else session.id)
             if hooks is not None:
                 hooks.observe_states(trace)
-            self._turn_loop = TurnLoop(
-                self._config, self.conversation, request, backend, trace, Cancellation(self._parent), hooks
-            )
+            self._turn_loop = TurnLoop(self.conversation, request, backend, trace, Cancellation(self._parent), hooks)
             return self._turn_loop
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from ...events import (
 from ...hook_protocol import CallHooks
 from ...llms.request import ChatRequest
 from ...llms.request_state import deadline_after, start_call
+from ...messages import Message
 from ...parsing.partial_value import MISSING, PartialValue, plan_for
 from ...transport.network import IOBackend
 from ...usage import Usage
@@ -40,12 +42,14 @@ class ModelRequest:
         backend: IOBackend,
         hooks: CallHooks | None = None,
         *,
+        instructions: Sequence[Message] = (),
         last: bool = False,
         left: float | None = None,
     ) -> None:
         """Prepare a request.
 
-        `hooks` are those of the turn that the request is part of. `last`: no other follows, so a typed result must be
+        `hooks` are those of the turn that the request is part of, `instructions` system messages before the history.
+        `last`: no other follows, so a typed result must be
         given now. `left`: the seconds that a budget leaves; `of_budget` is True if they end before the call's own
         timeout.
         """
@@ -55,7 +59,8 @@ class ModelRequest:
         self._typed = typed
         self._unique_ids: dict[str, str] = {}  # unique ids by those of the service
         self._partial: dict[str, PartialValue] = {}  # parsed only for calls whose arguments were requested
-        request = _chat_request(config, conversation, typed, last)
+        messages = config.llm.with_system_prompt((*instructions, *conversation.history))
+        request = _chat_request(config, messages, typed, last)
         if typed is not None:
             typed.begin_response()
         llm = config.llm
@@ -128,7 +133,8 @@ class ModelRequest:
                 return None
             tool = self._config.by_name.get(call.name)
             plan = plan_for(dict[str, Any] if tool is None else tool.arguments_type)
-            partial = self._partial[id] = PartialValue(plan, wrapped=tool is not None and tool.wrapped, fail_fast=False)
+            wrapped, context = tool is not None and tool.wrapped, self._config.validation_context
+            partial = self._partial[id] = PartialValue(plan, wrapped=wrapped, fail_fast=False, context=context)
             partial.feed(call.arguments)
         return None if partial.value is MISSING else partial.value
 
@@ -147,15 +153,14 @@ class ModelRequest:
 
 
 def _chat_request(
-    config: EngineConfig, conversation: Conversation, typed: TypedOutput | None, last: bool
+    config: EngineConfig, messages: tuple[Message, ...], typed: TypedOutput | None, last: bool
 ) -> ChatRequest:
-    """Return the request: the whole history, and the tools.
+    """Return the request: the messages, and the tools.
 
     A typed result is required, but other tools may be called before. A model without function calling is offered no
     tools; a typed result is then requested without them.
     """
     llm = config.llm
-    messages = llm.with_system_prompt((*config.instructions, *conversation.history))
     settings = llm.merge_settings(config.settings)
     metadata = llm.metadata
     can_call = metadata.is_function_calling_model and metadata.capabilities.tools is not False

@@ -18,12 +18,12 @@ from pydantic_core import from_json
 from ...approvals import ApprovalDecision, PermissionRequest
 from ...async_support.callbacks import call_function
 from ...cancellation import Cancellation
-from ...errors import FailTurn, ToolcastError, TryAgain, TurnFailed
+from ...errors import CallError, FailTurn, ToolcastError, TryAgain, TurnCancelled, TurnFailed
 from ...events import AgentEvent, ToolProgress, ToolResult, ToolStarted
 from ...hook_protocol import CallHooks
 from ...json_text import json_text
+from ...llms.defaults import Configs
 from ...messages import Message, ToolCallPart
-from ...tools.callable_tool import CallableTool
 from ...tools.context import ToolContext
 from ...tools.execution import ToolJob, ToolRun, overlapping_groups, read_call
 from ...tools.results import error_text
@@ -61,7 +61,7 @@ class ToolPhase:
         self._spending = spending
         self._concurrent = concurrent
         self._jobs = jobs
-        self._decisions = CallDecisions(config.permissions, conversation.remembered, jobs)
+        self._decisions = CallDecisions(config.permissions, conversation.remembered, jobs, config.validation_context)
         self._request: PermissionRequest | None = None  # the one that waits for its answer
         for job in jobs if hooks is not None else ():
             job.hooks = hooks
@@ -175,8 +175,8 @@ class ToolPhase:
     def _result(self, job: ToolJob) -> ToolResult:
         output = job.output()
         job.notify()
-        if job.error is not None:
-            self._log_failure(job, job.error)
+        if job.raised and job.error is not None:
+            self._on_raised(job, job.error)
         part = output.part()
         if job.edited is not None:
             part = replace(part, content=f"(The user changed the arguments to {job.edited:.{_SHOWN}}.)\n{part.content}")
@@ -184,29 +184,33 @@ class ToolPhase:
         self._conversation.mark_answered(job.call.id)
         return ToolResult(job.call.id, job.call.name, part.content, output.is_error, output.raw_output)
 
-    def _log_failure(self, job: ToolJob, error: Exception) -> None:
-        """Log an error that is a mistake in a tool's code; store one that ends the turn."""
-        if isinstance(error, _MISTAKES):
-            logger.error("the tool %s raised %s", job.call.name, type(error).__name__, exc_info=error)
-        raises = self._config.tool_errors == "raise" and not isinstance(error, (ToolcastError, TryAgain))
-        if self.failure is None and (raises or isinstance(error, FailTurn)):
-            why = error_text(error) if str(error) else type(error).__name__
-            self.failure = TurnFailed(f"the tool {job.call.name} ended the turn: {why}", tool_name=job.call.name)
-            self.failure.__cause__ = error
+    def _on_raised(self, job: ToolJob, error: Exception) -> None:
+        """Log an error that a tool raised, and store one that ends the turn."""
+        if isinstance(error, (TryAgain, TurnCancelled)):
+            return
+        # The model may hide the failure of a tool behind "All good!", so that the log is the only place that shows it.
+        logger.warning("the tool %s raised %s", job.call.name, type(error).__name__, exc_info=error)
+        if self.failure is None and (isinstance(error, FailTurn) or self._ends_turn(job, error)):
+            self.failure = failed_turn(error, f"the tool {job.call.name}", job.call.name)
+
+    def _ends_turn(self, job: ToolJob, error: Exception) -> bool:
+        """Return True if this error of a tool is to be raised: not one that the library made as text for the model."""
+        own = None if job.tool is None else job.tool.tool_errors
+        handling = own or self._config.tool_errors or Configs.tool_errors
+        return handling == "raise" and (isinstance(error, CallError) or not isinstance(error, ToolcastError))
 
 
-_MISTAKES: Final = (
-    *(AssertionError, AttributeError, ImportError, NameError, NotImplementedError, RecursionError, SyntaxError),
-    *(SystemError, TypeError),
-)
-"""Errors that are mistakes in code: the model reads them, and cannot help them."""
+def failed_turn(error: Exception, origin: str, tool_name: str = "") -> TurnFailed:
+    """Return the error of a turn that `error` ended, which `origin` raised."""
+    why = error_text(error) if str(error) else type(error).__name__
+    failure = TurnFailed(f"{origin} ended the turn: {why}", tool_name=tool_name)
+    failure.__cause__ = error
+    return failure
 
 
-def make_jobs(
-    calls: Sequence[ToolCallPart], offered: Mapping[str, CallableTool], started: Container[str] = ()
-) -> list[ToolJob]:
+def make_jobs(config: EngineConfig, calls: Sequence[ToolCallPart], started: Container[str] = ()) -> list[ToolJob]:
     """Return one job for each call. A call that started before a crash is not repeated unless it is idempotent."""
-    jobs = [read_call(call, offered) for call in calls]
+    jobs = [read_call(call, config.by_name, config.validation_context) for call in calls]
     for job in jobs:
         if job.call.id in started and not (job.tool is not None and job.tool.idempotent):
             job.error = ToolcastError(INTERRUPTED)
@@ -217,7 +221,7 @@ def approval_requests(
     config: EngineConfig, conversation: Conversation, calls: Sequence[ToolCallPart]
 ) -> tuple[PermissionRequest, ...]:
     """Return the approvals that these calls need before they may run."""
-    jobs = make_jobs(calls, config.by_name, conversation.started)
+    jobs = make_jobs(config, calls, conversation.started)
     requests = CallDecisions(config.permissions, conversation.remembered, jobs).requests()
     return tuple([request for request in requests if request.call_id not in conversation.answers])
 

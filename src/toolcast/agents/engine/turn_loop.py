@@ -19,12 +19,13 @@ from typing import Any, Final
 from ...approvals import ApprovalDecision
 from ...async_support.interruptible import Interrupted, Interruptible
 from ...cancellation import Cancellation
-from ...errors import ContextTooLong, IllegalState, Timeout, TurnCancelled, TurnFailed, TurnStopped
+from ...errors import ContextTooLong, FailTurn, IllegalState, Timeout, TurnCancelled, TurnFailed, TurnStopped
 from ...events import AgentEvent, ChatResponse, ErrorEvent
 from ...hook_protocol import CallHooks
 from ...messages import Message, assistant, user
 from ...states import Trace, logger
 from ...structured.response_validation import empty_response, is_empty
+from ...tools.context import ToolContext
 from ...tools.execution import ToolJob
 from ...transport.network import IOBackend
 from ...turn import Turn, TurnEnd
@@ -32,9 +33,10 @@ from ...usage import NO_USAGE, Usage
 from .config import EngineConfig
 from .conversation import NOT_RUN, Conversation
 from .history import CUT_OFF, SUPERSEDED, estimate_tokens, has_content, unanswered_calls
+from .instructions import system_messages
 from .limits import TurnLimits
 from .model_request import ModelRequest
-from .tool_phase import ToolPhase, make_jobs, stored_message
+from .tool_phase import ToolPhase, failed_turn, make_jobs, stored_message
 from .turn_request import TurnRequest
 
 # Stop reasons that do not explain why an answer is empty.
@@ -47,7 +49,6 @@ class TurnLoop:
 
     def __init__(
         self,
-        config: EngineConfig,
         conversation: Conversation,
         turn_request: TurnRequest,
         backend: IOBackend,
@@ -63,10 +64,15 @@ class TurnLoop:
         self.answers.update((answer.call_id, answer) for answer in turn_request.answers)
         self.trace: Trace = trace
         self.states: list[str] = [trace.state]  # all states so far
-        self._config = config
+        self.config: EngineConfig = turn_request.config
         self._conversation = conversation
         self._turn_request = turn_request
-        self._limits = TurnLimits(config, turn_request.spending or conversation.spending)
+        self._limits = TurnLimits(self.config, turn_request.spending or conversation.spending)
+        self._context = ToolContext[Any](
+            deps=self.config.deps, cancellation=cancellation, spending=self._limits.spending
+        )  # for functions that serve no tool call: instructions and output validators
+        if turn_request.typed is not None:
+            turn_request.typed.begin_turn(self._context, concurrent=backend.concurrent)
         self._backend = backend
         self._interruptible = Interruptible()
         self._final_turn: Turn[Any] | None = None
@@ -202,7 +208,7 @@ class TurnLoop:
             conversation.pop_injected()
         conversation.begin(messages)
         if left:
-            self._start_tools(self._jobs(ChatResponse(Message("assistant", left), "tool_use")))
+            self._start_tools(await self._jobs(ChatResponse(Message("assistant", left), "tool_use")))
             self._step("resumed")
         else:
             self._step("submitted")
@@ -232,7 +238,7 @@ class TurnLoop:
         self._model_request, response = None, request.response
         calls = response.message.tool_calls
         uses = bool(calls) and response.stop_reason == "tool_use"
-        jobs = self._jobs(response) if uses else make_jobs(calls, self._config.by_name)
+        jobs = await self._jobs(response) if uses else make_jobs(self.config, calls)
         typed = self._turn_request.typed
         if has_content(response.message):
             hidden = not calls and typed is not None and typed.must_hide(response)
@@ -248,7 +254,7 @@ class TurnLoop:
             self._limits.count_calls(calls, self._backend.now())
             self._start_tools(jobs)
             self._step("tools_called")
-        elif (words := self._follow_up(response)) is not None:
+        elif (words := await self._follow_up(response)) is not None:
             request.reject()
             self._conversation.answer_open_calls(CUT_OFF)
             self._conversation.add(user(words))
@@ -272,12 +278,12 @@ class TurnLoop:
         logger.warning("the model's answer to the tool results was empty (stop reason %r)", stop)
         return "empty"
 
-    def _follow_up(self, response: ChatResponse) -> str | None:
+    async def _follow_up(self, response: ChatResponse) -> str | None:
         """Return the message that asks the model to correct or continue its answer; None if it is complete."""
         if self._turn_request.typed is not None:
-            return self._turn_request.typed.read_text(response)
+            return await self._turn_request.typed.read_text(response)
         cut = response.stop_reason == "max_tokens" and not response.message.tool_calls
-        return CONTINUE if cut and self._config.auto_continue else None
+        return CONTINUE if cut and self.config.auto_continue else None
 
     async def _run_tools(self) -> list[AgentEvent]:
         tools = self._tools
@@ -303,11 +309,13 @@ class TurnLoop:
             return started
         self._tools = None
         if typed is not None:
-            typed.collect_function_result()
+            correction = await typed.collect_function_result()
             if self._undecided is not None:
                 if typed.found:
                     await self._undecided.accept()
                 self._undecided.reject()
+            if correction is not None:
+                self._conversation.add(user(correction))
         self._step("answered" if typed is not None and typed.found else "tools_executed")
         return []
 
@@ -329,16 +337,19 @@ class TurnLoop:
 
     async def _next_model_request(self) -> ModelRequest:
         """Return the next request; raise if a limit is reached."""
-        config, conversation = self._config, self._conversation
+        config, conversation = self.config, self._conversation
         self._limits.count_request(self._backend.now())
         conversation.pop_injected()
         limit = None if config.compaction is None else config.compaction.at
         if limit is not None and not self._compacted and estimate_tokens(conversation.history) > limit:
             await self._compact()
+        instructions = await system_messages(config.instructions, self._context, concurrent=self._backend.concurrent)
         last = self._limits.rounds == config.max_rounds
         left = self._limits.time_left(self._backend.now())
         typed, hooks = self._turn_request.typed, self._hooks
-        return ModelRequest(config, conversation, typed, self._backend, hooks, last=last, left=left)
+        return ModelRequest(
+            config, conversation, typed, self._backend, hooks, instructions=instructions, last=last, left=left
+        )
 
     async def _close_model_request(self) -> None:
         """Release the connection, and count the usage of the request."""
@@ -374,7 +385,7 @@ class TurnLoop:
     async def _compact(self) -> bool:
         """Shorten the history if possible; return True if it was."""
         self._compacted = True
-        compaction, concurrent = self._config.compaction, self._backend.concurrent
+        compaction, concurrent = self.config.compaction, self._backend.concurrent
         if compaction is None:
             return False
         with nullcontext() if self._hooks is None else self._hooks.around_calls():
@@ -382,17 +393,17 @@ class TurnLoop:
 
     # Tools.
 
-    def _jobs(self, response: ChatResponse) -> list[ToolJob]:
+    async def _jobs(self, response: ChatResponse) -> list[ToolJob]:
         """Return one job for each call of `response`, those of the typed result included."""
         calls, typed = response.message.tool_calls, self._turn_request.typed
         others = [call for call in calls if typed is None or call.name not in typed.names]
-        jobs = make_jobs(others, self._config.by_name, self._conversation.started)
-        return jobs if typed is None else typed.jobs(calls, jobs, response)
+        jobs = make_jobs(self.config, others, self._conversation.started)
+        return jobs if typed is None else await typed.jobs(calls, jobs, response)
 
     def _start_tools(self, jobs: Sequence[ToolJob]) -> None:
         spending, concurrent = self._limits.spending, self._backend.concurrent
         self._tools = ToolPhase(
-            self._config, self._conversation, jobs, self.cancellation, spending, self._hooks, concurrent=concurrent
+            self.config, self._conversation, jobs, self.cancellation, spending, self._hooks, concurrent=concurrent
         )
 
     # Ending.
@@ -403,6 +414,8 @@ class TurnLoop:
             cancelled = TurnCancelled("the turn was cancelled")
             cancelled.__cause__ = None if isinstance(error, Interrupted) else error
             return await self._end_with(cancelled, "cancelled", "cancelled")
+        if isinstance(error, FailTurn):
+            error = failed_turn(error, "a function of the engine")
         return await self._end_with(error, "failed", "stopped" if isinstance(error, TurnStopped) else "error")
 
     async def _cancel_because(self, why: str) -> None:

@@ -21,10 +21,11 @@ from .typed_output import TypedOutput
 class TurnRequest:
     """The input of one turn: messages (none: continue the history), a typed result, approval decisions.
 
-    `checkpoint` is called whenever the conversation has changed, and always before a tool runs; an exception from it
-    ends the turn.
+    `config` has the dependencies and the validation context of the turn. `checkpoint` is called whenever the
+    conversation has changed, and always before a tool runs; an exception from it ends the turn.
     """
 
+    config: EngineConfig
     messages: tuple[Message, ...] = ()
     typed: TypedOutput | None = None
     answers: tuple[ApprovalDecision, ...] = ()
@@ -44,7 +45,7 @@ def build_turn_request(
 
     Raises:
         ValueError: If there is nothing to send, if a message is invalid, or an answer is for no call that waits.
-        TypeError: If an answer is no `ApprovalDecision`.
+        TypeError: If an answer is no `ApprovalDecision`, or if a tool requires dependencies and there are none.
     """
     messages: Sequence[Message] = () if message is None else require_valid(as_messages(message))
     if not messages and not conversation.history:
@@ -52,11 +53,12 @@ def build_turn_request(
     given = tuple(answers)
     if given:
         _check_answers(conversation, given, messages)
-    typed = None if output_cls is None else TypedOutput(output_cls, config.max_attempts)
+    typed = None if output_cls is None else TypedOutput(output_cls, config)
+    config.check_deps(() if typed is None else typed.tools)
     if typed is not None:
         as_tools((*config.tools, *typed.tools))  # raises if two have one name
     spending = None if budget is None else BudgetTracker(budget, conversation.spending)
-    return TurnRequest(tuple(messages), typed, given, spending)
+    return TurnRequest(config, tuple(messages), typed, given, spending)
 
 
 def require_valid(messages: Sequence[Message]) -> Sequence[Message]:

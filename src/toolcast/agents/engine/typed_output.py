@@ -18,7 +18,10 @@ from ...structured.partial_objects import StreamingObjectProcessor
 from ...structured.response_validation import ResponseValidator, ValidatedCall, retry_text
 from ...tool_spec import NamedTool, ToolChoice
 from ...tools.callable_tool import CallableTool, ParsedArguments, ToolOutput, output_tools
+from ...tools.context import ToolContext
 from ...tools.execution import ToolJob, read_call
+from .config import EngineConfig
+from .output_validators import validate_output
 
 _TOO_LATE = "Not used: the answer was already given."
 _AGAIN = "Answer again by calling the tool for the answer."
@@ -27,7 +30,7 @@ _AGAIN = "Answer again by calling the tool for the answer."
 class TypedOutput:
     """The requested result of a turn, and the attempts that are left. Once `found`, it is the `output`."""
 
-    def __init__(self, output_cls: Any, max_attempts: int) -> None:
+    def __init__(self, output_cls: Any, config: EngineConfig) -> None:
         self.tools: tuple[CallableTool, ...] = output_tools(output_cls)
         self.names: frozenset[str] = frozenset(tool.name for tool in self.tools)
         self.found: bool = False
@@ -35,10 +38,18 @@ class TypedOutput:
         self._failure: Exception | None = None
         self._response = ChatResponse(Message("assistant"))  # the last one read
         self._functions = {tool.name: tool for tool in self.tools if tool.output_type is None}
-        self._reader = ResponseValidator({tool.name: tool for tool in self.tools if tool.output_type is not None})
+        types = {tool.name: tool for tool in self.tools if tool.output_type is not None}
+        self._reader = ResponseValidator(types, context=config.validation_context)
         self._running: ToolJob | None = None  # the function call whose return value is the result
-        self._attempts = max_attempts
+        self._attempts = config.max_attempts
+        self._validators = config.output_validators
+        self._context = ToolContext[Any]()
+        self._concurrent = False
         self.begin_response()
+
+    def begin_turn(self, context: ToolContext[Any], *, concurrent: bool) -> None:
+        """Set the context for which the output validators are called."""
+        self._context, self._concurrent = context, concurrent
 
     @property
     def choice(self) -> ToolChoice:
@@ -57,16 +68,18 @@ class TypedOutput:
 
     def begin_response(self) -> None:
         """Reset the partial object for a new response."""
-        self._processor = StreamingObjectProcessor.for_tools(self.tools, parallel=False, fail_fast=False)
+        self._processor = StreamingObjectProcessor.for_tools(
+            self.tools, parallel=False, fail_fast=False, context=self._reader.context
+        )
 
     def with_output_delta(self, event: Event) -> list[AgentEvent]:
         """Return `event`, followed by an `OutputDelta` if it changed the partial object."""
         value = self._processor.process(event)
         return [event] if value is None else [event, OutputDelta(value)]
 
-    def read_text(self, response: ChatResponse) -> str | None:
+    async def read_text(self, response: ChatResponse) -> str | None:
         """Parse the result from a response without a call; return the correction request if that fails."""
-        problem = self._try_read(lambda: self._reader.validate(response)[0], response)
+        problem = await self._try_read(lambda: self._reader.validate(response)[0], response)
         self.check()
         return None if problem is None else f"{problem}\n{_AGAIN}"
 
@@ -85,40 +98,57 @@ class TypedOutput:
         if self._failure is not None:
             raise self._failure
 
-    def jobs(self, calls: Sequence[ToolCallPart], others: Iterable[ToolJob], response: ChatResponse) -> list[ToolJob]:
+    async def jobs(
+        self, calls: Sequence[ToolCallPart], others: Iterable[ToolJob], response: ChatResponse
+    ) -> list[ToolJob]:
         """Return a job for each of `calls`: `others`, and those of the typed result, where only functions are run."""
         rest = iter(others)
-        return [self._job(call, response) if call.name in self.names else next(rest) for call in calls]
+        return [await self._job(call, response) if call.name in self.names else next(rest) for call in calls]
 
-    def collect_function_result(self) -> None:
-        """Take the result of the function that was run, if any; count its failure as an attempt."""
+    async def collect_function_result(self) -> str | None:
+        """Take the result of the function that was run, if any; return the correction request if it is rejected.
+
+        A failure of the function, or of a validator, counts as an attempt.
+        """
         job, self._running = self._running, None
         if job is None:
-            return
-        if job.error is None:
-            self.found, self.output = True, job.result
-        else:
+            return None
+        if job.error is not None:
             self._count_failure(job.error)
             self.check()
+            return None
+        problem = await self._accept(job.result, job.call)
+        self.check()
+        return None if problem is None else f"{problem}\n{_AGAIN}"
 
-    def _job(self, call: ToolCallPart, response: ChatResponse) -> ToolJob:
+    async def _job(self, call: ToolCallPart, response: ChatResponse) -> ToolJob:
         if self.found or self._running is not None:
             return _answered_job(call, _TOO_LATE)
         if call.name in self._functions:
             self._response = response
-            self._running = read_call(call, self._functions)
+            self._running = read_call(call, self._functions, self._reader.context)
             return self._running
-        problem = self._try_read(lambda: self._reader.validate_call(call, response), response)
+        problem = await self._try_read(lambda: self._reader.validate_call(call, response), response)
         if problem is not None:
             return replace(_answered_job(call, problem), tool=self._reader.tools.get(call.name))
         made = ToolOutput(TAKEN, call.name, call.arguments, call_id=call.id)
         return ToolJob(call, self._reader.tools[call.name], ParsedArguments(self.output), done=True, tool_output=made)
 
-    def _try_read(self, read: Callable[[], ValidatedCall], response: ChatResponse) -> str | None:
+    async def _try_read(self, read: Callable[[], ValidatedCall], response: ChatResponse) -> str | None:
         self._response = response
         try:
-            self.output = read().value
+            found = read()
         except (ValidationError, NoToolCallError, TryAgain) as error:
+            self._count_failure(error)
+            return retry_text(error)
+        return await self._accept(found.value, found.call)
+
+    async def _accept(self, value: Any, call: ToolCallPart) -> str | None:
+        """Take `value` as the output, unless a validator rejects it; return the reason then."""
+        context = replace(self._context, call_id=call.id, tool=call.name)
+        try:
+            self.output = await validate_output(self._validators, value, context, concurrent=self._concurrent)
+        except TryAgain as error:
             self._count_failure(error)
             return retry_text(error)
         self.found = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ...approvals import ApprovalDecision, PermissionRequest
 from ...errors import PermissionDenied
@@ -21,12 +22,15 @@ class CallDecisions:
     """The decisions on the tool calls of one response, in call order.
 
     The order matters: an approval for the session is a rule for the calls behind it. `remembered` is the list of these
-    rules, to which decisions append.
+    rules, to which decisions append. `context` reaches the validators of edited arguments.
     """
 
-    def __init__(self, permissions: Permissions, remembered: list[Rule], jobs: Sequence[ToolJob]) -> None:
+    def __init__(
+        self, permissions: Permissions, remembered: list[Rule], jobs: Sequence[ToolJob], context: Any = None
+    ) -> None:
         self._permissions = permissions
         self._remembered = remembered
+        self._context = context
         self._undecided: Iterator[ToolJob] = iter(jobs)
         self._asked: tuple[ToolJob, PermissionRequest] | None = None
 
@@ -60,8 +64,9 @@ class CallDecisions:
             if rule not in self._remembered:  # a decision is applied again when the turn is resumed
                 self._remembered.append(rule)
         elif decision.action == "edit":
-            edited = read_call(replace(job.call, arguments=decision.arguments or "{}"), {job.tool.name: job.tool})
-            job.read, job.error, job.edited = edited.read, edited.error, decision.arguments or "{}"
+            call = replace(job.call, arguments=decision.arguments or "{}")
+            edited = read_call(call, {job.tool.name: job.tool}, self._context)
+            job.read, job.error, job.raised, job.edited = edited.read, edited.error, edited.raised, call.arguments
             # The user saw the model's arguments, and deny rules and protected paths apply to the user's as well.
             self.recheck(job)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import partial
 from threading import RLock
-from typing import Any, Final, Self
+from typing import Any, Final, Generic, Self
 from uuid import uuid4
 
 from typing_extensions import TypeForm, TypeVar
@@ -36,6 +36,7 @@ from .persistence import SavedSession
 from .turn import SessionTurn
 
 T = TypeVar("T", default=None)
+D = TypeVar("D", default=Any)
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -64,7 +65,7 @@ class SessionStatus:
         return None if self.tokens_max is None else 100 * self.tokens_used / self.tokens_max
 
 
-class Session(Closing, AsyncClosing):
+class Session(Closing, AsyncClosing, Generic[D]):
     """A conversation with one engine, whose turns run whether or not their events are read.
 
     With a `store` it is saved under its `id`, and `Session.resume` opens it again. Only one process may have it open:
@@ -73,14 +74,14 @@ class Session(Closing, AsyncClosing):
     """
 
     def __init__(
-        self, engine: Engine, *, id: str | None = None, store: Store | None = None, observer: Observer | None = None
+        self, engine: Engine[D], *, id: str | None = None, store: Store | None = None, observer: Observer | None = None
     ) -> None:
         require("engine", engine, Engine, "Engine")
         require_text("id", id)
         if observer is not None:
             require_callable("observer", observer, "a function of (session_id, state), or None")
         self.id: str = id or uuid4().hex
-        self.engine: Engine = engine
+        self.engine: Engine[D] = engine
         self._saved: SavedSession | None = None
         self._trace = Trace(SESSION, observer)
         self._trace.call_id = self.id
@@ -91,7 +92,7 @@ class Session(Closing, AsyncClosing):
             self._saved = None if store is None else SavedSession.new(self.id, store)
 
     @classmethod
-    def resume(cls, id: str, engine: Engine, store: Store, *, observer: Observer | None = None) -> Self:
+    def resume(cls, id: str, engine: Engine[D], store: Store, *, observer: Observer | None = None) -> Self:
         """Open the saved session `id`, in whatever state it was left; `engine` gets its history.
 
         If it was left in the middle of a turn (`unfinished`), `send()` without a message continues that.
@@ -134,16 +135,28 @@ class Session(Closing, AsyncClosing):
     # Turns.
 
     def send(
-        self, message: Messages | None = None, *, output_cls: Any = None, answers: Iterable[ApprovalDecision] = ()
+        self,
+        message: Messages | None = None,
+        *,
+        deps: D | None = None,
+        output_cls: Any = None,
+        validation_context: Any = None,
+        answers: Iterable[ApprovalDecision] = (),
     ) -> None:
         """Start a turn, in a thread: see `Engine.submit`. Raises `IllegalState` unless the session is idle."""
-        self._start(SessionTurn(), message, output_cls, answers)
+        self._start(SessionTurn(), message, output_cls, answers, deps, validation_context)
 
     async def asend(
-        self, message: Messages | None = None, *, output_cls: Any = None, answers: Iterable[ApprovalDecision] = ()
+        self,
+        message: Messages | None = None,
+        *,
+        deps: D | None = None,
+        output_cls: Any = None,
+        validation_context: Any = None,
+        answers: Iterable[ApprovalDecision] = (),
     ) -> None:
         """Start a turn, in a task of this event loop: see `Engine.submit`. `IllegalState` unless it is idle."""
-        self._start(SessionTurn(concurrent=True), message, output_cls, answers)
+        self._start(SessionTurn(concurrent=True), message, output_cls, answers, deps, validation_context)
 
     def events(self) -> Subscription[AgentEvent]:
         """Return the events of the turn, from its first; they end with the turn. Without a turn there are none."""
@@ -170,13 +183,15 @@ class Session(Closing, AsyncClosing):
         self,
         message: Messages | None = None,
         *,
+        deps: D | None = None,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
+        validation_context: Any = None,
         answers: Iterable[ApprovalDecision] = (),
     ) -> Turn[T]:
         """Run a turn to its end and return it. Ctrl-C cancels it, and waits a limited time for its end."""
         turn = SessionTurn()
         try:
-            self._start(turn, message, output_cls, answers)
+            self._start(turn, message, output_cls, answers, deps, validation_context)
             turn.wait()
         except BaseException:
             if self._cancel(turn):
@@ -188,13 +203,15 @@ class Session(Closing, AsyncClosing):
         self,
         message: Messages | None = None,
         *,
+        deps: D | None = None,
         output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
+        validation_context: Any = None,
         answers: Iterable[ApprovalDecision] = (),
     ) -> Turn[T]:
         """Run a turn to its end and return it. Cancelling this call cancels it, and waits a while."""
         turn = SessionTurn(concurrent=True)
         try:
-            self._start(turn, message, output_cls, answers)
+            self._start(turn, message, output_cls, answers, deps, validation_context)
             await turn.join()
         except BaseException:
             if self._cancel(turn):
@@ -227,7 +244,13 @@ class Session(Closing, AsyncClosing):
     # Implementation of turns.
 
     def _start(
-        self, turn: SessionTurn, message: Messages | None, output_cls: Any, answers: Iterable[ApprovalDecision]
+        self,
+        turn: SessionTurn,
+        message: Messages | None,
+        output_cls: Any,
+        answers: Iterable[ApprovalDecision],
+        deps: D | None,
+        validation_context: Any,
     ) -> None:
         """Begin `turn`. If this raises while the session has the turn, another thread already works on it."""
         with self._lock:
@@ -236,7 +259,13 @@ class Session(Closing, AsyncClosing):
             if self._saved is not None:
                 self._saved.check()
             turn.turn_loop = self.engine.begin(
-                message, output_cls, answers, concurrent=turn.concurrent, checkpoint=self._checkpoint
+                message,
+                output_cls,
+                answers,
+                concurrent=turn.concurrent,
+                deps=deps,
+                validation_context=validation_context,
+                checkpoint=self._checkpoint,
             )
             self._turn = turn
             with turn.as_current():

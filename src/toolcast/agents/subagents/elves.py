@@ -61,8 +61,9 @@ class ElfConfig:
     """The task of an elf, and its settings.
 
     `task_type` is one of `TASKS`; any other is treated as `generation`. None stands for the manager's value: the
-    `tools` and `max_rounds` of its engine, its `timeout` in seconds, its `budget` for one elf. With `output_cls` the
-    result is typed. With `background=False` the elf runs in the turn that starts it.
+    `tools` and `max_rounds` of its engine, its `timeout` in seconds, its `budget` for one elf. `deps` are the
+    dependencies of its tools: None stands for those of the turn that starts it, or else of its engine. With
+    `output_cls` the result is typed. With `background=False` the elf runs in the turn that starts it.
     """
 
     prompt: str = ""
@@ -73,6 +74,7 @@ class ElfConfig:
     timeout: float | None = None
     budget: Budget | None = None
     background: bool = True
+    deps: Any = None
 
     def __post_init__(self) -> None:
         if self.timeout is not None and not self.timeout > 0:
@@ -379,6 +381,7 @@ def _elf_engine(engine: Engine, config: ElfConfig, context: ToolContext[Any] | N
         instructions=f"{TASKS.get(config.task_type, TASKS['generation'])} {_ISOLATION}",
         # A hanging tool is left behind; the elf's own timeout comes first, so its error names the elf.
         tool_timeout=None if config.timeout is None else config.timeout + GRACE,
+        deps=shared.deps if config.deps is None else config.deps,
         context=shared,
     )
     if config.budget is not None:

@@ -1,0 +1,40 @@
+"""The output validators of an engine: functions that check or replace the typed output of a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, cast
+
+from typing_extensions import TypeVar
+
+from ...async_support.callbacks import call_function
+from ...option_types import require_parameters
+from ...tools.context import ToolContext
+
+D = TypeVar("D", default=Any)
+
+OutputValidator: TypeAlias = Callable[[ToolContext[D], Any], Any]
+"""A function of the context and the output, sync or async, that returns the output or raises `TryAgain`."""
+
+
+def as_validators(validators: object) -> tuple[OutputValidator[Any], ...]:
+    """Return `validators`, a function or several, as a tuple. Raise `TypeError` for anything else."""
+    if validators is None:
+        return ()
+    if not callable(validators) and not isinstance(validators, Iterable):
+        raise TypeError(f"output_validators: expected a function or several, got {type(validators).__name__}")
+    found = (validators,) if callable(validators) else tuple(cast("Iterable[object]", validators))
+    for validator in found:
+        require_parameters("output_validators", validator, "the ToolContext", "the output")
+    return cast("tuple[OutputValidator[Any], ...]", found)
+
+
+async def validate_output(
+    validators: Iterable[OutputValidator[Any]], output: Any, context: ToolContext[Any], *, concurrent: bool
+) -> Any:
+    """Return `output` as the validators return it, one after the other."""
+    for validator in validators:
+        output = await call_function(
+            validator, context, output, concurrent=concurrent, cancellation=context.cancellation
+        )
+    return output

@@ -1,0 +1,45 @@
+"""docs/reference/engine.md has every argument of an engine and of its turns, in the tables and in the snippet."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+
+from docs.pages import PAGES, blocks
+from toolcast import Engine, Session
+from toolcast.agents.engine.config import EngineOptions
+
+(PAGE,) = [page for page in PAGES if page.as_posix().endswith("docs/reference/engine.md")]
+OPTIONS = ["llm", "tools", *EngineOptions.__annotations__]
+
+
+def rows(heading: str) -> list[str]:
+    """Return the first cell of each row of the table after `heading`."""
+    _, _, rest = PAGE.read_text(encoding="utf-8").partition(f"{heading}\n")
+    return re.findall(r"^\| `(\w+)` \|", rest.partition("\n## ")[0], re.MULTILINE)
+
+
+def parameters(function: object) -> list[str]:
+    return [name for name in inspect.signature(function).parameters if name not in ("self", "options")]  # type: ignore[arg-type]  # a method
+
+
+def test_the_options_are_those_of_the_constructor() -> None:
+    assert rows("# Options of an engine") == OPTIONS
+    assert parameters(Engine.__init__) == ["llm", "tools"]  # the others are EngineOptions
+
+
+def test_the_snippet_uses_every_option() -> None:
+    (snippet,) = [block.code for block in blocks(PAGE) if block.language == "python"]
+    assert [name for name in OPTIONS if not re.search(rf"^    {name}=", snippet, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize("method", [Engine.submit, Engine.asubmit, Engine.stream, Engine.astream])
+def test_the_arguments_of_a_turn_are_those_of_the_methods(method: object) -> None:
+    assert rows("## Arguments of a turn") == parameters(method)
+
+
+@pytest.mark.parametrize("method", [Session.run, Session.arun, Session.send, Session.asend])
+def test_sessions_take_all_but_the_budget(method: object) -> None:
+    assert [*parameters(method), "budget"] == rows("## Arguments of a turn")
