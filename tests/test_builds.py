@@ -6,7 +6,12 @@ import importlib
 import inspect
 import json
 import pickle
+import re
 import tomllib
+import traceback
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +21,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 import toolcast
+from cross_fuzz import mutated
+from support.albums import SEA
+from support.source_build import OF_BYTES, OF_TEXT, REQUEST, SourceBuild, outcome
+from support.turns import PROTOCOLS, Turn
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
 from toolcast.parsing.partial_value import PartialValue, plan_for
 from toolcast.providers.event_fast_path import Envelope
@@ -46,10 +55,13 @@ def test_the_source_is_beside_a_compiled_module(module: ModuleType) -> None:
     assert (folder / f"{module.__name__.rpartition('.')[2]}.py").is_file()
 
 
-def test_no_lazy_dataclass_is_compiled(module: ModuleType) -> None:
-    """An `__init__` that is made on first use does not reach a compiled class."""
-    places = {getattr(found, "__module__", "") for found in vars(module).values()}
-    assert "toolcast.lazy_dataclasses" not in places
+def test_a_traceback_shows_the_source() -> None:
+    decoder = PROTOCOLS["chat"].wire().decoder(REQUEST)
+    with pytest.raises(toolcast.LLMError, match="no") as caught:
+        decoder.feed(b'data: {"error": {"message": "no"}}\n\n')
+    frames = [frame for frame in traceback.extract_tb(caught.tb) if frame.filename.endswith("response_decoder.py")]
+    assert [frame.name for frame in frames] == ["feed", "_read", "_event"]
+    assert "self._chunk(" in str(frames[-1].line)
 
 
 def test_modules_are_listed_in_order() -> None:
@@ -57,13 +69,14 @@ def test_modules_are_listed_in_order() -> None:
 
 
 def test_nothing_public_is_compiled() -> None:
-    """Users subclass, copy, pickle and inspect what is public, and hold weak references to it."""
+    """Users subclass, copy, pickle and inspect what is public, with its bases, and hold weak references to it."""
     packages = (toolcast, toolcast.testing, toolcast.experiments, toolcast.toolbox)
     public = [getattr(package, name) for package in packages for name in package.__all__]
-    assert {getattr(each, "__module__", "") for each in public} & {*COMPILED} == set()
+    bases = [base for each in public if inspect.isclass(each) for base in each.__mro__]
+    assert {getattr(each, "__module__", "") for each in (*public, *bases)} & {*COMPILED} == set()
 
 
-# -- what both builds accept: subclasses of str and bytes, as well as themselves
+# -- what Python accepts, the compiled modules accept, with the same outcome
 
 
 class Text(str):
@@ -72,6 +85,13 @@ class Text(str):
 
 class Data(bytes):
     """Bytes of a user's network."""
+
+
+@pytest.fixture(scope="module")
+def source_build() -> Iterator[SourceBuild]:
+    """The same library as Python alone."""
+    with closing(SourceBuild()) as build:
+        yield build
 
 
 def pieces_at(cuts: list[int], whole: Any) -> list[Any]:
@@ -86,36 +106,90 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=12,
 )
+TURN = Turn("I think so.", "It is:", (("call00001", "Album", SEA.model_dump_json()), ("call00002", "Album", "{}")))
+FRAMES = st.lists(
+    st.sampled_from((b"data: ", b"data:", b"event: x", b"\n", b"\n\n", b"\r\n", b"\r", b": ping", b"[DONE]"))
+    | st.binary(max_size=6)
+    | JSON.map(lambda value: json.dumps(value).encode()),
+    max_size=20,
+).map(b"".join)
+DOCUMENTS = JSON.map(json.dumps) | st.sampled_from(
+    (SEA.model_dump_json(), '{"animal": {"kind": "cat", "lives": 9}}', '{"left": 1, "right": {"left": 2, "right": 3}}')
+)
 
 
-@given(JSON, CUTS)
-def test_a_parser_takes_subclasses_of_str(value: Any, cuts: list[int]) -> None:
-    parts = pieces_at(cuts, json.dumps(value, ensure_ascii=False))
-    plain, given_ones = JSONStream(), JSONStream()
-    assert [given_ones.feed(Text(part)) for part in parts] == [plain.feed(part) for part in parts]
-    assert given_ones.close() == plain.close()
+@st.composite
+def bodies(draw: st.DrawFn) -> bytes:
+    """Draw the body of a response in a protocol, with values of other types in some events."""
+    chance = draw(st.randoms(use_true_random=False))
+    protocol = PROTOCOLS[draw(st.sampled_from(sorted(PROTOCOLS)))]
+    events = b"".join(protocol.stream(TURN if protocol.in_pieces else replace(TURN, calls=()))).splitlines(
+        keepends=True
+    )
+    for place in draw(st.lists(st.integers(0, len(events) - 1), max_size=3)):
+        if found := re.search(rb"\{.*\}", events[place]):
+            text = mutated(found[0].decode(), chance).encode("utf-8", "replace")
+            events[place] = events[place].replace(found[0], text)
+    return b"".join(events)
 
 
-@given(JSON, CUTS)
-def test_partial_values_take_subclasses_of_str(value: Any, cuts: list[int]) -> None:
-    growing = PartialValue(plan_for(dict[str, Any]))
-    for part in pieces_at(cuts, json.dumps({"value": value, "text": "abc"})):
-        growing.feed(Text(part))
-    assert growing.is_complete
-    assert growing.value == {"value": value, "text": "abc"}
+def damaged(text: Any, faults: list[tuple[int, Any]]) -> Any:
+    """Return the text with these parts put in."""
+    for place, part in faults:
+        place %= len(text) + 1
+        text = text[:place] + part + text[place:]
+    return text
+
+
+@pytest.mark.parametrize("machine", OF_BYTES)
+@given(bodies() | FRAMES, st.lists(st.tuples(st.integers(0, 5000), st.binary(max_size=3)), max_size=2), CUTS)
+def test_any_buffer_is_read_as_python_reads_bytes(
+    source_build: SourceBuild, machine: str, body: bytes, faults: list[tuple[int, bytes]], cuts: list[int]
+) -> None:
+    parts: list[bytes] = pieces_at(cuts, damaged(body, faults))
+    expected = source_build.outcome(machine, parts)
+    for kind in (bytes, bytearray, memoryview, Data):
+        assert outcome(machine, [kind(part) for part in parts]) == expected
+
+
+@pytest.mark.parametrize("machine", OF_TEXT)
+@given(DOCUMENTS, st.lists(st.tuples(st.integers(0, 500), st.text(max_size=3)), max_size=2), CUTS)
+def test_any_text_is_read_as_python_reads_it(
+    source_build: SourceBuild, machine: str, text: str, faults: list[tuple[int, str]], cuts: list[int]
+) -> None:
+    parts: list[str] = pieces_at(cuts, damaged(text, faults))
+    expected = source_build.outcome(machine, parts)
+    for kind in (str, Text):
+        assert outcome(machine, [kind(part) for part in parts]) == expected
+
+
+@pytest.mark.parametrize("machine", OF_BYTES)
+@pytest.mark.parametrize("other", ["data: {}\n\n", 5, None, [100]], ids=repr)
+def test_a_chunk_of_another_type_is_an_error(machine: str, other: object) -> None:
+    """Not the null bytes that `bytes(5)` would be."""
+    with pytest.raises(TypeError, match="expected bytes, bytearray or memoryview"):
+        outcome(machine, [other])
+
+
+@pytest.mark.parametrize("machine", OF_TEXT)
+@pytest.mark.parametrize("other", [b'{"a": 1}', 5, None], ids=repr)
+def test_text_of_another_type_is_an_error(machine: str, other: object) -> None:
+    with pytest.raises(TypeError):
+        outcome(machine, ["{", other])
 
 
 @given(st.lists(JSON, min_size=1, max_size=4), CUTS, st.sampled_from(["\n", "\r\n", "\r"]))
-def test_frames_take_subclasses_of_bytes(values: list[Any], cuts: list[int], newline: str) -> None:
+def test_frames_of_any_buffer(values: list[Any], cuts: list[int], newline: str) -> None:
     lines = [json.dumps(value) for value in values]
     events = "".join(f"data: {line}{newline}{newline}" for line in lines).encode()
-    parser = ServerSentEvents()
-    found = [event for part in pieces_at(cuts, events) for event in parser.feed(Data(part))] + parser.close()
-    assert [json.loads(event.data) for event in found] == values
-    documents = JSONLines()
-    whole = "".join(f"{line}\n" for line in lines).encode()
-    parts = [line for part in pieces_at(cuts, whole) for line in documents.feed(Data(part))] + documents.close()
-    assert [json.loads(line) for line in parts] == values
+    for kind in (bytearray, memoryview, Data):
+        parser = ServerSentEvents()
+        found = [event for part in pieces_at(cuts, events) for event in parser.feed(kind(part))] + parser.close()
+        assert [json.loads(event.data) for event in found] == values
+        documents = JSONLines()
+        whole = "".join(f"{line}\n" for line in lines).encode()
+        parts = [line for part in pieces_at(cuts, whole) for line in documents.feed(kind(part))] + documents.close()
+        assert [json.loads(line) for line in parts] == values
 
 
 @given(st.text(), st.binary(max_size=40), st.integers(0, 60), st.integers(0, 60))

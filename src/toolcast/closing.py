@@ -1,9 +1,9 @@
-"""Base classes of what a `with` or an `async with` block closes."""
+"""Base classes of what a `with` or an `async with` block closes, and of what cannot be copied."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Self
+from typing import NoReturn, Self, SupportsIndex
 
 
 class Closing(ABC):
@@ -32,3 +32,17 @@ class AsyncClosing(ABC):
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
+
+
+class Uncopyable:
+    """The state of a response that is still arriving.
+
+    A copy would share the connection and the unfinished values, and close the response when it is collected.
+    """
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        """Raise `TypeError`: `copy`, `deepcopy` and `pickle` all call this method."""
+        raise TypeError(
+            f"{type(self).__name__} cannot be copied or pickled: it is the state of a response that is still arriving. "
+            "Copy the items that it returns."
+        )

@@ -10,6 +10,7 @@ import pytest
 
 from support.albums import SEA, Album
 from support.chunks import album_stream, text_body
+from support.sync_and_async import API
 from toolcast import ConnectFailed, Finish, OpenAI, StreamClosed, TextDelta, ToolOrchestratingLLM, Usage
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
@@ -157,3 +158,50 @@ def test_words_of_a_service_as_a_stream(backend: str) -> None:
         assert network.open_replies == 0
 
     anyio.run(main, backend=backend)
+
+
+# -- networks of users ------------------------------------------------------------------------------------------
+
+
+class ReusedBuffer:
+    """A response that is received into one buffer again and again."""
+
+    def __init__(self, reply: Any) -> None:
+        self.status, self.headers, self.close = reply.status, reply.headers, reply.close
+        self._reply = reply
+        self._buffer = bytearray(1 << 16)
+
+    def read(self, limit: float | None = None, /) -> Any:
+        data = self._reply.read(limit)
+        self._buffer[:] = b"?" * len(self._buffer)
+        self._buffer[: len(data)] = data
+        return memoryview(self._buffer)[: len(data)]
+
+
+class AsyncReusedBuffer(ReusedBuffer):
+    """The same response under the async API."""
+
+    async def read(self, limit: float | None, /) -> Any:  # type: ignore[override]  # the async counterpart
+        return super().read(limit)
+
+    async def aclose(self) -> None:
+        self.close()
+
+
+class BufferNetwork(ReplayNetwork):
+    """A network whose chunks are views of a buffer."""
+
+    def open(self, *args: Any, **options: Any) -> Any:
+        return ReusedBuffer(super().open(*args, **options))
+
+    async def aopen(self, *args: Any, **options: Any) -> Any:
+        return AsyncReusedBuffer(super().open(*args, **options))
+
+
+@pytest.mark.parametrize("pieces", [album_stream(), [bytes([byte]) for byte in b"".join(album_stream())]])
+def test_a_network_may_reuse_its_buffer(api: API, pieces: list[bytes]) -> None:
+    network = BufferNetwork(Recorded(pieces))
+    seen = api.stream(ToolOrchestratingLLM(Album, "x", OpenAI("m", api_key="k", network=network)))
+    assert seen.final == SEA
+    assert len(seen.items) > 10
+    assert network.open_replies == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 
 import pytest
 
@@ -11,6 +12,10 @@ from project.source import MODULES, ROOT, FunctionNode, Module, project_files, w
 
 FORBIDDEN_WORDS = {"Manager", "Handler", "Helper", "Helpers", "Processor", "Util", "Utils"}
 ALLOWED_NAMES = {"StreamingObjectProcessor", "ElfManager"}  # the public contract names them
+
+COMPILED: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"][
+    "targets"
+]["wheel"]["hooks"]["custom"]["modules"]
 
 # A silenced checker needs a reason, after the rule it silences.
 SILENCED = re.compile(
@@ -84,6 +89,30 @@ def test_docstrings(module: Module) -> None:
     tops = [node for node in module.tree.body if isinstance(node, ast.ClassDef | FunctionNode)]
     silent = [where(module, node.lineno) for node in tops if is_public(node.name) and not first_line(node)]
     assert silent == []
+
+
+def dataclasses_of(module: Module) -> set[str]:
+    """Return the names of the modules from which a module takes its `dataclass`."""
+    found: set[str] = set()
+    for _, node in walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "dataclass" for alias in node.names):
+            found.add((node.module or "").rpartition(".")[2])
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) == "dataclasses.dataclass":
+            found.add("dataclasses")
+    return found
+
+
+def test_dataclasses_are_lazy_except_in_compiled_modules() -> None:
+    """An `__init__` that is made on first use makes imports cheap, but does not reach a class that mypyc compiled."""
+    found: dict[str, set[str]] = {module.name: dataclasses_of(module) for module in MODULES}
+    assert found.pop("lazy_dataclasses") == {"dataclasses"}
+    assert "lazy_dataclasses" in found["settings"]
+    wrong = {
+        name: taken
+        for name, taken in found.items()
+        if taken - {"dataclasses" if f"toolcast.{name}" in COMPILED else "lazy_dataclasses"}
+    }
+    assert wrong == {}
 
 
 def test_silenced_checkers_say_why() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from threading import Barrier, Event
 from typing import Any
 
@@ -401,7 +402,11 @@ def test_parse_takes_the_data_of_a_body() -> None:
     make = ToolOrchestratingLLM(Album, "x", OpenAI("m-1", api_key="k", network=ReplayNetwork()))
     function = {"name": "Album", "arguments": SHORT.model_dump_json()}
     message = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
-    assert make.parse({"choices": [{"message": message, "finish_reason": "tool_calls"}]}) == SHORT
+    body = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+    assert make.parse(body) == SHORT
+    data = json.dumps(body).encode()
+    for received in (data, bytearray(data), memoryview(data), data.decode()):
+        assert make.parse(received) == SHORT
 
 
 # -- examples and LLMs that do not fit ----------------------------------------------------------------------------

@@ -12,13 +12,13 @@ from typing import Any
 from ..accumulator import Accumulator
 from ..async_support import sync_driver
 from ..call_report import Account
-from ..closing import AsyncClosing, Closing
+from ..closing import AsyncClosing, Closing, Uncopyable
 from ..events import ChatResponse, Event
 from ..usage import Usage
 from .request_state import RequestState, ResponseEvents
 
 
-class _EventState:
+class _EventState(Uncopyable):
     """The common base of `EventStream` and `AsyncEventStream`."""
 
     def __init__(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import wraps
 from importlib.metadata import version
 from threading import Lock, local
@@ -37,6 +37,7 @@ from opentelemetry.trace import (
 from ..events import ChatResponse
 from ..hook_protocol import CallInfo, HookedTool, Hooks, RequestInfo
 from ..json_text import replace_surrogates
+from ..lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart
 from ..settings import Settings
 from ..usage import Usage

@@ -21,7 +21,7 @@ from ..events import Event, Finish, RawEvent, StopReason, TextDelta, ToolCallDel
 from .base import RequestInput
 from .event_fast_path import Envelope
 from .http_errors import ErrorSource, shortened, stream_error
-from .sse import LIMIT, JSONLines, ServerSentEvents
+from .sse import LIMIT, Bytes, JSONLines, ServerSentEvents, to_bytes
 from .tool_calls.by_index import is_json
 
 F = TypeVar("F", ServerSentEvents, JSONLines)
@@ -70,10 +70,12 @@ class FramedDecoder(ABC, Generic[F]):
         """The model that the response names, once it has."""
         return self._model
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: Bytes) -> list[Event]:
         """Return the events that `data` completes."""
         if self._failure is not None:
             raise self._failure
+        if not isinstance(data, bytes):
+            data = to_bytes(data)
         if self._frames.between and (text := self._envelope.text(data)) and self._add(text):
             return [TextDelta(text) if self._call_id is None else ToolCallDelta(self._call_id, text)]
         out: list[Event] = []
@@ -90,11 +92,13 @@ class FramedDecoder(ABC, Generic[F]):
         """The id of the tool call that the last event continued, if `more_text` can recognize the next such event."""
         return self._call_id if self._envelope.is_learned else None
 
-    def more_text(self, data: bytes) -> str | None:
+    def more_text(self, data: Bytes) -> str | None:
         """Return the text of an event that differs from the last one in its text alone; None for any other data.
 
         The text is read then. Any other data must be passed to `feed`.
         """
+        if not isinstance(data, bytes):
+            data = to_bytes(data)
         if self._frames.between and (text := self._envelope.text(data)) and self._add(text):
             return text
         return None

@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ..errors import LimitExceeded
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+"""A chunk of a response, as an HTTP library may return it."""
 
 LIMIT = 16 * 1024 * 1024
 """The default limit of the length of an event or line, in bytes."""
@@ -29,6 +32,20 @@ class SSE(NamedTuple):
 
     event: str
     data: bytes
+
+
+def to_bytes(data: object) -> bytes:
+    """Return a copy of a buffer that is not `bytes`: the HTTP library may overwrite it with the next chunk.
+
+    Raises:
+        TypeError: For anything else: `bytes(5)` would be five null bytes.
+    """
+    if isinstance(data, (bytearray, memoryview)):
+        return bytes(data)
+    raise TypeError(
+        f"a chunk of a response is of type {type(data).__name__}: expected bytes, bytearray or memoryview. Encode text "
+        "as UTF-8 first."
+    )
 
 
 # Takes half the time of SSE(event, data), which calls a Python-level __new__.
@@ -100,8 +117,10 @@ class ServerSentEvents(_Lines):
         self.between: bool = True
         self.crlf: bool = False
 
-    def feed(self, data: bytes) -> list[SSE]:
+    def feed(self, data: Bytes) -> list[SSE]:
         """Return the events that `data` completes."""
+        if not isinstance(data, bytes):
+            data = to_bytes(data)
         if (
             self.between
             and data.startswith(b"data: ")
@@ -186,8 +205,10 @@ class JSONLines(_Lines):
 
     between: bool = False
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: Bytes) -> list[bytes]:
         """Return the documents that `data` completes, undecoded."""
+        if not isinstance(data, bytes):
+            data = to_bytes(data)
         whole = self._whole(data)
         self.between = self._begun and not (self._rest or self._after_cr)
         return self._documents(whole) if whole else []

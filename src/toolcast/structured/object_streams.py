@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, get_args, overload
 
 from ..async_support import sync_driver
-from ..closing import AsyncClosing, Closing
+from ..closing import AsyncClosing, Closing, Uncopyable
 from ..errors import StreamBusy
 from ..events import ChatResponse, Event
 from ..parsing.path_changes import Path, PathChange
@@ -67,7 +67,7 @@ class ObjectEvents(Protocol):
     def abandon(self) -> None: ...
 
 
-class _ObjectState(Generic[T]):
+class _ObjectState(Uncopyable, Generic[T]):
     """The common base of `ObjectStream` and `AsyncObjectStream`."""
 
     def __init__(self, flow: ObjectEvents) -> None:

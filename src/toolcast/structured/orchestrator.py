@@ -350,7 +350,7 @@ class ToolOrchestratingLLM(Generic[T]):
             raise TypeError(f"{type(prepared.llm).__name__} makes no HTTP requests of its own")
         return request
 
-    def parse(self, response: bytes | str | Mapping[str, Any] | ChatResponse) -> T:
+    def parse(self, response: bytes | bytearray | memoryview | str | Mapping[str, Any] | ChatResponse) -> T:
         """Return the output in a response that you fetched yourself: a body, its JSON, or a `ChatResponse`."""
         backend = self._llm.sync_backend()
         if not isinstance(response, ChatResponse):
@@ -441,15 +441,18 @@ class ToolOrchestratingLLM(Generic[T]):
                 return ToolCallPart("", tool.name, arguments)
         raise PromptError(f"an example of type {type(value).__name__} does not fit the output type")
 
-    def _decoded(self, body: bytes | str | Mapping[str, Any]) -> ChatResponse:
-        raw = body if isinstance(body, (bytes, str)) else json.dumps(body)
+    def _decoded(self, body: bytes | bytearray | memoryview | str | Mapping[str, Any]) -> ChatResponse:
+        if isinstance(body, (bytes, bytearray, memoryview)):
+            raw = bytes(body)
+        else:
+            raw = (body if isinstance(body, str) else json.dumps(body)).encode()
         settings, lenient = self._llm.merge_settings(self._settings), self._accept_damaged
         request = ChatRequest(
             (), self._tools, self._choice, settings, self._parallel, mode=self._mode, accept_damaged=lenient
         )
         decoder = self._llm.decoder(request)
         accumulator = Accumulator()
-        for event in (*decoder.feed(raw.encode() if isinstance(raw, str) else raw), *decoder.close()):
+        for event in (*decoder.feed(raw), *decoder.close()):
             accumulator.apply(event)
         return accumulator.response(**self._llm.origin)
 

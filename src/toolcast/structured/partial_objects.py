@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import pydantic
 
+from ..closing import Uncopyable
 from ..errors import ValidationError
 from ..events import Event, Restarted, TextDelta, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
 from ..messages import ToolCallPart
@@ -21,7 +22,7 @@ from ..tools.callable_tool import CallableTool, output_tools
 _TEXT = "text"
 
 
-class StreamingObjectProcessor:
+class StreamingObjectProcessor(Uncopyable):
     """The partial objects of one stream: `process(event)` returns the new snapshot, or None.
 
     With `allow_parallel_tool_calls` a snapshot is a list with one object for each call so far, in the order in which

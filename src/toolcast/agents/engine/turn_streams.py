@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 
 from ...approvals import ApprovalDecision
 from ...async_support import sync_driver
-from ...closing import AsyncClosing, Closing
+from ...closing import AsyncClosing, Closing, Uncopyable
 from ...errors import StreamClosed
 from ...events import AgentEvent
 from ...turn import Turn
@@ -26,7 +26,7 @@ BeginTurn = Callable[[], TurnLoop]
 """Makes the turn that the engine is in from now on; raises `IllegalState` where it is in another."""
 
 
-class _TurnStreamBase(Generic[T]):
+class _TurnStreamBase(Uncopyable, Generic[T]):
     """The common base of both turn streams."""
 
     def __init__(self, begin: BeginTurn) -> None:
