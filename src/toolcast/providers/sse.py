@@ -40,8 +40,10 @@ def to_bytes(data: object) -> bytes:
     Raises:
         TypeError: For anything else: `bytes(5)` would be five null bytes.
     """
-    if isinstance(data, (bytearray, memoryview)):
+    if isinstance(data, bytearray):
         return bytes(data)
+    if isinstance(data, memoryview):
+        return data.tobytes()
     raise TypeError(
         f"a chunk of a response is of type {type(data).__name__}: expected bytes, bytearray or memoryview. Encode text "
         "as UTF-8 first."

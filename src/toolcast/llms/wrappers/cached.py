@@ -14,13 +14,14 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import get_ident
 from typing import Any, Final
 
 from ...async_support.waiters import Waiters
 from ...events import Event, UsageReport
 from ...hook_protocol import Hooks
+from ...lazy_dataclasses import dataclass
 from ...option_types import require_flag, require_number, require_text
 from ...prices import ZERO
 from ...usage import NO_USAGE
