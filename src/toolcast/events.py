@@ -43,9 +43,6 @@ class TextDelta:
 
     text: str
 
-    def __init__(self, text: str) -> None:
-        _set_text(self, text)
-
 
 @dataclass(frozen=True, slots=True)
 class ThinkingDelta:
@@ -71,10 +68,6 @@ class ToolCallDelta:
 
     id: str
     arguments: str
-
-    def __init__(self, id: str, arguments: str) -> None:
-        _set_id(self, id)
-        _set_arguments(self, arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +154,6 @@ class Finish:
     response_id: str | None = field(default=None, compare=False)
     body: Any = field(default=None, compare=False, repr=False)
 
-
-# One of these two comes with nearly every chunk. Setting their slots directly takes half the time of the `__init__`
-# that a frozen dataclass generates.
-_slots: Any = TextDelta
-_set_text = _slots.text.__set__
-_slots = ToolCallDelta
-_set_id, _set_arguments = _slots.id.__set__, _slots.arguments.__set__
 
 Event: TypeAlias = (
     TextDelta

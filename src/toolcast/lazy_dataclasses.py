@@ -13,8 +13,10 @@ from __future__ import annotations
 import dataclasses
 import sys
 from dataclasses import MISSING, FrozenInstanceError, fields
+from inspect import getattr_static
 from operator import attrgetter
 from reprlib import recursive_repr
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -117,7 +119,14 @@ def _compiled_init(cls: Any, module: dict[str, Any]) -> Any:
             continue  # the class has its default, or a method assigns it
         if field.init:
             (by_name if field.kw_only else positional).append(parameter)
-        lines.append(f"_set(_self, {name!r}, {value})" if frozen else f"_self.{name} = {value}")
+        slot = getattr_static(cls, name, None)
+        if not frozen:
+            lines.append(f"_self.{name} = {value}")
+        elif isinstance(slot, MemberDescriptorType):  # its own setter takes half of the time
+            names[f"_set_{name}"] = slot.__set__
+            lines.append(f"_set_{name}(_self, {value})")
+        else:
+            lines.append(f"_set(_self, {name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         lines.append("_self.__post_init__()")
     parameters = ", ".join(["_self", *positional, *(["*", *by_name] if by_name else [])])
@@ -152,7 +161,10 @@ def _values(names: Sequence[str]) -> Callable[[Any], object]:
     """Return a function from an instance to these of its values, as a tuple."""
     if len(names) > 1:
         return attrgetter(*names)
-    return lambda instance: tuple(getattr(instance, name) for name in names)
+    if not names:
+        return lambda instance: ()
+    value = attrgetter(*names)  # of one name it returns no tuple
+    return lambda instance: (value(instance),)
 
 
 def _eq(values: Callable[[Any], object]) -> Any:

@@ -145,6 +145,12 @@ class Message:
     def __post_init__(self) -> None:
         if self.role not in ("system", "user", "assistant", "tool"):
             raise ValueError(f"role={self.role!r}: expected system, user, assistant or tool")
+        if type(self.parts) is tuple:  # nearly always: there is nothing to convert
+            for part in self.parts:
+                if isinstance(part, str):
+                    break
+            else:
+                return
         parts = (self.parts,) if isinstance(self.parts, str) else self.parts
         object.__setattr__(self, "parts", tuple([TextPart(p) if isinstance(p, str) else p for p in parts]))
 

@@ -318,9 +318,13 @@ def _brace_error(template: str, start: int) -> PromptError:
 
 
 def _check(variables: tuple[str, ...], values: Mapping[str, Any]) -> None:
+    if len(values) == len(variables):
+        for variable in variables:
+            if values.get(variable) is None:
+                break
+        else:
+            return
     missing = [variable for variable in variables if values.get(variable) is None]
-    if not missing and len(values) == len(variables):
-        return
     unknown = [name for name in values if name not in variables]
     problems = [f"no value for the variable {variable!r}{_instead(variable, values, unknown)}" for variable in missing]
     problems += [f"no variable is named {name!r}{_closest(name, missing or variables)}" for name in unknown]
@@ -406,7 +410,7 @@ def _to_text(value: object) -> str:
 def _with_examples(render: Iterable[Message], as_calls: AsCalls | None) -> list[Message]:
     """Return `drafts` with every few-shot object converted to tool calls and their results."""
     messages = list(render)
-    if all(isinstance(part, _PARTS) for message in messages for part in message.parts):
+    if not _has_examples(messages):
         return messages
     used = {call.id for message in messages for call in message.tool_calls}
     ids = (id for number in count(1) if (id := f"example{number:02}") not in used)
@@ -420,6 +424,14 @@ def _with_examples(render: Iterable[Message], as_calls: AsCalls | None) -> list[
             parts += calls or [part if isinstance(part, _PARTS) else TextPart(_to_text(part))]
         finished += (replace(message, parts=tuple(parts)), *(tool_result(call, TAKEN) for call in calls_made))
     return finished
+
+
+def _has_examples(messages: Iterable[Message]) -> bool:
+    for message in messages:
+        for part in message.parts:
+            if not isinstance(part, _PARTS):
+                return True
+    return False
 
 
 def _example(part: object, role: Role, as_calls: AsCalls) -> Sequence[ToolCallPart]:

@@ -206,10 +206,11 @@ class ServiceLLM(FunctionCallingLLM):
 
     async def prepare(self, conversation: RequestInput, backend: IOBackend) -> ProviderAdapter:
         """Return the adapter. Raise `AuthFailed` if the service needs a key and there is none."""
-        adapter, names = self.adapter, self._required_key()
-        proven = self._auth is not None or any(name.lower() in _AUTH_HEADERS for name in self._headers)
-        if names is not None and not proven and self.secret(*names) is None:
-            raise missing_api_key(adapter.provider, names)
+        adapter = self._made or self.adapter
+        if self._key is None and self._auth is None and (names := self._required_key()) is not None:
+            proven = any(name.lower() in _AUTH_HEADERS for name in self._headers)
+            if not proven and self.secret(*names) is None:
+                raise missing_api_key(adapter.provider, names)
         return adapter
 
     @property

@@ -106,7 +106,14 @@ def _renamed(part: Part, now: dict[str, str], used: set[str]) -> Part:
 
 def drop_foreign_data(messages: Sequence[Message], model: str) -> Sequence[Message]:
     """Return `messages` without the signed or encrypted data of other models, which the provider rejects."""
-    if not any(_is_foreign(part, model) for message in messages for part in message.parts):
+    for message in messages:
+        for part in message.parts:
+            if _is_foreign(part, model):
+                break
+        else:
+            continue
+        break
+    else:
         return messages
     return [replace(m, parts=tuple(_stripped(part, model) for part in m.parts)) for m in messages]
 

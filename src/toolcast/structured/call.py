@@ -241,9 +241,10 @@ async def run_parsed_calls(
     forks = trace.fork(len(calls)) if trace is not None else ()
     for fork in forks:
         fork.step("forked", "executed", "validated")
-    if all(read.tool.output_type is not None for read in calls):
+    values = [read.value for read in calls if read.tool.output_type is not None]
+    if len(values) == len(calls):
         _join(forks)
-        return [read.value for read in calls]
+        return values
     jobs = [ValueJob(read.call, read.tool, ParsedArguments(read.value), structured=True, hooks=hooks) for read in calls]
     try:
         await run_calls(jobs, concurrent=backend.concurrent)

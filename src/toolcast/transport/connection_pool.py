@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from sys import maxsize
 from time import monotonic
 from types import ModuleType
@@ -61,9 +61,7 @@ class ClientsByLoop(ABC, Generic[D]):
 
     def running(self) -> D:
         """Return the client of the running event loop."""
-        from ..async_support.shielding import current_loop
-
-        key = os.getpid(), current_loop()
+        key = os.getpid(), _shielding().current_loop()
         if (found := self._loops.get(key)) is not None:
             return found
         self._forget_closed()
@@ -72,18 +70,14 @@ class ClientsByLoop(ABC, Generic[D]):
 
     async def close_here(self) -> None:
         """Close the client of the running event loop, if there is one."""
-        from ..async_support.shielding import current_loop
-
-        if (found := self._loops.get((os.getpid(), current_loop()))) is not None:
+        if (found := self._loops.get((os.getpid(), _shielding().current_loop()))) is not None:
             await found.close()
 
     def abandon(self) -> None:
         """Let the event loops of this process close their clients."""
         for owner, loop in list(self._loops):
             if owner == os.getpid() and (found := self._loops.pop((owner, loop), None)) is not None:
-                from ..async_support.shielding import schedule_in_loop
-
-                schedule_in_loop(loop, found.close)
+                _shielding().schedule_in_loop(loop, found.close)
                 if not getattr(loop, "is_running", bool)():
                     found.forsake()
 
@@ -97,6 +91,14 @@ class ClientsByLoop(ABC, Generic[D]):
         for key in list(self._loops):
             if getattr(key[1], "is_closed", bool)() and (found := self._loops.pop(key, None)) is not None:
                 found.forsake()
+
+
+@cache
+def _shielding() -> ModuleType:
+    """Return `shielding`, which imports asyncio: a program of sync calls does not need it."""
+    from ..async_support import shielding
+
+    return shielding
 
 
 class LoopConnections(ABC, Generic[Trail, R]):

@@ -118,7 +118,9 @@ def decoder(headers: Mapping[str, str], limit: int = LIMIT) -> Plain | Inflated:
 
     Raise `MalformedEvent` for an encoding that is not supported.
     """
-    named = [name.strip().lower() for name in headers.get("content-encoding", "").split(",")]
+    if "content-encoding" not in headers:
+        return Plain()
+    named = [name.strip().lower() for name in headers["content-encoding"].split(",")]
     encodings = [name for name in named if name not in ("", "identity")]
     if not encodings:
         return Plain()

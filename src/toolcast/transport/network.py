@@ -8,6 +8,7 @@ default network is `HttpxNetwork` (httpx_network.py). To use another HTTP librar
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from time import monotonic, sleep, time as wall_clock
@@ -215,7 +216,8 @@ class _AsyncBackend:
 
     async def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Body:
         opened = partial(self._network.aopen, request, connect=connect, read=read)
-        return _AsyncBody(await collapse_groups(opened))
+        # Only trio raises such groups.
+        return _AsyncBody(await (collapse_groups(opened) if "trio" in sys.modules else opened()))
 
 
 class _AsyncBody:

@@ -16,7 +16,7 @@ from types import ModuleType, TracebackType
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from ..credentials import Secret, reveal
+from ..credentials import Secret
 from ..errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
 from ..http_request import HTTPRequest
 
@@ -105,7 +105,7 @@ def checked(request: HTTPRequest) -> HTTPRequest:
     for name, value in request.headers.items():
         if not _NAME.fullmatch(name):
             raise BadRequest(f"{name[:100]!r} is not a header's name")
-        if not _legal(value):
+        if not (_VALUE.fullmatch(value) if isinstance(value, str) else _legal(value)):
             raise BadRequest(f"the header {name!r} contains a character that HTTP does not allow there")
     return request
 
@@ -114,7 +114,7 @@ def plain_headers(headers: Mapping[str, str | Secret]) -> dict[str, str]:
     """Return the headers as they are sent, with keys. No frame that a traceback shows may reference them."""
     plain = {"accept-encoding": "identity"}
     for name, value in headers.items():
-        plain[name.lower()] = reveal(value)
+        plain[name.lower()] = value if isinstance(value, str) else value.reveal()
     return plain
 
 
@@ -202,5 +202,5 @@ def _mask_record(record: logging.LogRecord) -> bool:
     return True
 
 
-def _legal(value: str | Secret) -> bool:
-    return _VALUE.fullmatch(reveal(value)) is not None
+def _legal(value: Secret) -> bool:
+    return _VALUE.fullmatch(value.reveal()) is not None

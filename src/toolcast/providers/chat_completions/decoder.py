@@ -275,12 +275,19 @@ def _counts(found: dict[str, Any]) -> dict[str, int]:
         "audio_out": out_of.get("audio_tokens"),
     }
     if read["cached"] is None:
-        read["cached"] = next((found[name] for name in _CACHED if found.get(name) is not None), None)
+        for name in _CACHED:
+            if (cached := found.get(name)) is not None:
+                read["cached"] = cached
+                break
     if read["written"] is None:
         read["written"] = into.get("cache_creation_tokens")
     if read["thought"] is None:
         read["thought"] = found.get("reasoning_tokens")
-    return {name: count for name, value in read.items() if (count := as_count(value)) is not None}
+    counts: dict[str, int] = {}
+    for name, value in read.items():
+        if value is not None and (count := as_count(value)) is not None:
+            counts[name] = count
+    return counts
 
 
 # The fields of DeepSeek, Mistral and Moonshot for tokens read from the cache.
