@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
+import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.text_buffer import JOIN_THRESHOLD, TextBuffer
+from toolcast.text_buffer import JOIN_THRESHOLD, SliceableText, TextBuffer
 
 
 def test_nothing_yet() -> None:
@@ -53,3 +56,45 @@ def test_the_whole_is_all_that_was_added(steps: list[str | None]) -> None:
             pieces.add(step)
         assert pieces.whole() == pieces.whole()
     assert pieces.whole() == "".join(step or "" for step in steps)
+
+
+texts = st.text(max_size=3) | st.text(st.characters(min_codepoint=0x10000), max_size=2)
+wide = st.lists(texts | st.sampled_from([chr(0xD800), "é"]) | st.none(), max_size=20)
+
+
+@given(wide, st.data())
+def test_slices_are_those_of_the_text(steps: list[str | None], data: st.DataObject) -> None:
+    pieces = SliceableText()
+    for step in steps:
+        if step is None:
+            pieces.join()
+        else:
+            pieces.add(step)
+    text = "".join(step or "" for step in steps)
+    end = data.draw(st.integers(0, len(text)))
+    start = data.draw(st.integers(0, end))
+    if data.draw(st.booleans()):
+        pieces.share(data.draw(st.sampled_from([text, text + "x", text[:-1] + "y"])))
+    assert pieces.cut(start, end) == text[start:end]
+    assert pieces.whole() == text
+
+
+@pytest.mark.parametrize("kind", [TextBuffer, SliceableText])
+def test_an_equal_text_is_shared(kind: type[TextBuffer]) -> None:
+    pieces = kind()
+    for number in range(2 * JOIN_THRESHOLD + 3):
+        pieces.add(f"{number} \U0001f30a ")
+    text = pieces.whole()
+    pieces.share(text[:-1] + "x")
+    assert pieces.whole() is not text
+    pieces.share(text)
+    assert pieces.whole() is text
+    pieces.add("more")
+    assert pieces.whole() == text + "more"
+
+
+def test_a_text_with_an_emoji_takes_as_many_bytes_as_utf_8() -> None:
+    pieces = TextBuffer()
+    for _ in range(20 * JOIN_THRESHOLD):
+        pieces.add("The sea \U0001f30a ")
+    assert sum(map(sys.getsizeof, pieces.blocks)) < 1.1 * len(pieces.whole().encode())

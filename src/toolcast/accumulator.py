@@ -121,7 +121,9 @@ class Accumulator:
     def _done(self, event: ToolCallDone) -> None:
         if event.id not in self._calls:
             self._start(ToolCallStart(event.id, event.name))
-        self._calls[event.id].done = event
+        call = self._calls[event.id]
+        call.done = event
+        call.buffer.share(event.arguments)
 
     def _report(self, event: UsageReport) -> None:
         self._usage = event.usage

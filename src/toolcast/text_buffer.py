@@ -1,16 +1,30 @@
 """`TextBuffer`: text that arrives in many small chunks, stored in little memory.
 
 A Python string of a few characters takes far more memory than its characters, so the newest chunks are joined to a
-block from time to time. Each character is copied once, and once more when the whole text is read.
+block from time to time. Each character is copied once, and once more when the whole text is read. One emoji makes a
+string take four bytes for each of its characters, so blocks that are not ASCII are stored as UTF-8.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import Final
+from typing import Final, TypeAlias
 
-JOIN_THRESHOLD: Final = 500
-"""The number of chunks that are joined to one block."""
+JOIN_THRESHOLD: Final = 200
+"""The number of chunks that are joined to one block. More chunks take more memory, and smaller blocks do so, too."""
+
+Block: TypeAlias = str | bytes
+"""A part of a text: a string, or UTF-8."""
+
+
+def pack(text: str) -> Block:
+    """Return `text` in the form that takes the least memory."""
+    return text if text.isascii() else text.encode(errors="surrogatepass")
+
+
+def unpack(block: Block) -> str:
+    """Return the text of a block."""
+    return block if isinstance(block, str) else block.decode(errors="surrogatepass")
 
 
 class TextBuffer:
@@ -20,7 +34,7 @@ class TextBuffer:
 
     def __init__(self) -> None:
         self.fresh: list[str] = []  # the newest chunks; always the same list, so that a caller may bind its append
-        self.blocks: list[str] = []
+        self.blocks: list[Block] = []
 
     def __bool__(self) -> bool:
         return bool(self.fresh or self.blocks)
@@ -33,12 +47,26 @@ class TextBuffer:
 
     def join(self) -> None:
         """Join the newest chunks to one block."""
-        self.blocks.append("".join(self.fresh))
+        self.blocks.append(pack("".join(self.fresh)))
         self.fresh.clear()
 
     def whole(self) -> str:
         """Return the whole text."""
-        return "".join((*self.blocks, *self.fresh))
+        return "".join([*map(unpack, self.blocks), *self.fresh])
+
+    def share(self, text: str) -> None:
+        """Refer to `text` from now on if the whole text equals it, so that a long text is not in memory twice."""
+        if not self.blocks:
+            return
+        end = 0
+        for block in (*self.blocks, *self.fresh):
+            part = unpack(block)  # one block at a time: the whole text would be a third copy
+            if not text.startswith(part, end):
+                return
+            end += len(part)
+        if end == len(text):
+            self.blocks = [text]
+            self.fresh.clear()
 
 
 class SliceableText(TextBuffer):
@@ -49,8 +77,14 @@ class SliceableText(TextBuffer):
         self._ends: list[int] = [0]  # where each block begins and ends
 
     def join(self) -> None:
+        size = sum(map(len, self.fresh))
         super().join()
-        self._ends.append(self._ends[-1] + len(self.blocks[-1]))
+        self._ends.append(self._ends[-1] + size)
+
+    def share(self, text: str) -> None:
+        super().share(text)
+        if len(self.blocks) == 1 and self.blocks[0] is text:
+            self._ends = [0, len(text)]
 
     def cut(self, start: int, end: int) -> str:
         """Return the characters from `start` to `end`."""
@@ -59,7 +93,7 @@ class SliceableText(TextBuffer):
         ends = self._ends
         first = bisect_right(ends, start) - 1
         last = bisect_left(ends, end, first)
-        return "".join(self.blocks[first:last])[start - ends[first] : end - ends[first]]
+        return "".join(map(unpack, self.blocks[first:last]))[start - ends[first] : end - ends[first]]
 
     def without(self, start: int, end: int, spans: list[tuple[int, int]]) -> str:
         """Return the characters from `start` to `end`, with each span replaced by its number."""

@@ -40,7 +40,7 @@ from typing_extensions import TypedDict
 from support.shared_data import json_suite, needs_shared
 from toolcast.errors import TryAgain
 from toolcast.parsing import arguments, lenient_json
-from toolcast.parsing.arguments import parse_json, validate_json_text
+from toolcast.parsing.arguments import is_lax, parse_json, validate_json_text
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
 from toolcast.parsing.partial_value import PartialValue, plan_for
 from toolcast.tools.output_schema import output_schema
@@ -163,6 +163,15 @@ def test_what_pydantic_alone_takes_is_refused(text: str, why: str) -> None:
 )
 def test_what_only_looks_lax_is_read(text: str) -> None:
     assert parse_json(ANYTHING, text) == (json.loads(text), ())
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e400", "9" * 400 + ".0", "[" * 201 + "]" * 201])
+@pytest.mark.parametrize("filler", ["x", "\U0001f30a", '\\"', "1 "])
+def test_a_lax_number_is_found_where_the_parts_of_a_long_text_meet(number: str, filler: str) -> None:
+    """The cheap test reads long text in parts."""
+    for before in range(arguments._PART - 420, arguments._PART + 5, 3):
+        text = '["' + (filler * before)[: before - before % len(filler)] + f'", {number}]'
+        assert is_lax(text)
 
 
 LONG: list[Any] = [

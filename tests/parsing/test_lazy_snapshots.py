@@ -289,6 +289,7 @@ def test_a_long_string_is_not_copied_for_a_snapshot(shape: str) -> None:
     text = EMOJI * 5_000
     growing.feed(start)
     growing.feed(json.dumps(text, ensure_ascii=False)[1:-1])
+    growing.buffer.join()  # its first chunk is no small one, and would be joined with others in between
     tracer = sys.gettrace()  # of coverage: under one CPython runs no specialized code, which grows a string in place
     sys.settrace(None)
     tracemalloc.start()

@@ -29,10 +29,14 @@ from .json_stream import JSONStream, JSONStreamError, Path
 
 _MAX_DEPTH = 200
 
-# For the cheap test: all digits become 0, both kinds of brackets one, and what may separate characters is deleted.
+# For the cheap test all digits become 0, and both kinds of brackets one. Letters of no number are deleted, so that
+# little is left of running text to search; the characters between them stay, because they keep numbers apart.
 _CLASSES = bytes.maketrans(b"123456789E{}", b"000000000e[]")
+_LETTERS = bytes(set(range(128, 256)) | set(b"+abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ") - set(b"NaIfyeE"))
 _SEPARATORS = b" \t\n\r+"
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]"))
+_PART = 1 << 14
+"""The number of characters that the cheap test reads at once, so that it needs no copy of a long text."""
 
 # The exact tests. Possessive quantifiers and lookbehinds keep each of them linear: a run of digits is entered once.
 _string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -166,12 +170,7 @@ def is_lax(text: str) -> bool:
         return True
     if any(math.isinf(float(number[0])) for number in _large_number.finditer(bare) if not number[0].isdecimal()):
         return True
-    return _may_be_too_deep(_classified(bare))
-
-
-def _classified(text: str) -> bytes:
-    # Lone surrogates, which JSON does not allow, are rejected elsewhere.
-    return text.encode(errors="surrogatepass").translate(_CLASSES, _SEPARATORS)
+    return _may_be_too_deep(bare)
 
 
 def _may_be_lax(text: str) -> bool:
@@ -179,29 +178,38 @@ def _may_be_lax(text: str) -> bool:
 
     A number too large for a float has three exponent digits, or hundreds of digits in a row.
     """
-    data = _classified(text)
-    return (
-        b"NaN" in data
-        or b"Infinity" in data
-        or b"0e000" in data
-        or b"0" * _MAX_DIGITS in data
-        or _may_be_too_deep(data)
-    )
+    before = b""
+    brackets = bytearray()
+    for start in range(0, len(text), _PART):
+        # Lone surrogates, which JSON does not allow, are rejected elsewhere.
+        part = text[start : start + _PART].encode(errors="surrogatepass").translate(_CLASSES, _LETTERS)
+        data = before + part
+        if b"NaN" in data or b"Ify" in data or b"0e000" in data or b"0" * _MAX_DIGITS in data:
+            return True
+        before = data[-_MAX_DIGITS:]  # what continues in the next part
+        brackets += part.translate(None, _NOT_BRACKETS)
+    return brackets.count(b"[") > _MAX_DEPTH and _is_too_deep(bytes(brackets))
 
 
-def _may_be_too_deep(data: bytes) -> bool:
-    """Return whether more than `_MAX_DEPTH` containers may be open at once; True for brackets that do not match.
+def _may_be_too_deep(text: str) -> bool:
+    """Return whether more than `_MAX_DEPTH` containers may be open at once, outside of strings.
 
     Pydantic allows one level more than JSONStream, if the innermost container is empty.
     """
-    if data.count(b"[") <= _MAX_DEPTH or b"[]" not in data:
-        return False
-    brackets = data.translate(None, _NOT_BRACKETS)
+    data = text.encode(errors="surrogatepass").translate(_CLASSES, _SEPARATORS)
+    return b"[]" in data and _is_too_deep(data.translate(None, _NOT_BRACKETS))
+
+
+def _is_too_deep(brackets: bytes) -> bool:
+    """Return whether more than `_MAX_DEPTH` containers are open at once; True for brackets that do not match."""
     for _ in range(_MAX_DEPTH):
-        brackets = brackets.replace(b"[]", b"")  # one level, the innermost
         if not brackets:
             return False
-    return True
+        size = len(brackets)
+        brackets = brackets.replace(b"[]", b"")  # one level, the innermost
+        if len(brackets) == size:
+            return True
+    return bool(brackets)
 
 
 def _check_json(text: str) -> None:

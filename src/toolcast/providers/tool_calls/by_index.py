@@ -21,7 +21,7 @@ from jiter import from_json
 from ...errors import LimitExceeded
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
 from ...parsing.json_stream import JSONStream, JSONStreamError
-from ...text_buffer import JOIN_THRESHOLD
+from ...text_buffer import JOIN_THRESHOLD, Block, pack, unpack
 from ...tool_spec import ToolNames
 
 MOST_CALLS = 1000
@@ -255,7 +255,7 @@ class _Call:
         self.started = False
         self.wrapper = False
         self.opaque: Mapping[str, Any] | None = None
-        self.blocks: list[str] = []
+        self.blocks: list[Block] = []
         self.pieces: list[str] = []
         self.plain = False
         self.snapshot = False
@@ -294,14 +294,14 @@ class _Call:
 
     def text(self) -> str:
         """Return all fragments, joined."""
-        return "".join((*self.blocks, *self.pieces))
+        return "".join([*map(unpack, self.blocks), *self.pieces])
 
     def pack(self) -> None:
         """Join all fragments but the newest: a fragment takes far more memory than its characters."""
         if self.scan is not None:
             self.is_complete()
             self.scanned = 1
-        self.blocks.append("".join(self.pieces[:-1]))
+        self.blocks.append(pack("".join(self.pieces[:-1])))
         del self.pieces[:-1]
 
     def is_complete(self) -> bool:
