@@ -33,6 +33,7 @@ from toolcast import (
     Anthropic,
     AuthFailed,
     BadRequest,
+    CachedLLM,
     CallError,
     ConnectFailed,
     FallbackLLM,
@@ -47,6 +48,7 @@ from toolcast import (
     OpenAICompatible,
     OpenAIResponses,
     QuotaExceeded,
+    RedactedLLM,
     ServerError,
     Settings,
     StreamInterrupted,
@@ -248,6 +250,10 @@ def behind_others(url: str, **options: Any) -> FunctionCallingLLM:
     return FallbackLLM([of_anthropic(url, **options)], max_concurrency=1)
 
 
+def in_wrappers(url: str, **options: Any) -> FunctionCallingLLM:
+    return CachedLLM(RedactedLLM(by_the_url(url, **options), str.strip), max_concurrency=1)
+
+
 WAYS_IN = [
     by_argument,
     by_environment,
@@ -259,6 +265,7 @@ WAYS_IN = [
     of_mistral,
     of_azure,
     behind_others,
+    in_wrappers,
     by_the_url,
     by_the_url_of_responses,
     by_the_url_of_anthropic,

@@ -19,10 +19,9 @@ from support.albums import Album
 from support.chunks import album_body, text_body
 from support.loopback import CLOSE, RESET, Loopback, Piece, whole
 from support.ollama_server import OllamaServer, delta, line
-from support.sync_and_async import API
-from test_secrets import JSON, MARK, canary, dumped, echo, shown
+from support.sync_and_async import API, APIS
+from test_secrets import FAILURES, JSON, MARK, canary, dumped, echo, shown, with_login
 from toolcast import (
-    AuthFailed,
     BadRequest,
     CachedLLM,
     CallError,
@@ -30,7 +29,9 @@ from toolcast import (
     OpenAI,
     RecordingLLM,
     Session,
+    Settings,
     SQLiteCache,
+    Timeouts,
     ToolOrchestratingLLM,
 )
 from toolcast.stores.jsonl import JSONLStore
@@ -168,19 +169,37 @@ def test_in_the_debug_log_of_the_repl_and_what_it_keeps(failure: str, tmp_path: 
 
 @pytest.mark.fault(134)
 @pytest.mark.gate("G11")
-def test_in_a_cache_and_in_a_recording(api: API, tmp_path: Path) -> None:
-    refused = Recorded([b'{"error": {"message": "no key %s"}}' % canary().encode()], 401)
-    network = ReplayNetwork(Recorded([album_body()]), refused)
-    login = f"http://{canary()}:{canary()}@127.0.0.1:9/v1"
-    wrapped = OpenAI("m-1", api_key=canary(), base_url=login, headers={"x-token": canary()}, network=network)
-    with SQLiteCache(tmp_path / "answers.db") as cache:
+@pytest.mark.parametrize(
+    ("failure", "api"),
+    [(failure, APIS[0]) for failure in FAILURES] + [("500 with the key", api) for api in APIS[1:]],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_in_a_cache_and_in_a_recording(failure: str, api: API, tmp_path: Path) -> None:
+    pieces, kinds = FAILURES[failure]
+    with Loopback() as server, SQLiteCache(tmp_path / "answers.db") as cache:
+        server.answer(whole(album_body(), 200, JSON))
+        for _ in range(2):  # a connection that was used before is replaced if it is closed
+            server.answer(*pieces)
+        limits = Timeouts(connect=5, first_token=0.1, idle=0.1, total=5) if failure == "silent" else None
+        wrapped = OpenAI(
+            "m-1",
+            api_key=canary(),
+            base_url=with_login(f"http://127.0.0.1:{server.port}/v1"),
+            headers={"x-token": canary()},
+            max_retries=0,
+            settings=Settings(timeout=limits),
+        )
         llm = CachedLLM(RecordingLLM(wrapped, tmp_path / "calls.jsonl"), cache)
-        make = ToolOrchestratingLLM(Album, "x", llm)
-        assert api.call(make) == api.call(make)
-        with pytest.raises(AuthFailed):
-            api.chat(llm, "y")
+        make = ToolOrchestratingLLM(Album, "about {topic}", llm)
+        assert api.call(make, topic="x") == api.call(make, topic="x")
+        with pytest.raises(CallError) as caught:
+            api.call(make, topic="y")
+        assert isinstance(caught.value, kinds)
+        server.wait_requests(2)
+        assert all(MARK in request.headers["x-token"] for request in server.requests)
         shown("repr", f"{llm!r} {pformat(vars(llm))}")
+        wrapped.close()
     found = dict(everything_in(tmp_path))
-    assert "AuthFailed" in found["the file calls.jsonl"] and len(found["the file answers.db"]) > 1000
+    assert found["the file calls.jsonl"].count("\n") == 2 and len(found["the file answers.db"]) > 1000
     for where, text in found.items():
         shown(where, text)

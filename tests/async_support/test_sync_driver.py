@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import anyio
+import httpx
 import pytest
 import sniffio
 import trio
@@ -147,8 +148,9 @@ def test_no_loop_is_pretended(place: str) -> None:
         return sniffio.current_async_library()
 
     if place == "no loop":
-        with pytest.raises(sniffio.AsyncLibraryNotFoundError):
+        with pytest.raises(WouldSuspend) as caught:
             sync_driver.run(library())
+        assert isinstance(caught.value.__cause__, sniffio.AsyncLibraryNotFoundError)
     else:
         assert inside(place, lambda: sync_driver.run(library())) == place
 
@@ -175,8 +177,11 @@ def test_other_faults_of_an_event_loop_pass() -> None:
 
 @pytest.mark.fault(115)
 def test_what_asks_for_a_running_loop_is_reported_the_async_api() -> None:
-    async def asks() -> None:
-        await asyncio.sleep(1)
+    async def request() -> None:
+        async with httpx.AsyncClient() as client:
+            await client.get("http://127.0.0.1:9/")
 
-    with pytest.raises(WouldSuspend, match="async method"):
-        sync_driver.run(asks())
+    for ask in (partial(asyncio.sleep, 1), partial(anyio.sleep, 1), partial(trio.sleep, 1), request):
+        with pytest.raises(WouldSuspend, match="async method") as caught:
+            sync_driver.run(ask())
+        assert isinstance(caught.value.__cause__, RuntimeError)

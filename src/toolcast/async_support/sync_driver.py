@@ -29,6 +29,14 @@ _ADVICE = (
 )
 
 
+_MISSING_LOOP = (
+    "no running event loop",  # asyncio
+    "Not currently running on any asynchronous event loop",  # anyio
+    "unknown async library",  # sniffio, for httpx.AsyncClient
+    "must be called from async context",  # trio
+)
+
+
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run `coroutine` and return its result. Raise `WouldSuspend` if it awaits an event loop."""
     first, final = get_asyncgen_hooks()
@@ -60,5 +68,5 @@ def _raise_would_suspend(coroutine: Coroutine[Any, Any, Any]) -> NoReturn:
 
 
 def _is_missing_loop(error: RuntimeError) -> bool:
-    """Return whether `error` is asyncio's or anyio's for a missing event loop."""
-    return str(error).startswith(("no running event loop", "Not currently running on any asynchronous event loop"))
+    """Return whether `error` is that of an async library for a missing event loop."""
+    return str(error).startswith(_MISSING_LOOP)

@@ -33,6 +33,7 @@ from toolcast.events import ChatResponse, Event, TextDelta
 from toolcast.hook_protocol import CallInfo, Hooks, RequestInfo, hooks
 from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.defaults import Configs
+from toolcast.llms.wrappers.cached import CachedLLM
 from toolcast.messages import ImagePart, Message, ToolCallPart, assistant, system, tool_result, user
 from toolcast.prices import Prices
 from toolcast.settings import Settings
@@ -368,6 +369,14 @@ def test_a_search_by_a_model_that_fails_is_an_error_for_hooks(searched: Searched
     searched(LLMSearch(), "Hm", llm=ScriptedLLM(RateLimited("later"), hooks=notes))
     assert [call[0] for call in notes.calls] == ["request", "error", "end"]
     assert notes.calls[1] == ("error", "chat", RateLimited)
+
+
+def test_only_valid_scores_are_cached(searched: Searched) -> None:
+    wrapped = ScriptedLLM("No.", scores(("mow_lawn", 0.9)))
+    llm = CachedLLM(wrapped)
+    chosen = [searched(LLMSearch(), "Find the whales", llm=llm)[:1] for _ in range(3)]
+    assert chosen == [["find_whales"], ["mow_lawn"], ["mow_lawn"]]
+    assert len(wrapped.requests) == 2
 
 
 @given(

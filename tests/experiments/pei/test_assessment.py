@@ -17,6 +17,7 @@ from support.ollama_server import MODEL, OllamaServer
 from support.pei_logs import Line, asked, chat_message, plain_cycle, tool_cycle, written
 from toolcast import (
     BadRequest,
+    CachedLLM,
     Capabilities,
     ConnectFailed,
     ContextTooLong,
@@ -167,6 +168,14 @@ def test_a_level_that_there_is_not_is_no_rating_in_the_end(rate: Any, log: Path)
     found = rate(log, ScriptedLLM(report(11), report(12, "So 4.")))
     assert found.pei_rating is None
     assert found.pei_response == 'PEIReport({"explanation": "So 4.", "rating": 12})'
+
+
+def test_only_an_answer_with_a_level_is_cached(rate: Any, log: Path) -> None:
+    wrapped = ScriptedLLM(report(11), report(12), report(0), report(5), report(6))
+    llm = CachedLLM(wrapped)
+    # The answer after an invalid one is stored; the invalid one is asked for again.
+    assert [rate(log, llm).pei_rating for _ in range(4)] == [None, 5, 6, 6]
+    assert len(wrapped.requests) == 5
 
 
 def test_a_level_without_a_word_on_it_is_a_level_in_the_end(rate: Any, log: Path) -> None:

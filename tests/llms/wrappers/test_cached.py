@@ -24,6 +24,7 @@ from toolcast import (
     Cache,
     CachedLLM,
     CallableTool,
+    ChatRequest,
     Engine,
     Event,
     FallbackLLM,
@@ -31,11 +32,14 @@ from toolcast import (
     FunctionCallingLLM,
     LLMMetadata,
     MemoryCache,
+    Next,
     OpenAI,
     Overloaded,
     Permissions,
     Prices,
     RawEvent,
+    RecordingLLM,
+    RedactedLLM,
     Settings,
     SQLiteCache,
     StreamInterrupted,
@@ -45,6 +49,7 @@ from toolcast import (
     ToolcastError,
     ToolOrchestratingLLM,
     TryAgain,
+    WrapperLLM,
 )
 from toolcast.async_support.waiters import Waiters
 from toolcast.llms.wrappers import cached
@@ -152,6 +157,23 @@ def test_models_and_urls_are_apart(cache: Cache, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     assert before != key(OpenAI("m-1", api_key="one"))
     assert "secret" not in key(OpenAI("m-1", base_url="http://me:secret@127.0.0.1:9/v1", api_key="secret"))
+
+
+def test_the_key_through_other_wrappers(tmp_path: Path) -> None:
+    class One(WrapperLLM):
+        async def respond(self, request: ChatRequest, call_next: Next) -> AsyncIterator[Event]:
+            async for event in call_next(request):
+                yield event
+
+    def data(llm: FunctionCallingLLM, text: str = "Ada") -> list[Any]:
+        return llm.cache_data(llm.build_request(text, [], None, None, parallel=True))
+
+    wrapped = ScriptedLLM()
+    assert data(One(wrapped)) == data(One(wrapped)) != data(wrapped)
+    assert data(RecordingLLM(wrapped, tmp_path / "calls.jsonl")) == data(wrapped)
+    # The cache contains answers to what was sent.
+    hidden = RedactedLLM(wrapped, lambda text: text.replace("Ada", "[NAME]"))
+    assert data(hidden) == data(wrapped, "[NAME]") != data(RedactedLLM(wrapped, str.upper))
 
 
 def test_ttl_and_refresh(api: API, cache: Cache) -> None:
@@ -617,14 +639,58 @@ def test_a_thread_with_a_stream_does_not_wait_for_another_thread() -> None:
         assert results == ["1"]
 
 
-def test_a_sync_call_does_not_wait_for_a_task_of_its_thread() -> None:
-    wrapped = ScriptedLLM("a", "b")
-    llm = CachedLLM(wrapped)
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_the_tasks_and_threads_that_a_leader_starts_do_not_wait_for_it(backend: str) -> None:
+    llm = CachedLLM(ScriptedLLM("a", "b", "c"))
+    texts: list[str] = []
+
+    async def in_task() -> None:
+        texts.append((await llm.achat("x")).text)
 
     async def main() -> None:
         async with llm.astream_chat("x") as stream:
             await stream.next()
-            assert llm.chat("x").text == "b"
+            async with anyio.create_task_group() as group:
+                group.start_soon(in_task)
+            texts.append((await anyio.to_thread.run_sync(llm.chat, "y")).text)
+
+    anyio.run(main, backend=backend)
+    assert texts == ["b", "c"]
+
+
+def test_a_leader_waits_again_once_its_answer_is_stored(waits: Waits) -> None:
+    wrapped = Gated()
+    llm = CachedLLM(wrapped)
+    wrapped.gate.set()
+    assert llm.chat("x").text == "1"
+    wrapped.gate.clear()
+    assert wrapped.begun.acquire(timeout=LONG)
+    threads, results = in_threads(1, lambda: llm.chat("y").text)
+    assert wrapped.begun.acquire(timeout=LONG)
+    release = threading.Thread(target=lambda: (waits.wait(1), wrapped.gate.set()))
+    release.start()
+    assert llm.chat("y").text == "2"
+    join([*threads, release])
+    assert (results, wrapped.requests) == (["2"], 2)
+
+
+def test_a_sync_call_does_not_wait_for_a_task_of_its_thread() -> None:
+    wrapped = ScriptedLLM("a", "b")
+    llm = CachedLLM(wrapped)
+
+    async def lead(opened: asyncio.Event, done: asyncio.Event) -> None:
+        async with llm.astream_chat("x") as stream:
+            await stream.next()
+            opened.set()
+            await done.wait()
+
+    async def main() -> None:
+        opened, done = asyncio.Event(), asyncio.Event()
+        leader = asyncio.create_task(lead(opened, done))
+        await opened.wait()
+        assert llm.chat("x").text == "b"
+        done.set()
+        await leader
 
     asyncio.run(main())
 

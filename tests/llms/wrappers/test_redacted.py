@@ -82,15 +82,28 @@ def test_media() -> None:
     audio = AudioPart(data=b"Ada", media_type="audio/wav")
     text = DocumentPart(data=b"Ada", media_type="text/plain", name="Ada.txt")
     pdf = DocumentPart(data=b"Ada", media_type="application/pdf")
-    assert sent(image, inline, audio, text, pdf) == (
+    inline_pdf = DocumentPart(url="data:application/pdf;base64,QWRh")
+    assert sent(image, inline, audio, text, pdf, inline_pdf) == (
         ImagePart(url="https://example.com/[NAME].png"),
         inline,
         audio,
         DocumentPart(data=b"[NAME]", media_type="text/plain", name="[NAME].txt"),
         pdf,
+        inline_pdf,
     )
     result = ToolResultPart("c", "x", images=(image,))
     assert sent(result, role="tool")[0].images[0].url == "https://example.com/[NAME].png"
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/html; charset=utf-8", "application/json", "application/atom+xml", "application/x-yaml"]
+)
+def test_documents_that_are_text(kind: str) -> None:
+    hidden = DocumentPart(data=b"<[NAME]>", media_type=kind)
+    assert sent(DocumentPart(data=b"<Ada>", media_type=kind)) == (hidden,)
+    assert sent(DocumentPart(url=f"data:{kind};base64,PEFkYT4=")) == (hidden,)
+    named = DocumentPart(url="https://example.com/Ada", media_type=kind, name="Ada")
+    assert sent(named) == (DocumentPart(url="https://example.com/[NAME]", media_type=kind, name="[NAME]"),)
 
 
 def test_an_error_of_the_function_stops_the_call(api: API) -> None:

@@ -5,8 +5,9 @@ ends when its answer is accepted (and then stored), rejected, or given up. So an
 callers that have waited for it one request each, at the same time, and not one after the other.
 
 No caller waits for itself. A thread or task that leads a flight, of any key, does not wait for another one, because the
-two could wait for each other; it sends its own request. Neither does a sync call in the thread of an event loop whose
-task leads one, which would stop that loop.
+two could wait for each other; it sends its own request. Nor do the tasks and worker threads that it starts meanwhile,
+for which it may be waiting: they inherit its context. Neither does a sync call in the thread of an event loop whose
+task leads a flight, which would stop that loop.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import AsyncIterator, Sequence
+from contextvars import ContextVar
 from dataclasses import field
 from threading import get_ident
 from typing import Any, Final
@@ -39,6 +41,8 @@ _HIT: Final = UsageReport(NO_USAGE.with_cost(ZERO))
 _flights: Final[dict[tuple[int, str], _Flight]] = {}
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_flights.clear)  # the threads that lead them do not exist in the child
+
+_led: Final[ContextVar[tuple[_Flight, ...]]] = ContextVar("toolcast_led_flights", default=())
 
 
 class CachedLLM(WrapperLLM):
@@ -132,18 +136,11 @@ class CachedLLM(WrapperLLM):
 
 @dataclass(eq=False, slots=True)
 class _Flight:
-    """A request whose answer other callers wait for, and the thread and task that make it."""
+    """A request whose answer other callers wait for, and the thread that makes it."""
 
-    thread: int
-    task: int | None
+    thread: int = field(default_factory=get_ident)
     waiters: Waiters = field(default_factory=Waiters)
     ended: bool = False
-
-    def would_block(self, thread: int, task: int | None) -> bool:
-        """Return True if the flight could not go on while this thread, or task, waits."""
-        if task is None or self.task is None:
-            return thread == self.thread
-        return task == self.task
 
 
 class _Answer:
@@ -159,14 +156,14 @@ class _Answer:
 
     async def begin_flight(self) -> bool:
         """Lead a flight, or wait for that of another caller. Return False if neither is possible."""
-        task = _current_task() if self.call_next.backend.concurrent else None
-        mine = _Flight(get_ident(), task)
-        place = (id(self._owner.cache), self.key)
-        flight = _flights.setdefault(place, mine)
+        mine = _Flight()
+        flight = _flights.setdefault((id(self._owner.cache), self.key), mine)
+        led = tuple([other for other in _led.get() if not other.ended])
         if flight is mine:
             self._flight = mine
+            _led.set((*led, mine))
             return True
-        if any(other.would_block(mine.thread, task) for other in tuple(_flights.copy().values())):
+        if led or (not self.call_next.backend.concurrent and _is_leader(mine.thread)):
             return False
         await self.call_next.wait(flight.waiters, lambda: flight.ended)
         return True
@@ -200,7 +197,6 @@ class _Answer:
         self.reject()  # the caller has neither accepted nor rejected the answer
 
 
-def _current_task() -> int:
-    from anyio import get_current_task
-
-    return get_current_task().id
+def _is_leader(thread: int) -> bool:
+    """Return True if the thread, or a task of its event loop, leads a flight."""
+    return any(flight.thread == thread for flight in _flights.copy().values())

@@ -84,6 +84,10 @@ class RecordingLLM(WrapperLLM):
                 }
             )
 
+    def cache_data(self, request: ChatRequest) -> list[Any]:
+        """Return the data that a cached answer is found by: those of the wrapped LLM, which gets the same request."""
+        return self.llm.cache_data(request)
+
     def _write(self, line: dict[str, Any]) -> None:
         try:
             self._append(f"{json_text(line, fallback=repr)}\n".encode())

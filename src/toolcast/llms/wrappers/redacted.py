@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...events import Event
 from ...hook_protocol import Hooks
@@ -22,12 +24,14 @@ from ...messages import (
     ToolResultPart,
 )
 from ...option_types import require, require_callable
+from ...providers.content_parts import inline_data
 from ..base import FunctionCallingLLM
 from ..request import ChatRequest
 from .wrapper import Next, WrapperLLM
 
 _LIST: Any = list  # typed as Any, so that isinstance does not narrow Any to an unknown type
 _DICT: Any = dict
+_TEXT_TYPE: Final = re.compile(r"text/|application/(.+\+|x-)?(json|xml|yaml|ndjson|javascript)\b", re.IGNORECASE)
 M = TypeVar("M", ImagePart, AudioPart, DocumentPart)
 
 
@@ -35,14 +39,15 @@ class RedactedLLM(WrapperLLM):
     """An LLM that gets every message through a function, for example one that replaces names and numbers.
 
     The function gets the texts of all messages: system prompt, user, model, tool results, the names and URLs of media,
-    documents that are text, and each key, string and number in the arguments of earlier tool calls. Images, audio,
-    other documents, the definitions of the tools, and the service's own data (signatures, encrypted reasoning) are sent
-    as they are; signed reasoning whose text the function changes is left out, as the service would reject it. The
-    response is not changed: the application sees what the model wrote.
+    documents that are text (also JSON, XML and YAML), and each key, string and number in the arguments of earlier tool
+    calls. Images, audio, other documents, the settings, the definitions of the tools, and the service's own data
+    (signatures, encrypted reasoning) are sent as they are; signed reasoning whose text the function changes is left
+    out, as the service would reject it. The response is not changed: the application sees what the model wrote.
 
     Args:
         llm: The LLM that gets the redacted messages, or its name.
-        redact: A sync function from a text to the text that is sent. If it raises, nothing is sent.
+        redact: A sync function from a text to the text that is sent, which always returns the same for the same text:
+            it may be called again for a preview or for the key of a cache. If it raises, nothing is sent.
         hooks: Hooks of its calls. Those of the wrapped LLM observe redacted requests.
         max_concurrency: The number of responses at once; None is no limit.
 
@@ -73,6 +78,10 @@ class RedactedLLM(WrapperLLM):
         """Return the HTTP request with the redacted messages, without sending it."""
         return self.llm.preview(self._redacted(request))
 
+    def cache_data(self, request: ChatRequest) -> list[Any]:
+        """Return the data that a cached answer is found by: those of the redacted request."""
+        return self.llm.cache_data(self._redacted(request))
+
     def _redacted(self, request: ChatRequest) -> ChatRequest:
         return replace(request, messages=tuple([self._message(message) for message in request.messages]))
 
@@ -95,14 +104,14 @@ class RedactedLLM(WrapperLLM):
                 images = tuple([self._media(image) for image in part.images])
                 return replace(part, content=self._text(part.content), images=images)
             case DocumentPart():
-                return self._document(self._media(part))
+                return self._document(part)
             case ImagePart():
                 return self._media(part)
             case AudioPart():
                 return self._media(part)
 
     def _media(self, part: M) -> M:
-        # A data: URL is the file itself, which a changed text would damage.
+        # A `data:` URL is the file itself, which a changed text would damage.
         if part.url is None or part.url.startswith("data:"):
             return part
         return replace(part, url=self._text(part.url))
@@ -110,9 +119,11 @@ class RedactedLLM(WrapperLLM):
     def _document(self, part: DocumentPart) -> DocumentPart:
         if part.name is not None:
             part = replace(part, name=self._text(part.name))
-        if part.data is None or not (part.media_type or "").startswith("text/"):
-            return part
-        return replace(part, data=self._text(part.data.decode("utf-8", "replace")).encode())
+        inline = inline_data(part)
+        if inline is None or not _TEXT_TYPE.match(inline[0]):
+            return self._media(part)
+        text = b64decode(inline[1]).decode("utf-8", "replace")
+        return replace(part, url=None, data=self._text(text).encode(), media_type=inline[0])
 
     def _arguments(self, text: str) -> str:
         """Return the JSON text of arguments with its keys, strings and numbers redacted, and otherwise unchanged."""

@@ -126,8 +126,11 @@ class WrapperLLM(FunctionCallingLLM):
         return self.llm.decoder(request)
 
     def cache_data(self, request: ChatRequest) -> list[Any]:
-        """Return the data that a cached answer is found by: the class and the data of the wrapped LLM."""
-        return [type(self).__qualname__, self.llm.cache_data(request)]
+        """Return the JSON-compatible data that a `CachedLLM` around this LLM finds an answer to `request` by.
+
+        These are the class and the data of the wrapped LLM. Override it where answers also depend on options.
+        """
+        return [f"{type(self).__module__}.{type(self).__qualname__}", self.llm.cache_data(request)]
 
     @property
     def has_hooks_below(self) -> bool:
