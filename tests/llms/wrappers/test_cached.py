@@ -49,6 +49,7 @@ from toolcast import (
     ToolcastError,
     ToolOrchestratingLLM,
     TryAgain,
+    UsageReport,
     WrapperLLM,
 )
 from toolcast.async_support.waiters import Waiters
@@ -276,6 +277,66 @@ def test_a_stream_that_is_closed_early_is_not_stored(api: API) -> None:
     assert api.stream(make).final == SHORT
     assert len(api.stream(make, take=2).items) == 2
     assert len(wrapped.requests) == 2
+
+
+def first_events(api: API, llm: FunctionCallingLLM, count: int) -> list[Event]:
+    """Return the first events of a stream that is closed after them."""
+
+    async def main() -> list[Event]:
+        async with llm.astream_chat("x", tools=[Album]) as stream:
+            return [stream.current for _ in range(count) if await stream.next()]
+
+    if not api.name.startswith("sync"):
+        return anyio.run(main, backend=api.name)
+    with llm.stream_chat("x", tools=[Album]) as stream:
+        return [stream.current for _ in range(count) if stream.next()]
+
+
+def test_a_stream_that_is_closed_after_any_event_is_not_stored(api: API, cache: Cache) -> None:
+    network = ReplayNetwork(*[Recorded(album_stream(), headers=STREAM)] * 99)
+    llm = CachedLLM(OpenAI("m-1", api_key="k", network=network), cache)
+    expected = api.events(llm.llm, "x", tools=[Album])
+    for count in range(1, len(expected) + 1):
+        assert first_events(api, llm, count) == expected[:count]
+        assert (len(network.requests), network.open_replies) == (count + 1, 0)
+    assert api.events(llm, "x", tools=[Album]) == expected
+    requests = len(network.requests)
+    _, *replayed = api.events(llm, "x", tools=[Album])  # without the report of no tokens
+    assert replayed == [event for event in expected if not isinstance(event, UsageReport)]
+    for count in range(len(replayed) + 1):
+        assert first_events(api, llm, count + 1)[1:] == replayed[:count]
+    assert len(network.requests) == requests == len(expected) + 2
+
+
+def test_partial_objects_of_a_stream_that_is_closed_after_any_of_them(api: API) -> None:
+    network = ReplayNetwork(*[Recorded(album_stream(), headers=STREAM)] * 99)
+    llm = CachedLLM(OpenAI("m-1", api_key="k", network=network))
+    make = ToolOrchestratingLLM(Album, "x", llm)
+    expected = api.stream(make.with_(llm=llm.llm)).items
+    for count in range(1, len(expected)):  # the last object comes when the answer has been accepted
+        assert api.stream(make, take=count).items == expected[:count]
+        assert (len(network.requests), network.open_replies) == (count + 1, 0)
+    assert api.stream(make).items == expected
+    requests = len(network.requests)
+    for count in range(1, len(expected) + 1):
+        assert api.stream(make, take=count).items == expected[:count]
+    assert len(network.requests) == requests
+
+
+# Below other parts.
+
+
+def test_in_a_fallback_llm_with_a_limit_and_hooks(api: API) -> None:
+    notes = Notes()
+    first, second = ScriptedLLM(Overloaded("busy"), model="big"), ScriptedLLM(SEA, "a", model="small")
+    llm = FallbackLLM([CachedLLM(first), CachedLLM(second, max_concurrency=1)], hooks=notes, max_concurrency=1)
+    make = ToolOrchestratingLLM(Album, "x", llm)
+    paid, free = api.run(make), api.run(make)
+    assert paid.output == free.output == SEA
+    assert (paid.response.model, free.response.model, is_hit(free)) == ("small", "small", True)
+    assert (len(first.requests), len(second.requests)) == (1, 1)
+    assert [each for each in notes.methods if each in ("response", "end")] == ["response", "end"] * 2
+    assert api.chat(llm, "y").text == "a" and llm.calls_in_progress == 0
 
 
 # Only what is accepted is stored.
@@ -557,6 +618,16 @@ def test_threads_share_a_request(cache: Cache, waits: Waits) -> None:
     llm = CachedLLM(wrapped, cache)
     threads, results = in_threads(4, lambda: CachedLLM(llm.llm, cache).chat("x").text)
     waits.wait(3)
+    wrapped.gate.set()
+    join(threads)
+    assert (results, wrapped.requests) == (["1"] * 4, 1)
+
+
+def test_threads_share_a_request_below_a_limit_and_a_fallback(waits: Waits) -> None:
+    wrapped = Gated()
+    llm = FallbackLLM([CachedLLM(wrapped, max_concurrency=2)], max_concurrency=3)
+    threads, results = in_threads(4, lambda: llm.chat("x").text)
+    waits.wait(1)  # the leader and this caller have the two slots
     wrapped.gate.set()
     join(threads)
     assert (results, wrapped.requests) == (["1"] * 4, 1)
