@@ -849,10 +849,16 @@ def test_a_wait_ends_when_it_is_aborted(waits: Waits) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork: NOT TESTED")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_does_not_wait_for_its_parent() -> None:
-    llm = CachedLLM(ScriptedLLM("a", "b"))
-    with llm.stream_chat("x") as stream:
-        stream.next()
-        child = os.fork()
-        if not child:
-            os._exit(0 if cached._flights == {} and llm.chat("x").text == "b" else 1)
-        assert os.waitpid(child, 0)[1] == 0
+    wrapped = Gated()
+    llm = CachedLLM(wrapped)
+    threads, results = in_threads(1, lambda: llm.chat("x").text)
+    assert wrapped.begun.acquire(timeout=LONG)
+    child = os.fork()
+    if not child:
+        wrapped.gate = threading.Event()  # the parent's thread may have a lock of the other
+        wrapped.gate.set()
+        os._exit(0 if llm.chat("x").text == "2" else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    wrapped.gate.set()
+    join(threads)
+    assert (results, wrapped.requests) == (["1"], 1)

@@ -307,6 +307,29 @@ def test_a_function_that_only_passes_on(api: API) -> None:
     assert api.stream(ToolOrchestratingLLM(str | int, "x", Brief(ScriptedLLM(3)))).final == 3
 
 
+class Plain:
+    """An async iterator with no more than its two methods."""
+
+    def __init__(self, *events: Event) -> None:
+        self._events = list(events)
+
+    def __aiter__(self) -> Plain:
+        return self
+
+    async def __anext__(self) -> Event:
+        if not self._events:
+            raise StopAsyncIteration
+        return self._events.pop(0)
+
+
+def test_an_iterator_that_cannot_be_closed(api: API) -> None:
+    class Fixed(WrapperLLM):
+        def respond(self, request: ChatRequest, call_next: Next) -> AsyncIterator[Event]:
+            return Plain(TextDelta("x"), Finish("end_turn"))
+
+    assert api.chat(Fixed(ScriptedLLM()), "Hi.").text == "x"
+
+
 # What sync calls may await.
 
 
@@ -412,18 +435,22 @@ def test_a_response_that_is_not_read_to_its_end_is_closed(api: API) -> None:
     assert wrapped.closed == 1
 
 
-def test_a_sync_response_is_aborted_from_another_thread() -> None:
-    wrapped, _ = service(Recorded(album_stream(), headers=STREAM))
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_sync_response_is_aborted(begun: bool) -> None:
+    from toolcast.async_support import sync_driver
+
+    wrapped, network = service(Recorded(album_stream(), headers=STREAM))
     llm = Passing(wrapped)
     backend = llm.sync_backend()
     request = llm.build_request("x", [Album], None, None, parallel=False)
     source = llm.open_events(replace(request, stream=True), backend, llm.start_call(request.settings, backend))
+    if begun:
+        assert sync_driver.run(source.next_events())
     source.break_off()
-    from toolcast.async_support import sync_driver
-
     with pytest.raises(StreamInterrupted):
         sync_driver.run(source.next_events())
     sync_driver.run(source.close())
+    assert network.open_replies == 0
 
 
 # As the wrapped LLM has it.

@@ -37,11 +37,11 @@ logger: Final = logging.getLogger("toolcast")
 
 _HIT: Final = UsageReport(NO_USAGE.with_cost(ZERO))
 
-# By cache and key, for all `CachedLLM`s: a thread that leads a flight of one must not wait for that of another.
-_flights: Final[dict[tuple[int, str], _Flight]] = {}
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_flights.clear)  # the threads that lead them do not exist in the child
+# By process, cache and key. Those of the parent are here after a fork too, but not the threads that lead them. There is
+# one for all `CachedLLM`s: a thread that leads a flight of one must not wait for that of another.
+_flights: Final[dict[tuple[int, int, str], _Flight]] = {}
 
+# Those that this thread or task leads, or one that started it. Some may have ended.
 _led: Final[ContextVar[tuple[_Flight, ...]]] = ContextVar("toolcast_led_flights", default=())
 
 
@@ -136,8 +136,9 @@ class CachedLLM(WrapperLLM):
 
 @dataclass(eq=False, slots=True)
 class _Flight:
-    """A request whose answer other callers wait for, and the thread that makes it."""
+    """A request whose answer other callers wait for, and the process and thread that make it."""
 
+    place: tuple[int, int, str]
     thread: int = field(default_factory=get_ident)
     waiters: Waiters = field(default_factory=Waiters)
     ended: bool = False
@@ -156,14 +157,14 @@ class _Answer:
 
     async def begin_flight(self) -> bool:
         """Lead a flight, or wait for that of another caller. Return False if neither is possible."""
-        mine = _Flight()
-        flight = _flights.setdefault((id(self._owner.cache), self.key), mine)
+        mine = _Flight((os.getpid(), id(self._owner.cache), self.key))
+        flight = _flights.setdefault(mine.place, mine)
         led = tuple([other for other in _led.get() if not other.ended])
         if flight is mine:
             self._flight = mine
             _led.set((*led, mine))
             return True
-        if led or (not self.call_next.backend.concurrent and _is_leader(mine.thread)):
+        if led or (not self.call_next.backend.concurrent and _stops_a_leader(mine)):
             return False
         await self.call_next.wait(flight.waiters, lambda: flight.ended)
         return True
@@ -183,9 +184,7 @@ class _Answer:
         """End the flight. Idempotent."""
         flight, self._flight = self._flight, None
         if flight is not None:
-            place = (id(self._owner.cache), self.key)
-            if _flights.get(place) is flight:  # it is not in a forked child
-                del _flights[place]
+            del _flights[flight.place]
             flight.ended = True
             flight.waiters.wake()
 
@@ -197,6 +196,7 @@ class _Answer:
         self.reject()  # the caller has neither accepted nor rejected the answer
 
 
-def _is_leader(thread: int) -> bool:
-    """Return True if the thread, or a task of its event loop, leads a flight."""
-    return any(flight.thread == thread for flight in _flights.copy().values())
+def _stops_a_leader(mine: _Flight) -> bool:
+    """Return True if a task of this thread's event loop leads a flight, which cannot go on while the thread waits."""
+    here = (mine.place[0], mine.thread)
+    return any((flight.place[0], flight.thread) == here for flight in _flights.copy().values())

@@ -32,7 +32,7 @@ from .wrapper import Next, WrapperLLM
 _LIST: Any = list  # typed as Any, so that isinstance does not narrow Any to an unknown type
 _DICT: Any = dict
 _TEXT_TYPE: Final = re.compile(r"text/|application/(.+\+|x-)?(json|xml|yaml|ndjson|javascript)\b", re.IGNORECASE)
-M = TypeVar("M", ImagePart, AudioPart, DocumentPart)
+M = TypeVar("M", bound=ImagePart | AudioPart | DocumentPart)
 
 
 class RedactedLLM(WrapperLLM):
@@ -105,9 +105,7 @@ class RedactedLLM(WrapperLLM):
                 return replace(part, content=self._text(part.content), images=images)
             case DocumentPart():
                 return self._document(part)
-            case ImagePart():
-                return self._media(part)
-            case AudioPart():
+            case _:
                 return self._media(part)
 
     def _media(self, part: M) -> M:

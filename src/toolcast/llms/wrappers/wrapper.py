@@ -26,7 +26,7 @@ from ...providers.base import ResponseDecoder
 from ...settings import Settings
 from ...tool_spec import ToolChoice
 from ...tools.callable_tool import CallableTool
-from ...transport.network import IOBackend
+from ...transport.network import Clock, IOBackend
 from ...usage import Usage
 from ..base import FunctionCallingLLM
 from ..hooked_events import add_hooks
@@ -70,7 +70,7 @@ class WrapperLLM(FunctionCallingLLM):
     ) -> None:
         super().__init__(hooks=hooks, max_concurrency=max_concurrency)
         self.llm: FunctionCallingLLM = as_llm(llm)
-        self.clock = self.llm.clock
+        self.clock: Clock = self.llm.clock
 
     @abstractmethod
     def respond(self, request: ChatRequest, call_next: Next) -> AsyncIterator[Event]:
@@ -330,6 +330,8 @@ def _hooks_of(call: RequestState, hooks: CallHooks | None) -> Generator[None]:
 
 class WrapperEvents(IteratorEvents):
     """The events that `respond` yields."""
+
+    request_id: str | None = None
 
     def __init__(self, events: AsyncIterator[Event], call_next: Next, method: str, *, parallel: bool) -> None:
         super().__init__(events, call_next.backend, call_next.call, parallel=parallel, method=method)
