@@ -173,6 +173,20 @@ def test_several_calls_are_decided_one_by_one(tab: Tab) -> None:
         expect(card(page).nth(0).locator(".result pre")).to_have_text("sent 'Weather' to ann@example.org")
 
 
+@pytest.mark.parametrize(("button", "status"), [("Approve all", "done"), ("Reject all", "denied")])
+def test_several_calls_are_decided_at_once(tab: Tab, button: str, status: str) -> None:
+    both = [*call("send_mail", MAIL, "c1"), *call("send_mail", MAIL.replace("ann", "bob"), "c2")]
+    with served(HeldLLM(both, text("As you like.")), [send_mail]) as chat:
+        page = tab(chat.url)
+        expect(page.get_by_role("group", name="Decide about all calls")).to_be_hidden()
+        send_message(page, "Tell both")
+        expect(page.get_by_role("group", name="Decide about all calls")).to_contain_text("2 calls need your approval.")
+        page.get_by_role("button", name=button).click()
+        expect(answers(page)).to_have_text("As you like.")
+        expect(page.locator(f'.call[data-status="{status}"]')).to_have_count(2)
+        expect(page.get_by_role("group", name="Decide about all calls")).to_be_hidden()
+
+
 @pytest.mark.parametrize("way", ["button", "Escape"])
 def test_an_answer_is_interrupted_and_asked_for_again(tab: Tab, way: str) -> None:
     gate = Gate()

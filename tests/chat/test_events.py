@@ -115,10 +115,17 @@ def test_people_say_events_as_plain_data(data: Any, event: ChatEvent) -> None:
     assert parse_event(data) == event
 
 
+@pytest.mark.parametrize("kind", [ApproveToolCall, RejectToolCall])
+@pytest.mark.parametrize("wrong", [["x", 5], "x", {"x": "y"}, 5])
+def test_fingerprints_are_a_list_of_texts(kind: type[ChatEvent], wrong: Any) -> None:
+    with pytest.raises(ValueError, match="fingerprints"):
+        parse_event({"type": kind.type, "fingerprints": wrong})
+
+
 @pytest.mark.parametrize("kind", USER_EVENTS.values(), ids=USER_EVENTS)
 def test_each_field_that_an_event_has_can_be_sent(kind: type[ChatEvent]) -> None:
-    values = {"model_id": "m", "message": "Hello.", "arguments": "{}", "for_session": True}
-    values |= dict.fromkeys(("call_id", "reason", "fingerprint"), "x")
+    values: dict[str, Any] = {"model_id": "m", "message": "Hello.", "arguments": "{}", "for_session": True}
+    values |= {**dict.fromkeys(("call_id", "reason", "fingerprint"), "x"), "fingerprints": ["x", "y"]}
     own = {field.name: values[field.name] for field in fields(kind)}
     if kind is ApproveToolCall:
         own |= {"for_session": False}

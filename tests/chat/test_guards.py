@@ -92,6 +92,9 @@ def test_calls_that_all_have_a_result_are_not_tried_again() -> None:
         (ApproveToolCall(fingerprint=A.fingerprint), "a"),
         (ApproveToolCall("a", fingerprint=A.fingerprint), "a"),
         (RejectToolCall("b", fingerprint=A.fingerprint), ""),
+        (ApproveToolCall(fingerprints=(A.fingerprint, "other")), "a"),
+        (ApproveToolCall("b", fingerprints=(A.fingerprint,)), ""),
+        (RejectToolCall(fingerprints=()), ""),
         (RejectToolCall(), "ab"),
     ],
 )

@@ -78,15 +78,18 @@ class ApproveToolCall(ChatEvent):
     """A user allows a pending call; without a `call_id`, all of them.
 
     `arguments` (JSON text) replace the model's; `for_session` also allows later calls like it. With a `fingerprint` it
-    answers only the `PermissionRequest` with the same one.
+    answers only the `PermissionRequest` with the same one, with `fingerprints` only those with one of them: what was
+    shown to the user.
     """
 
     call_id: str | None = None
     arguments: str | None = None
     for_session: bool = False
     fingerprint: str | None = None
+    fingerprints: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "fingerprints", _fingerprints(self.fingerprints))
         if self.for_session and self.arguments is not None:
             raise ValueError(
                 "for_session= allows the model's own arguments: leave out either for_session= or arguments="
@@ -95,11 +98,28 @@ class ApproveToolCall(ChatEvent):
 
 @dataclass(frozen=True, slots=True)
 class RejectToolCall(ChatEvent):
-    """A user rejects a pending call; without a `call_id`, all of them. The model reads the `reason`."""
+    """A user rejects a pending call; without a `call_id`, all of them. The model reads the `reason`.
+
+    `fingerprint` and `fingerprints` are those of `ApproveToolCall`.
+    """
 
     call_id: str | None = None
     reason: str = ""
     fingerprint: str | None = None
+    fingerprints: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fingerprints", _fingerprints(self.fingerprints))
+
+
+def _fingerprints(fingerprints: Sequence[object] | None) -> tuple[str, ...] | None:
+    """Return the fingerprints as a tuple. Raise `ValueError` if one is no str: it would match no request."""
+    if fingerprints is None:
+        return None
+    found = tuple([each for each in fingerprints if isinstance(each, str)])
+    if isinstance(fingerprints, str) or len(found) != len(fingerprints):
+        raise ValueError("fingerprints= are a list of str, from the requests in context.pending")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +296,19 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "QUEUE_MESSAGE": {"message": (str, dict)},
     "INTERRUPT": {},
     "STOP": {},
-    "APPROVE_TOOL_CALL": {"call_id": _OR_NONE, "arguments": _OR_NONE, "for_session": bool, "fingerprint": _OR_NONE},
-    "REJECT_TOOL_CALL": {"call_id": _OR_NONE, "reason": str, "fingerprint": _OR_NONE},
+    "APPROVE_TOOL_CALL": {
+        "call_id": _OR_NONE,
+        "arguments": _OR_NONE,
+        "for_session": bool,
+        "fingerprint": _OR_NONE,
+        "fingerprints": (list, tuple, type(None)),
+    },
+    "REJECT_TOOL_CALL": {
+        "call_id": _OR_NONE,
+        "reason": str,
+        "fingerprint": _OR_NONE,
+        "fingerprints": (list, tuple, type(None)),
+    },
     "RETRY_TOOL_SEARCH": {},
     "RETRY_GENERATION": {},
     "RETRY_TOOL_CALL": {},

@@ -122,5 +122,6 @@ def matching_requests(context: ChatContext, event: ApproveToolCall | RejectToolC
         request
         for request, own in given
         if all(expected in (None, actual) for expected, actual in zip(wanted, own, strict=True))
+        and (event.fingerprints is None or request.fingerprint in event.fingerprints)
     ]
     return tuple(fits)

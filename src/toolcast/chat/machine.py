@@ -143,7 +143,7 @@ class _ChatBase:
             require_callable(name, function, "a function")
         config = engine.config
         permissions = Permissions("auto") if config.permissions is UNGUARDED else config.permissions
-        config = replace(config, permissions=replace(permissions, approve="later"))
+        config = replace(config, permissions=replace(permissions, approve="later", approve_all=None))
         search = search or LexicalSearch(limit=MAX_OFFERED_TOOLS)
         self._stages = core = EngineStages(config, engine.conversation.spending, search, llms, deps)
         self.engine: Engine = engine

@@ -511,7 +511,7 @@ def test_an_exception_of_a_tool_is_logged(
 ) -> None:
     work = raises(error).with_(timeout=60 if beside else None)
     assert engine_api.submit(Engine(ScriptedLLM(call("a", "work"), "I see."), [work]), "Go.").text == "I see."
-    (record,) = caplog.records
+    (record,) = [record for record in caplog.records if record.levelno > logging.INFO]
     assert (record.name, record.levelno) == ("toolcast", logging.WARNING)
     assert record.getMessage() == f"the tool work raised {type(error).__name__}"
     assert record.exc_info is not None and record.exc_info[1] is error and error.__traceback__ is not None
@@ -529,7 +529,8 @@ def test_an_exception_of_a_validator_of_arguments_is_logged(
 
     engine = Engine(ScriptedLLM(call("a", "work", '{"item": "x"}'), "I see."), [work])
     engine_api.submit(engine, "Go.")
-    assert [record.getMessage() for record in caplog.records] == ["the tool work raised KeyError"]
+    (record,) = [record for record in caplog.records if record.levelno > logging.INFO]
+    assert record.getMessage() == "the tool work raised KeyError"
 
 
 @pytest.mark.parametrize("calls", [call("a", "work"), call("a", "other"), call("a", "work", '{"x": ')])
@@ -537,7 +538,88 @@ def test_answers_for_the_model_are_not_logged(
     engine_api: EngineAPI, caplog: pytest.LogCaptureFixture, calls: ToolCallPart
 ) -> None:
     engine_api.submit(Engine(ScriptedLLM(calls, "I see."), [raises(TryAgain("later"))]), "Go.")
-    assert caplog.records == []
+    assert [record for record in caplog.records if record.levelno > logging.INFO] == []
+
+
+# An approver of all calls
+
+
+@pytest.mark.parametrize("kind", [as_sync, as_async, as_awaited])
+def test_all_calls_that_wait_are_approved_at_once(engine_api: EngineAPI, kind: Any) -> None:
+    asked: list[list[str]] = []
+
+    def approve_all(requests: Any) -> Any:
+        asked.append([request.call_id for request in requests])
+        if len(requests) == 1:
+            return True
+        first, second, third = requests
+        return [third.edit({"item": "z"}), first.allow(), second.deny("no room")]
+
+    shelf = Shelf()
+    llm = ScriptedLLM([put("a", "x"), call("r", "look"), put("b", "y"), put("c", "w")], put("d", "v"), "Done.")
+    look = CallableTool.from_function(shelf.put, "look").with_(read_only=True)
+    permissions = Permissions("auto", approve_all=kind(approve_all))
+    engine = Engine(llm, [shelf.put, look], permissions=permissions)
+    record = engine_api.stream(engine, "Go.")
+    assert record.turn is not None and record.turn.text == "Done."
+    assert asked == [["a", "b", "c"], ["d"]]
+    assert [request.call_id for request in record.of(PermissionRequest)] == ["a", "b", "c", "d"]
+    assert shelf.put_there == ["x", "z", "v"]
+    assert "no room" in results(engine.history)[2].content
+    check(engine)
+
+
+def raising_for_all(requests: Any) -> bool:
+    raise OSError("no terminal")
+
+
+@pytest.mark.parametrize(
+    ("decide", "runs"),
+    [
+        (lambda requests: True, ["x", "y"]),
+        (lambda requests: False, []),
+        (lambda requests: None, []),
+        (lambda requests: "yes", []),
+        (lambda requests: 1, []),
+        (lambda requests: [], []),
+        (lambda requests: [True, True], []),
+        (lambda requests: [requests[1].allow()], ["y"]),
+        (lambda requests: [requests[0].allow(), requests[0].deny(), requests[1].allow()], []),
+        (lambda requests: [requests[0].allow(), PermissionRequest("b", "put", '{"item": "z"}').allow()], ["x"]),
+        (lambda requests: (request.allow_session() for request in requests), ["x", "y"]),
+        (raising_for_all, []),
+    ],
+)
+def test_only_what_was_approved_runs(engine_api: EngineAPI, decide: Any, runs: list[str]) -> None:
+    shelf = Shelf()
+    llm = ScriptedLLM([put("a", "x"), put("b", "y")], "Done.")
+    engine = Engine(llm, [shelf.put], permissions=Permissions(approve_all=decide))
+    assert engine_api.submit(engine, "Go.").text == "Done."
+    assert shelf.put_there == runs
+    assert [part.is_error for part in results(engine.history)].count(False) == len(runs)
+    check(engine)
+
+
+def test_a_reader_of_the_events_decides_before_the_approver_of_all(engine_api: EngineAPI) -> None:
+    asked: list[str] = []
+
+    def approve_all(requests: Any) -> bool:
+        asked.extend(request.call_id for request in requests)
+        return False
+
+    def watch(stream: Any, event: Any) -> None:
+        if isinstance(event, PermissionRequest) and event.call_id in given:
+            stream.answer(event.allow())
+
+    given: set[str] = set()
+    for early, left, runs in (("a", "b", ["x"]), ("ab", "", ["x", "y"])):
+        given.update(early)
+        shelf = Shelf()
+        llm = ScriptedLLM([put("a", "x"), put("b", "y")], "Done.")
+        engine = Engine(llm, [shelf.put], permissions=Permissions(approve_all=approve_all))
+        engine_api.stream(engine, "Go.", watch=watch)
+        assert ("".join(asked), shelf.put_there) == (left, runs)
+        asked.clear()
 
 
 # Arguments

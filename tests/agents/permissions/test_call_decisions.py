@@ -39,7 +39,7 @@ def decided(waiting: Sequence[ToolJob], *answers: Any, permissions: Permissions 
     for answer in answers:
         request = decisions.next_request({})
         assert request is not None
-        decisions.answer(answer(request) if callable(answer) else answer)
+        decisions.answer(request, answer(request) if callable(answer) else answer)
     assert decisions.next_request({}) is None
     return remembered
 
@@ -108,8 +108,13 @@ def test_an_approval_of_other_arguments_denies() -> None:
 
 def test_an_answer_without_a_request_is_refused() -> None:
     (job,) = jobs("a")
-    with pytest.raises(AssertionError):
-        CallDecisions(ASKING, [], [job]).answer(True)
+    with pytest.raises(KeyError):
+        CallDecisions(ASKING, [], [job]).answer(PermissionRequest("c0", "pay", "{}"), True)
+    decisions = CallDecisions(ASKING, [], [job])
+    (request,) = decisions.requests()
+    decisions.answer(request, False)
+    with pytest.raises(KeyError):
+        decisions.answer(request, True)
 
 
 @given(st.lists(st.one_of(st.booleans(), st.none(), st.integers(), st.text(), st.just("yes")), min_size=1, max_size=5))

@@ -103,6 +103,12 @@ def test_what_reads_and_destroys_does_not_only_read() -> None:
 REASONS = [
     (Permissions(), {}, "send_mail needs an approval, and there is no approver to ask"),
     (Permissions(approve="later"), {}, "no rule allows send_mail to run without an approval"),
+    (Permissions(approve_all=print), {}, "no rule allows send_mail to run without an approval"),
+    (
+        Permissions(approve_all=print).without_prompt(),
+        {},
+        "send_mail needs an approval, and there is no approver to ask",
+    ),
     (Permissions("deny"), {}, "the mode deny lets no tool run"),
     (Permissions("plan"), {}, "the mode plan lets only tools run that change nothing, and send_mail may"),
     (Permissions("bypass"), {}, "the mode bypass lets every tool run"),
@@ -531,6 +537,8 @@ def test_a_session_remembers_all_that_a_command_runs_with() -> None:
         ({"rules": ["a"]}, "rules are a list of Rule"),
         ({"approve": True}, "a function of the request, 'later' or None"),
         ({"approve": "ask"}, "a function of the request, 'later' or None"),
+        ({"approve_all": "later"}, "a function of the requests, or None"),
+        ({"approve": "later", "approve_all": print}, "a call has one approver"),
         ({"shell_tools": "bash"}, "shell_tools is a list of texts"),
         ({"protected": ".env"}, "protected is a list of texts"),
     ],

@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 
 from support.scripted_screen import ScriptedScreen
 from toolcast import PermissionRequest
-from toolcast.apps.repl.approval_prompt import QUESTION, ask_permission
+from toolcast.apps.repl.approval_prompt import QUESTION, QUESTION_ABOUT_ALL, ask_permission, ask_permissions
 
 REQUEST = PermissionRequest("c1", "write_file", '{"path": "a.txt", "content": "é"}')
 GONE = REQUEST.deny("the user did not answer the approval request")
@@ -61,6 +61,37 @@ def test_arguments_that_are_none_are_asked_again(text: str) -> None:
 @pytest.mark.parametrize("typed", [None, KeyboardInterrupt()])
 def test_leaving_the_edit_is_a_no(typed: BaseException | None) -> None:
     assert ask_permission(ScriptedScreen("e", typed), REQUEST) == GONE
+
+
+OTHER = PermissionRequest("c2", "remove", '{"path": "b.txt"}')
+BOTH = [REQUEST, OTHER]
+
+
+@pytest.mark.parametrize(
+    ("typed", "answers"),
+    [
+        (["y"], [REQUEST.allow(), OTHER.allow()]),
+        (["a"], [REQUEST.allow_session(), OTHER.allow_session()]),
+        (["n not now"], [REQUEST.deny("the user denied it: not now"), OTHER.deny("the user denied it: not now")]),
+        (["maybe", "y please", "e", "one more", "n"], [REQUEST.deny(), OTHER.deny()]),
+        (["o", "y", "n"], [REQUEST.allow(), OTHER.deny()]),
+        (["One", "a", "y"], [REQUEST.allow_session(), OTHER.allow()]),
+        ([None], [GONE, OTHER.deny(GONE.reason)]),
+        ([KeyboardInterrupt()], [GONE, OTHER.deny(GONE.reason)]),
+    ],
+)
+def test_several_calls_are_decided_at_once(typed: list[str | BaseException | None], answers: list[object]) -> None:
+    screen = ScriptedScreen(*typed)
+    assert ask_permissions(screen, BOTH) == answers
+    assert screen.prompts[0] == (QUESTION_ABOUT_ALL, "")
+    for request in BOTH:
+        assert f"The model wants to call {request.tool}:" in screen.notes
+
+
+def test_one_call_is_asked_about_by_itself() -> None:
+    screen = ScriptedScreen("y")
+    assert ask_permissions(screen, [OTHER]) == [OTHER.allow()]
+    assert screen.prompts == [(QUESTION, "")]
 
 
 def test_the_call_is_shown_whole() -> None:

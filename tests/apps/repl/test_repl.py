@@ -24,7 +24,7 @@ from toolcast import (
 )
 from toolcast.agents.engine.history import find_problems
 from toolcast.agents.engine.session_state import opened_record
-from toolcast.apps.repl.approval_prompt import QUESTION
+from toolcast.apps.repl.approval_prompt import QUESTION, QUESTION_ABOUT_ALL
 from toolcast.errors import RateLimited
 from toolcast.events import Finish, RawEvent, ToolCallDone, ToolCallStart
 from toolcast.llms.model_registry import choose_llm
@@ -278,7 +278,7 @@ def test_always_asks_no_more() -> None:
 
 def test_a_no_holds_beside_an_always() -> None:
     llm = ScriptedLLM([looks("Oslo", "c1"), looks("Rome", "c2"), looks("Bonn", "c3")], "Well.")
-    screen = chat("How?", "n too far", "a", llm=llm, tools=[weather])
+    screen = chat("How?", "o", "n too far", "a", llm=llm, tools=[weather])
     assert results(screen) == ["permission denied: the user denied it: too far", "Rome: sunny", "Bonn: sunny"]
 
 
@@ -287,8 +287,23 @@ def test_a_no_holds_behind_an_always_that_covers_other_arguments() -> None:
         return f"ran {command}"
 
     calls = [ToolCallPart(f"c{n}", "shell", f'{{"command": "make {n}"}}') for n in (1, 2, 3)]
-    screen = chat("Make!", "a", "n", "y", llm=ScriptedLLM(calls, "Made."), tools=[shell])
+    screen = chat("Make!", "o", "a", "o", "n", "y", llm=ScriptedLLM(calls, "Made."), tools=[shell])
     assert results(screen) == ["ran make 1", "permission denied: the user denied it", "ran make 3"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("y", ["Oslo: sunny", "Rome: sunny"]),
+        ("a", ["Oslo: sunny", "Rome: sunny"]),
+        ("n too far", ["permission denied: the user denied it: too far"] * 2),
+    ],
+)
+def test_all_calls_that_wait_are_decided_at_once(typed: str, expected: list[str]) -> None:
+    llm = ScriptedLLM([looks("Oslo", "c1"), looks("Rome", "c2")], "Well.")
+    screen = chat("How?", typed, llm=llm, tools=[weather])
+    assert results(screen) == expected
+    assert sum(prompt == QUESTION_ABOUT_ALL for prompt, _ in screen.prompts) == 1
 
 
 def test_edited_arguments_run() -> None:

@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, cast
 
 from pydantic_core import from_json
@@ -29,8 +30,7 @@ from ...tools.execution import ToolJob, ToolRun, overlapping_groups, read_call
 from ...tools.results import error_text
 from ...usage import BudgetTracker
 from ..permissions.argument_values import to_plain
-from ..permissions.call_decisions import CallDecisions, denied
-from ..permissions.permissions import Approve
+from ..permissions.call_decisions import CallDecisions, denied, split_approvals
 from .config import EngineConfig
 from .conversation import INTERRUPTED, Conversation
 
@@ -62,7 +62,7 @@ class ToolPhase:
         self._concurrent = concurrent
         self._jobs = jobs
         self._decisions = CallDecisions(config.permissions, conversation.remembered, jobs, config.validation_context)
-        self._request: PermissionRequest | None = None  # the one that waits for its answer
+        self._requests: Sequence[PermissionRequest] = ()  # those that wait for their answers
         for job in jobs if hooks is not None else ():
             job.hooks = hooks
         self._groups: Iterator[list[ToolJob]] | None = None
@@ -72,41 +72,54 @@ class ToolPhase:
 
     # Approvals.
 
-    def next_request(self, answers: Mapping[str, ApprovalDecision]) -> PermissionRequest | None:
-        """Return the next request for an approval that `answers` does not have; None once all calls are decided."""
-        self._request = self._decisions.next_request(answers)
-        return self._request
+    def next_requests(self, answers: Mapping[str, ApprovalDecision]) -> Sequence[PermissionRequest]:
+        """Return the next request for an approval that `answers` does not have, or none once all calls are decided.
 
-    async def settle_request(self, answers: Mapping[str, ApprovalDecision]) -> None:
-        """Apply the answer to the last request: from `answers`, which may have it by now, or from the approver.
-
-        With `approve="later"` the request is added to `pending`.
+        An approver of all calls gets all requests at once.
         """
-        request, approve = self._request, self._config.permissions.approve
-        assert request is not None
-        answer: object = answers.get(request.call_id)
-        if answer is None and approve == "later":
-            self.pending.append(request)
-            return
-        if answer is None:
-            assert callable(approve)  # without an approver no call needs an approval
-            answer = await self._call_approver(approve, request)
-        self._decisions.answer(answer)
+        if self._config.permissions.approve_all is not None:
+            self._requests = self._decisions.requests(answers)
+        else:
+            request = self._decisions.next_request(answers)
+            self._requests = () if request is None else (request,)
+        return self._requests
 
-    async def _call_approver(self, approve: Approve, request: PermissionRequest) -> object:
+    async def settle_requests(self, answers: Mapping[str, ApprovalDecision]) -> None:
+        """Apply the answers to the last requests: from `answers`, which may have them by now, or from the approver.
+
+        With `approve="later"` the requests are added to `pending`.
+        """
+        waiting = [request for request in self._requests if request.call_id not in answers]
+        if self._config.permissions.approve == "later":
+            self.pending += waiting
+            given: Sequence[object] = ()
+        else:
+            given = await self._call_approver(waiting) if waiting else ()
+        approvals = {**answers, **{request.call_id: each for request, each in zip(waiting, given, strict=False)}}
+        for request in self._requests:
+            if request.call_id in approvals:
+                self._decisions.answer(request, approvals[request.call_id])
+
+    async def _call_approver(self, requests: Sequence[PermissionRequest]) -> Sequence[object]:
+        """Return the approver's result for each of the requests."""
+        approve, approve_all = self._config.permissions.approve, self._config.permissions.approve_all
+        call = partial(call_function, concurrent=self._concurrent, cancellation=self._cancellation)
         try:
-            return await call_function(approve, request, concurrent=self._concurrent, cancellation=self._cancellation)
+            if approve_all is not None:
+                return split_approvals(requests, await call(approve_all, requests))
+            assert callable(approve)  # without an approver no call needs an approval
+            return [await call(approve, request) for request in requests]
         except Exception as error:  # the user's approver: an error is no approval
             if self._cancellation.cancelled:
                 raise
-            # The approver is the user's own code. Without its approval the call does not run.
-            logger.exception("the approver failed on %s", request.tool)
-            return request.deny(f"the approver failed: {type(error).__name__}")
+            # The approver is the user's own code. Without its approval the calls do not run.
+            logger.exception("the approver failed on %s", ", ".join([request.tool for request in requests]))
+            return [request.deny(f"the approver failed: {type(error).__name__}") for request in requests]
 
     def deny_requests(self, answers: Mapping[str, ApprovalDecision], reason: str) -> None:
         """Decide all calls; those that need an approval which `answers` does not have are denied."""
-        while (request := self.next_request(answers)) is not None:
-            self._decisions.answer(request.deny(reason))
+        for request in self._decisions.requests(answers):
+            self._decisions.answer(request, request.deny(reason))
 
     # Running.
 

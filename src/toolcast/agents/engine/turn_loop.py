@@ -295,10 +295,10 @@ class TurnLoop:
             raise self._limits.time_exceeded()
         if tools.failure is not None:
             raise tools.failure
-        request = tools.next_request(self.answers)
-        if request is not None:
+        requests = tools.next_requests(self.answers)
+        if requests:
             self._step("approval_needed")
-            return [request]
+            return list(requests)
         if tools.pending:
             self._step("approval_needed")
             self._conclude(None, "suspended", "approval")
@@ -321,7 +321,7 @@ class TurnLoop:
 
     async def _wait_for_permission(self) -> list[AgentEvent]:
         assert self._tools is not None
-        await self._tools.settle_request(self.answers)
+        await self._tools.settle_requests(self.answers)
         self._step("decided")
         return []
 

@@ -7,9 +7,9 @@ answer them. A call that may not run gets `PermissionDenied` as its error, so th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from ...approvals import ApprovalDecision, PermissionRequest
 from ...errors import PermissionDenied
@@ -32,7 +32,7 @@ class CallDecisions:
         self._remembered = remembered
         self._context = context
         self._undecided: Iterator[ToolJob] = iter(jobs)
-        self._asked: tuple[ToolJob, PermissionRequest] | None = None
+        self._asked: dict[PermissionRequest, ToolJob] = {}
 
     def next_request(self, answers: Mapping[str, ApprovalDecision]) -> PermissionRequest | None:
         """Decide calls up to the next that needs an approval and has none in `answers`; None after the last call."""
@@ -40,21 +40,19 @@ class CallDecisions:
             request = self._decide(job, answered=job.call.id in answers)
             if request is None:
                 continue
-            self._asked = job, request
+            self._asked[request] = job
             if job.call.id not in answers:
                 return request
-            self.answer(answers[job.call.id])
+            self.answer(request, answers[job.call.id])
         return None
 
-    def requests(self) -> list[PermissionRequest]:
-        """Decide all calls by the rules; return the requests of those that need an approval."""
-        return list(iter(lambda: self.next_request({}), None))
+    def requests(self, answers: Mapping[str, ApprovalDecision] | None = None) -> list[PermissionRequest]:
+        """Decide all calls; return the requests of those that need an approval which `answers` does not have."""
+        return list(iter(lambda: self.next_request(answers or {}), None))
 
-    def answer(self, approval: object) -> None:
-        """Apply the approver's result for the last request. Everything that is no matching decision denies."""
-        # Without a request there is nothing that the approval could be for: that is a mistake of the caller.
-        assert self._asked is not None
-        (job, request), self._asked = self._asked, None
+    def answer(self, request: PermissionRequest, approval: object) -> None:
+        """Apply the approver's result for a request, once. Everything that is no matching decision denies."""
+        job = self._asked.pop(request)
         assert job.tool is not None
         decision = to_decision(request, approval)
         if decision.action == "deny":
@@ -108,6 +106,20 @@ def to_decision(request: PermissionRequest, approval: object) -> ApprovalDecisio
     if approval is False or approval is None:
         return request.deny("it was not approved")
     return request.deny(f"the approver returned {type(approval).__name__}, not an ApprovalDecision or a bool")
+
+
+def split_approvals(requests: Sequence[PermissionRequest], approval: object) -> list[object]:
+    """Return the approver's result for each of the requests from its result for all of them.
+
+    A request without a decision gets None; a result that is no list of decisions, with one for each call at most, is
+    returned for each, so that each is denied.
+    """
+    if isinstance(approval, Iterable):
+        decisions = list(cast("Iterable[object]", approval))
+        by_id = {each.call_id: each for each in decisions if isinstance(each, ApprovalDecision)}
+        if len(by_id) == len(decisions):
+            return [by_id.get(request.call_id) for request in requests]
+    return [approval] * len(requests)
 
 
 def denial_text(reason: str) -> str:

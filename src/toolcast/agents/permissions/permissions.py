@@ -20,7 +20,7 @@ from __future__ import annotations
 import glob
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -38,6 +38,7 @@ from .shell.patterns import covered, forbids
 __all__ = [
     "UNGUARDED",
     "Approve",
+    "ApproveAll",
     "AtLeast",
     "AtMost",
     "Condition",
@@ -54,6 +55,9 @@ Mode: TypeAlias = Literal["default", "accept_edits", "bypass", "deny", "plan", "
 Approval: TypeAlias = "ApprovalDecision | bool | None"
 Approve: TypeAlias = Callable[[PermissionRequest], "Approval | Awaitable[Approval]"]
 """A function that decides whether a call may run: sync or async."""
+Approvals: TypeAlias = "Iterable[ApprovalDecision] | bool | None"
+ApproveAll: TypeAlias = Callable[[Sequence[PermissionRequest]], "Approvals | Awaitable[Approvals]"]
+"""A function that decides about all calls of a response that wait: sync or async."""
 
 _COMMAND: Final = "command"
 _COMMANDS: Final = frozenset(("command", "cmd", "commandline", "cmdline", "shellcommand", "bashcommand", "shellcmd"))
@@ -118,6 +122,9 @@ class Permissions:
         approve: A function of the `PermissionRequest`, sync or async, that returns an `ApprovalDecision`, True or
             False. `"later"`: the turn ends, and the decisions are passed to the next one. None: calls that need an
             approval are denied.
+        approve_all: A function that is called once for all calls of a response that need an approval, in place of
+            `approve`: sync or async, of a list of `PermissionRequest`s. It returns a list of `ApprovalDecision`s, or
+            True or False for all of them. A call without a decision is denied.
         file_tools: Globs for the names of tools that work on files.
         shell_tools: Globs for the names of tools that run commands. Tools with text in an argument such as `command`
             or `cmd` are shell tools as well.
@@ -134,6 +141,7 @@ class Permissions:
     rules: Sequence[Rule] = ()
     approve: Approve | Literal["later"] | None = None
     _: KW_ONLY
+    approve_all: ApproveAll | None = None
     file_tools: Sequence[str] = ("fs.*", "fs_*")
     shell_tools: Sequence[str] = ("bash", "shell", "sh", "zsh", "terminal", "*_bash", "*_shell", "*_sh", "*_zsh")
     not_shells: Sequence[str] = ()
@@ -151,6 +159,10 @@ class Permissions:
             raise ValueError(f"rules are a list of Rule, not {rules!r:.200}: rules=[Rule('read_*', 'allow')]")
         if not (self.approve in ("later", None) or callable(self.approve)):
             raise ValueError(f"approve is a function of the request, 'later' or None, not {self.approve!r}")
+        if not (self.approve_all is None or callable(self.approve_all)):
+            raise ValueError(f"approve_all is a function of the requests, or None, not {self.approve_all!r}")
+        if self.approve is not None and self.approve_all is not None:
+            raise ValueError("a call has one approver: pass approve=, or approve_all= for all calls at once")
         for name in ("rules", "file_tools", "shell_tools", "not_shells", "exempt", "protected"):
             values = cast("Sequence[Any]", getattr(self, name))
             if isinstance(values, str):
@@ -171,7 +183,7 @@ class Permissions:
         if favour := self._bypassed() or _allowed(call, rules) or self._unasked(facts):
             return Decision("allow", favour)
         # An agent without an approver must not wait for an answer that never comes.
-        if self.approve is None:
+        if self.approve is None and self.approve_all is None:
             return Decision("deny", f"{facts.name} needs an approval, and there is no approver to ask")
         return Decision("ask", f"no rule allows {facts.name} to run without an approval")
 
@@ -187,7 +199,7 @@ class Permissions:
 
     def without_prompt(self) -> Permissions:
         """Return these permissions without an approver, for an agent that works alone."""
-        return replace(self, approve=None)
+        return replace(self, approve=None, approve_all=None)
 
     def _read(self, facts: ToolTraits, arguments: object) -> _Call:
         if not isinstance(arguments, dict):

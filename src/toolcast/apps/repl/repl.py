@@ -19,7 +19,7 @@ from textwrap import shorten
 from typing import Final
 
 from ...agents.sessions.session import Session
-from ...approvals import ApprovalDecision, PermissionRequest
+from ...approvals import ApprovalDecision
 from ...errors import (
     AuthFailed,
     BadRequest,
@@ -39,7 +39,7 @@ from ...states import REPL, Observer, Trace
 from ...toolbox.questions import Question
 from ...tools.results import refuses_tools
 from ..output import command_line_text
-from .approval_prompt import ask_permission, ask_question
+from .approval_prompt import ask_permissions, ask_question
 from .commands import COMMANDS, typed_command
 from .conversation import OpenConversation
 from .event_router import EventRouter
@@ -225,7 +225,7 @@ class Repl:
                 self._run_session(message)
             while requests := self.session.pending:
                 self._step("approval_needed")
-                answers = self._answers(requests)
+                answers = ask_permissions(self.screen, requests)
                 self._step("routed")
                 self._run_session(None, answers)
             self._step("ended")
@@ -264,20 +264,6 @@ class Repl:
             if events.is_caught_up:
                 self.screen.flush_updates()
         self.session.result()
-
-    def _answers(self, requests: Iterable[PermissionRequest]) -> list[ApprovalDecision]:
-        """Return the user's decisions.
-
-        After an `always` the further calls of that tool are left out: most of them need none now.
-        """
-        answers: list[ApprovalDecision] = []
-        always: set[str] = set()
-        for request in requests:
-            if request.tool not in always:
-                answers.append(ask_permission(self.screen, request))
-            if answers[-1].action == "allow_session":
-                always.add(request.tool)
-        return answers
 
     def _on_tool_progress(self, message: ToolProgress) -> None:
         """Show the progress of a running tool, or pass its question to the user."""

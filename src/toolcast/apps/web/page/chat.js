@@ -78,6 +78,7 @@ function draw() {
   if (document.activeElement !== $("model")) $("model").value = context.model ?? "";
   log.calls(context, state);
   drawNotice();
+  drawApprovals();
   drawQueue();
   drawFacts();
   schedule("follow", follow);
@@ -91,6 +92,17 @@ function drawNotice() {
   $("notice").classList.toggle("quiet", !problem && !failed);
   if ($("notice-text").textContent !== text) $("notice-text").textContent = text;
   $("retry").hidden = again === null;
+}
+
+function drawApprovals() {
+  const waiting = state === "waiting_for_tool_approval" ? context.pending.length : 0;
+  $("all").hidden = waiting < 2;
+  $("all-text").textContent = `${waiting} calls need your approval.`;
+}
+
+// Decide about the calls that are shown, and no others: each by its fingerprint.
+function decideAll(type) {
+  dispatch({ type, fingerprints: context.pending.map((request) => request.fingerprint) });
 }
 
 function retryEvent() {
@@ -277,6 +289,8 @@ $("text").addEventListener("keydown", (event) => {
 });
 $("interrupt").addEventListener("click", () => dispatch({ type: "INTERRUPT" }));
 $("stop").addEventListener("click", () => dispatch({ type: "STOP" }));
+$("approve-all").addEventListener("click", () => decideAll("APPROVE_TOOL_CALL"));
+$("reject-all").addEventListener("click", () => decideAll("REJECT_TOOL_CALL"));
 $("retry").addEventListener("click", () => { const event = retryEvent(); if (event) dispatch(event); });
 $("model-form").addEventListener("submit", (event) => {
   event.preventDefault();
