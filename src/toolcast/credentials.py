@@ -66,8 +66,12 @@ class Secret:
 
     def mask(self, text: str) -> str:
         """Return `text` without the credential, with or without its scheme (`Bearer`)."""
+        return _remove(text, self.forms())
+
+    def forms(self) -> list[str]:
+        """Return the texts that reveal the credential. For what removes them."""
         key = self._reveal()
-        return _remove(text, (key, key.rpartition(" ")[2]))
+        return [key, key.rpartition(" ")[2]]
 
     def __repr__(self) -> str:
         return "Secret('**********')"
@@ -125,6 +129,10 @@ class SecretURL(Secret):
     def mask(self, text: str) -> str:
         """Return `text` without the credentials, in whichever encoding they appear."""
         return _remove(mask(text, self._more), self._parts())
+
+    def forms(self) -> list[str]:
+        """Return the texts that reveal a credential in the URL. For what removes them."""
+        return [*(form for secret in self._more for form in secret.forms()), *self._parts()]
 
     def __repr__(self) -> str:
         return f"SecretURL({self.shown!r})"

@@ -31,7 +31,7 @@ from ..providers.mistral.adapter import MISTRAL
 from ..providers.ollama import adapter as ollama
 from ..retries import RetryPolicy, next_wait, retry_after
 from ..transport.httpx_network import HttpxNetwork
-from ..transport.network import Clock, Network, SystemClock, read_body
+from ..transport.network import Clock, Network, SystemClock, open_response, read_body
 from ..transport.transport_errors import scrub_exception
 from .similarity import LONGEST, Vector
 
@@ -106,7 +106,7 @@ class EndpointEmbedder:
         return next_wait(self.retry_policy, error, retries_used=used, now=now, deadline=None, chance=chance)
 
     def _send(self, service: _EmbeddingService, request: HTTPRequest, count: int) -> list[Vector]:
-        response = self._network.open(request, connect=_CONNECT, read=_READ)
+        response = open_response(self._network, request, connect=_CONNECT, read=_READ)
         try:
             if response.status >= 300:
                 body = read_body(response, _READ, BODY_LIMIT)

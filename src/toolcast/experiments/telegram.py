@@ -26,7 +26,7 @@ from ..http_request import HTTPRequest, build_request
 from ..lazy_dataclasses import dataclass
 from ..transport.cancel_handle import line_here
 from ..transport.httpx_network import HttpxNetwork
-from ..transport.network import Clock, Network, SystemClock, read_body
+from ..transport.network import Clock, Network, SystemClock, open_response, read_body
 from .operators import OperatorChannel, announced
 
 logger: Final = logging.getLogger("toolcast")
@@ -246,7 +246,7 @@ class _Bot:
         return build_request("POST", url, {"content-type": "application/json"}, json.dumps(values).encode())
 
     def _sent(self, request: HTTPRequest, seconds: float) -> tuple[int, bytes]:
-        reply = self.network.open(request, connect=_GRACE, read=seconds)
+        reply = open_response(self.network, request, connect=_GRACE, read=seconds)
         try:
             body = read_body(reply, _GRACE, _MAX_BYTES)
         finally:

@@ -1,7 +1,8 @@
 """Tools for testing programs that use toolcast: no network, no keys, deterministic.
 
-`ScriptedLLM` returns prepared answers and records its requests. `ReplayNetwork` replaces the network and sends recorded
-bytes, in chunks of any size. `use_llm` replaces every other LLM.
+`ScriptedLLM` returns prepared answers and records its requests. `use_llm` replaces every other LLM. `record` and
+`replay` record the HTTP exchanges of a test and replay them. `ReplayNetwork` returns bytes that the test writes itself,
+in chunks of any size.
 """
 
 from __future__ import annotations
@@ -10,15 +11,22 @@ from contextlib import AbstractContextManager
 
 from ..llms.base import FunctionCallingLLM
 from ..llms.defaults import replace_llm
-from .replay import Recorded, ReplayNetwork, VirtualClock
+from .recording import Recording, RecordingMismatch, record, replay
+from .replay_network import Recorded, ReplayNetwork, VirtualClock
 from .scripted import ScriptedLLM, ScriptedRequest
+from .scrubbing import RecordingError
 
 __all__ = [
     "Recorded",
+    "Recording",
+    "RecordingError",
+    "RecordingMismatch",
     "ReplayNetwork",
     "ScriptedLLM",
     "ScriptedRequest",
     "VirtualClock",
+    "record",
+    "replay",
     "use_llm",
 ]
 

@@ -27,7 +27,7 @@ from ..tools.callable_tool import CallableTool, ToolOutput
 from ..tools.context import ToolContext
 from ..transport.cancel_handle import CancelHandle
 from ..transport.httpx_network import HttpxNetwork
-from ..transport.network import Network, Response
+from ..transport.network import Network, Response, open_response
 from .html_text import page_text
 from .public_addresses import IPAddress, Target, refusal, target
 
@@ -146,7 +146,9 @@ class _Fetch:
         for address in self._addresses(there)[:_TRIED]:
             request = HTTPRequest("GET", there.at(address), {**_HEADERS, "host": there.authority}, b"", (), there.host)
             try:
-                return self.fetcher.network.open(request, connect=min(_CONNECT, self._left()), read=self._left())
+                return open_response(
+                    self.fetcher.network, request, connect=min(_CONNECT, self._left()), read=self._left()
+                )
             except (ConnectFailed, Timeout) as error:
                 failure = error
         assert failure is not None

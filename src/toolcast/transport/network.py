@@ -2,8 +2,9 @@
 
 A `Network` opens a request and returns a response whose body is still arriving. All I/O is awaited from an `IOBackend`:
 `sync_backend` over the sync methods of a network, which never suspends, or `async_backend` over its async methods. The
-default network is `HttpxNetwork` (httpx_network.py). To use another HTTP library, a proxy or recordings, implement
-`Network`.
+default network is `HttpxNetwork` (httpx_network.py). To use another HTTP library or a proxy, implement `Network`.
+
+Every request is sent by `open_response` or `aopen_response`, where an `Interceptor` (interception.py) may take it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..async_support.exception_groups import collapse_groups
 from ..http_request import HTTPRequest
 from .cancel_handle import line_here
+from .interception import interceptor
 
 
 class Response(Protocol):
@@ -93,6 +95,25 @@ class Network(Protocol):
         ...
 
 
+def open_response(network: Network, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
+    """Send `request` over `network`, or to the interceptor of this context. Return the response; see `Network`."""
+    found = interceptor()
+    if found is None:
+        return network.open(request, connect=connect, read=read)
+    reply: Response = found.open(network, request, connect=connect, read=read)
+    return reply
+
+
+def aopen_response(
+    network: Network, request: HTTPRequest, *, connect: float | None, read: float | None
+) -> Awaitable[AsyncResponse]:
+    """Send `request` over `network`, or to the interceptor of this context. Return the response; see `Network`."""
+    found = interceptor()
+    if found is None:
+        return network.aopen(request, connect=connect, read=read)
+    return found.aopen(network, request, connect=connect, read=read)
+
+
 class Clock(Protocol):
     """The time in seconds: `now` is monotonic, for deadlines; `time` is since 1970, for HTTP dates."""
 
@@ -148,15 +169,22 @@ class SystemClock:
         time = staticmethod(wall_clock)
 
     def sleep(self, seconds: float) -> None:
-        """Block this thread; its `CancelHandle` can end the wait."""
+        """Block this thread; its `CancelHandle` can end the wait. Return at once in a replay."""
+        if _waits_are_skipped():
+            return
         handle = line_here()
         (sleep if handle is None else handle.sleep)(seconds)
 
     async def asleep(self, seconds: float) -> None:
-        """Wait in the running event loop."""
+        """Wait in the running event loop. In a replay, only let other tasks run."""
         import anyio
 
-        await anyio.sleep(seconds)
+        await anyio.sleep(0 if _waits_are_skipped() else seconds)
+
+
+def _waits_are_skipped() -> bool:
+    """Return True if the responses come from a recording: a service that is not asked needs no pause."""
+    return (found := interceptor()) is not None and found.skips_waits
 
 
 _CLOCK = SystemClock()
@@ -182,7 +210,7 @@ class _SyncBackend:
         self.time = clock.time
 
     async def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Body:
-        reply = self._network.open(request, connect=connect, read=read)
+        reply = open_response(self._network, request, connect=connect, read=read)
         if (break_off := getattr(reply, "break_off", None)) is not None and (handle := line_here()) is not None:
             handle.reach(break_off)
         return _SyncBody(reply)
@@ -215,7 +243,7 @@ class _AsyncBackend:
         self.time = clock.time
 
     async def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Body:
-        opened = partial(self._network.aopen, request, connect=connect, read=read)
+        opened = partial(aopen_response, self._network, request, connect=connect, read=read)
         # Only trio raises such groups.
         return _AsyncBody(await (collapse_groups(opened) if "trio" in sys.modules else opened()))
 

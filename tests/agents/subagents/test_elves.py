@@ -22,8 +22,7 @@ from toolcast.errors import BudgetExceeded, IllegalState, RoundsExceeded, Server
 from toolcast.events import ToolProgress
 from toolcast.messages import Message, ToolCallPart
 from toolcast.states import ELF
-from toolcast.testing import ScriptedLLM
-from toolcast.testing.replay import VirtualClock
+from toolcast.testing import ScriptedLLM, VirtualClock
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.context import ToolContext
 from toolcast.usage import Budget, BudgetTracker

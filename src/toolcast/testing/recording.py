@@ -1,0 +1,337 @@
+"""`record` and `replay`: the HTTP exchanges of a test, recorded once and replayed from then on."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from functools import wraps
+from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+
+from ..errors import LLMError
+from ..http_request import HTTPRequest
+from ..transport.interception import intercept
+from ..transport.network import AsyncResponse, Network, Response
+from .recording_file import Exchange, read_recording, write_recording
+from .replay_network import AsyncReplayReply, Recorded, ReplayNetwork, ReplayReply
+from .request_matching import RecordedRequest, describe_difference, find_match
+from .scrubbing import RecordingError, Scrubber, TextFilter
+
+RecordMode: TypeAlias = Literal["none", "once", "new", "all"]
+"""The `mode` of `record`."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MODES: Final = ("none", "once", "new", "all")
+
+
+class RecordingMismatch(RecordingError):
+    """The error for a request that is not in the recording, and that may not be sent."""
+
+
+def record(
+    path: str | os.PathLike[str],
+    mode: RecordMode | None = None,
+    *,
+    filter: TextFilter | None = None,
+    secrets: Iterable[str] = (),
+) -> RecordingBlock:
+    """Record the HTTP exchanges of a block or a function at its first run, and replay them from then on.
+
+    Use it as a context manager or as a decorator of a sync or async function. It applies to every request of toolcast
+    in the block, over any `Network`: of LLMs, embedders and tools, in its threads and tasks as well. The file is
+    written at the end of the block, in JSON Lines, readable by its owner alone. It has the headers that are known to
+    be harmless, and `[key]` in place of each credential.
+
+    Args:
+        path: The file, one for each test. Its folders are created.
+        mode: `"once"` records if there is no file, and otherwise sends nothing. `"none"` sends nothing. `"new"` sends
+            and adds the requests that are not in the file. `"all"` sends everything and replaces the file. The
+            default is `"none"` where the environment variable CI is true, and `"once"` elsewhere.
+        filter: Removes personal data: a function from a text to a text, or a mapping of regular expressions to
+            replacements. It is applied to each string in the bodies, also where a stream has cut it, to URLs and to
+            recorded headers, when requests are compared as well.
+        secrets: Further texts to remove as credentials. Those in the headers and URLs of requests, and the environment
+            variables with names like `OPENAI_API_KEY`, are removed anyway.
+
+    Returns:
+        A context manager, which returns a `Recording` on entry, and decorator.
+
+    Raises:
+        RecordingMismatch: In the block, by a request that is not in the recording and may not be sent.
+        RecordingError: If the file is damaged; at the end of the block, if a credential would be written.
+    """
+    if mode is not None and mode not in _MODES:
+        raise ValueError(f"mode: expected one of {', '.join(map(repr, _MODES))} or None, got {mode!r}")
+    secrets = tuple(secrets)
+    return RecordingBlock(lambda: Recording(Path(path), mode or _default_mode(), Scrubber(filter, secrets)))
+
+
+def replay(
+    path: str | os.PathLike[str], *, filter: TextFilter | None = None, chunk_size: int | None = None
+) -> RecordingBlock:
+    """Replay a recording in a block or a function, and send nothing: `record` with the mode `"none"`.
+
+    Args:
+        path: The file that `record` has written.
+        filter: The filter with which it was recorded.
+        chunk_size: The size of the chunks of each body, in bytes. By default they have the borders that were recorded;
+            1 is the hardest case for code that reads streams.
+
+    Returns:
+        A context manager, which returns a `Recording` on entry, and decorator.
+
+    Raises:
+        RecordingMismatch: In the block, by a request that is not in the recording.
+        RecordingError: If the file is damaged.
+    """
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"chunk_size: expected a positive number of bytes or None, got {chunk_size}")
+    return RecordingBlock(lambda: Recording(Path(path), "none", Scrubber(filter), chunk_size))
+
+
+def _default_mode() -> RecordMode:
+    return "none" if os.environ.get("CI", "").lower() in ("1", "true", "yes") else "once"
+
+
+class RecordingBlock:
+    """A context manager and decorator; each entry and each call of the function begins with the file as it is then."""
+
+    def __init__(self, make: Callable[[], Recording]) -> None:
+        self._make = make
+        self._entered: list[tuple[Recording, AbstractContextManager[None]]] = []
+
+    def __enter__(self) -> Recording:
+        recording = self._make()
+        block = intercept(recording)
+        block.__enter__()
+        self._entered.append((recording, block))
+        return recording
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, frames: TracebackType | None
+    ) -> None:
+        recording, block = self._entered.pop()
+        block.__exit__(None, None, None)
+        # A test that was interrupted or cancelled has recorded an arbitrary part of its exchanges.
+        if error is None or isinstance(error, Exception):
+            recording.write()
+
+    def __call__(self, function: F, /) -> F:
+        """Return `function` with each call in a block of its own."""
+        if not callable(function) or inspect.isclass(function):
+            raise TypeError(f"expected a function to decorate, got {function!r}")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"{function.__qualname__} is a generator: write `with record(...)` inside of it")
+        if inspect.iscoroutinefunction(function):
+
+            @wraps(function)
+            async def acall(*args: Any, **values: Any) -> Any:
+                with RecordingBlock(self._make):
+                    return await function(*args, **values)
+
+            return cast("F", acall)
+
+        @wraps(function)
+        def call(*args: Any, **values: Any) -> Any:
+            with RecordingBlock(self._make):
+                return function(*args, **values)
+
+        return cast("F", call)
+
+
+class Recording:
+    """The recording of a block of `record` or `replay`.
+
+    Attributes:
+        path: The file.
+        mode: The mode of the block.
+        sent: The number of requests that were sent to a service.
+        replayed: The number of requests that were answered from the file.
+    """
+
+    def __init__(self, path: Path, mode: RecordMode, scrubber: Scrubber, chunk_size: int | None = None) -> None:
+        self.path: Path = path
+        self.mode: RecordMode = mode
+        self.sent: int = 0
+        self.replayed: int = 0
+        self._scrubber = scrubber
+        self._chunk_size = chunk_size
+        exists = path.exists()
+        self._sends = mode in ("all", "new") or (mode == "once" and not exists)
+        self._recorded = read_recording(path) if exists and mode != "all" else []
+        self._unused = list(self._recorded)
+        self._new: list[Exchange] = []
+        self._network = ReplayNetwork()
+        self._lock = Lock()
+
+    def __repr__(self) -> str:
+        return f"Recording({str(self.path)!r}, mode={self.mode!r}, sent={self.sent}, replayed={self.replayed})"
+
+    @property
+    def unused(self) -> list[str]:
+        """The method and URL of each recorded request that the block has not made yet."""
+        with self._lock:
+            return [str(exchange.request) for exchange in self._unused]
+
+    @property
+    def skips_waits(self) -> bool:
+        """True if nothing is sent, so that the waits between retries take no time."""
+        return not self._sends
+
+    def open(self, network: Network, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
+        """Return the recorded response, or send the request over `network` and record its response."""
+        if (recorded := self._match(request)) is not None:
+            return self._replay(recorded)
+        exchange = self._begin(request)
+        try:
+            reply = network.open(request, connect=connect, read=read)
+        except BaseException as error:
+            self._failed(exchange, error)
+            raise
+        _answered(exchange, reply)
+        return _RecordedResponse(reply, exchange)
+
+    async def aopen(
+        self, network: Network, request: HTTPRequest, *, connect: float | None, read: float | None
+    ) -> AsyncResponse:
+        """Return the recorded response, or send the request over `network` and record its response."""
+        if (recorded := self._match(request)) is not None:
+            return AsyncReplayReply(self._replay(recorded))
+        exchange = self._begin(request)
+        try:
+            reply = await network.aopen(request, connect=connect, read=read)
+        except BaseException as error:
+            self._failed(exchange, error)
+            raise
+        _answered(exchange, reply)
+        return _RecordedAsyncResponse(reply, exchange)
+
+    def write(self) -> None:
+        """Write the file, if a request was sent. Raise `RecordingError` if a credential would be written."""
+        with self._lock:
+            if self._new:
+                write_recording(self.path, [*self._recorded, *self._new], self._scrubber)
+
+    def _match(self, request: HTTPRequest) -> Exchange | None:
+        """Return the recorded exchange for a request; None if it is to be sent. Raise `RecordingMismatch` otherwise."""
+        with self._lock:
+            self._scrubber.learn(request)
+            if self.mode == "all" or (self._sends and not self._recorded):
+                return None
+            sent = RecordedRequest.of(request).scrubbed(self._scrubber)
+            place = find_match(sent, [exchange.request for exchange in self._unused])
+            if place is not None:
+                self.replayed += 1
+                return self._unused.pop(place)
+            if self._sends:
+                return None
+            problem = self._problem(sent)
+        raise RecordingMismatch(problem)
+
+    def _problem(self, sent: RecordedRequest) -> str:
+        """Return the message for a request that is not in the recording."""
+        requests = [exchange.request for exchange in self._recorded]
+        how = 'Record it with mode="new", or everything again with mode="all".'
+        if not self.path.exists():
+            how = 'Record it with mode="once", which is the default except where CI=true.'
+            return f"{sent}: there is no recording at {self.path}, and nothing was sent. {how}"
+        if not requests:
+            return f"{sent}: the recording at {self.path} is empty, and nothing was sent. {how}"
+        if find_match(sent, requests) is not None:
+            return f"{sent}: the program sends it more often than it is in {self.path}. Nothing was sent. {how}"
+        unused = [exchange.request for exchange in self._unused]
+        difference = describe_difference(sent, unused or requests)
+        return (
+            f"{sent}: no request in {self.path} matches, and nothing was sent. {how} The most similar one (- recorded, "
+            f"+ now):\n{difference}"
+        )
+
+    def _begin(self, request: HTTPRequest) -> Exchange:
+        exchange = Exchange(RecordedRequest.of(request))
+        with self._lock:
+            self.sent += 1
+            self._new.append(exchange)
+        return exchange
+
+    def _failed(self, exchange: Exchange, error: BaseException) -> None:
+        """Record the failure of a request, unless it says nothing of the service."""
+        if exchange.fails_with(error):
+            return
+        with self._lock:
+            self.sent -= 1
+            self._new = [each for each in self._new if each is not exchange]
+
+    def _replay(self, exchange: Exchange) -> ReplayReply:
+        failure = exchange.failure()
+        if exchange.status is None:
+            raise failure or self._cut_short()
+        chunks: Sequence[bytes | BaseException] = exchange.chunks
+        if self._chunk_size is not None:
+            chunks = Recorded.of(b"".join(exchange.chunks), self._chunk_size).pieces
+        end = [] if exchange.complete else [failure or self._cut_short()]
+        return ReplayReply(self._network, Recorded([*chunks, *end], exchange.status, exchange.headers))
+
+    def _cut_short(self) -> RecordingMismatch:
+        return RecordingMismatch(
+            f"the response in {self.path} ends here, as the program did not read more of it when it was recorded. "
+            'Record it again with mode="all".'
+        )
+
+
+def _answered(exchange: Exchange, reply: Response | AsyncResponse) -> None:
+    exchange.status, exchange.headers = reply.status, {name.lower(): value for name, value in reply.headers.items()}
+
+
+class _RecordedResponse:
+    """A response whose chunks are recorded as they are read."""
+
+    def __init__(self, reply: Response, exchange: Exchange) -> None:
+        self.status: int = reply.status
+        self.headers = reply.headers
+        self._reply = reply
+        self._exchange = exchange
+        if (break_off := getattr(reply, "break_off", None)) is not None:
+            self.break_off = break_off
+
+    def read(self, limit: float | None = None, /) -> bytes:
+        """Return the next chunk, `b""` at the end."""
+        try:
+            data = self._reply.read(limit)
+        except (LLMError, TimeoutError) as error:
+            self._exchange.fails_with(error)
+            raise
+        self._exchange.add(data)
+        return data
+
+    def close(self) -> None:
+        """Release the connection."""
+        self._reply.close()
+
+
+class _RecordedAsyncResponse:
+    """An async response whose chunks are recorded as they are read."""
+
+    def __init__(self, reply: AsyncResponse, exchange: Exchange) -> None:
+        self.status: int = reply.status
+        self.headers = reply.headers
+        self._reply = reply
+        self._exchange = exchange
+
+    async def read(self, limit: float | None, /) -> bytes:
+        """Return the next chunk, `b""` at the end."""
+        try:
+            data = await self._reply.read(limit)
+        except (LLMError, TimeoutError) as error:
+            self._exchange.fails_with(error)
+            raise
+        self._exchange.add(data)
+        return data
+
+    async def aclose(self) -> None:
+        """Release the connection."""
+        await self._reply.aclose()
