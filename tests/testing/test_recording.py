@@ -261,13 +261,13 @@ def test_a_block_without_requests_writes_nothing(path: Path) -> None:
 
 def test_wrong_options() -> None:
     with pytest.raises(ValueError, match="mode: expected one of 'none', 'once', 'new', 'all' or None, got 'always'"):
-        record("x", mode="always")  # type: ignore[arg-type]
+        record("x", mode="always")  # type: ignore[arg-type]  # the mistake
     with pytest.raises(ValueError, match="chunk_size: expected a positive number of bytes"):
         replay("x", chunk_size=0)
     with (
         pytest.raises(TypeError, match="filter: expected a function of a text, or a mapping of patterns, got int"),
         record("x", filter=1),
-    ):  # type: ignore[arg-type]
+    ):  # type: ignore[arg-type]  # the mistake
         pass
 
 
@@ -400,7 +400,7 @@ def test_what_cannot_be_decorated(path: Path) -> None:
             record(path)(function)
     for other in (Album, 1):
         with pytest.raises(TypeError, match="expected a function to decorate"):
-            record(path)(other)  # type: ignore[type-var]
+            record(path)(other)  # type: ignore[type-var]  # the mistake
 
 
 def test_one_block_may_be_entered_again(server: Loopback, path: Path) -> None:

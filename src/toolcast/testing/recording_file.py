@@ -41,8 +41,8 @@ class Exchange:
 
     request: RecordedRequest
     status: int | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
-    chunks: list[bytes] = field(default_factory=list, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    chunks: list[bytes] = field(default_factory=list[bytes], repr=False)
     complete: bool = False
     error: Mapping[str, Any] | None = None
 
@@ -144,8 +144,10 @@ def read_recording(path: Path) -> list[Exchange]:
 
 def _read_line(exchanges: list[Exchange], kind: str, value: Any, ended: bool) -> bool:
     """Add a line to the exchanges. Return True if it ends one. Raise an error of Python if it has another form."""
-    if kind == "toolcast_recording" and value == _VERSION and not exchanges:
-        return True
+    if kind == "toolcast_recording" and not exchanges:
+        if value == _VERSION:
+            return True
+        raise ValueError("of another version")
     if kind == "request" and ended:
         exchanges.append(Exchange(RecordedRequest.from_dict(value)))
         return False

@@ -63,7 +63,7 @@ class RecordedRequest:
 
     method: str
     url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes = field(default=b"", repr=False)
 
     @classmethod
@@ -189,7 +189,7 @@ def _json_of(body: bytes) -> Any:
         json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return None
-    return data if isinstance(data, (dict, list)) else None
+    return cast("Any", data) if isinstance(data, (dict, list)) else None
 
 
 def _leaves(request: RecordedRequest, *, volatile: bool) -> dict[str, str]:
@@ -228,7 +228,7 @@ def _add_leaves(leaves: dict[str, str], data: Any, mask: _Placeholders) -> None:
             # In one order, as placeholders are numbered by it; the stack reverses it.
             ahead += [(f"{path}.{name}", name, members[name]) for name in sorted(members, reverse=True)]
         elif isinstance(value, list) and value:
-            items: list[Any] = value
+            items = cast("Sequence[Any]", value)
             ahead += [(f"{path}[{place}]", key, items[place]) for place in reversed(range(len(items)))]
         else:
             leaves[path] = mask.value(key, value)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import AnyStr, Final, TypeAlias
+from typing import Any, AnyStr, Final, TypeAlias, cast
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from ..credentials import Secret
@@ -30,8 +30,8 @@ TextFilter: TypeAlias = Callable[[str], str] | Mapping[str, str]
 MARK: Final = "[key]"
 """The text in place of a credential, as in error messages."""
 
-_Span: TypeAlias = tuple[int, int, AnyStr]
-_Rule: TypeAlias = Callable[[str], "list[_Span[str]]"]
+_Span: TypeAlias = tuple[int, int, str]
+_Rule: TypeAlias = Callable[[str], list[_Span]]
 
 _VARIABLE: Final = re.compile(r"(?i)(.*[_-])?(api_?key|key|token|secret|password)")
 _EVENT: Final = re.compile(rb"[ \t]*(?:data:)?[ \t]*([\[{].*[\]}])\s*", re.DOTALL)
@@ -97,7 +97,7 @@ class Scrubber:
             ],
         )
 
-    def _credentials(self, text: str) -> list[_Span[str]]:
+    def _credentials(self, text: str) -> list[_Span]:
         """Return the spans of `text` with credentials."""
         return [(*found.span(), MARK) for found in self._pattern().finditer(text)]
 
@@ -163,7 +163,8 @@ def _filter_rules(given: TextFilter | None) -> list[_Rule]:
     if given is None:
         return []
     if isinstance(given, Mapping):
-        return [_pattern_rule(re.compile(pattern), new) for pattern, new in given.items()]
+        patterns = cast("Mapping[Any, Any]", given)
+        return [_pattern_rule(re.compile(pattern), new) for pattern, new in patterns.items()]
     if callable(given):
         return [_function_rule(given)]
     raise TypeError(f"filter: expected a function of a text, or a mapping of patterns, got {type(given).__name__}")
@@ -176,16 +177,16 @@ def _pattern_rule(pattern: re.Pattern[str], new: str) -> _Rule:
 
 
 def _function_rule(function: Callable[[str], str]) -> _Rule:
-    def rule(text: str) -> list[_Span[str]]:
-        new: object = function(text)
-        if not isinstance(new, str):
+    def rule(text: str) -> list[_Span]:
+        new = function(text)
+        if not isinstance(cast("object", new), str):
             raise TypeError(f"filter: expected str as its result, got {type(new).__name__}")
         return [] if new == text else [_narrow(0, text, new)]
 
     return rule
 
 
-def _narrow(start: int, old: AnyStr, new: AnyStr) -> _Span[AnyStr]:
+def _narrow(start: int, old: AnyStr, new: AnyStr) -> tuple[int, int, AnyStr]:
     """Return the span of `old`, which begins at `start`, that differs from `new`."""
     shorter = min(len(old), len(new))
     same = next((place for place in range(shorter) if old[place] != new[place]), shorter)
@@ -196,7 +197,7 @@ def _narrow(start: int, old: AnyStr, new: AnyStr) -> _Span[AnyStr]:
     return start + same, start + len(old) - tail, new[same : len(new) - tail]
 
 
-def _replace(pieces: Sequence[AnyStr], spans: Sequence[_Span[AnyStr]]) -> list[AnyStr]:
+def _replace(pieces: Sequence[AnyStr], spans: Sequence[tuple[int, int, AnyStr]]) -> list[AnyStr]:
     """Return `pieces` with these spans of their concatenation replaced, each in the piece where it begins."""
     if not spans:
         return list(pieces)
@@ -204,26 +205,25 @@ def _replace(pieces: Sequence[AnyStr], spans: Sequence[_Span[AnyStr]]) -> list[A
     begin, next_span = 0, 0
     for number, piece in enumerate(pieces, 1):
         end, at = begin + len(piece), begin
-        parts: list[AnyStr] = []
+        new_piece = piece[:0]
         # An insertion at the very end belongs to the last piece.
         while next_span < len(spans) and (spans[next_span][0] < end or number == len(pieces)):
             start, stop, new = spans[next_span]
-            parts.append(piece[at - begin : max(start, at) - begin])
+            new_piece += piece[at - begin : max(start, at) - begin]
             if start >= begin:
-                parts.append(new)
+                new_piece += new
             at = min(stop, end)
             if stop > end:
                 break  # the rest of it is in the next pieces
             next_span += 1
-        parts.append(piece[at - begin :])
-        replaced.append(piece[:0].join(parts))
+        replaced.append(new_piece + piece[at - begin :])
         begin = end
     return replaced
 
 
-def _spans_in_body(body: bytes, rule: _Rule, *, lines: bool) -> list[_Span[bytes]]:
+def _spans_in_body(body: bytes, rule: _Rule, *, lines: bool) -> list[tuple[int, int, bytes]]:
     """Return the spans of `body` in which the rule changes a JSON string, or, with `lines`, a line that is not JSON."""
-    spans: list[_Span[bytes]] = []
+    spans: list[tuple[int, int, bytes]] = []
     for (key, *_), strings in _fields(body).items():
         pieces = [text for _, _, text in strings]
         # A label is repeated in each event, but its repetitions are no text.
