@@ -4,9 +4,9 @@ Sessions share environments under `.nox/`, so that a fresh clone installs little
 
 * `lint`: lint, types
 * `audit`: the library alone, and beside it the tools of the audit
-* `tests`: tests, tests-full, nightly, flakes, mutation; matrix has one for each Python, below `matrix/`
-* `compiled`: compiled, and a part of nightly (the tests, beside a wheel whose hot modules are compiled); wheels has one
-  for each Python, below `wheels/`
+* `tests`: tests, tests-full, nightly, flakes, mutation, goals; matrix has one for each Python, below `matrix/`
+* `compiled`: compiled, and a part of nightly and of goals (the tests, beside a wheel whose hot modules are compiled);
+  wheels has one for each Python, below `wheels/`
 * `local`: networked, browser, docs, bench (with the embedded llama.cpp server and the mock servers)
 * `sdks`: sdks (with the services' own clients and the mock servers)
 * `site`: site
@@ -338,6 +338,16 @@ def bench_peers(session: nox.Session) -> None:
     if render or "--write" in session.posargs:
         plots = ROOT / "benchmarks" / "plots.py"
         Environment(session, "peers/plots", *_requirements(plots), edition=_week()).script(str(plots))
+
+
+@nox.session
+def goals(session: nox.Session) -> None:
+    """The goals of speed, beside what both builds and other libraries reach (posargs `--write`: into the page)."""
+    peers = _peers()
+    for name in ("pydantic-ai", "mirascope", "instructor", "langgraph", "openai-agents", "llm"):
+        Environment(session, f"peers/{name}", *_requirements(peers[name]), edition=_week())
+    compiled = ("--compiled", str(_compiled(session).bin / "python"))
+    Environment(session, "tests", lock="tests").script("benchmarks/goals.py", *compiled, *session.posargs)
 
 
 @nox.session

@@ -129,9 +129,12 @@ def keepers(results: dict[str, Any], name: str) -> list[str]:
     ]
 
 
-def run(name: str, *options: str) -> Iterator[dict[str, Any]]:
-    """Yield the results of a peer's script; its messages go to a file beside its environment."""
-    command = [python_of(name), "-P", "-m", f"peers.{SCRIPTS[name].stem}", *options]
+def run(name: str, *options: str, python: str = "") -> Iterator[dict[str, Any]]:
+    """Yield the results of a peer's script; its messages go to a file beside its environment.
+
+    It is run by the interpreter of that environment, or by another `python`.
+    """
+    command = [python or python_of(name), "-P", "-m", f"peers.{SCRIPTS[name].stem}", *options]
     variables = {**os.environ, "PYTHONPATH": str(HERE), "PYTHONHASHSEED": "0"}
     log = ENVIRONMENTS / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)

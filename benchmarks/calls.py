@@ -21,7 +21,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 from canned import CHUNKS, Person, serving
-from page import table
+from page import summary, table
 
 import toolcast
 from toolcast import HttpxNetwork, OpenAI, ToolOrchestratingLLM
@@ -252,7 +252,7 @@ def _with(make: Callable[[str, str], Client], first: str) -> Callable[[str], Cli
 def report() -> Iterator[str]:
     """The parts of the figures, as they are ready."""
     with serving() as url, asyncio.Runner() as runner:
-        found = _costs(rows(), url, runner)
+        found = costs(rows(), url, runner)
         yield f"**One call** (us of CPU; the stream has {CHUNKS} events; requests a second: what one core can do)"
         yield times(found)
         yield "**What toolcast adds to the HTTP client below it** (us of CPU)"
@@ -270,7 +270,7 @@ def times(found: dict[Row, Costs]) -> str:
     lines = []
     for row, costs in found.items():
         rate = f"{1 / min(costs.at_once):,.0f}" if costs.at_once else ""
-        lines.append([row.name, _us(costs.call), _us(costs.stream), _us(costs.at_once), rate])
+        lines.append([row.name, _rounds(costs.call), _rounds(costs.stream), _rounds(costs.at_once), rate])
     return table(head, lines)
 
 
@@ -332,19 +332,24 @@ def _us(seconds: Sequence[float]) -> str:
     return f"{min(seconds) * 1e6:,.0f}" if seconds else ""
 
 
-def _costs(compared: Sequence[Row], url: str, runner: asyncio.Runner) -> dict[Row, Costs]:
+def _rounds(seconds: Sequence[float]) -> str:
+    return summary([each * 1e6 for each in seconds], "{:,.0f}".format) if seconds else ""
+
+
+def costs(compared: Sequence[Row], url: str, runner: asyncio.Runner, rounds: int = ROUNDS) -> dict[Row, Costs]:
+    """Return what each row takes, the rows in turn."""
     found = {row: Costs() for row in compared}
     clients = {row: runner.run(_made(row, url)) for row in compared}
-    for _ in range(ROUNDS):
-        for row, costs in found.items():
+    for _ in range(rounds):
+        for row, each in found.items():
             client = clients[row]
-            for work, seconds in ((client.call, costs.call), (client.stream, costs.stream)):
+            for work, seconds in ((client.call, each.call), (client.stream, each.stream)):
                 if client.hold is None:
-                    seconds.append(_timed(work))
+                    seconds.append(timed(work))
                 else:
                     seconds.append(runner.run(_timed_async(work)))
             if client.hold is not None:
-                costs.at_once.append(runner.run(_timed_at_once(client.call)))
+                each.at_once.append(runner.run(_timed_at_once(client.call)))
     for client in clients.values():
         runner.run(_closed(client))
     return found
@@ -360,7 +365,8 @@ async def _closed(client: Client) -> None:
         await result
 
 
-def _timed(work: Work) -> float:
+def timed(work: Work) -> float:
+    """Return the CPU seconds of a call, of many in a row."""
     work()
     gc.collect()
     begun = process_time()

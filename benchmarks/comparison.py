@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from measure import WINDOWS
-from page import table
+from page import summary, table
 
 BASE = "toolcast, sync"
 """The row that all ratios are taken to."""
@@ -23,8 +23,8 @@ def report(results: Results) -> Iterator[str]:
     yield circumstances(results)
     for size in sorted({cell["size"] for cell in results["cells"]}):
         yield (
-            f"**Whole document, {size} characters a piece** (CPU time; in brackets: times `{BASE}`, and how much more "
-            "the worst of three rounds took than the best; *once*: one round)"
+            f"**Whole document, {size} characters a piece** (CPU time: least / median of three rounds, and how much "
+            f"more the worst took than the best; in brackets: times `{BASE}`; *once*: one round)"
         )
         yield totals(results, size)
     if any("curve" in cell for cell in results["cells"]):
@@ -47,8 +47,8 @@ def report(results: Results) -> Iterator[str]:
         yield calls(results)
     if results.get("agents"):
         yield (
-            "**A round of an agent with one tool** (us of CPU, with a model that answers from memory; in brackets: "
-            f"times `{AGENT}`, and how much more the worst of three rounds took than the best)"
+            "**A round of an agent with one tool** (us of CPU, with a model that answers from memory: least / "
+            f"median of three rounds, and how much more the worst took than the best; in brackets: times `{AGENT}`)"
         )
         yield agents(results)
     if results.get("starts"):
@@ -121,10 +121,11 @@ def total(cell: Cell | None, base: Cell | None) -> str:
     if "cut" in cell:
         return f"> {cell['cut']['seconds']:.0f} s at {cell['cut']['share']:.0%}"
     notes = [times(least(cell) / least(base))] if base and base.get("seconds") else []
-    worst = max(cell["seconds"]) / least(cell) - 1
-    notes.append(f"+{worst:.0%}" if len(cell["seconds"]) > 1 else "once")
+    once = len(cell["seconds"]) == 1
+    notes += ["once"] if once else []
     wrong = "" if cell["right"] else "wrong object: "
-    return f"{wrong}{duration(least(cell))} ({', '.join(notes)})"
+    seen = duration(least(cell)) if once else summary(cell["seconds"], duration)
+    return f"{wrong}{seen}" + (f" ({', '.join(notes)})" if notes else "")
 
 
 def times(ratio: float) -> str:
@@ -222,9 +223,9 @@ def agents(results: Results) -> str:
     wrong = {row["agent"] for row in results["agents"] if not row.get("right")}
     lines = []
     for name, costs in sorted(found.items(), key=lambda item: min(item[1])):
-        ratio = f"{times(min(costs) / min(found[AGENT]))}, " if AGENT in found else ""
+        ratio = f" ({times(min(costs) / min(found[AGENT]))})" if AGENT in found else ""
         shown = f"{name}: wrong result" if name in wrong else name
-        lines.append([shown, f"{min(costs):,.0f} ({ratio}+{max(costs) / min(costs) - 1:.0%})"])
+        lines.append([shown, f"{summary(costs, '{:,.0f}'.format)}{ratio}"])
     return table(["", "round"], lines)
 
 

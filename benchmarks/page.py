@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "performance.md"
 MARKS = {
+    "goals": ("<!-- goals: begin, written by `nox -s goals` -->", "<!-- goals: end -->"),
     "bench": ("<!-- figures: begin, written by `nox -s bench` -->", "<!-- figures: end -->"),
     "bench-peers": ("<!-- peers: begin, written by `nox -s bench-peers` -->", "<!-- peers: end -->"),
 }
@@ -29,15 +31,22 @@ def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in padded)
 
 
-def circumstances(rounds: int, spread: float) -> str:
+def summary(values: Sequence[float], shown: Callable[[float], str]) -> str:
+    """The least and the median of the rounds, and by how much more the worst took than the best."""
+    low, middle, high = min(values), median(values), max(values)
+    spread = f", +{high / low - 1:.0%}" if low > 0 else ""
+    return f"{shown(low)} / {shown(middle)}{spread}"
+
+
+def circumstances(rounds: int) -> str:
     """On what, and how, the figures were taken."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("toolcast", "pydantic", "jiter", "httpx"))
     python = f"{platform.python_implementation()} {platform.python_version()}"
     return (
         f"Taken on {datetime.now(UTC):%Y-%m-%d} with {python}, {packages}; {platform.system()} on {processor()}, "
-        f"{os.cpu_count()} cores. CPU time of the process, the least of up to {rounds} rounds, rows in turn; in the "
-        f"median row the median round took {spread:.0%} more. The garbage collector runs with Python's thresholds, "
-        "after a full collection before each measurement."
+        f"{os.cpu_count()} cores. CPU time of the process, up to {rounds} rounds, rows in turn: the "
+        "least / the median, and how much more the worst took than the best. The garbage collector runs "
+        "with Python's thresholds, after a full collection before each measurement."
     )
 
 

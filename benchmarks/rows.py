@@ -131,6 +131,7 @@ _runner = asyncio.Runner()
 
 LIMIT = Row("limit: split SSE, decode payloads", split_events, from_wire=True)
 ONCE = Row("limit: validate once at the end", validate_once)
+GROW = Row("toolcast: text to snapshots", grow)
 SYNC = Row("toolcast: SSE bytes to snapshots", stream, from_wire=True)
 ASYNC = Row("toolcast: the same, async", astream, from_wire=True)
 ROWS = (
@@ -138,7 +139,7 @@ ROWS = (
     ONCE,
     LIMIT,
     Row("toolcast: parse only", parse),
-    Row("toolcast: text to snapshots", grow),
+    GROW,
     SYNC,
     ASYNC,
 )

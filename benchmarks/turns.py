@@ -30,11 +30,17 @@ def add(a: int, b: int) -> int:
 
 def report(repeats: int) -> str:
     """The table: microseconds above those of the LLM and the tool, and theirs."""
-    lines = []
+    lines = [[name, f"{above:.1f}", f"{bare:.1f}"] for name, (above, bare) in measured(repeats).items()]
+    return table(["", "engine, us above", "LLM and tool, us"], lines)
+
+
+def measured(repeats: int) -> dict[str, tuple[float, float]]:
+    """Return for each row what the engine adds, and the rest, in microseconds."""
+    found = {}
     for name, count, ours, theirs in _rows():
         whole, bare = _least(ours, repeats), _least(theirs, repeats)
-        lines.append([name, f"{(whole - bare) / count * 1e6:.1f}", f"{bare / count * 1e6:.1f}"])
-    return table(["", "engine, us above", "LLM and tool, us"], lines)
+        found[name] = (whole - bare) / count * 1e6, bare / count * 1e6
+    return found
 
 
 def _rows() -> list[tuple[str, int, Callable[[], object], Callable[[], object]]]:

@@ -16,7 +16,7 @@ from support.process import Process
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
     documents, comparison, page = map(import_module, ("documents", "comparison", "page"))
-    bench, bench_peers = import_module("bench"), import_module("bench_peers")
+    bench, bench_peers, goals = (import_module(name) for name in ("bench", "bench_peers", "goals"))
     common, calling, rounds = (import_module(f"peers.{name}") for name in ("common", "calling", "rounds"))
 
 ALBUM = documents.album()
@@ -44,14 +44,14 @@ def row(table: str, name: str) -> list[str]:
 BASE = cell("toolcast, sync", 0.1, 0.102, 0.104)
 
 CELLS = {
-    "ratio and spread": (cell("peer", 2.0, 2.2, 2.1), "2.00 s (20x, +10%)"),
-    "a small ratio": (cell("peer", 0.15, 0.15), "150 ms (1.5x, +0%)"),
-    "less than toolcast": (cell("peer", 0.0012, 0.0012), "1.20 ms (0.01x, +0%)"),
+    "ratio and spread": (cell("peer", 2.0, 2.2, 2.1), "2.00 s / 2.10 s, +10% (20x)"),
+    "a small ratio": (cell("peer", 0.15, 0.15), "150 ms / 150 ms, +0% (1.5x)"),
+    "less than toolcast": (cell("peer", 0.0012, 0.0012), "1.20 ms / 1.20 ms, +0% (0.01x)"),
     "one round": (cell("peer", 66.6), "66.6 s (666x, once)"),
-    "thousands": (cell("peer", 120.0, 120.0), "120 s (1,200x, +0%)"),
+    "thousands": (cell("peer", 120.0, 120.0), "120 s / 120 s, +0% (1,200x)"),
     "stopped": (cell("peer", cut={"seconds": 12.04, "share": 0.07}), "> 12 s at 7%"),
     "failed": (cell("peer", error="ValueError: no"), "failed"),
-    "another object": (cell("peer", 0.1, 0.1, right=False), "wrong object: 100 ms (1.0x, +0%)"),
+    "another object": (cell("peer", 0.1, 0.1, right=False), "wrong object: 100 ms / 100 ms, +0% (1.0x)"),
 }
 
 
@@ -60,7 +60,7 @@ def test_a_cell_of_the_table(name: str) -> None:
     text, shown = CELLS[name]
     table = comparison.totals(results(text, BASE), 4)
     assert row(table, "peer") == [shown]
-    assert row(table, "toolcast, sync") == ["100 ms (1.0x, +4%)"]
+    assert row(table, "toolcast, sync") == ["100 ms / 102 ms, +4% (1.0x)"]
 
 
 def test_rows_are_sorted_by_the_list_and_gaps_are_shown() -> None:
@@ -74,7 +74,7 @@ def test_rows_are_sorted_by_the_list_and_gaps_are_shown() -> None:
 
 
 def test_without_toolcast_there_is_no_ratio() -> None:
-    assert row(comparison.totals(results(cell("peer", 2.0, 2.0)), 4), "peer") == ["2.00 s (+0%)"]
+    assert row(comparison.totals(results(cell("peer", 2.0, 2.0)), 4), "peer") == ["2.00 s / 2.00 s, +0%"]
 
 
 def test_a_piece_at_each_place_is_read_from_the_curve() -> None:
@@ -119,8 +119,8 @@ def test_the_whole_report_from_json_and_back() -> None:
     assert "| p              |      1,234 |   5 typed |        3 |       22 |" in report
     assert "| not-measured   |        500 |         – |        – |        – |" in report
     assert "| p, async        | 800 (4.0x) | 4,000 (10x) |               500 |             2,000 |" in report
-    assert row(comparison.agents(found), "toolcast, async") == ["90 (1.0x, +10%)"]
-    assert row(comparison.agents(found), "p: wrong result") == ["1,800 (20x, +11%)"]
+    assert row(comparison.agents(found), "toolcast, async") == ["90 / 94, +10% (1.0x)"]
+    assert row(comparison.agents(found), "p: wrong result") == ["1,800 / 1,900, +11% (20x)"]
     assert row(comparison.starts(found), "toolcast") == ["200 (2.0x)", "–"]
     assert row(comparison.starts(found), "p") == ["1,000 (10x)", "`p --help`: 500 (5.0x)"]
     assert "* p, sync: `E: no way`\n* q: `E: no rounds`\n* q: `ended with 1: no`" in report
@@ -132,6 +132,59 @@ def test_figures_go_between_the_marks_and_nowhere_else() -> None:
         assert page.between(f"a {begin} old {end} z", "new", begin, end) == f"a {begin}\n\nnew\n\n{end} z"
         with pytest.raises(ValueError, match="the page has no"):
             page.between("a page", "new", begin, end)
+
+
+# Goals.
+
+
+def test_a_goal_is_missed_by_the_median() -> None:
+    assert goals.missed_by(2.0, [1.0, 2.5, 9.0], at_least=False) == pytest.approx(0.25)
+    assert goals.missed_by(2.0, [1.0, 2.0, 9.0], at_least=False) == 0
+    assert goals.missed_by(100.0, [80.0, 90.0, 200.0], at_least=True) == pytest.approx(0.1)
+    assert goals.missed_by(100.0, [80.0, 110.0, 200.0], at_least=True) == 0
+    assert goals.missed_by(None, [1.0], at_least=False) == 0
+
+
+def test_the_table_of_goals() -> None:
+    pure = [{"list": value, "call, sync": 90.0, "peers, list": 60.0} for value in (2.5, 2.3, 2.76)]
+    compiled = [{"list": 1.5, "call, sync": 300.0}]
+    table = goals.goals({"pure": pure, "compiled": compiled})
+    assert len(table.splitlines()) == len(goals.GOALS) + 2
+    name = goals.GOALS["list"].name
+    assert row(table, name) == ["≤ 2.3", "≤ 1.6", "2.30 / 2.50, +20%", "1.50 / 1.50, +0%", "pure 9%"]
+    name = goals.GOALS["call, sync"].name
+    assert row(table, name) == ["≤ 100 us", "≤ 100 us", "90.0 / 90.0, +0%", "300 / 300, +0%", "compiled 200%"]
+    name = goals.GOALS["peers, list"].name
+    assert row(table, name) == ["–", "≥ 100", "60.0 / 60.0, +0%", "not measured", "–"]
+
+
+def test_a_round_compares_both_builds_with_the_fastest_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = {("toolcast", "pure"): 0.1, ("toolcast", "compiled"): 0.05, ("mirascope", ""): 8.0}
+    rounds_of = {("toolcast", "pure"): 50.0, ("toolcast", "compiled"): 40.0, ("langgraph", ""): 800.0}
+
+    def run(name: str, *asked: str, python: str = "") -> Iterator[dict[str, Any]]:
+        if (name, python) in seconds:
+            yield {"cells": {"way": f"limit of {name}", "document": "40 KB list", "seconds": [0.001]}}
+            yield {"cells": {"way": name, "document": "40 KB list", "seconds": [seconds[name, python]]}}
+        if (name, python) in rounds_of:
+            costs = [rounds_of[name, python], 2 * rounds_of[name, python]]
+            yield {"agents": {"agent": f"{name}, async", "round": costs, "right": True}}
+        if "starts" in asked:
+            yield {"starts": {"started": [0.6 if name == "llm" else 0.1]}}
+        if name == "instructor":
+            yield {"failures": "ended with 1"}
+
+    monkeypatch.setattr(bench_peers, "run", run)
+    monkeypatch.setattr(goals, "_of_build", lambda python, build: {"list": 2.0})
+    found = goals.one_round({build: build for build in goals.BUILDS})
+    assert {key: round(value, 6) for key, value in found["pure"].items()} == {
+        "list": 2.0,
+        "peers, list": 80.0,
+        "langgraph": 16.0,
+        "help": 6.0,
+    }
+    assert found["compiled"]["peers, list"] == pytest.approx(160)
+    assert set(found["compiled"]) <= set(goals.GOALS)
 
 
 # What goes over the wire.
@@ -340,12 +393,15 @@ def test_the_page_is_written_only_where_that_is_asked_for(
 ) -> None:
     written: list[str] = []
     process.argv("bench", *arguments)
-    for module in (bench, bench_peers):
+    for module in (bench, bench_peers, goals):
         monkeypatch.setattr(module, "write", lambda figures, part="bench": written.append(part))
         monkeypatch.setattr(module, "report", lambda *results: iter(["a table"]))
     monkeypatch.setattr(bench_peers, "collect", lambda *wanted: results())
     monkeypatch.setattr(bench_peers, "RESULTS", tmp_path / "peers.json")
     bench.main()
     bench_peers.main()
-    assert written == (["bench", "bench-peers"] if arguments else [])
+    process.argv("goals", "--compiled", "python", "--rounds", "1", *arguments)
+    monkeypatch.setattr(goals, "one_round", lambda pythons: {"pure": {}, "compiled": {}})
+    goals.main()
+    assert written == (["bench", "bench-peers", "goals"] if arguments else [])
     assert (tmp_path / "peers.json").exists() == bool(arguments)

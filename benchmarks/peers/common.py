@@ -51,6 +51,7 @@ DOCUMENTS = {
 SIZES = (4, 16)
 ROUNDS = 3
 STARTS = 5
+PARTS = ("versions", "imports", "starts", "cells", "calls", "agents")
 PATIENCE = 4.0
 """Seconds of CPU; a way that needs more for a document is measured once, but for the 40 KB list in small pieces."""
 BUDGET, SHORT_BUDGET = 150.0, 8.0
@@ -155,7 +156,7 @@ def main(peer: Peer) -> None:
     options.add_argument("--documents", nargs="*", choices=DOCUMENTS, default=list(DOCUMENTS))
     options.add_argument("--sizes", nargs="*", type=int, default=list(SIZES))
     options.add_argument("--rounds", type=int, default=ROUNDS)
-    options.add_argument("--calls", action=argparse.BooleanOptionalAction, default=True)
+    options.add_argument("--parts", nargs="*", choices=PARTS, default=PARTS)
     options.add_argument("--keep", metavar="WAY", help="only the memory of all snapshots of this way, all kept")
     wanted = options.parse_args()
     emit = partial(print, file=os.fdopen(os.dup(1), "w"), flush=True)
@@ -165,17 +166,18 @@ def main(peer: Peer) -> None:
         way = next(way for way in peer.ways if way.name == wanted.keep)
         emit(json.dumps({"kept": {"way": way.name, **kept(way)}}))
         return
-    emit(json.dumps({"versions": {name: version(name) for name in peer.packages}}))
-    emit(json.dumps({"imports": import_time(peer.ready, ROUNDS)}))
-    emit(json.dumps({"starts": starts(peer)}))
     documents = [document for name, document in DOCUMENTS.items() if name in wanted.documents]
-    for cell in cells(peer.ways, documents, wanted.sizes, wanted.rounds):
-        emit(json.dumps({"cells": cell}))
-    if wanted.calls:
-        for found in costs(peer.callers):
-            emit(json.dumps({"calls": found}))
-        for found in agent_costs(peer.agents):
-            emit(json.dumps({"agents": found}))
+    ways: dict[str, Callable[[], Iterable[Any]]] = {
+        "versions": lambda: [{name: version(name) for name in peer.packages}],
+        "imports": lambda: [import_time(peer.ready, ROUNDS)],
+        "starts": lambda: [starts(peer)],
+        "cells": lambda: cells(peer.ways, documents, wanted.sizes, wanted.rounds),
+        "calls": lambda: costs(peer.callers),
+        "agents": lambda: agent_costs(peer.agents),
+    }
+    for part in wanted.parts:
+        for found in ways[part]():
+            emit(json.dumps({part: found}))
 
 
 def starts(peer: Peer) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import gzip
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -437,3 +439,18 @@ def test_a_body_is_read_until_its_limit_is_passed(limit: int, read: bytes) -> No
     network = ReplayNetwork(Recorded.of("abcdef", piece=2))
     reply = network.open(HTTPRequest("GET", "http://127.0.0.1/", {}, b""), connect=None, read=None)
     assert read_body(reply, 1.0, limit) == read
+
+
+def test_a_sync_request_does_not_import_asyncio(server: Loopback) -> None:
+    server.answer(whole(b"{}"))
+    program = f"""
+import sys
+from toolcast import HttpxNetwork
+from toolcast.http_request import HTTPRequest
+network = HttpxNetwork()
+response = network.open(HTTPRequest("POST", {server.url!r}, {{}}, b""), connect=30, read=30)
+assert response.read(30) == b"{{}}"
+sys.exit("asyncio" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

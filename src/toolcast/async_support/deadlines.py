@@ -6,9 +6,12 @@ the current wait, it is scheduled again.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Deadline:

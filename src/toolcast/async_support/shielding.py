@@ -9,17 +9,19 @@ loop registers and closes (asyncio) or warns about (trio) later. Three small dri
     run_shielded      one step of an async generator: cancelled once, or not at all; not registered with the loop.
                       `CallTimeouts` does the same with a time limit
     schedule_in_loop  a last call in another loop, which the caller does not wait for
+
+asyncio is imported where a loop of it runs: the first request of a sync program, which has this module too, would pay
+a tenth of its time for it.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import suppress
 from types import coroutine
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import anyio
 
@@ -27,6 +29,9 @@ from ..errors import WouldSuspend
 from . import sync_driver
 from .deadlines import Deadline
 from .exception_groups import collapse_groups
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 Loop: TypeAlias = Any
@@ -42,13 +47,23 @@ _scheduled: set[asyncio.Task[None]] = set()
 
 def current_loop() -> Loop:
     """Return the running asyncio event loop, or trio's token of it."""
-    return sys.modules["trio"].lowlevel.current_trio_token() if _in_trio() else asyncio.get_running_loop()
+    if _in_trio():
+        return sys.modules["trio"].lowlevel.current_trio_token()
+    import asyncio
+
+    return asyncio.get_running_loop()
 
 
 def _in_trio() -> bool:
     # trio may run as a guest inside asyncio, never the other way round; so it is asked first.
     trio = sys.modules.get("trio")
     return trio is not None and bool(trio.lowlevel.in_trio_run())
+
+
+def _is_asyncio(loop: Loop) -> bool:
+    # No import: this is also called while the interpreter ends. A loop of asyncio is an instance of its class.
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and isinstance(loop, asyncio.AbstractEventLoop)
 
 
 async def run_or_undo(
@@ -61,6 +76,8 @@ async def run_or_undo(
     if _in_trio():
         with anyio.fail_after(limit):
             return await collapse_groups(call)
+    import asyncio
+
     task = asyncio.get_running_loop().create_task(call())
     try:
         if not (await asyncio.wait((task,), timeout=limit))[0]:
@@ -77,6 +94,8 @@ async def run_or_undo(
 
 async def _ended(task: asyncio.Task[T]) -> None:
     """Wait for `task`, at most `GRACE` seconds, through further cancellations."""
+    import asyncio
+
     for _ in range(_MAX_CANCELLATIONS):
         try:
             # The shield holds against anyio; the loop around it against a plain second `task.cancel()`.
@@ -106,10 +125,10 @@ class CallTimeouts:
     Under asyncio one timer serves all of them, and it is only used where a call does not end at once.
     """
 
-    __slots__ = ("_begun", "_deadline", "_loop", "_over", "_task")
+    __slots__ = ("_begun", "_deadline", "_has_timer", "_over", "_task")
 
     def __init__(self, loop: Loop) -> None:
-        self._loop = loop
+        self._has_timer = _is_asyncio(loop)
         self._deadline = Deadline(loop)
         self._task: asyncio.Task[Any] | None = None
         self._over = False
@@ -120,7 +139,7 @@ class CallTimeouts:
 
         Only in the first step of the first call could an event loop register a generator.
         """
-        if limit is not None and not isinstance(self._loop, asyncio.AbstractEventLoop):
+        if limit is not None and not self._has_timer:
             with anyio.fail_after(limit):
                 return await self.run(call, None)
         try:
@@ -135,6 +154,8 @@ class CallTimeouts:
             return result
         if limit is None:
             return await _finished(step, wanted, 1)
+        import asyncio
+
         self._over = False
         self._task = task = asyncio.current_task()
         assert task is not None
@@ -201,7 +222,7 @@ def schedule_in_loop(loop: Loop, call: Callable[[], Coroutine[Any, Any, None]]) 
     """Run `call` in `loop` if it still runs. From any thread, also during garbage collection."""
     # A closed loop raises RuntimeError, of which trio's RunFinishedError is one; nothing is open there.
     with suppress(RuntimeError):
-        if isinstance(loop, asyncio.AbstractEventLoop):
+        if _is_asyncio(loop):
             loop.call_soon_threadsafe(_spawn, loop, call)
         else:
             loop.run_sync_soon(_spawn_in_trio, call)
