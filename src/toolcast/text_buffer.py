@@ -90,6 +90,7 @@ class SliceableText(TextBuffer):
         """Return the characters from `start` to `end`."""
         if self.fresh:
             self.join()
+        # Binary search: a value is cut out of a text of any length at the cost of the value.
         ends = self._ends
         first = bisect_right(ends, start) - 1
         last = bisect_left(ends, end, first)

@@ -253,6 +253,7 @@ class PartialValue:
         builder = self._builder
         if builder.open_not_null or self._hidden is not None:
             self._hide_unfinished()
+        # SEALED and what follows it change nothing that is shown; the first record that does decides.
         for record in builder.records:
             if record[2] <= SET:
                 self._shown = builder.records

@@ -111,6 +111,7 @@ class FieldPlan:
         while True:
             schema = self.source.resolve(schema)
             kind = schema["type"]
+            # With a validator or a root model around it, null is not None yet: they have to see it.
             if kind == "nullable":
                 self.nullable |= not self.has_validators and not self.root_models
             elif kind in FUNCTIONS:
@@ -126,6 +127,7 @@ class FieldPlan:
     def _note_function(self, schema: Schema) -> None:
         self.has_validators = True
         self.uses_prior_fields |= schema["function"]["type"] == "with-info"
+        # A before, wrap or plain validator may still accept what the type inside it rejects.
         if schema["type"] != "function-after":
             self.sees_raw_data = True
             self.fatal = False
@@ -168,6 +170,7 @@ class FieldPlan:
         if kind in OBJECTS and object_fields(self.source, self.core) is None:
             return None
         source = self.source.nested(self.config, self.source.inside_raw or (self.validates_own_text and not self.root))
+        # A type that refers to itself has a reference, and its plan must be one object, or it would have no end.
         if kind not in OBJECTS or "ref" not in self.core:
             return make(self.core, source, self.hint)
         key = self.core["ref"], source.inside_raw
@@ -243,6 +246,7 @@ class FieldPlan:
     def closing_schema(self, schema: Schema | None = None) -> Any:
         """Return the schema of `closing`, a copy that leaves other references to it unchanged."""
         schema = self.source.resolve(schema or self.schema)
+        # Without its reference, under which Pydantic would take the original schema.
         copy = {key: value for key, value in schema.items() if key != "ref"}
         if schema is not self.core:
             return {**copy, inner_key(schema): self.closing_schema(schema[inner_key(schema)])}
@@ -260,6 +264,7 @@ class _CompleteValues:
 
     def make(self) -> dict[str, Any]:
         """Return the values in the order of the fields."""
+        # The fields that did not arrive have defaults in `model`, which partial objects do not show.
         model = self._complete()
         return {name: value for name, value in model.__dict__.items() if name in model.model_fields_set}
 
@@ -318,6 +323,7 @@ class ObjectPlan:
             self.plans[name] = self.plans[name].undivided()
         for rank, (key, *rest) in enumerate(paths):
             slot = FieldSlot(name, self.plans[name] if shown else None, rank, fatal=len(paths) == 1 and not rest)
+            # Two fields may have the same key, or parts of it (`AliasPath`): then one slot has both.
             present = self.slots.get(str(key))
             if present is None and not rest:
                 self.slots[str(key)] = slot

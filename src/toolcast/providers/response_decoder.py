@@ -76,6 +76,7 @@ class FramedDecoder(ABC, Generic[F]):
             raise self._failure
         if not isinstance(data, bytes):
             data = to_bytes(data)
+        # Before framing: a read is nearly always one event, so that its bytes can be compared as they are.
         if self._frames.between and (text := self._envelope.text(data)) and self._add(text):
             return [TextDelta(text) if self._call_id is None else ToolCallDelta(self._call_id, text)]
         out: list[Event] = []
@@ -83,7 +84,7 @@ class FramedDecoder(ABC, Generic[F]):
             self._read(data, out)
         except LLMError as error:
             self._failed(error)
-            if not out:
+            if not out:  # else the next call raises it, after the events before it were used
                 raise
         return out
 
@@ -179,7 +180,7 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         if self._sniffing and not (data := self._sniffed(data)):
             return
         for event, payload in self._frames.feed(data):
-            if self._over:
+            if self._over:  # some services send more after the end, which is no part of the answer
                 break
             if payload == b"[DONE]":
                 self._envelope.forget()
@@ -231,6 +232,7 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
 
     def _sniffed(self, data: bytes) -> bytes:
         """Return the part of the body for the event parser, once its first byte that is not white space is there."""
+        # The head is kept although its form is clear: an error at the end of the body shows it.
         if self._streamed or (not self._head and data.startswith(b"data:")):
             self._streamed = True
             self._head += data[:START]
@@ -258,6 +260,7 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
             raise self._unreadable(body) from error
         self._body = document
         is_answer = False
+        # A list: Gemini's events without `alt=sse`, which a proxy may remove from the URL.
         for part in as_list(document) or [document]:
             if not self._over:
                 is_answer |= self._message(as_dict(part), out)
@@ -287,6 +290,7 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
     # -- one event
 
     def _event(self, name: str, payload: bytes, out: list[Event]) -> None:
+        # Forgotten first: after an event of another kind the bytes around the text may mean something else.
         self._envelope.forget()
         before = len(out)
         try:
@@ -301,6 +305,7 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
             self._chunk(cast("dict[str, Any]", chunk), out)
         elif chunk is not None:
             out.append(RawEvent(chunk, damaged=True))
+        # An event that made two of ours has more in it than one text.
         if len(out) == before + 1 and b"\n" not in payload:
             self._learn(self._framed(name, payload), out[-1])
 

@@ -65,6 +65,7 @@ class _Lines:
 
     def _whole(self, data: bytes) -> bytes:
         """Return all bytes up to the last line end, with LF ends only; the rest waits."""
+        # The CR has ended the line already; waiting for its LF would delay the last event of a read.
         if self._after_cr and data:
             data = data.removeprefix(b"\n")
             self._after_cr = False
@@ -72,6 +73,7 @@ class _Lines:
             self._after_cr = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         end = data.rfind(b"\n") + 1
+        # `_rest` is not searched again: it has no line end, so a line of many reads takes linear time.
         if not end:
             self._rest += data
             self._check(len(self._rest))
@@ -123,6 +125,7 @@ class ServerSentEvents(_Lines):
         """Return the events that `data` completes."""
         if not isinstance(data, bytes):
             data = to_bytes(data)
+        # The two forms in which nearly all reads arrive: whole events of one line each, cut by one call of `split`.
         if (
             self.between
             and data.startswith(b"data: ")
@@ -134,6 +137,7 @@ class ServerSentEvents(_Lines):
             if data.find(b"\n") == len(data) - 2:
                 return [_new(SSE, ("", data[6:-2]))]
             blocks = data[6:-2].split(b"\n\ndata: ")
+            # Any other line end would be a second line of an event, or a field of another name.
             if data.count(b"\n") == 2 * len(blocks):
                 return [_new(SSE, ("", block)) for block in blocks]
         if (
@@ -146,6 +150,7 @@ class ServerSentEvents(_Lines):
             self._begun = True
             self.crlf = True
             return [_new(SSE, ("", data[6:-4]))]
+        # `between` decides whether the next read may take the short way, so it counts everything that is unfinished.
         out: list[SSE] = []
         whole = self._whole(data)
         if whole:
@@ -186,6 +191,7 @@ class ServerSentEvents(_Lines):
         self._data.append(value)
 
     def _dispatch(self, out: list[SSE]) -> None:
+        # An event without data is none (section 9.2.6), and comments as a sign of life come without.
         if self._data:
             out.append(SSE(self._event, b"\n".join(self._data)))
             self._data = []
@@ -223,6 +229,7 @@ class JSONLines(_Lines):
         out: list[bytes] = []
         for line in text.split(b"\n"):
             self._check(len(line))
+            # Some servers write two documents on a line; a search is cheaper than matching the brackets of each line.
             if line := line.strip(b" \t"):
                 out += _apart(line) if _TWO_DOCUMENTS.search(line) else [line]
         return out

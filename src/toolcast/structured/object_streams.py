@@ -141,9 +141,10 @@ class ObjectStream(_ObjectState[T], Closing):
 
     def __next__(self) -> T:
         flow = self._flow
-        if self._owner != "iteration":
+        if self._owner != "iteration":  # compared here, as a call of `_own` for each item would be seen in its cost
             self._own("iteration")
         try:
+            # Most items come from here, without a coroutine; `wait` does whatever `pump` leaves.
             found = flow.pump()
         except BaseException as error:  # `fail` raises it again, an interrupt included, once the connection is closed
             found = sync_driver.run(flow.fail(error))
@@ -159,6 +160,7 @@ class ObjectStream(_ObjectState[T], Closing):
 
     def latest(self) -> Iterator[T]:
         """Iterate over the latest snapshots, skipping those that arrived between two iterations."""
+        # Owned at the call, not at the first item: a second reader gets its error where it was made.
         self._own("latest()")
         return _Items(self, self._newest)
 
@@ -204,6 +206,7 @@ class ObjectStream(_ObjectState[T], Closing):
         return self
 
     def __del__(self) -> None:
+        # Without a loop, closing never suspends, so the garbage collector can do it in whatever thread it runs.
         if not self._flow.ended:
             self.close()
 
@@ -221,6 +224,7 @@ class AsyncObjectStream(_ObjectState[T], AsyncClosing):
     def __anext__(self) -> Coroutine[Any, Any, T]:
         if self._owner != "iteration":
             self._own("iteration")
+        # Returned, not awaited: an `async def` here would be a second coroutine for each item.
         return self._flow.next_item()
 
     async def final(self) -> T:
@@ -275,6 +279,7 @@ class AsyncObjectStream(_ObjectState[T], AsyncClosing):
         return self
 
     def __del__(self) -> None:
+        # Nothing can be awaited here: the event loop, if it still runs, closes the response.
         self._flow.abandon()
 
 
@@ -290,8 +295,9 @@ class _View:
         """Return the next item. Raise `StopAsyncIteration` at the end."""
         while not self._found:
             if self._flow.step():
-                self._found = self._collect()[::-1]
+                self._found = self._collect()[::-1]  # reversed, so that `pop` takes the first without moving the rest
             elif self._flow.ended:
+                # Once more: the result may contain items that no event has shown, such as defaults and repaired values.
                 self._found = self._collect()[::-1]
                 if not self._found:
                     raise StopAsyncIteration
@@ -310,7 +316,7 @@ class _Items(Iterator[E]):
     def __next__(self) -> E:
         try:
             return sync_driver.run(self._following())
-        except StopAsyncIteration:
+        except StopAsyncIteration:  # by which the shared coroutine ends in sync streams, too
             raise StopIteration from None
 
 

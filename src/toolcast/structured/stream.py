@@ -75,6 +75,7 @@ class StructuredStream:
 
         An item is a snapshot that changed, or at the end the result.
         """
+        # An unobserved trace skips the two steps between items, which only an observer could see.
         if self.trace.observed:
             self._leave_yielding()
         if self._failure is None:
@@ -206,6 +207,7 @@ class StructuredStream:
         event. After an exception of it `fail` must run.
         """
         reads, fast_path = self._reads, self._fast_path
+        # Local variables: each attribute costs as much as a comparison, and there are a dozen in this loop.
         if reads is None or fast_path is None:
             return self.advance()  # several events arrived in one chunk
         while True:
@@ -239,29 +241,30 @@ class StructuredStream:
             # Without an event loop `pump` can block; with one it may only process what has arrived.
             found = self._reads is None or not self._backend.concurrent
             found = found and self.pump()
-            while not found and (reads := self._reads) is not None:
+            fast_path = self._fast_path
+            while not found and fast_path is not None and (reads := self._reads) is not None:
                 try:
                     data = await reads.read(reads.time_left())
                 except (LLMError, TimeoutError) as error:
                     reads.put_back(error)
                     self._reads = None
-                else:
-                    found = self._add_chunk(reads, data)
+                    break
+                text = reads.accept(data)
+                if text is None:
+                    # The chunk was no mere continuation: `wait` gets it as events.
+                    self._reads = None
+                    break
+                try:
+                    if found := fast_path.feed(text):
+                        self.trace.state = "yielding_partial"
+                except pydantic.ValidationError as error:
+                    self._stop_at(fast_path, error)
         except BaseException as error:
             await self._fail(error)
             raise
         if not found and not await self.wait():
             raise StopAsyncIteration
         return self.item
-
-    def _add_chunk(self, reads: DirectReads, data: bytes) -> bool:
-        """Feed the text of a chunk; return whether that changed anything visible. Any other chunk ends direct reads."""
-        fast_path, text = self._fast_path, reads.accept(data)
-        # Anything but more text of this call ends the direct reads for good: only events tell what it was.
-        if fast_path is None or text is None:
-            self._reads = None
-            return False
-        return self._feed_fast_path(fast_path, text)
 
     async def fail(self, error: BaseException) -> bool:
         """End the call with an exception of `pump`, and raise it."""

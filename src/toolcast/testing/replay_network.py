@@ -96,10 +96,11 @@ class AsyncReplayReply:
         self.status: int = reply.status
         self.headers: Mapping[str, str] = reply.headers
         self._reply = reply
+        self._read = reply.read
 
     async def read(self, timeout: float | None) -> bytes:
         """Return the next chunk; empty at the end."""
-        return self._reply.read()
+        return self._read()
 
     async def aclose(self) -> None:
         """Close the response. A second call has no effect."""

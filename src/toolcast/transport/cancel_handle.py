@@ -45,6 +45,7 @@ class CancelHandle:
         with self._lock:
             self.broken = True
             cut, self._cut = self._cut, None
+            # Called under the lock: after `free` has returned, the socket may be in use by another call.
             if cut is not None:
                 cut()
 
@@ -54,7 +55,7 @@ class CancelHandle:
             if not self.broken:
                 self._cut = cut
                 return
-            cut()
+            cut()  # cancelled between two waits: the next one must not begin
 
     def free(self) -> bool:
         """Unregister the current wait, as its socket may serve another call. Return False if it was shut down."""
@@ -64,6 +65,7 @@ class CancelHandle:
 
     def sleep(self, seconds: float) -> None:
         """Block this thread for `seconds`, or until the call is cancelled."""
+        # A lock in place of an Event, which has a condition and two locks: another thread may release it.
         woken = Lock()
         woken.acquire()
         self.reach(woken.release)

@@ -61,6 +61,7 @@ class ClientsByLoop(ABC, Generic[D]):
 
     def running(self) -> D:
         """Return the client of the running event loop."""
+        # With the process id: after a fork the sockets of the parent must neither be used nor closed.
         key = os.getpid(), _shielding().current_loop()
         if (found := self._loops.get(key)) is not None:
             return found
@@ -77,6 +78,7 @@ class ClientsByLoop(ABC, Generic[D]):
         """Let the event loops of this process close their clients."""
         for owner, loop in list(self._loops):
             if owner == os.getpid() and (found := self._loops.pop((owner, loop), None)) is not None:
+                # Sockets of a loop can be closed in that loop only, and perhaps it runs in another thread.
                 _shielding().schedule_in_loop(loop, found.close)
                 if not getattr(loop, "is_running", bool)():
                     found.forsake()
@@ -128,6 +130,7 @@ class LoopConnections(ABC, Generic[Trail, R]):
         try:
             return await self._sent(request, trail, connect, read)
         except StreamInterrupted as error:
+            # Only where the server closed an idle connection: else it may have acted on the request already.
             if not self._stale(error, trail):
                 raise
         return await self._sent(request, self._trail(read), connect, read)
@@ -250,12 +253,14 @@ class ConnectionPool:
         """Return a connection to the pool if its response is complete. Return those which the caller has to close."""
         now = self._now()
         spent: list[PooledConnection] = []
+        # Closing may block or must be awaited, so that is left to the caller, outside of the lock.
         with self._lock:
             connection.since = now
             if whole and not self._closed:
                 self._idle.append(connection)
             else:
                 spent.append(connection)
+            # The oldest is first, since `put` appends and `_last_from` takes the newest.
             while self._idle and (len(self._idle) > self._max_idle or self._idle[0].since < now - EXPIRY):
                 spent.append(self._idle.pop(0))
             self._count -= len(spent)
@@ -285,6 +290,7 @@ class ConnectionPool:
 
     def _last_from(self, origin: str) -> PooledConnection | None:
         idle = self._idle
+        # The newest first: it is the least likely to have been closed by the server, and the others may expire.
         for place in range(len(idle) - 1, -1, -1):
             if idle[place].origin == origin:
                 return idle.pop(place)
