@@ -90,7 +90,7 @@ def test_anything_but_a_provider_is_a_type_error(name: str) -> None:
 def test_the_documentation_names_the_version_of_the_conventions() -> None:
     page = Path(__file__).parents[2] / "docs" / "how-to" / "opentelemetry.md"
     text = page.read_text(encoding="utf-8")
-    assert f"version {VERSION} of" in text
+    assert f"[version {VERSION}](https://github.com/open-telemetry/semantic-conventions-genai/tree/v{VERSION})" in text
     metrics = [INFERENCE_SECONDS, FIRST_CHUNK, AGENT_SECONDS, TOOL_SECONDS, *EVENTS, INPUT_MESSAGES, OUTPUT_MESSAGES]
     assert [name for name in metrics if f"`{name}`" not in text] == []
     short = [name.rpartition(".usage")[2] for name in TOKEN_COUNTERS.values()]

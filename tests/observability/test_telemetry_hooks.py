@@ -422,6 +422,10 @@ def test_a_turn_has_requests_and_tools_below_it(engine_api: EngineAPI) -> None:
     }
     assert telemetry.total("gen_ai.client.inference.usage.input_tokens") == 20
     (agent,) = telemetry.metrics()["gen_ai.invoke_agent.duration"]
+    assert (agent.explicit_bounds[0], agent.explicit_bounds[-1]) == (0.1, 409.6)
+    for name, count in (("inference_calls", 2), ("tool_calls", 1)):
+        (calls,) = telemetry.metrics()[f"gen_ai.invoke_agent.{name}"]
+        assert (calls.count, calls.sum, calls.explicit_bounds[-1]) == (1, count, 128)
     assert dict(agent.attributes) == {"gen_ai.operation.name": "invoke_agent", "gen_ai.request.model": "scripted"}
     (ran,) = telemetry.metrics()["gen_ai.execute_tool.duration"]
     assert dict(ran.attributes) == {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "note"}

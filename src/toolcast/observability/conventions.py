@@ -1,8 +1,9 @@
 """The names of OpenTelemetry's semantic conventions for generative AI, version 0.1.0.
 
 The conventions are in development in a repository of their own (open-telemetry/semantic-conventions-genai); a new
-version renames attributes and metrics. All names that spans and metrics have are in this module. Names that begin with
-`toolcast.` are not of the conventions.
+version renames attributes and metrics. The names were compared with its pages client-inference.md, execute-tool.md,
+gen-ai-token-metrics.md and gen-ai-metrics.md in docs/gen-ai, on 23 November 2026. All names that spans and metrics have
+are in this module. Names that begin with `toolcast.` are not of the conventions.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ TOOL_RESULT: Final = "gen_ai.tool.call.result"
 INFERENCE_SECONDS: Final = "gen_ai.client.inference.duration"
 FIRST_CHUNK: Final = "gen_ai.client.inference.time_to_first_chunk"
 AGENT_SECONDS: Final = "gen_ai.invoke_agent.duration"
+AGENT_REQUESTS: Final = "gen_ai.invoke_agent.inference_calls"
+AGENT_TOOLS: Final = "gen_ai.invoke_agent.tool_calls"
 TOOL_SECONDS: Final = "gen_ai.execute_tool.duration"
 TOKEN_COUNTERS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -98,6 +101,8 @@ TOKEN_HISTOGRAMS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """The histograms for the fields of `Usage`."""
 SECONDS_BUCKETS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+AGENT_SECONDS_BUCKETS: Final = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6)
+COUNT_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64, 128)
 TOKEN_BUCKETS: Final = tuple([4**power for power in range(14)])
 
 # Events and attributes that the conventions do not have: the attempts of an operation, and the end of a turn.

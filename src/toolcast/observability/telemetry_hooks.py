@@ -87,6 +87,7 @@ class _Operation:
         metrics: The attributes that its metrics have in common with its span.
         began: When it began, in seconds.
         tools: Its tools without a result, by the ids of their calls, which a service may repeat.
+        tools_run: The number of tools that have run.
         finish: The reason of the end of its last response.
         hidden: The tools whose input is hidden.
         mask: Removes the credentials of its requests.
@@ -97,6 +98,7 @@ class _Operation:
     metrics: dict[str, Any]
     began: float = field(default_factory=monotonic)
     tools: dict[str, list[_RunningTool]] = field(default_factory=dict[str, "list[_RunningTool]"])
+    tools_run: int = 0
     first_chunk: bool = False
     finish: str | None = None
     hidden: frozenset[str] = frozenset()
@@ -125,7 +127,14 @@ class _Instruments:
     def __init__(self, meter: Meter) -> None:
         self.inference = _seconds(meter, names.INFERENCE_SECONDS, "Duration of a client's inference operation.")
         self.first_chunk = _seconds(meter, names.FIRST_CHUNK, "Time to the first chunk of a streamed response.")
-        self.agent = _seconds(meter, names.AGENT_SECONDS, "Duration of a turn of an agent.")
+        self.agent = meter.create_histogram(
+            names.AGENT_SECONDS,
+            "s",
+            "Duration of a turn of an agent.",
+            explicit_bucket_boundaries_advisory=names.AGENT_SECONDS_BUCKETS,
+        )
+        self.requests = _counts(meter, names.AGENT_REQUESTS, "{inference_call}", "Model requests of a turn.")
+        self.tools = _counts(meter, names.AGENT_TOOLS, "{tool_call}", "Tool calls that a turn has run.")
         self.tool = _seconds(meter, names.TOOL_SECONDS, "Duration of a tool.")
         self.counters: dict[str, Counter] = {
             kind: meter.create_counter(name, "{token}", "Tokens used.") for kind, name in names.TOKEN_COUNTERS.items()
@@ -154,6 +163,10 @@ class _Instruments:
 
 def _seconds(meter: Meter, name: str, description: str) -> Histogram:
     return meter.create_histogram(name, "s", description, explicit_bucket_boundaries_advisory=names.SECONDS_BUCKETS)
+
+
+def _counts(meter: Meter, name: str, unit: str, description: str) -> Histogram:
+    return meter.create_histogram(name, unit, description, explicit_bucket_boundaries_advisory=names.COUNT_BUCKETS)
 
 
 class _Thread(local):
@@ -308,6 +321,7 @@ class TelemetryHooks(Hooks):
         tool.span.end(tool.ended)  # without a time it is now: an abandoned tool still runs
         if ran:
             attributes = {names.OPERATION: names.EXECUTE_TOOL, names.TOOL_NAME: tool_call.name}
+            operation.tools_run += 1
             self._metrics.tool.record(seconds, {**attributes, **failure})
 
     # Turns.
@@ -335,6 +349,8 @@ class TelemetryHooks(Hooks):
         failure = self._fail(operation, error)
         operation.span.end()
         self._metrics.agent.record(monotonic() - operation.began, {**operation.metrics, **failure})
+        self._metrics.requests.record(turn.rounds, operation.metrics)
+        self._metrics.tools.record(operation.tools_run, operation.metrics)
 
     # Parts.
 
