@@ -35,10 +35,12 @@ from toolcast import (
     BadRequest,
     CachedLLM,
     CallError,
+    CallInfo,
     ConnectFailed,
     FallbackLLM,
     FunctionCallingLLM,
     Google,
+    Hooks,
     LLMError,
     MalformedEvent,
     Mistral,
@@ -49,6 +51,7 @@ from toolcast import (
     OpenAIResponses,
     QuotaExceeded,
     RedactedLLM,
+    RequestInfo,
     ServerError,
     Settings,
     StreamInterrupted,
@@ -143,6 +146,22 @@ def chain(error: BaseException) -> list[BaseException]:
 
 def dumped(value: Any) -> str:
     return json.dumps(value, default=lambda other: asdict(other) if is_dataclass(other) else repr(other))  # type: ignore[arg-type]  # an instance
+
+
+class Collecting(Hooks):
+    """Hooks that collect the text of everything that they get."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def request(self, call: CallInfo, request: RequestInfo) -> None:
+        http = request.http
+        assert http is not None
+        self.texts += [repr(call), repr(request), str(request.url), pformat(request.tools), repr(request.messages)]
+        self.texts += [repr(http), repr(http.headers), http.body.decode(), http.url, http.target, dumped(asdict(http))]
+
+    def error(self, call: CallInfo, error: BaseException) -> None:
+        self.texts += [f"{error} {error!r}", pformat(vars(error))]
 
 
 def look_at(llm: FunctionCallingLLM) -> None:
@@ -421,14 +440,17 @@ CASES = [
     [pytest.param(*case, id=f"{case[2]}-{case[0].__name__}-{case[1].name}") for case in CASES],
     indirect=["way"],
 )
-def test_in_every_failure(failure: str, way: Way, api: API, listener: Listener) -> None:
+def test_in_every_failure(
+    failure: str, way: Way, api: API, listener: Listener, capsys: pytest.CaptureFixture[str]
+) -> None:
     pieces, kinds = FAILURES[failure]
+    hooks = Collecting()
     with Loopback() as server, all_warnings() as warned, recorded(capture_content=True) as telemetry:
         server.answer(*pieces)
         limits = Timeouts(connect=5, first_token=0.1, idle=0.1, total=5) if failure == "silent" else None
         url = f"http://127.0.0.1:{server.port}/v1"
         llm = way(url, max_retries=0, settings=Settings(timeout=limits))
-        make = ToolOrchestratingLLM(Album, "about {topic}", llm)
+        make = ToolOrchestratingLLM(Album, "about {topic}", llm, verbose=True, hooks=hooks)
         with pytest.raises(CallError) as caught:
             api.call(make, topic="x")
         server.wait_requests(1)
@@ -443,6 +465,11 @@ def test_in_every_failure(failure: str, way: Way, api: API, listener: Listener) 
         llm.close()
     assert len(telemetry.spans) == 1
     shown("the spans and metrics", telemetry.everything())
+    assert len(hooks.texts) == 13
+    shown("the values of hooks", "\n".join(hooks.texts))
+    account = capsys.readouterr().err
+    assert "Album with" in account
+    shown("the account on stderr", account)
     shown("the logs", "\n".join(listener.lines))
     shown("the warnings", "\n".join(str(warning) for warning in warned))
     assert warned == []
