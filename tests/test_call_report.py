@@ -63,8 +63,10 @@ def test_an_account_of_a_failure_has_every_attempt(
     else:
         with pytest.raises(ValidationError):
             api.call(make, x="y")
-    _, _, first, last, cost = written(capsys)
-    assert first.startswith("  attempt 1: NoToolCallError: scripted scripted: Expected at least one tool call")
+    _, _, first, second, last, cost = written(capsys)
+    wanted = r"  attempt 1, \d\.\d\d s: NoToolCallError: scripted scripted: Expected at least one tool call"
+    assert re.match(wanted, first)
+    assert re.fullmatch(r"  attempt 2, \d\.\d\d s", second)
     assert last.startswith("  ValidationError: scripted scripted: the arguments")
     assert cost.endswith(" out, 2 requests")
 
@@ -144,13 +146,14 @@ def test_an_output_that_cannot_be_shown(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_what_is_long_is_cut_and_what_is_no_text_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     picture = ImagePart(data=b"x", media_type="image/png")
-    attempts = [Attempt(1, None), Attempt(2, None)]
+    attempts = [Attempt(1, seconds=2, wait=0.25), Attempt(2, seconds=1)]
     account(user("a\n" * 1000), user("look", picture), assistant("ok")).end(Usage(), attempts, output="b" * 9000)
-    title, long, look, answer, attempt, result, _ = written(capsys)
+    title, long, look, answer, first, second, result, _ = written(capsys)
     assert title == r"toolcast call-N with p m\x07"
     assert (len(long), long[-1]) == (302, "…")
     assert (look, answer) == ("  user: look [image]", "  assistant: ok")
-    assert attempt == "  attempt 1: result: None"
+    assert first == "  attempt 1, 2.00 s, the next 0.25 s later: complete"
+    assert second == "  attempt 2, 1.00 s"
     assert (len(result), result[-1]) == (2002, "…")
 
 
@@ -189,7 +192,8 @@ def test_bodies_are_logged_without_keys_and_cut(api: API, caplog: pytest.LogCapt
             api.chat(llm, text)
     request, response = lines(caplog, logging.DEBUG)
     assert request.startswith('request body, POST https://api.openai.com/v1/chat/completions: {"')
-    assert response.startswith("response body, POST https://api.openai.com/v1/chat/completions: {")
+    wanted = r"response body \(200 after \d\.\d\d s\), POST https://api\.openai\.com/v1/chat/completions: \{"
+    assert re.match(wanted, response)
     for line in (request, response):
         assert "sk-c" not in line
         assert re.search(r"… \(\d+ bytes or more\)$", line)

@@ -93,7 +93,9 @@ class Account:
     def _lines(self, attempts: Sequence[Attempt], result: Any) -> list[str]:
         lines = [_shown(message) for message in self._messages[-_MESSAGES:]]
         try:
-            lines += [f"attempt {each.number}: {_one_line(_describe(each.error), _OUTPUT)}" for each in attempts[:-1]]
+            if len(attempts) > 1:
+                lines += [_attempt_line(each) for each in attempts[:-1]]
+                lines.append(f"attempt {attempts[-1].number}, {attempts[-1].seconds:.2f} s")
             lines.append(_one_line(_describe(result), _OUTPUT))
         except Exception as error:  # the user's output or error, shown: what fails is written instead
             # The output and the error may be of the user's own types, whose __repr__ may raise.
@@ -104,6 +106,12 @@ class Account:
 def _shown(message: Message) -> str:
     others = [f"[{part.type}]" for part in message.parts if part.type != "text"]
     return _one_line(" ".join([f"{message.role}:", message.text, *others]), _MESSAGE)
+
+
+def _attempt_line(attempt: Attempt) -> str:
+    wait = f", the next {attempt.wait:.2f} s later" if attempt.wait else ""
+    outcome = "complete" if attempt.error is None else _one_line(_describe(attempt.error), _OUTPUT)
+    return f"attempt {attempt.number}, {attempt.seconds:.2f} s{wait}: {outcome}"
 
 
 def _describe(result: Any) -> str:

@@ -34,6 +34,7 @@ The message of a `CallError` names the problem, the response and a next step. It
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
@@ -185,12 +186,23 @@ class FailTurn(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request of a call: its number, from 1, and the error that ended it, or None for a success."""
+    """One request of a call.
+
+    Attributes:
+        number: Its number, from 1.
+        error: The error that ended it; None for a success.
+        usage: Its tokens.
+        request_id: The service's id of the request.
+        seconds: The time from the request to the end of the response, or to the error.
+        wait: The seconds between its error and the next request.
+    """
 
     number: int
     error: Exception | None = None
     usage: Usage | None = None
     request_id: str | None = None
+    seconds: float = field(default=0.0, compare=False)
+    wait: float = field(default=0.0, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data, with the type and the message of the error."""
@@ -199,6 +211,8 @@ class Attempt:
             "error": None if self.error is None else _error_to_dict(self.error),
             "usage": None if self.usage is None else self.usage.to_dict(),
             "request_id": self.request_id,
+            "seconds": self.seconds,
+            "wait": self.wait,
         }
 
     @classmethod
@@ -212,6 +226,8 @@ class Attempt:
             None if error is None else _error_from_dict(error),
             None if usage is None else Usage.from_dict(usage),
             data["request_id"],
+            data.get("seconds", 0.0),
+            data.get("wait", 0.0),
         )
 
 
@@ -282,8 +298,13 @@ class CallError(ToolcastError, ValueError):
             ("model", " ".join([name for name in (self.provider, self.model) if name]) or None),
             ("request", self.request_id),
             ("requests", len(self.attempts) or None),
-            ("next step", self.advice or None),
+            ("next step", self._next_step or None),
         ]
+
+    @property
+    def _next_step(self) -> str:
+        """The advice, unless the request was repeated already."""
+        return self.advice if len(self.attempts) < 2 else ""
 
     @property
     def message(self) -> str:
@@ -293,8 +314,8 @@ class CallError(ToolcastError, ValueError):
     def __str__(self) -> str:
         where = " ".join(_printable(part) for part in (self.provider, self.model) if part)
         text = f"{where}: {self.message}" if where else self.message
-        if self.advice and len(self.attempts) < 2:
-            text = f"{text}{'' if text.endswith('.') else '.'} {self.advice}"
+        if self._next_step:
+            text = f"{text}{'' if text.endswith('.') else '.'} {self._next_step}"
         return f"{text} [request {_printable(self.request_id)}]" if self.request_id else text
 
 
@@ -479,7 +500,7 @@ class ValidationError(CallError):
             *shown,
         ]
         lines += [f"  ... and {more} more"] if more > 0 else []
-        lines += [_printable(f"  {self.advice}")] if self.advice else []
+        lines += [_printable(f"  {self._next_step}")] if self._next_step else []
         frames = extract_tb(self.__traceback__)
         lines += [f"  called in {frames[0].filename}, line {frames[0].lineno}"] if frames else []
         return ["\n".join([_printable(line) for line in lines])]

@@ -347,7 +347,9 @@ class FunctionCallingLLM(Closing, AsyncClosing):
             events = other.open_events(replace(request, mode=None), backend, call)
         if call.hooks is None:
             return events
-        return HookedEvents(events, call.hooks, backend.now, lambda: (other or self).origin, stream=request.stream)
+        return HookedEvents(
+            events, call.hooks, call, backend.now, lambda: (other or self).origin, stream=request.stream
+        )
 
     def open_events(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
         """Return the events of one response of this LLM, limited to `max_concurrency`."""

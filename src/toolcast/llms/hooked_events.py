@@ -33,7 +33,7 @@ def add_hooks(
 ) -> ResponseEvents:
     """Return the events of an LLM that another LLM calls, for its `own` hooks that the call does not have already."""
     hooks = None if call.hooks is None else call.hooks.only(own)
-    return events if hooks is None else HookedEvents(events, hooks, now, origin, stream=stream)
+    return events if hooks is None else HookedEvents(events, hooks, call, now, origin, stream=stream)
 
 
 class HookedEvents:
@@ -42,6 +42,7 @@ class HookedEvents:
     Args:
         source: The events of the response.
         hooks: The hooks of the call.
+        call: The call, whose attempts are counted.
         stream: True for a streamed response, whose first content is reported.
         now: Returns the time in seconds.
         origin: Returns the provider and the model of the response.
@@ -51,6 +52,7 @@ class HookedEvents:
         self,
         source: ResponseEvents,
         hooks: CallHooks,
+        call: RequestState,
         now: Callable[[], float],
         origin: Callable[[], Mapping[str, Any]],
         *,
@@ -58,6 +60,7 @@ class HookedEvents:
     ) -> None:
         self._source = source
         self._hooks = hooks
+        self._call = call
         self._now = now
         self._origin = origin
         self._began = now()
@@ -75,13 +78,16 @@ class HookedEvents:
         events = await self._source.next_events()
         if self._waiting and not PREAMBLE.issuperset(map(type, events)):
             self._waiting = False
-            self._hooks.emit("first_token", self._now() - self._began)
+            hooks = self._hooks.with_attempt(len(self._call.attempts) + 1)
+            hooks.emit("first_token", self._now() - self._began)
         for event in events:
             self._accumulator.apply(event)
         if not events and not self._ended:
             self._ended = True
             response = self._accumulator.response(request_id=self.request_id, **self._origin())
-            self._hooks.emit("response", response, self._now() - self._began)
+            # The request is among the attempts by now, unless the response is from a cache.
+            hooks = self._hooks.with_attempt(max(len(self._call.attempts), 1))
+            hooks.emit("response", response, self._now() - self._began)
         return events
 
     def direct_reads(self, id: str) -> None:

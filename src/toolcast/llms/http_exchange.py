@@ -108,7 +108,8 @@ class HTTPExchange:
         self._emitted = False
         self._ended = False
         self._now = backend.now
-        self._asked = 0.0
+        self._asked = 0.0  # the time when the last wait began
+        self._began = 0.0  # and the present attempt
         self._bytes_left = MAX_RESPONSE_BYTES
         self._only = None if conversation.parallel else SingleCallFilter()
         self._dropping = False
@@ -204,7 +205,7 @@ class HTTPExchange:
         """Stop and release the connection. An unread response counts as an attempt too."""
         if self._decoder is not None and not self._ended:
             self._ended = True
-            self._call.record(None, self._usage, self.request_id)
+            self._call.record(None, self._usage, self.request_id, self._now() - self._began)
         await self._drop()
 
     def break_off(self) -> None:
@@ -223,13 +224,14 @@ class HTTPExchange:
         body, self._body = self._body, None
         if self._received is not None and self._request is not None:
             if logger.isEnabledFor(logging.DEBUG):
-                log_body("response", self._request, bytes(self._received))
+                outcome = "" if body is None else f" ({body.status} after {self._now() - self._began:.2f} s)"
+                log_body(f"response body{outcome}", self._request, bytes(self._received))
             self._received = None
         if body is not None:
             await body.close()
 
     async def _open(self) -> None:
-        now = self._asked = self._now()
+        now = self._asked = self._began = self._now()
         self._decoder = self.request_id = self._returned = None
         self._bytes_left = MAX_RESPONSE_BYTES
         self._first_token_by = deadline_after(now, self._timeouts.first_token)
@@ -245,7 +247,7 @@ class HTTPExchange:
             info = RequestInfo(chat.messages, self._settings, choice, chat.mode, chat.stream, chat.tools, request)
             hooks.emit("request", info)
         if logger.isEnabledFor(logging.DEBUG):
-            log_body("request", request, request.body)
+            log_body("request body", request, request.body)
         self._body = body = await self._connect(request, now)
         self._received = bytearray() if self._keeps_raw or logger.isEnabledFor(logging.DEBUG) else None
         if body.status >= 300:
@@ -345,8 +347,8 @@ class HTTPExchange:
     async def _retry_or_raise(self, error: LLMError) -> None:
         """Wait for the next attempt, or raise `error` after the last."""
         self._describe(error)
-        self._call.record(error, self._usage, error.request_id)
         wait = None if self._emitted or self._cancel_handle.broken else self._wait_after(error)
+        self._call.record(error, self._usage, error.request_id, self._now() - self._began, wait or 0.0)
         if wait is None:
             self._ended = True
             raise self._call.with_attempts(error)
@@ -382,7 +384,7 @@ def log_body(kind: str, request: HTTPRequest, body: bytes) -> None:
     shown = (
         text if len(text) <= _LOGGED and len(body) < 2 * _LOGGED else f"{text[:_LOGGED]}… ({len(body)} bytes or more)"
     )
-    logger.debug("%s body, %s %s: %s", kind, request.method, request.url, visible(shown))
+    logger.debug("%s, %s %s: %s", kind, request.method, request.url, visible(shown))
 
 
 def tag_with_model(model: str, event: Event) -> Event:

@@ -125,9 +125,11 @@ class RequestState:
             return None
         return hooks.with_hooks(own).with_attempt(len(self.attempts) + 1)
 
-    def record(self, error: Exception | None, usage: Usage, request_id: str | None) -> None:
-        """Record the end of one request."""
-        self.attempts.append(Attempt(len(self.attempts) + 1, error, usage, request_id))
+    def record(
+        self, error: Exception | None, usage: Usage, request_id: str | None, seconds: float, wait: float = 0.0
+    ) -> None:
+        """Record the end of one request, which took so many `seconds`, and the `wait` until the next."""
+        self.attempts.append(Attempt(len(self.attempts) + 1, error, usage, request_id, seconds, wait))
         self.usage += usage
 
     def mark_failed(self, error: Exception) -> None:
@@ -199,6 +201,7 @@ class IteratorEvents:
         self._price = price
         self._only = None if parallel else SingleCallFilter()
         self._backend = backend
+        self._began = backend.now()
         self._loop: Loop | None = None
         self._call = call
         self._usage = Usage()
@@ -268,7 +271,7 @@ class IteratorEvents:
     def _record(self, error: Exception | None) -> None:
         if not self._recorded:
             self._recorded = True
-            self._call.record(error, self._usage, None)
+            self._call.record(error, self._usage, None, self._backend.now() - self._began)
 
 
 _OF_A_CALL = frozenset((ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone))

@@ -184,7 +184,7 @@ async def run_call(prepared: PreparedCall, backend: IOBackend, trace: Trace) -> 
             except MalformedEvent as error:
                 if prepared.max_attempts < 2:
                     raise
-                notify_retry(prepared, error)
+                notify_retry(prepared, error, call)
                 prepared = prepared.with_one_attempt_less()
                 trace.step("answered", "asked_again")
                 continue
@@ -285,16 +285,16 @@ def retry_call(
     """Return the call for the next attempt; raise `error` if no attempt is left."""
     call.mark_failed(error)
     if prepared.max_attempts > 1:
-        notify_retry(prepared, error)
+        notify_retry(prepared, error, call)
         return prepared.with_retry_messages(response, error)
     final = _final(error, response)
     raise call.with_attempts(final) from final.__cause__
 
 
-def notify_retry(prepared: PreparedCall, error: Exception) -> None:
+def notify_retry(prepared: PreparedCall, error: Exception, call: RequestState) -> None:
     """Notify the hooks that the model is asked again because of `error`."""
     if prepared.hooks is not None:
-        prepared.hooks.emit("retry", error, 0.0)
+        prepared.hooks.with_attempt(len(call.attempts)).emit("retry", error, 0.0)
 
 
 def _final(error: CallError | TryAgain, response: ChatResponse) -> CallError:

@@ -498,7 +498,8 @@ class StructuredStream:
         self._leave_yielding()
         if self._prepared.max_attempts < 2:
             raise error
-        notify_retry(self._prepared, error)
+        assert self._call is not None
+        notify_retry(self._prepared, error, self._call)
         await self._stop()
         self._begin_attempt(self._prepared.with_one_attempt_less(), error)
 
