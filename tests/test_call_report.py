@@ -152,7 +152,7 @@ def test_what_is_long_is_cut_and_what_is_no_text_is_named(capsys: pytest.Capture
     assert title == r"toolcast call-N with p m\x07"
     assert (len(long), long[-1]) == (302, "…")
     assert (look, answer) == ("  user: look [image]", "  assistant: ok")
-    assert first == "  attempt 1, 2.00 s, the next 0.25 s later: complete"
+    assert first == "  attempt 1, the next 0.25 s later: complete"  # `written` removes "2.00 s, "
     assert second == "  attempt 2, 1.00 s"
     assert (len(result), result[-1]) == (2002, "…")
 
@@ -192,8 +192,8 @@ def test_bodies_are_logged_without_keys_and_cut(api: API, caplog: pytest.LogCapt
             api.chat(llm, text)
     request, response = lines(caplog, logging.DEBUG)
     assert request.startswith('request body, POST https://api.openai.com/v1/chat/completions: {"')
-    wanted = r"response body \(200 after \d\.\d\d s\), POST https://api\.openai\.com/v1/chat/completions: \{"
-    assert re.match(wanted, response)
+    wanted = r"response body \(%d after \d\.\d\d s\), POST https://api\.openai\.com/v1/chat/completions: \{"
+    assert re.match(wanted % status, response)
     for line in (request, response):
         assert "sk-c" not in line
         assert re.search(r"… \(\d+ bytes or more\)$", line)
