@@ -237,12 +237,13 @@ class HTTPExchange:
         self._first_token_by = deadline_after(now, self._timeouts.first_token)
         self._adapter = await self._service.prepare(self._conversation, self._backend)
         request = self._adapter.request(self._conversation, self._settings)
-        self._service.warn_of_dropped_settings(request)
+        if request.notes:
+            self._service.warn_of_dropped_settings(request)
         if self._service.authorizes:
             request = await self._in_time(partial(self._service.authorize, request, self._backend))
         self._request = request
-        self._hooks = hooks = self._call.hooks_of_request(self._service.hooks)
-        if hooks is not None:
+        if self._call.hooks is not None and (hooks := self._call.hooks_of_request(self._service.hooks)) is not None:
+            self._hooks = hooks
             chat, choice = self._conversation, self._conversation.tool_choice
             info = RequestInfo(chat.messages, self._settings, choice, chat.mode, chat.stream, chat.tools, request)
             hooks.emit("request", info)
@@ -266,10 +267,13 @@ class HTTPExchange:
         raise self._timeout_error("total")
 
     async def _connect(self, request: HTTPRequest, now: float) -> Body:
-        connect = self._left(now, self._timeouts.connect)
+        read, idle = self._timeouts.first_token, self._timeouts.idle
+        if not self._backend.concurrent:  # in sync calls it is the limit of each later chunk, too
+            read = None if read is None or idle is None else max(read, idle)
+        connect, read = self._left(now, self._timeouts.connect), self._left(now, read)
         try:
             with self._cancel_handle:
-                return await self._backend.open(request, connect=connect, read=self._read_limit(now))
+                return await self._backend.open(request, connect=connect, read=read)
         except Timeout as error:
             raise self._timeout_error("connect" if error.phase == "connect" else self._phase) from error.__cause__
 
@@ -336,13 +340,6 @@ class HTTPExchange:
             return limit
         left = max(deadline - now, 0.001)
         return left if limit is None else min(limit, left)
-
-    def _read_limit(self, now: float) -> float | None:
-        """Return the limit in seconds for the headers, and in sync calls for each later chunk."""
-        first, idle = self._timeouts.first_token, self._timeouts.idle
-        if not self._backend.concurrent:
-            first = None if first is None or idle is None else max(first, idle)
-        return self._left(now, first)
 
     async def _retry_or_raise(self, error: LLMError) -> None:
         """Wait for the next attempt, or raise `error` after the last."""

@@ -286,7 +286,10 @@ class SingleCallFilter:
 
     def of(self, events: list[Event]) -> list[Event]:
         """Return `events` without those of later tool calls."""
-        return [event for event in events if type(event) not in _OF_A_CALL or self._keep(event)]
+        for event in events:
+            if type(event) in _OF_A_CALL and not self._keep(event):
+                return [event for event in events if type(event) not in _OF_A_CALL or self._keep(event)]
+        return events
 
     def _keep(self, event: Any) -> bool:
         id: str = event.id

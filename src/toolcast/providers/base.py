@@ -13,7 +13,7 @@ from ..errors import LLMError
 from ..events import Event
 from ..http_request import HTTPRequest
 from ..lazy_dataclasses import dataclass
-from ..messages import Message
+from ..messages import Message, ToolCallPart
 from ..output_mode import OutputMode
 from ..settings import Settings
 from ..tool_spec import ToolChoice, ToolSpec
@@ -42,7 +42,11 @@ class RequestInput:
     @property
     def calls_before(self) -> int:
         """The number of tool calls in the messages. Generated ids continue from it."""
-        return sum(len(message.tool_calls) for message in self.messages)
+        count = 0
+        for message in self.messages:
+            for part in message.parts:
+                count += isinstance(part, ToolCallPart)
+        return count
 
     @property
     def options(self) -> RequestOptions:

@@ -191,17 +191,18 @@ class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
     async def _sent(
         self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None
     ) -> AiohttpResponse:
-        if not request.target.isprintable():
+        target = request.target
+        if not target.isprintable():
             raise BadRequest("the request cannot be sent: its URL contains a character that is not allowed there")
         before = sys.exception()
-        proxy = self._proxy(request.target) if self._proxies else None
+        proxy = self._proxy(target) if self._proxies else None
         token = _trail.set(trail)
         trail.begin(connect)
         self._unanswered += 1
         try:
             response = await self._session.request(
                 request.method,
-                request.target,
+                target,
                 headers=plain_headers(request.headers),
                 data=request.body if len(request.body) < _LARGE else io.BytesIO(request.body),
                 allow_redirects=False,

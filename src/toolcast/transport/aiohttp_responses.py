@@ -117,13 +117,14 @@ class AiohttpResponse(BaseAsyncResponse[ActiveAiohttpResponse]):
 
     async def _next(self, limit: float | None) -> bytes | None:
         active = self._active
-        if active.content.is_eof():
-            return active.content.read_nowait() or None
+        content = active.content
+        if content.is_eof():
+            return None if content.at_eof() else content.read_nowait()
         before = sys.exception()
         failure: Exception | None = None
         active.begin(limit)
         try:
-            raw = await active.content.readany()
+            raw = await content.readany()
         except FAULTS as error:
             raw = active.rest()
             failure = None if raw else broken_off(error, self._request)
