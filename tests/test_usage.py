@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import operator
+import pickle
 import threading
+import weakref
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from toolcast.prices import TokenCounts
 from toolcast.usage import LIMITS, NO_USAGE, Budget, BudgetTracker, Prices, Usage
 
 counts = st.integers(0, 10**6)
@@ -280,3 +284,49 @@ class Family(RuleBasedStateMachine):
 
 
 TestFamily = Family.TestCase
+
+
+class Counted:
+    """Prices of one dollar that count how often they are read."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def known(self, usage: TokenCounts) -> tuple[Decimal, bool]:
+        self.reads += 1
+        return Decimal(1), True
+
+
+def test_a_sum_finds_no_prices_until_its_cost_is_read() -> None:
+    pricing = Counted()
+    total = NO_USAGE
+    for _ in range(50):
+        total += Usage(input_tokens=1, pricing=pricing)
+    assert pricing.reads == 0
+    assert (total.cost, total.input_tokens) == (50, 50)
+    assert total.cost == 50
+    assert pricing.reads == 50
+    total += Usage(pricing=pricing, output_tokens=1)
+    assert (total.cost, pricing.reads) == (51, 51)
+
+
+def test_a_sum_that_was_never_read_is_pickled_with_its_cost() -> None:
+    total = NO_USAGE
+    for _ in range(900):
+        total += Usage(input_tokens=1, pricing=Counted())
+    assert pickle.loads(pickle.dumps(total)).cost == 900
+    assert copy.deepcopy(total).cost == 900
+
+
+def test_a_sum_of_many_keeps_few_of_them() -> None:
+    kept: list[weakref.ref[Counted]] = []
+    total = NO_USAGE
+    for _ in range(2_500):
+        pricing = Counted()
+        kept.append(weakref.ref(pricing))
+        total += Usage(input_tokens=1, pricing=pricing)
+    del pricing
+    assert sum(each() is not None for each in kept) <= 1_001
+    assert total.cost == 2_500
+    assert not any(each() for each in kept)
+    assert pickle.loads(pickle.dumps(total)).cost == 2_500

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from decimal import Decimal
 from threading import RLock
 from typing import Any, Final
 
 from .lazy_dataclasses import dataclass
-from .prices import ZERO, Amount, Prices as Prices, Pricing, StoredCost, as_money
+from .prices import ZERO, Amount, Prices as Prices, Pricing, StoredCost, TokenCounts, as_money
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ class Usage:
         An estimate, unless the service reports what it charged: by the own `Prices` of the LLM, or by the list of
         genai-prices (`pip install 'toolcast[prices]'`).
         """
-        amount, complete = self._priced()
+        amount, complete = _priced(self)
         return amount if complete else None
 
     @property
     def known_cost(self) -> Decimal:
         """The known part of the cost in US dollars: 0 if all of it is unknown."""
-        return self._priced()[0]
+        return _priced(self)[0]
 
     def describe(self) -> str:
         """Return the tokens and the cost for a reader, for example `10 tokens in, 5 out, about $0.000075`."""
@@ -87,14 +87,15 @@ class Usage:
             return other
         if other.pricing is None and other == NO_USAGE:
             return self
-        (amount, complete), (more, rest_complete) = self._priced(), other._priced()
         return Usage(
-            *(getattr(self, name) + getattr(other, name) for name in TOKENS),
-            pricing=StoredCost(amount + more, complete and rest_complete),
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_creation_tokens + other.cache_creation_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+            self.audio_tokens + other.audio_tokens,
+            pricing=_summed_cost(self, other),
         )
-
-    def _priced(self) -> tuple[Decimal, bool]:
-        return (ZERO, False) if self.pricing is None else self.pricing.known(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data: the token counts, and a known cost in US dollars as text.
@@ -103,7 +104,7 @@ class Usage:
         are none: such data has the form of earlier versions.
         """
         data: dict[str, Any] = {name: count for name in TOKENS if (count := getattr(self, name)) or name not in _NEWER}
-        amount, complete = self._priced()
+        amount, complete = _priced(self)
         if complete or amount:
             data["cost" if complete else "known_cost"] = str(amount)
         return data
@@ -125,6 +126,74 @@ class Usage:
             pricing = StoredCost(_stored_money(known_cost if cost is None else cost), cost is not None)
         return cls(*(_count(name, data.get(name, 0)) for name in TOKENS), pricing=pricing)
 
+
+class DeferredCost:
+    """The cost of two usages together, computed when it is first read: that of most sums never is.
+
+    Attributes:
+        requests: The number of usages that are kept until then.
+    """
+
+    __slots__ = ("_known", "_parts", "requests")
+
+    def __init__(self, first: Usage, second: Usage, requests: int) -> None:
+        self.requests: int = requests
+        self._known = (ZERO, False)
+        self._parts: tuple[Usage, Usage] | None = (first, second)
+
+    def known(self, usage: TokenCounts) -> tuple[Decimal, bool]:
+        """Return the known part of the cost, and True if that is all of it."""
+        # Another thread may set both attributes meanwhile: the result first, so that it is there without the parts.
+        if (parts := self._parts) is not None:
+            self._known = _cost_of(parts)
+            self._parts = None
+            self.requests = 0
+        return self._known
+
+    def __reduce__(self) -> tuple[type[StoredCost], tuple[Decimal, bool]]:
+        return StoredCost, self.known(NO_USAGE)
+
+    def parts(self) -> tuple[Usage, ...]:
+        """Return the two usages until the cost is known, and then none."""
+        return self._parts or ()
+
+
+def _cost_of(usages: Iterable[Usage]) -> tuple[Decimal, bool]:
+    """Return the known part of the cost of `usages`, and True if that is all of it.
+
+    The sum of a thousand requests is a thousand sums inside each other: too many for recursion.
+    """
+    amount, complete = ZERO, True
+    left = [*usages]
+    while left:
+        usage = left.pop()
+        if isinstance(usage.pricing, DeferredCost) and (parts := usage.pricing.parts()):
+            left += parts
+            continue
+        more, is_all = _priced(usage)
+        amount += more
+        complete = complete and is_all
+    return amount, complete
+
+
+def _priced(usage: Usage) -> tuple[Decimal, bool]:
+    """Return the known part of the cost of `usage`, and True if that is all of it."""
+    return (ZERO, False) if usage.pricing is None else usage.pricing.known(usage)
+
+
+def _summed_cost(first: Usage, second: Usage) -> DeferredCost:
+    """Return the cost of both, computed now if it would keep many usages in memory."""
+    requests = 2
+    for part in (first, second):
+        if isinstance(part.pricing, DeferredCost):
+            requests += part.pricing.requests
+    cost = DeferredCost(first, second, requests)
+    if requests > _MOST_DEFERRED:
+        cost.known(first)
+    return cost
+
+
+_MOST_DEFERRED: Final = 1_000  # usages that a sum keeps
 
 TOKENS: Final = (
     "input_tokens",

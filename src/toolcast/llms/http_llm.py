@@ -175,10 +175,7 @@ class ServiceLLM(FunctionCallingLLM):
     @property
     def metadata(self) -> LLMMetadata:
         """The name, provider and capabilities of the model."""
-        return self._metadata(self.provider)
-
-    def _metadata(self, provider: str) -> LLMMetadata:
-        return _known(self.model, provider, self._capabilities)
+        return known_metadata(self.model, self.provider, self._capabilities)
 
     @property
     def adapter(self) -> ProviderAdapter:
@@ -353,7 +350,8 @@ def _check_auth_headers(given: object) -> dict[str, Secret]:
 
 
 @lru_cache(64)
-def _known(model: str, provider: str, own: Capabilities | None) -> LLMMetadata:
+def known_metadata(model: str, provider: str, own: Capabilities | None) -> LLMMetadata:
+    """Return the name, provider and capabilities of a model, with the user's `own` corrections."""
     from ..providers.model_features import model_capabilities
 
     known = model_capabilities(provider, model).corrected(own)

@@ -29,7 +29,7 @@ from ..transport.network import IOBackend
 from ..transport.network_choice import NetworkChoice
 from .base import FunctionCallingLLM
 from .defaults import Configs
-from .http_llm import LLMOptions, ServiceLLM
+from .http_llm import LLMOptions, ServiceLLM, known_metadata
 from .request import ChatRequest
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class OpenAICompatible(ServiceLLM):
     @property
     def metadata(self) -> LLMMetadata:
         """The name, provider and capabilities of the model."""
-        return self._metadata(self._row.name)
+        return known_metadata(self.model, self._row.name, self._capabilities)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
