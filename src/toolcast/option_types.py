@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, cast
 
 
 def require(name: str, value: object, kinds: type[Any] | tuple[type[Any], ...], expected: str) -> None:
@@ -33,7 +34,7 @@ def require_parameters(name: str, function: object, *arguments: str) -> None:
     expected = f"a function of {' and '.join(arguments)}"
     require_callable(name, function, expected)
     try:
-        signature = inspect.signature(function)  # type: ignore[arg-type]  # it is callable, as checked above
+        signature = inspect.signature(cast("Callable[..., object]", function))
     except ValueError:  # one written in C without a signature
         return
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from decimal import Decimal
-from typing import Any, Generic, Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
@@ -46,7 +46,8 @@ class Turn(Generic[T_co]):
         usage: The tokens of all its requests.
         rounds: The number of model requests.
         end: The reason of its end.
-        output: The typed result, if one was requested.
+        output: The typed result, if one was requested. A turn that ended without it, such as one that waits for an
+            approval, has None.
         pending: The calls that wait for approval, where `end` is `approval`.
         hidden_tools: The tools of a typed result whose type hides its input: `to_dict` leaves their arguments out.
     """
@@ -55,7 +56,7 @@ class Turn(Generic[T_co]):
     usage: Usage = NO_USAGE
     rounds: int = 0
     end: TurnEnd = "end_turn"
-    output: T_co | None = None
+    output: T_co = cast("Any", None)  # the type is that of a turn that has its result, as `submit` returns it
     pending: tuple[PermissionRequest, ...] = ()
     hidden_tools: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 

@@ -38,6 +38,7 @@ from toolcast.events import Finish, TextDelta
 from toolcast.messages import Message
 from toolcast.testing import ScriptedLLM, VirtualClock
 from toolcast.tools.callable_tool import CallableTool
+from toolcast.tools.context import ToolContext
 from toolcast.usage import Budget
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -373,6 +374,51 @@ def test_after_a_tool_that_ends_the_turn_no_other_call_runs(chats: ChatAPI) -> N
     assert chat.context.last_error is not None
     assert (chat.context.last_error.message, ran) == ("fail: the licence has expired", [])
     assert chat.context.retry == "tool_call"
+
+
+def test_tools_and_instructions_get_the_dependencies_of_the_chat(chats: ChatAPI) -> None:
+    def name(context: ToolContext[str]) -> str:
+        """Name."""
+        return context.deps
+
+    async def instruct(context: ToolContext[str]) -> str:
+        return f"You serve {context.deps}."
+
+    llm = ScriptedLLM(call("a", "name"), "ok", call("b", "name"), "ok")
+    engine = Engine[str](llm, [name], instructions=instruct, permissions=Permissions("bypass"))
+    chat = chats.open(engine=engine)
+    chats.dispatch(chat, QueueMessage("Name?"), LoadModel())
+    chats.until(chat, "ready")
+    assert chat.context.last_error is not None
+    assert "the tool name requires deps" in chat.context.last_error.message
+    assert llm.requests == []
+    chat.deps = "Ada"
+    chats.dispatch(chat, RetryGeneration())
+    chats.until(chat, "ready")
+    chat.deps = "Bob"
+    chats.dispatch(chat, QueueMessage("Name?"))
+    chats.until(chat, "ready")
+    assert chat.deps == "Bob"
+    assert [part.content for part in results(chat.context.messages)] == ["Ada", "Bob"]
+    assert [request.messages[0].text for request in llm.requests] == [
+        *["You serve Ada."] * 2,
+        *["You serve Bob."] * 2,
+    ]
+
+
+def test_an_approver_of_all_calls_is_replaced_by_the_chat(chats: ChatAPI) -> None:
+    engine = Engine(
+        ScriptedLLM(call("a", "look"), "ok"), [look], permissions=Permissions(approve_all=lambda asked: True)
+    )
+    chat = chats.open(engine=engine)
+    chats.dispatch(chat, QueueMessage("Go."), LoadModel())
+    chats.until(chat, "waiting_for_tool_approval")
+    shown = [request.fingerprint for request in chat.context.pending]
+    chats.dispatch(chat, {"type": "APPROVE_TOOL_CALL", "fingerprints": ["other"]})
+    assert chat.state == "waiting_for_tool_approval"
+    chats.dispatch(chat, {"type": "APPROVE_TOOL_CALL", "fingerprints": shown})
+    chats.until(chat, "ready")
+    assert [part.is_error for part in results(chat.context.messages)] == [False]
 
 
 # The limits of the engine.

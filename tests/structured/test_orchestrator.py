@@ -429,6 +429,10 @@ def test_fail_fast_stops_early() -> None:
         stream.final()
     assert len(caught.value.arguments) < 30
     assert caught.value.errors()[0]["loc"] == ("title",)
+    stream = ToolOrchestratingLLM(Album, "x", ScriptedLLM(call(bad), chunk=4), fail_fast=False).stream()
+    with pytest.raises(ValidationError) as caught:
+        stream.final()
+    assert len(caught.value.arguments) == len(bad)
 
 
 @pytest.mark.fault(74, 88, 89)
@@ -684,6 +688,10 @@ def test_validation_context_reaches_the_validators(api: API) -> None:
     bounded = make.with_(validation_context={"limit": 5})
     assert api.call(bounded, topic="x").x == 1
     assert api.stream(bounded, topic="x").final.x == 1
+    llm = ScriptedLLM(call('{"x": 1}', "Bounded"), call('{"x": 1}', "Bounded"))
+    bounded = ToolOrchestratingLLM(Bounded, "x", llm, validation_context={"limit": 5})
+    assert api.call(bounded).x == 1
+    assert api.stream(bounded).final.x == 1
 
 
 def test_preview_sends_nothing() -> None:

@@ -124,6 +124,7 @@ def llms(one: FunctionCallingLLM) -> None:
     one.predict_and_call([add], "x", top=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no option
     one.chat_with_tools([add], "x", top=1)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue] - as above
     ToolOrchestratingLLM(Album, "x", tries=2)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue] - as above
+    ToolOrchestratingLLM(Album, "x", validation_context={"a": 1}, fail_fast=False)
     ToolOrchestratingLLM(Album, "x", max_attempts=2, tool_choice="required", mode="prompted", observer=None)
     Engine(one, [add], max_rounds=3, instructions="Be brief.", compaction=None, tool_errors="raise", history=["x"])
     Engine(one, max_round=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - no option

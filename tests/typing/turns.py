@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, assert_type
 
 from pydantic import BaseModel
@@ -11,6 +12,7 @@ from toolcast import (
     ApprovalDecision,
     AsyncTurnStream,
     Engine,
+    FunctionCallingLLM,
     Message,
     OutputDelta,
     PermissionRequest,
@@ -31,7 +33,8 @@ class Album(BaseModel):
 def turns(engine: Engine) -> None:
     assert_type(engine.submit("hello"), Turn[None])
     assert_type(engine.submit("hello", output_cls=Album), Turn[Album])
-    assert_type(engine.submit("hello", output_cls=Album).output, Album | None)
+    assert_type(engine.submit("hello", output_cls=Album).output, Album)
+    assert_type(engine.submit("hello").output, None)
     assert_type(engine.submit("hello", output_cls=list[Album] | None), Turn[list[Album] | None])
     assert_type(engine.submit("hello", output_cls=Literal["yes", "no"]), Turn[Literal["yes", "no"]])
     assert_type(engine.stream("hello"), TurnStream[None])
@@ -78,6 +81,14 @@ Permissions(approve=approve)
 Permissions(approve="later")
 
 
+async def approve_all(requests: Sequence[PermissionRequest]) -> list[ApprovalDecision]:
+    return [request.allow() for request in requests]
+
+
+Permissions(approve_all=approve_all)
+Permissions(approve_all=lambda requests: len(requests) < 3)
+
+
 class Shop:
     name = "shop"
 
@@ -85,6 +96,29 @@ class Shop:
 def price(item: str, context: ToolContext[Shop]) -> str:
     assert_type(context.deps, Shop)
     return context.deps.name
+
+
+async def instruct(context: ToolContext[Shop]) -> str | None:
+    return context.deps.name
+
+
+def check(context: ToolContext[Shop], output: Album) -> Album:
+    return output
+
+
+def dependencies(llm: FunctionCallingLLM) -> None:
+    assert_type(Engine(llm, [price]), Engine[Any])
+    assert_type(Engine(llm, [price], deps=Shop()), Engine[Shop])
+    assert_type(Engine(llm, [price], instructions=instruct, output_validators=[check]), Engine[Shop])
+    engine = Engine[Shop](llm, [price], instructions=lambda context: context.deps.name, output_validators=check)
+    assert_type(engine.submit("hello", deps=Shop(), output_cls=Album).output, Album)
+    assert_type(engine.fork(instructions=instruct), Engine[Shop])
+    session = Session(engine)
+    assert_type(session, Session[Shop])
+    assert_type(session.run("hello", deps=Shop(), output_cls=Album, validation_context={}).output, Album)
+    engine.submit("hello", deps="shop")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of a wrong type
+    session.send("hello", deps="shop")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of a wrong type
+    Engine[str](llm, instructions=instruct)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of a wrong type
 
 
 def sessions(engine: Engine) -> None:

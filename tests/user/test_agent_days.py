@@ -149,7 +149,7 @@ def test_a_model_that_has_no_tools() -> None:
 
 
 def test_tools_that_go_wrong() -> None:
-    """One raises, one is unknown, one is called wrongly: the model gets the error, the user sees no traceback."""
+    """One raises, one is unknown, one is called wrongly: the model gets the errors; that of the tool is logged."""
     with Loopback() as server:
         calls(server, ("a", "fall", {}), ("b", "fly", {}), ("c", "look", {"town": "Oslo"}), ROME)
         reply(server, "Only Rome, then.")
@@ -162,7 +162,9 @@ def test_tools_that_go_wrong() -> None:
             server,
             opening=OPENING,
         )
-        assert screen.went_well() == ["looking at Rome", "Only Rome, then."]
+        assert (screen.code, screen.lines) == (0, ["looking at Rome", "Only Rome, then."])
+        assert screen.err.startswith("the tool fall raised RuntimeError\nTraceback ")
+        assert screen.last == "raised by the tool 'fall'"
         fell, unknown, wrong, fine = given(server)
         assert fell == "The tool failed: RuntimeError: the floor is wet"
         assert "fly" in unknown and "look" in unknown

@@ -7,7 +7,7 @@ time of the request. Its text is sent with that request alone: it is no part of 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
@@ -30,7 +30,7 @@ def as_instructions(instructions: object) -> tuple[Instruction, ...]:
     """Return `instructions` as a configuration has them. Raise `TypeError` for a value of another type."""
     if callable(instructions):
         require_parameters("instructions", instructions, "the ToolContext")
-        return (instructions,)
+        return (cast("InstructionFunction[Any]", instructions),)
     if instructions is None:
         return ()
     require("instructions", instructions, str, "str, a function of the ToolContext, or None")

@@ -21,9 +21,12 @@ def as_validators(validators: object) -> tuple[OutputValidator[Any], ...]:
     """Return `validators`, a function or several, as a tuple. Raise `TypeError` for anything else."""
     if validators is None:
         return ()
-    if not callable(validators) and not isinstance(validators, Iterable):
+    if callable(validators):
+        found: tuple[object, ...] = (validators,)
+    elif isinstance(validators, Iterable):
+        found = tuple(cast("Iterable[object]", validators))
+    else:
         raise TypeError(f"output_validators: expected a function or several, got {type(validators).__name__}")
-    found = (validators,) if callable(validators) else tuple(cast("Iterable[object]", validators))
     for validator in found:
         require_parameters("output_validators", validator, "the ToolContext", "the output")
     return cast("tuple[OutputValidator[Any], ...]", found)
