@@ -43,8 +43,10 @@ ROOT = Path(__file__).parent
 PYPROJECT = nox.project.load_toml("pyproject.toml")
 ELSEWHERE = ("project", "typing", "docs", "sdks", "browser")  # folders of tests/ that have sessions of their own
 SUITE = ("tests", *(f"--ignore=tests/{folder}" for folder in ELSEWHERE))
-COMPILED = tuple(f"tests/{name}" for name in ("test_builds.py", "parsing", "providers", "structured"))
-"""The tests of the modules that are compiled in wheels for one platform."""
+COMPILED = tuple(
+    f"tests/{name}" for name in ("test_builds.py", "test_closing.py", "parsing", "providers", "structured")
+)
+"""The tests of the modules that are compiled in wheels for one platform, and of what contains their objects."""
 PARALLEL = ("-n", "logical")
 APPS = "*/toolcast/apps/*"
 WHOLE = (*PARALLEL, "--timeout=300")  # of a slow test, and on a busy machine

@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from pkgutil import walk_packages
 from types import ModuleType
 from typing import Any
 
@@ -62,6 +63,16 @@ def test_a_traceback_shows_the_source() -> None:
     frames = [frame for frame in traceback.extract_tb(caught.tb) if frame.filename.endswith("response_decoder.py")]
     assert [frame.name for frame in frames] == ["feed", "_read", "_event"]
     assert "self._chunk(" in str(frames[-1].line)
+
+
+def test_no_interpreted_class_has_a_compiled_base(module: ModuleType) -> None:
+    """It could be defined, but an instance of it could not be made."""
+    for _, name, _ in walk_packages(toolcast.__path__, "toolcast."):
+        if not name.endswith("__main__"):
+            importlib.import_module(name)
+    own = [found for found in vars(module).values() if inspect.isclass(found) and found.__module__ == module.__name__]
+    derived = {subclass for found in own for subclass in type.__subclasses__(found)}
+    assert {subclass.__module__ for subclass in derived if not issubclass(subclass, Exception)} <= {*COMPILED}
 
 
 def test_modules_are_listed_in_order() -> None:

@@ -26,18 +26,22 @@ GROWTH: Final = 4
 """A growing string is replaced in a JSON Patch when a quarter of what was sent has been added."""
 
 
-class GrowingText(TextBuffer):
+class GrowingText:
     """A string of the document that grows, with its length."""
 
     def __init__(self, text: str) -> None:
-        super().__init__()
+        self._buffer = TextBuffer()
         self.length: int = 0
         self.add(text)
 
     def add(self, chunk: str) -> None:
         """Append one chunk."""
-        super().add(chunk)
+        self._buffer.add(chunk)
         self.length += len(chunk)
+
+    def whole(self) -> str:
+        """Return all of the text."""
+        return self._buffer.whole()
 
 
 class PlainChange(NamedTuple):
