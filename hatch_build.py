@@ -3,7 +3,7 @@
     HATCH_BUILD_HOOK_ENABLE_CUSTOM=1 python -m hatchling build -t wheel
 
 The modules are listed in pyproject.toml (`[tool.hatch.build.targets.wheel.hooks.custom]`). Their Python files remain in
-the wheel beside the extension modules, for tracebacks and `inspect`; Python prefers the extension modules.
+the wheel beside the extension modules: tracebacks name their files and lines. Python prefers the extension modules.
 """
 
 from __future__ import annotations

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import toolcast
 from toolcast import (
     ChatMachine,
     Compaction,
@@ -142,6 +144,7 @@ def test_no_frame_of_the_error_has_the_key() -> None:
 
 
 FAKE = ScriptedLLM([])
+LIBRARY = Path(toolcast.__file__).parent
 UNKNOWN: list[tuple[Callable[..., Any], str, str]] = [
     (
         partial(FAKE.chat, "x"),
@@ -173,7 +176,7 @@ def test_an_option_that_there_is_not_is_refused_and_no_frame_has_its_value(
         make(**{name: "sk-secret"})
     assert str(caught.value).startswith(message)
     frames = traceback.TracebackException.from_exception(caught.value, capture_locals=True).stack
-    own = [frame for frame in frames if "src/toolcast/" in frame.filename]
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(LIBRARY)]
     assert own and not any("sk-secret" in str(frame.locals) for frame in own)
 
 
