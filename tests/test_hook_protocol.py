@@ -536,6 +536,30 @@ def test_a_cancelled_turn_ends(engine_api: EngineAPI) -> None:
     assert isinstance(error, TurnCancelled)
 
 
+def test_each_attempt_has_its_number_its_seconds_and_the_wait_after_it(api: API) -> None:
+    notes, llm = Notes(), service(DOWN, Recorded.of(album_body('{"title": 1}')), BODY, max_retries=1)
+    result = api.run(ToolOrchestratingLLM(Album, "Make one.", llm, max_attempts=2, hooks=notes))
+    assert [(name, info.attempt) for name, info, _ in notes.calls] == [
+        ("request", 1),
+        ("retry", 1),
+        ("request", 2),
+        ("response", 2),
+        ("retry", 2),
+        ("request", 3),
+        ("response", 3),
+        ("end", 1),
+    ]
+    assert isinstance(llm.clock, VirtualClock)
+    assert [attempt.wait for attempt in result.attempts] == [*llm.clock.slept, 0.0, 0.0]
+    assert [attempt.seconds for attempt in result.attempts] == [0.0, 0.0, 0.0]
+
+
+def test_the_first_token_of_a_stream_that_is_repeated_has_the_number_of_its_request(api: API) -> None:
+    notes, llm = Notes(), service(DOWN, Recorded(album_stream()), max_retries=1)
+    api.stream(ToolOrchestratingLLM(Album, "Make one.", llm, hooks=notes))
+    assert [info.attempt for name in ("first_token", "response") for info in notes.infos(name)] == [2, 2]
+
+
 # States.
 
 

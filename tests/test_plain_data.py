@@ -177,7 +177,8 @@ class Strange(Exception):
     ],
 )
 def test_an_attempt(error: Exception, kind: type[Exception], words: str) -> None:
-    again = Attempt.from_dict(json.loads(json.dumps(Attempt(2, error, None, "r").to_dict())))
+    again = Attempt.from_dict(json.loads(json.dumps(Attempt(2, error, None, "r", 0.5, 0.25).to_dict())))
+    assert (again.seconds, again.wait) == (0.5, 0.25)
     assert (again.number, type(again.error), again.usage, again.request_id) == (2, kind, None, "r")
     assert words in str(again.error)
 
