@@ -22,9 +22,14 @@ def pack(text: str) -> Block:
     return text if text.isascii() else text.encode(errors="surrogatepass")
 
 
-def unpack(block: Block) -> str:
-    """Return the text of a block."""
-    return block if isinstance(block, str) else block.decode(errors="surrogatepass")
+def unpack(*blocks: Block) -> str:
+    """Return the text of these blocks."""
+    strings = [block for block in blocks if isinstance(block, str)]
+    if len(strings) == len(blocks):
+        return "".join(strings)
+    # Joined before they are decoded: each block of its own would be a string, of four bytes a character.
+    parts = [block.encode(errors="surrogatepass") if isinstance(block, str) else block for block in blocks]
+    return b"".join(parts).decode(errors="surrogatepass")
 
 
 class TextBuffer:
@@ -52,7 +57,7 @@ class TextBuffer:
 
     def whole(self) -> str:
         """Return the whole text."""
-        return "".join([*map(unpack, self.blocks), *self.fresh])
+        return unpack(*self.blocks, *self.fresh)
 
     def share(self, text: str) -> None:
         """Refer to `text` from now on if the whole text equals it, so that a long text is not in memory twice."""
@@ -94,7 +99,7 @@ class SliceableText(TextBuffer):
         ends = self._ends
         first = bisect_right(ends, start) - 1
         last = bisect_left(ends, end, first)
-        return "".join(map(unpack, self.blocks[first:last]))[start - ends[first] : end - ends[first]]
+        return unpack(*self.blocks[first:last])[start - ends[first] : end - ends[first]]
 
     def without(self, start: int, end: int, spans: list[tuple[int, int]]) -> str:
         """Return the characters from `start` to `end`, with each span replaced by its number."""

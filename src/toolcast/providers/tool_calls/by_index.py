@@ -294,7 +294,7 @@ class _Call:
 
     def text(self) -> str:
         """Return all fragments, joined."""
-        return "".join([*map(unpack, self.blocks), *self.pieces])
+        return unpack(*self.blocks, *self.pieces)
 
     def pack(self) -> None:
         """Join all fragments but the newest: a fragment takes far more memory than its characters."""
