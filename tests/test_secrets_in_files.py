@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from pprint import pformat
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from support.chunks import album_body, text_body
 from support.loopback import CLOSE, RESET, Loopback, Piece, whole
 from support.ollama_server import OllamaServer, delta, line
 from support.sync_and_async import API, APIS
-from test_secrets import FAILURES, JSON, MARK, canary, dumped, echo, shown, with_login
+from test_secrets import FAILURES, JSON, MARK, canary, dumped, echo, shown, texts_of, with_login
 from toolcast import (
     BadRequest,
     CachedLLM,
@@ -36,7 +37,7 @@ from toolcast import (
 )
 from toolcast.stores.jsonl import JSONLStore
 from toolcast.stores.sqlite import SQLiteStore
-from toolcast.testing import Recorded, ReplayNetwork
+from toolcast.testing import Recorded, RecordingError, ReplayNetwork, record, replay
 from user.session import command_environment, play
 
 
@@ -66,6 +67,75 @@ def test_in_a_recorded_exchange(api: API) -> None:
         with pytest.raises(TypeError, match="not pickled"):
             pickle.dumps(request)
     shown("the network", pformat(vars(network)))
+
+
+ECHOES: dict[str, list[Piece]] = {
+    "an answer with the key": [whole(text_body(f"You have sent {canary()}."), 200, JSON, f"x-request-id: {canary()}")],
+    "a refusal with the key": echo(401),
+    "a page with the key": [whole(f"<h1>{canary()}</h1>".encode(), 502, "content-type: text/html")],
+    "a cookie with the key": [whole(text_body("Hello."), 200, JSON, f"set-cookie: key={canary()}")],
+    "no HTTP": [f"HTTQ {canary()}\r\n\r\n".encode(), CLOSE],
+}
+
+
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
+@pytest.mark.parametrize("place", ["api_key", "headers", "auth", "base_url"])
+@pytest.mark.parametrize("answer", ECHOES)
+def test_in_a_recording(api: API, place: str, answer: str, tmp_path: Path) -> None:
+    """Sent in each place that takes a secret, repeated in the prompt, and sent back by the service."""
+    with Loopback() as server:
+        server.answer(*ECHOES[answer])
+        url = server.url.replace("://", f"://me:{canary()}@") if place == "base_url" else server.url
+        options: dict[str, Any] = {
+            "api_key": {"api_key": canary()},
+            "headers": {"api_key": "none", "headers": {"x-token": canary()}},
+            "auth": {"auth": lambda: {"authorization": f"Bearer {canary()}"}},
+            "base_url": {"api_key": "none"},
+        }[place]
+        llm = OpenAI("m-1", base_url=url, max_retries=0, **options)
+        path = tmp_path / "recording.jsonl"
+        seen = []
+        for block in (record(path, "once"), replay(path)):
+            with block as recording:
+                try:
+                    seen.append(api.chat(llm, f"My key is {canary()}.").message.text)
+                except CallError as error:
+                    seen.append(type(error))
+                shown("the recording", f"{recording!r} {pformat(vars(recording))}")
+        assert len(server.requests) == 1
+    files = list(everything_in(tmp_path))
+    assert ["My key is [key]." in text for _, text in files] == [True]
+    for where, text in files:
+        shown(where, text)
+    assert seen[0] == seen[1] or seen == [f"You have sent {canary()}.", "You have sent [key]."]
+
+
+@pytest.mark.fault(134)
+@pytest.mark.gate("G11")
+def test_in_the_errors_of_a_recording(tmp_path: Path) -> None:
+    """A refused write, a filter that raises an exception, and a request that is not in the recording."""
+    hidden = "".join(f"&#{ord(char)};" for char in canary())  # an encoding that is recognized and not removed
+    llm = OpenAI(
+        "m-1", api_key=canary(), network=ReplayNetwork(*[Recorded([text_body(f"You have sent {canary()}.")])] * 3)
+    )
+    still = pytest.raises(RecordingError, match="was not written: the body of request 1 still contains")
+    with still as refused, record(tmp_path / "a", "all"):
+        llm.chat(f"My key is {hidden}.")
+
+    def broken(text: str) -> str:
+        raise ZeroDivisionError("a fault of the filter")
+
+    with pytest.raises(ZeroDivisionError) as failed, record(tmp_path / "b", "all", filter=broken):
+        llm.chat("My name is A.")
+    with record(tmp_path / "c", "all"):
+        llm.chat("My name is A.")
+    with pytest.raises(RecordingError, match=r"no request in .* matches") as differs, replay(tmp_path / "c"):
+        llm.chat("My name is B.")
+    for caught in (refused, failed, differs):
+        for where, text in texts_of(caught.value):
+            shown(where, text)
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
 @pytest.mark.fault(134)

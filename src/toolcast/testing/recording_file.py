@@ -28,7 +28,7 @@ _ERRORS: Final[Mapping[str, type[LLMError]]] = {
 
 @dataclass(slots=True)
 class Exchange:
-    """One request and what came back.
+    """One request and what came back. Its repr leaves out what may contain a credential until it is scrubbed.
 
     Args:
         request: The request.
@@ -41,10 +41,10 @@ class Exchange:
 
     request: RecordedRequest
     status: int | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     chunks: list[bytes] = field(default_factory=list[bytes], repr=False)
     complete: bool = False
-    error: Mapping[str, Any] | None = None
+    error: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def add(self, data: bytes) -> None:
         """Record a chunk of the body, or its end if `data` is empty."""
