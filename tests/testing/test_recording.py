@@ -423,6 +423,19 @@ def test_an_inner_recording_takes_the_requests(server: Loopback, tmp_path: Path)
     assert (outer.sent, inner.sent) == (2, 1)
 
 
+def test_a_response_that_another_thread_can_abort(path: Path) -> None:
+    class Abortable(ReplayNetwork):
+        def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Any:
+            reply: Any = super().open(request, connect=connect, read=read)
+            reply.break_off = list
+            return reply
+
+    request = HTTPRequest("GET", "https://service.example", {}, b"")
+    with record(path):
+        reply: Any = open_response(Abortable(Recorded([b"x"])), request, connect=1, read=1)
+        assert reply.break_off is list
+
+
 # -- failures ---------------------------------------------------------------------------------------------------------
 
 

@@ -35,6 +35,9 @@ _SHOWN_DIFFERENCES: Final = 12
 _SHOWN_CHARACTERS: Final = 60
 """The characters of a difference on both sides of where it begins."""
 
+_SCALAR: Final = re.compile(r"-?\d[\d.eE+-]*|true|false|null|\[\]|\{\}")
+"""A string that is quoted, as it looks like another value of JSON."""
+
 _LOOPBACK: Final = re.compile(r"localhost|127(\.\d+){3}|::1")
 _MONTH: Final = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
 _CLOCK: Final = r"\d\d?:\d\d(?::\d\d(?:\.\d+)?)?(?:\s?[AaPp][Mm]\b)?(?:\s?(?:Z|UTC|GMT|[+-]\d\d:?\d\d)\b)?"
@@ -247,7 +250,9 @@ class _Placeholders:
             return self._id(value)
         if not self._volatile and isinstance(value, (int, float)) and _TIME_KEYS.fullmatch(key):
             return "(time)"
-        return self.text(value) if isinstance(value, str) else json.dumps(value)
+        if not isinstance(value, str):
+            return json.dumps(value)
+        return json.dumps(value) if _SCALAR.fullmatch(value) else self.text(value)
 
     def text(self, text: str) -> str:
         """Return a text with placeholders for ids, dates and times."""
