@@ -83,11 +83,6 @@ FILTERS: dict[str, Mapping[str, str] | Callable[[str], str]] = {
 def test_personal_data(kind: str) -> None:
     scrubber = Scrubber(FILTERS[kind])
     assert scrubber.text("https://x.org/Ada Lovelace") == "https://x.org/Jane"
-    assert (
-        scrubber.chunks([b'{"a": "Ada Lovel', b"ace, me@exam", b'ple.org"}'])
-        == [b'{"a": "Jane', b", me@hidden", b'.invalid"}']
-        or kind
-    )
     body = b"".join(scrubber.chunks([b'{"a": "Ada Lovel', b"ace, me@exam", b'ple.org", "\xc3\xa9": 1}']))
     assert json.loads(body) == {"a": "Jane, me@hidden.invalid", "é": 1}
     assert scrubber.chunks([b"\xc3\xa9 Ada Lovelace\r\n", b"{not JSON}: me@example.org"]) == [

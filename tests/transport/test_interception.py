@@ -77,7 +77,7 @@ def test_the_innermost_block_of_the_context_and_of_the_process() -> None:
     assert (interceptor(), in_a_thread()) == (None, None)
 
 
-def test_two_contexts_have_their_own_and_another_is_told_to_choose() -> None:
+def test_two_contexts_have_their_own_and_a_third_has_to_choose() -> None:
     inside, leave = threading.Barrier(3), threading.Barrier(3)
     seen: dict[str, Interceptor | None] = {}
 

@@ -35,7 +35,7 @@ _SHOWN_DIFFERENCES: Final = 12
 _SHOWN_CHARACTERS: Final = 60
 """The characters of a difference on both sides of where it begins."""
 
-_SCALAR: Final = re.compile(r"-?\d[\d.eE+-]*|true|false|null|\[\]|\{\}")
+_SCALAR: Final = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|true|false|null|\[\]|\{\}")
 """A string that is quoted, as it looks like another value of JSON."""
 
 _LOOPBACK: Final = re.compile(r"localhost|127(\.\d+){3}|::1")
