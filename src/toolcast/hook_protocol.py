@@ -171,7 +171,7 @@ class Hooks:
         """Observe a state of a structured call or a turn (`toolcast.states`)."""
 
     def request(self, call: CallInfo, request: RequestInfo) -> None:
-        """Observe a request that is about to be sent: each attempt of each call."""
+        """Observe a request that is about to be sent, or that a `WrapperLLM` answers: each attempt of each call."""
 
     def first_token(self, call: CallInfo, seconds: float) -> None:
         """Observe the first content of a streamed response, `seconds` after the call began."""

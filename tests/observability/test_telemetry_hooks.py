@@ -25,6 +25,7 @@ from support.telemetry import attributes, recorded
 from toolcast import (
     Anthropic,
     BadRequest,
+    CachedLLM,
     CallableTool,
     CallInfo,
     ChatResponse,
@@ -277,6 +278,16 @@ def test_a_fallback_is_one_span(api: API) -> None:
 
 
 # Streams.
+
+
+def test_an_answer_from_a_cache_is_a_span_without_tokens(api: API) -> None:
+    with recorded() as telemetry:
+        make = ToolOrchestratingLLM(Album, "x", CachedLLM(service(BODY)))
+        assert api.call(make) == api.call(make) == api.stream(make).final
+    sent, *cached = [attributes(span) for span in telemetry.spans]
+    assert sent[names.USAGE["input_tokens"]] == 7
+    assert [names.USAGE["input_tokens"] in span for span in cached] == [False, False]
+    assert {span[names.RESPONSE_MODEL] for span in (sent, *cached)} == {"m-1"}
 
 
 def test_a_stream_has_the_time_to_its_first_chunk(api: API) -> None:

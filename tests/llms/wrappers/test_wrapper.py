@@ -559,6 +559,20 @@ def test_hooks_of_the_wrapper_alone(api: API) -> None:
     assert notes.methods == ["request", "response", "end", "request", "first_token", "response", "end"]
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_hooks_of_an_answer_without_a_request(api: API, streamed: bool) -> None:
+    outer, middle, inner, unused = Notes(), Notes(), Notes(), Notes()
+    canned = Canned(ScriptedLLM(hooks=unused), hooks=inner)
+    llm = Passing(FallbackLLM([Passing(canned, hooks=middle)]), hooks=outer)
+    answer = api.events(llm, "Hi.") if streamed else api.chat(llm, "Hi.")
+    first = ["request", "first_token"] if streamed else ["request"]
+    assert outer.methods == [*first, "response", "end"]
+    assert middle.methods == inner.methods == [*first, "response"]
+    assert unused.methods == [] and answer
+    _, info, (request,) = inner.calls[0]
+    assert (info.attempt, request.messages[-1].text, request.http) == (1, "Hi.", None)
+
+
 def test_hooks_of_wrappers_in_a_fallback_llm(api: API) -> None:
     first, second, inner = Notes(), Notes(), Notes()
     wrapped, _ = service(BODY, hooks=inner)

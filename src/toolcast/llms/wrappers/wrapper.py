@@ -29,7 +29,7 @@ from ...tools.callable_tool import CallableTool
 from ...transport.network import Clock, IOBackend
 from ...usage import Usage
 from ..base import FunctionCallingLLM
-from ..hooked_events import add_hooks
+from ..hooked_events import PREAMBLE, add_hooks, request_info
 from ..http_llm import iterate_response
 from ..provider_llms import as_llm
 from ..request import ChatRequest
@@ -176,7 +176,7 @@ class WrapperLLM(FunctionCallingLLM):
                 events.close()  # a coroutine, which would warn that it was never awaited
             kind = type(events).__name__
             raise TypeError(f"{method}: expected an async iterator, got {kind}; write `async def` with `yield`")
-        return WrapperEvents(events, call_next, method, parallel=request.parallel)
+        return WrapperEvents(events, call_next, method, request, self.hooks)
 
     def _events(
         self,
@@ -265,6 +265,11 @@ class Next:
             )
 
     @property
+    def opened(self) -> bool:
+        """True if a request was sent to the wrapped LLM."""
+        return bool(self._opened)
+
+    @property
     def request_id(self) -> str | None:
         """The service's id of the last request."""
         return self._opened[-1].source.request_id if self._opened else None
@@ -333,9 +338,18 @@ class WrapperEvents(IteratorEvents):
 
     request_id: str | None = None
 
-    def __init__(self, events: AsyncIterator[Event], call_next: Next, method: str, *, parallel: bool) -> None:
-        super().__init__(events, call_next.backend, call_next.call, parallel=parallel, method=method)
+    def __init__(
+        self,
+        events: AsyncIterator[Event],
+        call_next: Next,
+        method: str,
+        request: ChatRequest,
+        hooks: tuple[Hooks, ...],
+    ) -> None:
+        super().__init__(events, call_next.backend, call_next.call, parallel=request.parallel, method=method)
         self._next = call_next
+        self._request: ChatRequest | None = None if call_next.call.hooks is None else request  # until it was observed
+        self._hooks = hooks
         self._attempts_before = len(call_next.call.attempts)
         self._answered = False
 
@@ -346,6 +360,11 @@ class WrapperEvents(IteratorEvents):
         finally:
             self.request_id = self._next.request_id
         self._answered = self._answered or bool(events)
+        if self._request is not None and events and type(events[0]) not in PREAMBLE:
+            request, self._request = self._request, None
+            hooks = self._call.hooks_of_request(self._hooks)
+            if hooks is not None and not self._next.opened:
+                hooks.emit("request", request_info(request))  # each response that hooks observe follows a request
         return events
 
     async def close(self) -> None:
