@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from toolcast import OpenAI, ToolOrchestratingLLM
+from toolcast import Engine, OpenAI, ToolCallPart, ToolOrchestratingLLM
 from toolcast.events import ToolCallDelta, ToolCallDone
 from toolcast.parsing.partial_value import PartialValue, plan_for
-from toolcast.testing import Recorded, ReplayNetwork
+from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
@@ -95,7 +95,8 @@ def test_the_time_is_noted_where_a_reader_passes() -> None:
 
 # Steps and allocations, counted.
 
-MOST_CALL_STEPS = 480
+MOST_CALL_STEPS = 440
+MOST_ROUND_STEPS = 530
 SIZE = 4
 ITEM = documents.orders(1, "one").text.removeprefix('{"orders":[').removesuffix("]}") + ","
 ITEM += " " * (-len(ITEM) % SIZE)
@@ -320,3 +321,25 @@ def test_a_call_takes_so_many_steps() -> None:
     first, second = steps(counted, 2, 1), steps(counted, 1, 1)
     assert first == second < MOST_CALL_STEPS
     assert first > 100
+
+
+def test_a_round_of_an_agent_takes_so_many_steps() -> None:
+    """A round takes no more of them in a long turn, and does not find out what the model charges."""
+
+    def rounds(amount: int) -> int:
+        calls = [ToolCallPart(f"call_{number}", "add", '{"a": 2, "b": 40}') for number in range(amount)]
+        engine = Engine(ScriptedLLM(*calls, "Done.", chunk=100), [add], max_rounds=amount + 1)
+
+        def turn() -> Iterator[Any]:
+            yield engine.submit("Count")
+
+        return steps(turn(), 0, 1)
+
+    rounds(1)
+    first, second, third = rounds(10), rounds(20), rounds(30)
+    assert third - second == second - first <= MOST_ROUND_STEPS * 10
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
