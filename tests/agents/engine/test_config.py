@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import anyio
 import pytest
@@ -16,6 +16,8 @@ from toolcast.agents.subagents.elves import ElfConfig, ElfManager
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.context import ToolContext
+
+T = TypeVar("T")
 
 
 class Shop:
@@ -72,6 +74,7 @@ def of_none(context: ToolContext[None]) -> None: ...
 def of_optional(context: ToolContext[Shop | None]) -> None: ...
 def of_annotated_optional(context: ToolContext[Annotated[Shop | None, "x"]]) -> None: ...
 def of_object(context: ToolContext[object]) -> None: ...
+def of_variable(context: ToolContext[T]) -> None: ...
 def without(x: int) -> None: ...
 
 
@@ -86,7 +89,9 @@ def aliased(context: ShopContext) -> None: ...
 def of_list(context: ToolContext[list[int]]) -> None: ...
 
 
-@pytest.mark.parametrize("function", [bare, of_any, of_none, of_optional, of_annotated_optional, of_object, without])
+@pytest.mark.parametrize(
+    "function", [bare, of_any, of_none, of_optional, of_annotated_optional, of_object, of_variable, without]
+)
 def test_other_tools_require_none(function: Any) -> None:
     assert CallableTool.from_function(function).deps_type is None
 

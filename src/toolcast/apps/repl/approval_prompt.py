@@ -16,7 +16,7 @@ from ...toolbox.questions import Question
 from .screen import Screen
 
 QUESTION: Final = "run it? [y]es, [n]o (and why), [a]lways in this session, [e]dit: "
-QUESTION_ABOUT_ALL: Final = "run all of them? [y]es, [n]o (and why), [a]lways in this session, [o]ne by one: "
+QUESTION_ABOUT_ALL: Final = "run all? [y]es, [n]o (and why), [a]lways, [o]ne by one: "
 _GONE: Final = "the user did not answer the approval request"
 
 _AnswerHandler: TypeAlias = Callable[[Screen, PermissionRequest, str], ApprovalDecision | None]
