@@ -87,7 +87,10 @@ llm = toolcast.Anthropic("m", api_key="none")
 toolcast.ToolOrchestratingLLM(pydantic.create_model("Album", title=str), "Make one.", llm)
 print(json.dumps(sorted(sys.modules)))
 """
-    assert {"httpx", "httpcore", "anyio", "asyncio", "ssl"} & set(fresh(code)) == set()
+    loaded = set(fresh(code))
+    assert {"httpx", "httpcore", "anyio", "asyncio", "ssl"} & loaded == set()
+    # Nor what decodes and parses its response.
+    assert {"toolcast.llms.http_exchange", "toolcast.parsing.partial_value", "jiter"} & loaded == set()
 
 
 def test_all_is_written_out_for_type_checkers() -> None:

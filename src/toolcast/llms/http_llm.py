@@ -37,7 +37,6 @@ from ..tools.callable_tool import CallableTool
 from ..transport.network import IOBackend
 from ..transport.network_choice import NetworkChoice
 from .base import FunctionCallingLLM
-from .http_exchange import HTTPExchange, with_headers
 from .prompted import to_prompted
 from .request import ChatRequest
 from .request_state import RequestState, ResponseEvents, iterate_events
@@ -226,6 +225,8 @@ class ServiceLLM(FunctionCallingLLM):
         given = await to_thread.run_sync(self._auth, abandon_on_cancel=True) if alone else self._auth()
         if inspect.isawaitable(given):
             given = await given
+        from .http_exchange import with_headers
+
         try:
             return with_headers(request, _check_auth_headers(given))
         except (TypeError, BadRequest) as error:
@@ -268,6 +269,8 @@ class ServiceLLM(FunctionCallingLLM):
         """Return the provider's adapter for this model and key."""
 
     def _send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        from .http_exchange import HTTPExchange  # with it, what decodes responses: not before the first call
+
         return HTTPExchange(self, request.conversation(self.model, mode), request.settings, backend, call)
 
     def _events(

@@ -28,20 +28,9 @@ from typing import Any, Final
 from pydantic_core import SchemaValidator, from_json
 
 from .json_stream import ARRAY, CLOSE, GROW, KEY, SCALAR, STRING_END, Change
+from .missing import MISSING
 from .partial_instances import RootModelFactories, lazy_instance, new_instance, set_attribute, wrap_in_root_models
 from .type_plan import DictPlan, FieldPlan, FieldSlot, ListPlan, ObjectPlan, TaggedPlan
-
-
-class _Missing:
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "MISSING"
-
-
-MISSING: Final[Any] = _Missing()
-"""A placeholder: there is no value to show yet."""
-
 
 # Without reference counts, or with other threads changing them, `id` makes every list look referenced.
 _counts = getattr(sys, "_is_gil_enabled", bool)() or sys.version_info < (3, 13)

@@ -23,7 +23,6 @@ from pydantic_core import SchemaValidator, ValidationError, from_json
 from ..text_buffer import JOIN_THRESHOLD, SliceableText
 from .arguments import validate_json_text
 from .container_stack import (
-    MISSING,
     Container,
     DictContainer,
     FieldNotReady,
@@ -34,6 +33,7 @@ from .container_stack import (
     open_container,
 )
 from .json_stream import OBJECT, Change
+from .missing import MISSING
 from .partial_instances import wrap_in_root_models
 from .path_changes import (
     GROWN,

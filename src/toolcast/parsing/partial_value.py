@@ -22,9 +22,10 @@ from pydantic_core import ValidationError
 
 from ..text_buffer import JOIN_THRESHOLD, TextBuffer
 from .arguments import is_lax
-from .container_stack import MISSING, Container, LazyValues
+from .container_stack import Container, LazyValues
 from .core_schemas import Done, NotNull
 from .json_stream import JSONStream, JSONStreamError
+from .missing import MISSING
 from .partial_builder import PartialBuilder
 from .partial_instances import is_partial
 from .path_changes import (

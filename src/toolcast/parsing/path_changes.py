@@ -14,8 +14,9 @@ from pydantic import BaseModel, RootModel
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, PydanticKnownError, ValidationError
 
 from ..lazy_dataclasses import dataclass
-from .container_stack import MISSING, Container
+from .container_stack import Container
 from .core_schemas import LISTS, MAPPINGS
+from .missing import MISSING
 
 OPENED: Final = 0  # a container or a string has opened, still empty
 GROWN: Final = 1  # more text of an open string

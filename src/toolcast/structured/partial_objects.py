@@ -15,7 +15,8 @@ from ..closing import Uncopyable
 from ..errors import ValidationError
 from ..events import Event, Restarted, TextDelta, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
 from ..messages import ToolCallPart
-from ..parsing.partial_value import MISSING, PartialValue
+from ..parsing.missing import MISSING
+from ..parsing.partial_value import PartialValue
 from ..parsing.type_plan import plan_for
 from ..tools.callable_tool import CallableTool, output_tools
 

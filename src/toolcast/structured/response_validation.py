@@ -29,7 +29,7 @@ from ..events import ChatResponse, StopReason
 from ..lazy_dataclasses import dataclass
 from ..messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, assistant, tool_result, user
 from ..parsing.arguments import is_invalid_json, is_prose
-from ..parsing.partial_value import MISSING
+from ..parsing.missing import MISSING
 from ..tools.callable_tool import CallableTool, ParsedArguments
 from ..tools.execution import with_call
 

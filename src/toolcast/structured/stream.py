@@ -18,7 +18,8 @@ from ..errors import CallError, LLMError, MalformedEvent, StreamClosed, TryAgain
 from ..events import LIBRARY_EVENTS, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
 from ..llms.request_state import DirectReads, RequestState, ResponseEvents
 from ..messages import ToolCallPart
-from ..parsing.partial_value import MISSING, PartialValue
+from ..parsing.missing import MISSING
+from ..parsing.partial_value import PartialValue
 from ..parsing.path_changes import FieldState, Path, Record, changed, steps_of
 from ..states import Trace
 from ..transport.network import IOBackend

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Any, ClassVar, Protocol, cast
 
 from ..events import Event, Restarted, ToolCallDone
-from ..parsing.partial_value import MISSING, PartialValue
+from ..parsing.missing import MISSING
+from ..parsing.partial_value import PartialValue
 from ..parsing.path_changes import SEALED, Path, PathChange, steps_of
 from .change_views import DataChanges, JSONPatchChanges
 from .object_streams import ViewReducer

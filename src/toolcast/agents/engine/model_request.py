@@ -21,7 +21,8 @@ from ...hook_protocol import CallHooks
 from ...llms.request import ChatRequest
 from ...llms.request_state import deadline_after, start_call
 from ...messages import Message
-from ...parsing.partial_value import MISSING, PartialValue, plan_for
+from ...parsing.missing import MISSING
+from ...parsing.partial_value import PartialValue, plan_for
 from ...transport.network import IOBackend
 from ...usage import Usage
 from .config import EngineConfig
