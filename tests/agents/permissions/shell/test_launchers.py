@@ -894,6 +894,10 @@ def test_a_launch_has_the_position_of_the_program() -> None:
     (found,) = launches(tuple(map(Word, ("timeout", "5", "ls", "x"))))
     assert (found.at, found.words, found.sure) == (2, (Word("ls"), Word("x")), True)
     assert [launch.at for launch in all_launches(tuple(map(Word, ("nice", "timeout", "5", "ls"))))] == [1, 3]
+    (line,) = launches(tuple(map(Word, ("rsync", "-e", "ssh -p 22", "a", "b"))))
+    assert (line.at, line.text, line.code) == (2, Word("ssh -p 22"), "")
+    (found,) = launches(tuple(map(Word, ("sudo", "--", "rm", "x"))))
+    assert (found.at, found.words, found.sure) == (2, (Word("rm"), Word("x")), True)
     assert launches(()) == ()
 
 
