@@ -896,8 +896,9 @@ def test_a_launch_has_the_position_of_the_program() -> None:
     assert [launch.at for launch in all_launches(tuple(map(Word, ("nice", "timeout", "5", "ls"))))] == [1, 3]
     (line,) = launches(tuple(map(Word, ("rsync", "-e", "ssh -p 22", "a", "b"))))
     assert (line.at, line.text, line.code) == (2, Word("ssh -p 22"), "")
-    (found,) = launches(tuple(map(Word, ("sudo", "--", "rm", "x"))))
-    assert (found.at, found.words, found.sure) == (2, (Word("rm"), Word("x")), True)
+    for program in ("rm", "-rm"):  # behind `--` no word is an option
+        (found,) = launches(tuple(map(Word, ("sudo", "--", program, "x"))))
+        assert (found.at, found.words, found.sure) == (2, (Word(program), Word("x")), True)
     assert launches(()) == ()
 
 
