@@ -69,6 +69,7 @@ def reader(aimock: Aimock, smollm2: Path, monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("OLLAMA_HOST", aimock.url)
     monkeypatch.setenv("OPENAI_BASE_URL", f"{aimock.url}/v1")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CI", raising=False)  # nothing is recorded where it is set
     return {}
 
 
