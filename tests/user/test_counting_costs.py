@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from support.albums import SEA
 from support.chunks import album_body, album_stream, text_body
 from support.loopback import Loopback
@@ -119,7 +121,7 @@ def test_results_are_stored_and_read_again() -> None:
             print("choices" in stored, "choices" in result.to_json(raw=True))
             print(Result.from_dict(json.loads(stored), Album) == result)
             other = asyncio.run(make_album.arun(topic="the sea"))
-            print(other.to_dict() == result.to_dict(), other.output == result.output)
+            print(other == result, other.to_dict()["output"] == result.to_dict()["output"])
             print(result._repr_html_()[:5], "Sea of Glass" in result._repr_html_())
             print(repr(make_album))
             """,
@@ -134,6 +136,49 @@ def test_results_are_stored_and_read_again() -> None:
             "ToolOrchestratingLLM(Album, prompt='Create an album about {topic}', "
             f"llm=OpenAI('m-1', base_url='http://127.0.0.1:{server.port}/v1'))",
         ]
+
+
+@pytest.mark.parametrize("way", ["make_album()", "asyncio.run(make_album.acall())"], ids=["sync", "async"])
+def test_a_notebook_shows_the_field_and_the_fault(way: str) -> None:
+    with Loopback() as server:
+        for _ in range(2):
+            server.answer(answered(album_body('{"title": "Sea", "artist": "Low", "songs": [{"title": "Foam"}]}')))
+        screen = play(
+            f"""
+            import asyncio
+            make_album = make_album.with_(prompt="Create an album")
+            try:
+                {way}
+            except ValueError as error:
+                (text,) = error._render_traceback_()
+                print(len(text.splitlines()) <= 10, "songs.0.seconds: Field required" in text)
+                print("songs.0.seconds" in error._repr_html_(), "<script" in error._repr_html_())
+            """,
+            server,
+        )
+        assert screen.went_well() == ["True True", "True False"]
+
+
+@pytest.mark.parametrize("way", ["submit", "asubmit"])
+def test_a_turn_is_stored_and_read_again(way: str) -> None:
+    with Loopback() as server:
+        server.answer(answered(text_body("Hello.")))
+        screen = play(
+            f"""
+            import asyncio, inspect, json
+            from toolcast import Engine, Turn, Usage
+
+            turn = Engine(llm).{way}("Hi")
+            turn = asyncio.run(turn) if inspect.iscoroutine(turn) else turn
+            again = Turn.from_dict(json.loads(turn.to_json()))
+            print(again == turn, again.text, again.usage.total_tokens)
+            print(again._repr_html_() == turn._repr_html_(), Usage.from_dict(turn.usage.to_dict()) == turn.usage)
+            """,
+            server,
+        )
+        first, second = screen.went_well()
+        assert first.startswith("True Hello. ")
+        assert second == "True True"
 
 
 APPLY = """

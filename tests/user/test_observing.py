@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from support.chunks import album_body, album_stream
+import json
+
+import pytest
+
+from support.chunks import USAGE, album_body, album_stream, call_deltas, delta, sse
 from support.loopback import Loopback
 from user.session import answered, play, spoken
 
@@ -102,3 +106,87 @@ print(make_album(topic="the sea").title)
         request = f"request structured 1 {REQUEST} ['Album']"
         assert screen.out.splitlines() == [request, "error AuthFailed", "end 0", "failed", "Sea of Glass"]
         assert screen.err.count("the hook Broken.request raised RuntimeError") == 1
+
+
+TURNS = """
+import asyncio, threading
+import toolcast
+from toolcast import AsyncChatMachine, ChatMachine, Engine, Hooks, Permissions, Session
+from toolcast.chat.events import QueueMessage
+
+class Watch(Hooks):
+    def turn_start(self, call, messages):
+        print("turn", [message.text for message in messages], call.session != "")
+    def request(self, call, request):
+        print("request", call.parent is not None, [tool.name for tool in request.tools])
+    def tool(self, call, tool_call, output, seconds):
+        print("tool", tool_call.name, tool_call.arguments, "->", output.content, seconds >= 0)
+    def turn(self, call, turn):
+        print("end", turn.end, turn.rounds, turn.usage.total_tokens, turn.text)
+
+def look(city: str) -> str:
+    return city + " is fine."
+
+engine = Engine(llm, [look], permissions=Permissions("bypass"), hooks=Watch())
+"""
+
+AGENTS = {
+    "sync": 'engine.submit("How is Oslo?")',
+    "async": 'asyncio.run(engine.asubmit("How is Oslo?"))',
+    "session": """
+with Session(engine) as session:
+    session.run("How is Oslo?")
+""",
+    "chat": """
+with ChatMachine(engine) as chat:
+    for event in ("LOAD_MODEL", QueueMessage("How is Oslo?")):
+        chat.dispatch(event)
+        chat.run_until("ready", timeout=30)
+""",
+    "async chat": """
+async def talk():
+    async with AsyncChatMachine(engine) as chat:
+        for event in ("LOAD_MODEL", QueueMessage("How is Oslo?")):
+            chat.dispatch(event)
+            await chat.run_until("ready")
+
+asyncio.run(talk())
+""",
+}
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_turn_of_an_agent_is_seen_with_its_requests_and_tools(agent: str) -> None:
+    with Loopback() as server:
+        call = call_deltas(json.dumps({"city": "Oslo"}), "look", "call_1")
+        server.answer(*spoken(*sse(*call, delta("tool_calls"), USAGE)))
+        server.answer(*spoken(*sse(delta(content="Oslo is fine."), delta("stop"), USAGE)))
+        lines = play(TURNS + AGENTS[agent], server).went_well()
+    assert lines == [
+        f"turn ['How is Oslo?'] {agent == 'session'}",
+        "request True ['look']",
+        'tool look {"city": "Oslo"} -> Oslo is fine. True',
+        "request True ['look']",
+        "end end_turn 2 20 Oslo is fine.",
+    ]
+
+
+def test_an_async_stream_is_seen() -> None:
+    with Loopback() as server:
+        server.answer(*spoken(*album_stream()))
+        screen = play(
+            HOOKS
+            + """
+import asyncio
+
+async def follow():
+    async for album in make_album.with_(hooks=Print()).astream(topic="the sea"):
+        pass
+    print(album.title)
+
+asyncio.run(follow())
+""",
+            server,
+        )
+        request = f"request structured 1 {REQUEST} ['Album']"
+        assert screen.went_well() == [request, "first token True", "response tool_use 3 True", "end 10", "Sea of Glass"]

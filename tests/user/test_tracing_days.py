@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
+import json
+from textwrap import dedent, indent
 
 import pytest
 
-from support.chunks import album_body, album_stream
+from support.chunks import USAGE, album_body, album_stream, call_deltas, delta, sse
 from support.loopback import Loopback
 from user.session import KEY, answered, play, spoken
 
@@ -91,6 +92,61 @@ def test_what_was_retried_what_failed_and_what_it_cost(api: str) -> None:
         "21 tokens in",
     ]
     assert KEY not in "\n".join(lines)
+
+
+AGENTS = {
+    "sync": 'engine.submit("How is Oslo?")',
+    "asyncio": 'asyncio.run(engine.asubmit("How is Oslo?"))',
+    "thread": """
+with ThreadPoolExecutor() as pool:
+    pool.submit(copy_context().run, engine.submit, "How is Oslo?").result()
+""",
+}
+
+
+@pytest.mark.parametrize("api", AGENTS)
+def test_a_tool_and_a_call_in_it_are_below_the_turn_and_the_span_of_the_program(api: str) -> None:
+    script = """
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from toolcast import Engine
+
+def review(city: str) -> str:
+    with provider.get_tracer("app").start_as_current_span("a span of the tool"):
+        return make_album(topic=city).title
+
+class Parents(SpanExporter):
+    names = {}
+    def export(self, spans):
+        for span in spans:
+            self.names[span.context.span_id] = (span.name, span.parent)
+        return SpanExportResult.SUCCESS
+
+parents = Parents()
+provider.add_span_processor(SimpleSpanProcessor(parents))
+engine = Engine(llm, [review])
+with provider.get_tracer("app").start_as_current_span("program"):
+"""
+    with Loopback() as server:
+        call = call_deltas(json.dumps({"city": "Oslo"}), "review", "call_1")
+        server.answer(*spoken(*sse(*call, delta("tool_calls"), USAGE)))
+        server.answer(answered(album_body()))
+        server.answer(*spoken(*sse(delta(content="Fine."), delta("stop"), USAGE)))
+        end = """
+for name, parent in parents.names.values():
+    print("::", name, "<", parents.names[parent.span_id][0] if parent else None)
+"""
+        lines = play(TRACING + script + indent(AGENTS[api].strip(), "    ") + end, server).went_well()
+    assert [line for line in lines if line.startswith(":: ")] == [
+        ":: chat m-1 < invoke_agent",
+        ":: chat m-1 < a span of the tool",
+        ":: a span of the tool < execute_tool review",
+        ":: execute_tool review < invoke_agent",
+        ":: chat m-1 < invoke_agent",
+        ":: invoke_agent < program",
+        ":: program < None",
+    ]
 
 
 def test_a_program_without_the_package_reads_what_to_install() -> None:
