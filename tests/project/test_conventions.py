@@ -115,6 +115,17 @@ def test_dataclasses_are_lazy_except_in_compiled_modules() -> None:
     assert wrong == {}
 
 
+def test_no_compiled_module_raises_from() -> None:
+    """Mypyc ignores the `from` of a `raise`: the error would have no cause, and show the error before it."""
+    found = [
+        where(module, node.lineno)
+        for module in MODULES
+        for _, node in walk(module.tree)
+        if isinstance(node, ast.Raise) and node.cause is not None and f"toolcast.{module.name}" in COMPILED
+    ]
+    assert found == []
+
+
 def test_silenced_checkers_say_why() -> None:
     found = []
     for path in project_files():

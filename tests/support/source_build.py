@@ -92,7 +92,7 @@ def outcome(machine: str, pieces: Sequence[Any]) -> str:
         for result in _MACHINES[machine](pieces):
             results.append(repr(result))
     except (ToolcastError, JSONStreamError, ValueError) as error:
-        results.append(f"{type(error).__name__}: {error}")
+        results.append(f"{type(error).__name__}: {error}, from {error.__cause__!r}, {error.__suppress_context__}")
     return "\n".join(results)
 
 

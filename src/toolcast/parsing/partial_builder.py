@@ -407,7 +407,8 @@ class PartialBuilder:
                 named = plan is None or container.dependent_field(plan) is not None  # the error itself names the key
                 place = (*error_location(container), *(() if named or container.parent is None else (container.loc,)))
                 self.error = relocate_error(error, place, self._plan.validator.title, hide_input=self._plan.hides_input)
-                raise self.error from None
+                self.error.__cause__ = None  # the `from None` of a `raise`, which mypyc ignores
+                raise self.error
         except FieldNotReady:
             container.off_plan = True
         except Exception:  # the user's validator: validating the root will raise it again

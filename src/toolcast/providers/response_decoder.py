@@ -256,8 +256,8 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
             document = from_json(body)
         except ValueError as error:
             if body[:1] in (b"{", b"[") and str(error).startswith("EOF"):
-                raise self._truncated() from error
-            raise self._unreadable(body) from error
+                raise _caused(self._truncated(), error)
+            raise _caused(self._unreadable(body), error)
         self._body = document
         is_answer = False
         # A list: Gemini's events without `alt=sse`, which a proxy may remove from the URL.
@@ -334,7 +334,7 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         try:
             text = payload.decode()
         except UnicodeDecodeError as error:
-            raise MalformedEvent(f"the answer holds bytes that are no UTF-8: {error.reason}") from error
+            raise _caused(MalformedEvent(f"the answer holds bytes that are no UTF-8: {error.reason}"), error)
         if "\\u" in text:
             try:
                 return from_json(_whole_pairs(text).encode())
@@ -345,6 +345,12 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         if text.lstrip().startswith("{"):
             self._lose(text)
         return None
+
+
+def _caused(error: LLMError, cause: Exception) -> LLMError:
+    """Return `error` with its cause, as `raise error from cause` sets it, whose `from` mypyc ignores."""
+    error.__cause__ = cause
+    return error
 
 
 def always(text: str) -> bool:
