@@ -408,7 +408,7 @@ class PartialBuilder:
                 place = (*error_location(container), *(() if named or container.parent is None else (container.loc,)))
                 self.error = relocate_error(error, place, self._plan.validator.title, hide_input=self._plan.hides_input)
                 self.error.__cause__ = None  # the `from None` of a `raise`, which mypyc ignores
-                raise self.error
+                raise self.error  # noqa: B904 - its cause is set above
         except FieldNotReady:
             container.off_plan = True
         except Exception:  # the user's validator: validating the root will raise it again

@@ -256,8 +256,8 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
             document = from_json(body)
         except ValueError as error:
             if body[:1] in (b"{", b"[") and str(error).startswith("EOF"):
-                raise _caused(self._truncated(), error)
-            raise _caused(self._unreadable(body), error)
+                raise _caused(self._truncated(), error)  # noqa: B904 - it sets the cause
+            raise _caused(self._unreadable(body), error)  # noqa: B904 - it sets the cause
         self._body = document
         is_answer = False
         # A list: Gemini's events without `alt=sse`, which a proxy may remove from the URL.
@@ -334,7 +334,7 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         try:
             text = payload.decode()
         except UnicodeDecodeError as error:
-            raise _caused(MalformedEvent(f"the answer holds bytes that are no UTF-8: {error.reason}"), error)
+            raise _caused(MalformedEvent(f"the answer holds bytes that are no UTF-8: {error.reason}"), error)  # noqa: B904 - it sets the cause
         if "\\u" in text:
             try:
                 return from_json(_whole_pairs(text).encode())
