@@ -1,9 +1,9 @@
 """The names of OpenTelemetry's semantic conventions for generative AI, version 0.1.0.
 
 The conventions are in development in a repository of their own (open-telemetry/semantic-conventions-genai); a new
-version renames attributes and metrics. The names were compared with its pages client-inference.md, execute-tool.md,
-gen-ai-token-metrics.md and gen-ai-metrics.md in docs/gen-ai, on 23 November 2026. All names that spans and metrics have
-are in this module. Names that begin with `toolcast.` are not of the conventions.
+version renames attributes and metrics. The names follow its docs/gen-ai/client-inference.md, model/metrics.yaml and
+model/token-metrics.yaml as they were on 23 November 2026, not the files at the tag v0.1.0. All names that spans and
+metrics have are in this module. Names that begin with `toolcast.` are not of the conventions.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class FramedDecoder(ABC, Generic[F]):
         """Return the events that `data` completes."""
         if self._failure is not None:
             raise self._failure
-        if not isinstance(data, bytes):
+        if type(data) is not bytes:
             data = to_bytes(data)
         # Before framing: a read is nearly always one event, so that its bytes can be compared as they are.
         if self._frames.between and (text := self._envelope.text(data)) and self._add(text):
@@ -98,7 +98,7 @@ class FramedDecoder(ABC, Generic[F]):
 
         The text is read then. Any other data must be passed to `feed`.
         """
-        if not isinstance(data, bytes):
+        if type(data) is not bytes:
             data = to_bytes(data)
         if self._frames.between and (text := self._envelope.text(data)) and self._add(text):
             return text

@@ -35,12 +35,14 @@ class SSE(NamedTuple):
 
 
 def to_bytes(data: object) -> bytes:
-    """Return a copy of a buffer that is not `bytes`: the HTTP library may overwrite it with the next chunk.
+    """Return a copy of a buffer that is not exactly `bytes`: the HTTP library may overwrite it with the next chunk.
+
+    Callers compare the type themselves, as this costs a fifth of a call for each chunk.
 
     Raises:
         TypeError: For anything else: `bytes(5)` would be five null bytes.
     """
-    if isinstance(data, bytearray):
+    if isinstance(data, (bytes, bytearray)):
         return bytes(data)
     if isinstance(data, memoryview):
         return data.tobytes()
@@ -123,7 +125,7 @@ class ServerSentEvents(_Lines):
 
     def feed(self, data: Bytes) -> list[SSE]:
         """Return the events that `data` completes."""
-        if not isinstance(data, bytes):
+        if type(data) is not bytes:
             data = to_bytes(data)
         # The two forms in which nearly all reads arrive: whole events of one line each, cut by one call of `split`.
         if (
@@ -215,7 +217,7 @@ class JSONLines(_Lines):
 
     def feed(self, data: Bytes) -> list[bytes]:
         """Return the documents that `data` completes, undecoded."""
-        if not isinstance(data, bytes):
+        if type(data) is not bytes:
             data = to_bytes(data)
         whole = self._whole(data)
         self.between = self._begun and not (self._rest or self._after_cr)
