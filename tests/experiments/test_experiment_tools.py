@@ -31,7 +31,7 @@ from toolcast.settings import Settings
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.context import ToolContext
 from toolcast.tools.execution import ToolJob, read_call
-from toolcast.transport.cancel_handle import line_here
+from toolcast.transport.cancel_handle import current_handle
 
 PLACE = CallPlace("run_1", 3, 2, 0)
 Arguments = str | dict[str, Any]
@@ -354,17 +354,17 @@ def test_a_channel_is_asked_also_where_no_one_detects_event_loops(
 class Blocking:
     """A channel that blocks until its line is broken, or, if it knows nothing of lines, until it is let go."""
 
-    def __init__(self, *, by_line: bool) -> None:
-        self.by_line = by_line
+    def __init__(self, *, by_handle: bool) -> None:
+        self.by_handle = by_handle
         self.asked = threading.Event()
         self.free = threading.Event()
         self.ended = threading.Event()
 
     def send_and_wait(self, message: str, run_id: str, cycle_number: int) -> str:
-        if self.by_line:
-            line = line_here()
-            assert line is not None
-            line.reach(self.free.set)
+        if self.by_handle:
+            handle = current_handle()
+            assert handle is not None
+            handle.register(self.free.set)
         self.asked.set()
         assert self.free.wait(30)
         self.ended.set()
@@ -372,11 +372,11 @@ class Blocking:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@pytest.mark.parametrize("by_line", [True, False])
+@pytest.mark.parametrize("by_handle", [True, False])
 def test_the_loop_goes_on_while_the_operator_thinks_and_a_cancelled_call_does_not_wait(
-    backend: str, by_line: bool
+    backend: str, by_handle: bool
 ) -> None:
-    channel = Blocking(by_line=by_line)
+    channel = Blocking(by_handle=by_handle)
     tools = by_name(agent_tools(None, channel))
     job = read_call(ToolCallPart("call_1", "send_message_to_operator", '{"message": "m"}'), tools)
     seen: list[str] = []
@@ -390,7 +390,7 @@ def test_the_loop_goes_on_while_the_operator_thinks_and_a_cancelled_call_does_no
         seen.append("ended" if channel.ended.is_set() else "given up")
 
     anyio.run(main, backend=backend)
-    if not by_line:
+    if not by_handle:
         assert seen == ["the loop goes on", "given up"]
         channel.free.set()
     assert channel.ended.wait(30)
@@ -398,8 +398,8 @@ def test_the_loop_goes_on_while_the_operator_thinks_and_a_cancelled_call_does_no
     assert job.ready
 
 
-def test_a_cancelled_call_without_a_loop_cuts_the_line() -> None:
-    channel, cancellation = Blocking(by_line=True), Cancellation()
+def test_a_cancelled_call_without_a_loop_ends_the_wait() -> None:
+    channel, cancellation = Blocking(by_handle=True), Cancellation()
     threading.Thread(target=lambda: channel.asked.wait(10) and cancellation.cancel(), daemon=True).start()
     job = Called("sync")(
         by_name(agent_tools(None, channel)), "send_message_to_operator", {"message": "m"}, cancellation=cancellation

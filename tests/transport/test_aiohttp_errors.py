@@ -19,7 +19,7 @@ from toolcast import AiohttpNetwork
 from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
 from toolcast.http_request import HTTPRequest
-from toolcast.transport.aiohttp_errors import unanswered, unheard
+from toolcast.transport.aiohttp_errors import lost_before_response, unanswered
 from toolcast.transport.network import AsyncResponse
 from transport.test_transport_errors import BAD_CERTIFICATES, CHUNKED, FAILURES, KEY, BadCertificate, request_to, traces
 
@@ -255,4 +255,4 @@ def test_every_failure_has_a_word(raised: Exception, expected: type[LLMError], l
     failure = unanswered(raised, REQUEST, connected=True)
     assert type(failure) is expected
     assert KEY not in traces(failure)
-    assert unheard(raised) == lost
+    assert lost_before_response(raised) == lost

@@ -26,7 +26,7 @@ from toolcast.llms.request import ChatRequest
 from toolcast.llms.request_state import ResponseEvents, start_call
 from toolcast.messages import user
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
-from toolcast.transport.cancel_handle import CancelHandle, line_here, shut
+from toolcast.transport.cancel_handle import CancelHandle, current_handle, shut
 from toolcast.transport.connection_pool import PooledConnection
 from toolcast.transport.httpx_connections import _cut
 from toolcast.transport.httpx_network import HttpxNetwork
@@ -186,12 +186,12 @@ def test_a_broken_call_does_not_begin(server: Loopback) -> None:
 
 
 def test_one_that_is_broken_while_it_connects(server: Loopback) -> None:
-    line = CancelHandle()
+    handle = CancelHandle()
     request = HTTPRequest("POST", server.url, {}, b"{}")
 
     network = HttpxNetwork()
-    with line:
-        line.break_off()
+    with handle:
+        handle.break_off()
         with pytest.raises(LLMError):
             network.open(request, connect=5.0, read=5.0)
     server.wait_open(0)
@@ -275,7 +275,7 @@ def test_an_iterator_goes_on_to_its_next_event() -> None:
     assert Reading(source).ended() is None
 
 
-# -- the line itself --------------------------------------------------------------------------------------------
+# -- the handle itself --------------------------------------------------------------------------------------------
 
 
 def test_a_reply_of_the_users_own_is_reported() -> None:
@@ -298,31 +298,31 @@ def test_a_reply_of_the_users_own_is_reported() -> None:
         sync_driver.run(source.next_events())
     backend = llm.sync_backend()
     request = HTTPRequest("POST", "http://service/v1", {}, b"{}")
-    sync_driver.run(backend.open(request, connect=1.0, read=1.0))  # without a line
+    sync_driver.run(backend.open(request, connect=1.0, read=1.0))  # without a handle
     assert text == ["off"]
 
 
-def test_a_line_reaches_one_thing_at_a_time() -> None:
+def test_a_handle_has_one_wait_at_a_time() -> None:
     text: list[str] = []
-    line = CancelHandle()
-    assert line_here() is None
-    with line:
-        assert line_here() is line
-    line.reach(lambda: text.append("first"))
-    line.reach(lambda: text.append("second"))
-    assert line.free()
-    line.reach(lambda: text.append("third"))
-    line.break_off()
-    assert not line.free()
-    line.reach(lambda: text.append("late"))
-    line.sleep(1000.0)
+    handle = CancelHandle()
+    assert current_handle() is None
+    with handle:
+        assert current_handle() is handle
+    handle.register(lambda: text.append("first"))
+    handle.register(lambda: text.append("second"))
+    assert handle.unregister()
+    handle.register(lambda: text.append("third"))
+    handle.break_off()
+    assert not handle.unregister()
+    handle.register(lambda: text.append("late"))
+    handle.sleep(1000.0)
     assert text == ["third", "late"]
 
 
 def test_a_sleep_that_no_one_breaks() -> None:
-    line = CancelHandle()
-    line.sleep(0.001)
-    assert line.free()
+    handle = CancelHandle()
+    handle.sleep(0.001)
+    assert handle.unregister()
 
 
 def test_a_connection_that_may_serve_others_is_left_alone() -> None:

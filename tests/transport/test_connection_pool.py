@@ -111,7 +111,7 @@ def test_a_client_of_the_users_is_the_only_pooled_connection_and_stays() -> None
         pool = SingleConnection(httpx, client)
         connection = pool.pick(HERE)
         assert pool.pick(THERE) is connection
-        assert connection.way is client
+        assert connection.transport is client
         assert pool.put(connection, False) == []
         assert pool.drain() == []
 

@@ -20,7 +20,7 @@ from time import monotonic
 from typing import Final, Protocol, TextIO
 
 from ..async_support.background_jobs import BackgroundJob, start_job
-from ..transport.cancel_handle import line_here
+from ..transport.cancel_handle import current_handle
 
 _SLICE: Final = 0.1  # seconds until a broken line is noticed
 _MOST: Final = 1 << 20  # bytes of a line
@@ -156,19 +156,19 @@ class _Wait:
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
         self._until = None if seconds is None else monotonic() + seconds
-        self._line = line_here()
+        self._handle = current_handle()
 
     def until(self, ready: Callable[[float | None], bool]) -> None:
         """Call `ready(timeout)` until it returns true, the time is up or the call is cancelled."""
         while not ready(self._slice()):
             if self._until is not None and monotonic() >= self._until:
                 raise TimeoutError(f"there was no answer within {self._seconds:g} seconds")
-            if self._line is not None and self._line.broken:
+            if self._handle is not None and self._handle.broken:
                 raise ConnectionError("the question was taken back")
 
     def _slice(self) -> float | None:
         left = None if self._until is None else max(0.0, self._until - monotonic())
-        if self._line is None:
+        if self._handle is None:
             return left
         return _SLICE if left is None else min(left, _SLICE)
 

@@ -24,7 +24,7 @@ from ..credentials import Secret, SecretURL
 from ..errors import LLMError
 from ..http_request import HTTPRequest, build_request
 from ..lazy_dataclasses import dataclass
-from ..transport.cancel_handle import line_here
+from ..transport.cancel_handle import current_handle
 from ..transport.httpx_network import HttpxNetwork
 from ..transport.network import Clock, Network, SystemClock, open_response, read_body
 from .operators import OperatorChannel, announced
@@ -267,7 +267,7 @@ _ADVICE: Final = {
 
 def _is_cancelled() -> bool:
     """Return whether the call was cancelled: a cancelled call looks like a connection error."""
-    return (line := line_here()) is not None and line.broken
+    return (handle := current_handle()) is not None and handle.broken
 
 
 def _part(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -30,7 +30,7 @@ from ..async_support.shielding import GRACE
 from ..credentials import Secret
 from ..errors import BadRequest, LLMError
 from ..http_request import HTTPRequest
-from .aiohttp_errors import FAULTS, scrub_aiohttp_exception, unanswered, unheard
+from .aiohttp_errors import FAULTS, lost_before_response, scrub_aiohttp_exception, unanswered
 from .aiohttp_responses import ActiveAiohttpResponse, AiohttpResponse, ResponseCancelHandle
 from .connection_pool import LoopConnections
 from .httpx_network import ssl_context
@@ -45,7 +45,7 @@ _HEADER = 64 * 1024
 _LARGE = 1024 * 1024
 
 
-class _Trail:
+class _RequestTrace:
     """The state of one request until its headers arrive: its task, its deadline, and its connection."""
 
     __slots__ = ("_cancelled", "_late", "_read", "_task", "_transport", "alarm", "handle", "reused", "stale")
@@ -96,7 +96,7 @@ class _Trail:
         self._task.cancel()
 
 
-_trail: ContextVar[_Trail] = ContextVar("trail")
+_current_trace: ContextVar[_RequestTrace] = ContextVar("trace")
 _STOPS: tuple[type[BaseException], ...] = (*FAULTS, ValueError, asyncio.CancelledError)
 
 
@@ -116,7 +116,7 @@ class _Connector(aiohttp.TCPConnector):
         connection = await super().connect(req, traces, timeout)
         protocol = connection.protocol
         handle = self._handles.get(protocol)
-        _trail.get().over(connection, handle or self._new(protocol), handle is not None)
+        _current_trace.get().over(connection, handle or self._new(protocol), handle is not None)
         return connection
 
     def _new(self, protocol: ResponseHandler | None) -> ResponseCancelHandle:
@@ -130,7 +130,7 @@ class _Connector(aiohttp.TCPConnector):
         """Suppress the warning of aiohttp, as the user cannot close this connector."""
 
 
-class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
+class AiohttpConnections(LoopConnections[_RequestTrace, AiohttpResponse]):
     """The aiohttp session of the running event loop, closed when the loop ends, or by `close`.
 
     It passes itself to `gone` when it closes.
@@ -162,7 +162,7 @@ class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
         """The number of connections that serve a request, and of requests that wait for one."""
         return self._unanswered + len(self.open)
 
-    def forsake(self) -> None:
+    def release_without_loop(self) -> None:
         """Release everything without the event loop, which may never run again, and without a warning of aiohttp."""
         for active in list(self.open):
             with suppress(RuntimeError):
@@ -182,22 +182,22 @@ class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
         with anyio.move_on_after(GRACE, shield=True):
             await self._connector.close()
 
-    def _trail(self, read: float | None) -> _Trail:
-        return _Trail(self.loop, read)
+    def _new_trace(self, read: float | None) -> _RequestTrace:
+        return _RequestTrace(self.loop, read)
 
-    def _stale(self, error: LLMError, trail: _Trail) -> bool:
-        return trail.stale and not self._session.closed
+    def _stale(self, error: LLMError, trace: _RequestTrace) -> bool:
+        return trace.stale and not self._session.closed
 
     async def _sent(
-        self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None
+        self, request: HTTPRequest, trace: _RequestTrace, connect: float | None, read: float | None
     ) -> AiohttpResponse:
         target = request.target
         if not target.isprintable():
             raise BadRequest("the request cannot be sent: its URL contains a character that is not allowed there")
         before = sys.exception()
         proxy = self._proxy(target) if self._proxies else None
-        token = _trail.set(trail)
-        trail.begin(connect)
+        token = _current_trace.set(trace)
+        trace.begin(connect)
         self._unanswered += 1
         try:
             response = await self._session.request(
@@ -210,25 +210,25 @@ class AiohttpConnections(LoopConnections[_Trail, AiohttpResponse]):
                 server_hostname=request.tls_name,
             )
         except _STOPS as error:
-            late = trail.abort()
+            late = trace.abort()
             if isinstance(error, asyncio.CancelledError) and not late:
                 scrub_aiohttp_exception(error, request, before)
                 raise
-            trail.stale = trail.reused and not late and unheard(error)
-            failure = unanswered(TimeoutError() if late else error, request, connected=trail.handle is not None)
+            trace.stale = trace.reused and not late and lost_before_response(error)
+            failure = unanswered(TimeoutError() if late else error, request, connected=trace.handle is not None)
         except BaseException as error:
-            trail.abort()
+            trace.abort()
             scrub_aiohttp_exception(error, request, before)
             raise
         else:
-            assert trail.handle is not None
-            active = ActiveAiohttpResponse(response, trail.handle, trail.alarm)
+            assert trace.handle is not None
+            active = ActiveAiohttpResponse(response, trace.handle, trace.alarm)
             self.open.add(active)
             return AiohttpResponse(self, active, request)
         finally:
             self._unanswered -= 1
-            trail.end()
-            _trail.reset(token)
+            trace.end()
+            _current_trace.reset(token)
         # Outside of the `except`: aiohttp's exception, which contains keys, would become the context.
         raise failure
 

@@ -27,7 +27,7 @@ _WORDS: dict[type[Exception], str] = {
 }
 
 
-def unheard(error: BaseException) -> bool:
+def lost_before_response(error: BaseException) -> bool:
     """Return True if the connection was lost before any of the response arrived, as happens to idle connections."""
     if isinstance(error, aiohttp.ServerDisconnectedError):
         # Otherwise the message is the part of the response that arrived.

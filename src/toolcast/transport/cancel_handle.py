@@ -1,9 +1,9 @@
 """The cancellation of a blocking call by another thread.
 
 A thread that waits for the network wakes up when its socket is shut down, but not when it is closed. So the caller
-enters a `CancelHandle`, and the code that owns the socket registers its shutdown there (`reach`), from the moment the
-socket is connected until the connection is released. The handle is passed in a context variable, so that it also passes
-through a `Network` of the user's own, which may wrap a built-in one.
+enters a `CancelHandle`, and the code that owns the socket registers its shutdown there (`register`), from the moment
+the socket is connected until the connection is released. The handle is passed in a context variable, so that it also
+passes through a `Network` of the user's own, which may wrap a built-in one.
 
 Some waits cannot be cancelled, and end by their time limit: a DNS lookup, a connection that is being established, the
 wait for a free connection, the sleep of a user's own clock, and with a user's own client the wait for the response
@@ -20,12 +20,12 @@ from typing import Any, TypeAlias
 
 Cut: TypeAlias = Callable[[], object]
 
-_laid: ContextVar[CancelHandle | None] = ContextVar("handle", default=None)
+_current: ContextVar[CancelHandle | None] = ContextVar("handle", default=None)
 
 
-def line_here() -> CancelHandle | None:
+def current_handle() -> CancelHandle | None:
     """Return the handle of the current call, if it has one."""
-    return _laid.get()
+    return _current.get()
 
 
 class CancelHandle:
@@ -45,11 +45,11 @@ class CancelHandle:
         with self._lock:
             self.broken = True
             cut, self._cut = self._cut, None
-            # Called under the lock: after `free` has returned, the socket may be in use by another call.
+            # Called under the lock: after `unregister` has returned, the socket may be in use by another call.
             if cut is not None:
                 cut()
 
-    def reach(self, cut: Cut) -> None:
+    def register(self, cut: Cut) -> None:
         """Register `cut()` to end the current wait. It is called at once if the call was cancelled before."""
         with self._lock:
             if not self.broken:
@@ -57,7 +57,7 @@ class CancelHandle:
                 return
             cut()  # cancelled between two waits: the next one must not begin
 
-    def free(self) -> bool:
+    def unregister(self) -> bool:
         """Unregister the current wait, as its socket may serve another call. Return False if it was shut down."""
         with self._lock:
             self._cut = None
@@ -68,16 +68,16 @@ class CancelHandle:
         # A lock in place of an Event, which has a condition and two locks: another thread may release it.
         woken = Lock()
         woken.acquire()
-        self.reach(woken.release)
+        self.register(woken.release)
         woken.acquire(timeout=min(seconds, TIMEOUT_MAX))
-        self.free()
+        self.unregister()
 
     def __enter__(self) -> None:
         """Make this the handle of the calls in the `with` block."""
-        self._before = _laid.set(self)
+        self._before = _current.set(self)
 
     def __exit__(self, *raised: object) -> None:
-        _laid.reset(self._before)
+        _current.reset(self._before)
 
 
 def shut(stream: Any) -> None:

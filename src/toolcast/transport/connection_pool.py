@@ -40,7 +40,7 @@ EXPIRY = 30.0
 
 D = TypeVar("D", bound="LoopConnections[Any, Any]")
 R = TypeVar("R")
-Trail = TypeVar("Trail")
+Trace = TypeVar("Trace")
 
 
 class ClientsByLoop(ABC, Generic[D]):
@@ -81,7 +81,7 @@ class ClientsByLoop(ABC, Generic[D]):
                 # Sockets of a loop can be closed in that loop only, and perhaps it runs in another thread.
                 _shielding().schedule_in_loop(loop, found.close)
                 if not getattr(loop, "is_running", bool)():
-                    found.forsake()
+                    found.release_without_loop()
 
     def _gone(self, key: tuple[int, Loop], client: object) -> None:
         # Another may be in its place by now: `abandon` does not wait.
@@ -92,7 +92,7 @@ class ClientsByLoop(ABC, Generic[D]):
         """Drop the clients of loops that were closed without the shutdown that closes async generators."""
         for key in list(self._loops):
             if getattr(key[1], "is_closed", bool)() and (found := self._loops.pop(key, None)) is not None:
-                found.forsake()
+                found.release_without_loop()
 
 
 @cache
@@ -103,10 +103,10 @@ def _shielding() -> ModuleType:
     return shielding
 
 
-class LoopConnections(ABC, Generic[Trail, R]):
+class LoopConnections(ABC, Generic[Trace, R]):
     """The connections and open responses of the running event loop, closed when it ends, or by `close`.
 
-    `Trail` is the record of one request, `R` its response.
+    `Trace` is the record of one request, `R` its response.
     """
 
     loop: Loop
@@ -126,32 +126,32 @@ class LoopConnections(ABC, Generic[Trail, R]):
     async def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> R:
         """Send `request` and return its response, with its body unread."""
         checked(request)
-        trail = self._trail(read)
+        trace = self._new_trace(read)
         try:
-            return await self._sent(request, trail, connect, read)
+            return await self._sent(request, trace, connect, read)
         except StreamInterrupted as error:
             # Only where the server closed an idle connection: else it may have acted on the request already.
-            if not self._stale(error, trail):
+            if not self._stale(error, trace):
                 raise
-        return await self._sent(request, self._trail(read), connect, read)
+        return await self._sent(request, self._new_trace(read), connect, read)
 
     async def close(self) -> None:
         """Close the open responses, and all connections but those of a client that the user passed."""
         await self._lifetime.aclose()
 
-    def forsake(self) -> None:
+    def release_without_loop(self) -> None:
         """Release what can be released without the event loop, which may never run again."""
 
     @abstractmethod
-    def _trail(self, read: float | None) -> Trail:
+    def _new_trace(self, read: float | None) -> Trace:
         """Return a new record of one request."""
 
     @abstractmethod
-    async def _sent(self, request: HTTPRequest, trail: Trail, connect: float | None, read: float | None) -> R:
+    async def _sent(self, request: HTTPRequest, trace: Trace, connect: float | None, read: float | None) -> R:
         """Send a request once."""
 
     @abstractmethod
-    def _stale(self, error: LLMError, trail: Trail) -> bool:
+    def _stale(self, error: LLMError, trace: Trace) -> bool:
         """Return True if a pooled connection was closed before any of the response arrived."""
 
     @abstractmethod
@@ -198,27 +198,27 @@ class PooledConnection:
     `stream` is the network stream of its connection, or None before the first response.
     """
 
-    __slots__ = ("origin", "since", "stream", "way")
+    __slots__ = ("origin", "since", "stream", "transport")
 
-    def __init__(self, way: Any) -> None:
-        self.way: Any = way
+    def __init__(self, transport: Any) -> None:
+        self.transport: Any = transport
         self.origin: str = ""
         self.since: float = 0.0
         self.stream: Any = None
 
     def send(self, request: Any) -> Any:
         """Send a request of the library. Return its response, or an awaitable of it."""
-        way = self.way
-        if hasattr(way, "send"):
-            return way.send(request, stream=True, follow_redirects=False)
+        transport = self.transport
+        if hasattr(transport, "send"):
+            return transport.send(request, stream=True, follow_redirects=False)
         # Looked up at each request, because vcrpy and others patch the method of the class during a test.
-        return (getattr(way, "handle_async_request", None) or way.handle_request)(request)
+        return (getattr(transport, "handle_async_request", None) or transport.handle_request)(request)
 
 
 class ConnectionPool:
     """A thread-safe pool of at most `most` connections. The caller limits the number of concurrent requests."""
 
-    brought: Any = None
+    user_client: Any = None
 
     def __init__(
         self, library: ModuleType, make: Callable[[], Any], most: int, now: Callable[[], float] = monotonic
@@ -303,7 +303,7 @@ class SingleConnection(ConnectionPool):
 
     def __init__(self, library: ModuleType, client: Any) -> None:
         super().__init__(library, lambda: client, maxsize)
-        self.brought = client
+        self.user_client = client
         self._connection = PooledConnection(client)
 
     def pick(self, origin: str) -> PooledConnection:

@@ -22,14 +22,14 @@ import anyio
 from ..async_support.shielding import GRACE, Loop, run_or_undo, run_shielded
 from ..errors import ConnectFailed, LLMError, StreamInterrupted
 from ..http_request import HTTPRequest
-from .cancel_handle import CancelHandle, line_here, shut
+from .cancel_handle import CancelHandle, current_handle, shut
 from .connection_pool import ConnectionPool, LoopConnections, Origin, PooledConnection, origin_of
 from .content_decoding import whole_body
 from .httpx_responses import ActiveResponse, HttpxAsyncResponse, SyncResponse
 from .transport_errors import checked, guard_logs, map_transport_errors, plain_headers, transport_errors
 
 
-class _Trail:
+class _RequestTrace:
     """The first event of one request, from httpcore's `trace` extension.
 
     Tracing all events takes longer than parsing the response, so the extension is removed after the first ones.
@@ -41,20 +41,20 @@ class _Trail:
         self._first = ""
         self._extensions: dict[str, Any] = {}
 
-    def mark(self, sent: Any, see: Callable[[str, Mapping[str, Any]], object]) -> None:
-        """Trace `sent`, a request of the library, with `see`."""
+    def attach(self, sent: Any, observe: Callable[[str, Mapping[str, Any]], object]) -> None:
+        """Trace `sent`, a request of the library, with `observe`."""
         self._extensions = sent.extensions
-        self._extensions["trace"] = see
+        self._extensions["trace"] = observe
 
-    def see(self, event: str, info: Mapping[str, Any]) -> None:
+    def observe(self, event: str, info: Mapping[str, Any]) -> None:
         self._first = self._first or event
         if self.handle is None or event.startswith("http"):
             self._extensions.pop("trace", None)
         elif hasattr(stream := info.get("return_value"), "get_extra_info"):
-            self.handle.reach(partial(shut, stream))
+            self.handle.register(partial(shut, stream))
 
-    async def asee(self, event: str, info: Mapping[str, Any]) -> None:
-        self.see(event, info)
+    async def aobserve(self, event: str, info: Mapping[str, Any]) -> None:
+        self.observe(event, info)
 
     @property
     def reused(self) -> bool:
@@ -93,7 +93,7 @@ class _BaseConnections:
         if request.tls_name is not None:
             extensions["sni_hostname"] = request.tls_name
         headers = plain_headers(request.headers)
-        if (client := self._pool.brought) is None:
+        if (client := self._pool.user_client) is None:
             length = str(len(request.body))
             headers = {**place.headers, "content-length": length, **headers, **place.login}
             body = self._body(request.body)
@@ -111,10 +111,10 @@ class _BaseConnections:
         full: Exception = self.library.PoolTimeout("all connections are in use")
         return full
 
-    def _stale(self, error: LLMError, trail: _Trail) -> bool:
+    def _stale(self, error: LLMError, trace: _RequestTrace) -> bool:
         """Return True if a pooled connection was closed before any of the response arrived."""
         silent = not isinstance(error.__cause__, self.library.RemoteProtocolError)
-        return trail.reused and (silent or "without sending a response" in str(error))
+        return trace.reused and (silent or "without sending a response" in str(error))
 
 
 class SyncConnections(_BaseConnections):
@@ -129,44 +129,48 @@ class SyncConnections(_BaseConnections):
         """Send `request` and return its response, with its body unread."""
         self._release_discarded()
         checked(request)
-        handle = line_here()
-        trail = _Trail(handle)
+        handle = current_handle()
+        trace = _RequestTrace(handle)
         try:
-            return self._sent(request, trail, connect, read)
+            return self._sent(request, trace, connect, read)
         except StreamInterrupted as error:
-            if not self._stale(error, trail) or (handle is not None and handle.broken):
+            if not self._stale(error, trace) or (handle is not None and handle.broken):
                 raise
-        return self._sent(request, _Trail(handle), connect, read)
+        return self._sent(request, _RequestTrace(handle), connect, read)
 
-    def _sent(self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None) -> SyncResponse:
+    def _sent(
+        self, request: HTTPRequest, trace: _RequestTrace, connect: float | None, read: float | None
+    ) -> SyncResponse:
         # Nothing else in this frame: those below it, whose locals contain the key, are removed from a traceback.
         with map_transport_errors(self.library, request):
-            return self._answered(request, trail, connect, read)
+            return self._answered(request, trace, connect, read)
 
-    def _answered(self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None) -> SyncResponse:
+    def _answered(
+        self, request: HTTPRequest, trace: _RequestTrace, connect: float | None, read: float | None
+    ) -> SyncResponse:
         place = origin_of(self.library, request.target, request.tls_name)
         sent = self._request(request, place, connect, read)
-        trail.mark(sent, trail.see)
+        trace.attach(sent, trace.observe)
         if not self._slots.acquire(timeout=connect):
             raise self._full()
         connection = None
         try:
             connection = self._pool.pick(place.origin)
-            if trail.handle is not None:
-                trail.handle.reach(partial(shut, connection.stream))
+            if trace.handle is not None:
+                trace.handle.register(partial(shut, connection.stream))
             response = connection.send(sent)
         except BaseException:
-            self._leave(connection, False, trail.handle)
+            self._leave(connection, False, trace.handle)
             raise
         active = ActiveResponse(
             connection, response, response.iter_bytes() if response.is_stream_consumed else response.iter_raw()
         )
-        if self._pool.brought is None:
+        if self._pool.user_client is None:
             connection.stream = active.stream
-        if trail.handle is not None:
-            active.handle = trail.handle
-            trail.handle.reach(partial(_cut, active))
-        active.obey()
+        if trace.handle is not None:
+            active.handle = trace.handle
+            trace.handle.register(partial(_cut, active))
+        active.apply_limit()
         self.open.add(active)
         return SyncResponse(self, active, request)
 
@@ -184,7 +188,7 @@ class SyncConnections(_BaseConnections):
                 active.pieces.close()
         self._leave(active.connection, whole, active.handle)
 
-    def forsake(self, active: ActiveResponse) -> None:
+    def discard(self, active: ActiveResponse) -> None:
         """Close the connection of a garbage-collected response; the pool is updated at the next request.
 
         Garbage collection may run inside any code, even while this thread holds the lock of httpcore's pool.
@@ -199,14 +203,14 @@ class SyncConnections(_BaseConnections):
         for active in list(self.open):
             self.release(active)
         for connection in self._pool.drain():
-            connection.way.close()
+            connection.transport.close()
 
     def _leave(self, connection: PooledConnection | None, whole: bool, handle: CancelHandle | None) -> None:
-        whole = (handle is None or handle.free()) and whole
+        whole = (handle is None or handle.unregister()) and whole
         try:
             for spent in self._pool.put(connection, whole) if connection is not None else ():
                 with suppress(*self.failures):
-                    spent.way.close()
+                    spent.transport.close()
         finally:
             self._slots.release()
 
@@ -222,7 +226,7 @@ def _cut(active: ActiveResponse) -> None:
         shut(active.stream)
 
 
-class AsyncConnections(_BaseConnections, LoopConnections[_Trail, HttpxAsyncResponse]):
+class AsyncConnections(_BaseConnections, LoopConnections[_RequestTrace, HttpxAsyncResponse]):
     """The client of the running event loop, closed when the loop ends, or by `close`.
 
     It passes itself to `gone` when it closes.
@@ -238,24 +242,24 @@ class AsyncConnections(_BaseConnections, LoopConnections[_Trail, HttpxAsyncRespo
             await self.release(active)
         await self._discard(self._pool.drain())
 
-    def _trail(self, read: float | None) -> _Trail:
-        return _Trail()
+    def _new_trace(self, read: float | None) -> _RequestTrace:
+        return _RequestTrace()
 
     async def _sent(
-        self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None
+        self, request: HTTPRequest, trace: _RequestTrace, connect: float | None, read: float | None
     ) -> HttpxAsyncResponse:
         # Nothing else in this frame: those below it, whose locals contain the key, are removed from a traceback.
         with map_transport_errors(self.library, request):
-            return await self._opened(request, trail, connect, read)
+            return await self._opened(request, trace, connect, read)
 
     async def _opened(
-        self, request: HTTPRequest, trail: _Trail, connect: float | None, read: float | None
+        self, request: HTTPRequest, trace: _RequestTrace, connect: float | None, read: float | None
     ) -> HttpxAsyncResponse:
         # httpcore limits each step of connecting and each read of the headers; this is the limit of all together.
         limit = None if connect is None or read is None else connect + read
         place = origin_of(self.library, request.target, request.tls_name)
         sent = self._request(request, place, connect, read)
-        trail.mark(sent, trail.asee)
+        trace.attach(sent, trace.aobserve)
         answered = partial(self._answered, sent, place.origin, connect)
         connection, response = await run_or_undo(answered, self._undo, limit)
         # httpcore takes one limit when the body begins, but each read here has its own.
@@ -310,7 +314,7 @@ class AsyncConnections(_BaseConnections, LoopConnections[_Trail, HttpxAsyncRespo
     async def _discard(self, pool: list[PooledConnection]) -> None:
         for connection in pool:
             with suppress(*self.failures), anyio.move_on_after(GRACE, shield=True):
-                await run_shielded(connection.way.aclose)
+                await run_shielded(connection.transport.aclose)
 
 
 async def _closed(active: ActiveResponse) -> None:

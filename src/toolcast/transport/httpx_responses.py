@@ -37,7 +37,7 @@ class ActiveResponse:
         self.limit: float | None = None
         self.handle: CancelHandle | None = None
 
-    def obey(self) -> None:
+    def apply_limit(self) -> None:
         """Apply `limit` to each read; httpcore has one limit for a whole body."""
         if (stream := self.stream) is not None:
             own: Callable[..., bytes] = stream.read
@@ -107,7 +107,7 @@ class SyncResponse(_BaseHttpxResponse):
 
     def __del__(self) -> None:
         if not self._active.over:
-            self._client.forsake(self._active)
+            self._client.discard(self._active)
 
     def _next(self) -> bytes | None:
         active = self._active

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..async_support.exception_groups import collapse_groups
 from ..http_request import HTTPRequest
-from .cancel_handle import line_here
+from .cancel_handle import current_handle
 from .interception import interceptor
 
 
@@ -172,7 +172,7 @@ class SystemClock:
         """Block this thread; its `CancelHandle` can end the wait. Return at once in a replay."""
         if _waits_are_skipped():
             return
-        handle = line_here()
+        handle = current_handle()
         (sleep if handle is None else handle.sleep)(seconds)
 
     async def asleep(self, seconds: float) -> None:
@@ -211,8 +211,8 @@ class _SyncBackend:
 
     async def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Body:
         reply = open_response(self._network, request, connect=connect, read=read)
-        if (break_off := getattr(reply, "break_off", None)) is not None and (handle := line_here()) is not None:
-            handle.reach(break_off)
+        if (break_off := getattr(reply, "break_off", None)) is not None and (handle := current_handle()) is not None:
+            handle.register(break_off)
         return _SyncBody(reply)
 
     async def sleep(self, seconds: float) -> None:
