@@ -95,7 +95,7 @@ def test_the_time_is_noted_where_a_reader_passes() -> None:
 
 # Steps and allocations, counted.
 
-MOST_CALL_STEPS = 440
+MOST_CALL_STEPS = 450
 MOST_ROUND_STEPS = 530
 SIZE = 4
 ITEM = documents.orders(1, "one").text.removeprefix('{"orders":[').removesuffix("]}") + ","
@@ -259,9 +259,12 @@ def whole(document: Any) -> Iterator[Any]:
         yield machine.value, machine.take_complete(document.text)
 
 
-def test_a_whole_document_takes_the_same_steps_at_every_size() -> None:
-    small, large = (steps(whole(documents.orders(count, "list")), 2, 10) for count in (2, 2_000))
-    assert small == large < 60 * 10
+def test_a_whole_document_takes_no_steps_for_its_values() -> None:
+    """A few for each 16 K characters, which the test for lax JSON reads at once."""
+    short, long = (documents.orders(count, "list") for count in (2, 2_000))
+    small, large = (steps(whole(document), 2, 10) / 10 for document in (short, long))
+    assert small < 60
+    assert large - small < 5 * len(long.text) / (1 << 14) < 150
 
 
 # An event that is like the one before it is not taken apart, on any wire.
