@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page
 
 CHROMIUM = os.environ.get("TOOLCAST_CHROMIUM")
-BROKEN = re.compile(r"net::ERR_(CONNECTION|INCOMPLETE|EMPTY|SOCKET)")
+BROKEN = re.compile(r"net::ERR_(CONNECTION|INCOMPLETE|EMPTY|SOCKET|CONTENT_LENGTH_MISMATCH)")
 """A server that has ended, or a connection that a test has broken."""
 
 
