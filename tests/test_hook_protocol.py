@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import pickle
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
 from contextlib import contextmanager
 from contextvars import copy_context
 from copy import copy
@@ -20,11 +20,16 @@ from support.chunks import album_body, album_stream
 from support.engines import ENGINE_APIS, EngineAPI, call as tool_call
 from support.sync_and_async import API
 from toolcast import (
+    Attempt,
+    CachedLLM,
     CallInfo,
+    ChatRequest,
     Compaction,
     Engine,
+    Event,
     FallbackLLM,
     Hooks,
+    Next,
     OpenAI,
     Permissions,
     Rule,
@@ -34,6 +39,7 @@ from toolcast import (
     TryAgain,
     TurnCancelled,
     ValidationError,
+    WrapperLLM,
     assistant,
     user,
 )
@@ -303,8 +309,68 @@ def test_an_invalid_streamed_answer_is_asked_for_again(api: API) -> None:
     wrong, right = Recorded(album_stream('{"title": 1}')), Recorded(album_stream())
     make = ToolOrchestratingLLM(Album, "Make one.", service(wrong, right), max_attempts=2, hooks=notes)
     assert api.stream(make).final == SEA
-    assert notes.methods.count("request") == 2
-    assert notes.methods.count("retry") == notes.methods.count("end") == 1
+    assert notes.methods == [
+        *("request", "first_token", "response", "retry"),
+        *("request", "first_token", "response", "end"),
+    ]
+    assert [info.attempt for info in notes.infos("response")] == [1, 2]
+
+
+def test_a_streamed_answer_that_is_rejected_before_its_end_is_a_response_for_all_hooks(api: API) -> None:
+    outer, inner = Notes(), Notes()
+    wrong, right = Recorded(album_stream('{"title": 1, "artist": "Low", "songs": []}')), Recorded(album_stream())
+    llm = CachedLLM(service(wrong, right, hooks=inner))
+    make = ToolOrchestratingLLM(Album, "Make one.", llm, max_attempts=2, hooks=outer)
+    assert api.stream(make).final == SEA
+    for notes in (outer, inner):
+        assert [info.attempt for info in notes.infos("response")] == [1, 2]
+        rejected, accepted = [response.message.tool_calls[0].arguments for response, _ in notes.of("response")]
+        assert rejected.startswith('{"title": 1')
+        assert accepted == SEA.model_dump_json()
+
+
+def test_the_time_of_a_response_contains_neither_earlier_attempts_nor_waits(api: API) -> None:
+    for streamed in (False, True):
+        notes = Notes()
+        right = Recorded(album_stream()) if streamed else BODY
+        llm = service(DOWN, right, max_retries=1)
+        make = ToolOrchestratingLLM(Album, "Make one.", llm, hooks=notes)
+        assert (api.stream(make).final if streamed else api.call(make)) == SEA
+        assert isinstance(llm.clock, VirtualClock)
+        assert [seconds for _, seconds in notes.of("response")] == [0.0]
+        assert notes.of("first_token") == [(0.0,)] * streamed
+        ((_, seconds),) = notes.of("end")
+        assert seconds == pytest.approx(sum(llm.clock.slept)) > 0
+
+
+def test_a_wait_in_a_wrapper_is_not_part_of_the_time_of_its_request() -> None:
+    notes, clock = Notes(), VirtualClock()
+
+    class Slow(WrapperLLM):
+        async def respond(self, request: ChatRequest, call_next: Next) -> AsyncIterator[Event]:
+            await call_next.sleep(5.0)
+            async for event in call_next(request):
+                yield event
+
+    scripted = ScriptedLLM("Hello.")
+    scripted.clock = clock
+    Slow(scripted, hooks=notes).chat("Hi.")
+    assert [seconds for _, seconds in notes.of("response")] == [0.0]
+    assert [seconds for _, seconds in notes.of("end")] == [5.0]
+
+
+def test_an_answer_from_the_cache_is_an_attempt_that_is_cached(api: API, capsys: pytest.CaptureFixture[str]) -> None:
+    llm = CachedLLM(service(Recorded.of(album_body('{"title": 1}')), BODY))
+    make = ToolOrchestratingLLM(Album, "Make one.", llm, max_attempts=2)
+    assert [attempt.cached for attempt in api.run(make).attempts] == [False, False]
+    llm = CachedLLM(service(BODY))
+    make = make.with_(llm=llm, verbose=True)
+    assert [attempt.cached for attempt in api.run(make).attempts] == [False]
+    assert "from the cache" not in capsys.readouterr().err
+    result = api.run(make)
+    assert [attempt.cached for attempt in result.attempts] == [True]
+    assert Attempt.from_dict(result.attempts[0].to_dict()).cached
+    assert "0 tokens in, 0 out, from the cache" in capsys.readouterr().err
 
 
 def test_a_damaged_answer_is_asked_for_again(api: API) -> None:
@@ -547,7 +613,7 @@ def test_each_attempt_has_its_number_its_seconds_and_the_wait_after_it(api: API)
         ("retry", 2),
         ("request", 3),
         ("response", 3),
-        ("end", 1),
+        ("end", 3),
     ]
     assert isinstance(llm.clock, VirtualClock)
     assert [attempt.wait for attempt in result.attempts] == [*llm.clock.slept, 0.0, 0.0]

@@ -166,8 +166,20 @@ def test_what_was_tried_is_not_advised() -> None:
     made = toolcast.NoToolCallError("nothing was called")
     assert str(made).startswith("nothing was called. Ask again with max_attempts=2")
     assert made.message == "nothing was called"
-    made.attempts = (Attempt(1), Attempt(2))
-    assert str(made) == "nothing was called"
+    made.attempts = (Attempt(1, made), Attempt(2, made))
+    assert str(made) == "nothing was called (after 2 requests in 0.0 s)"
+
+
+def test_an_error_after_several_requests_names_their_number_time_and_earlier_failures() -> None:
+    down = toolcast.Overloaded("overloaded", status=503)
+    lost, made = toolcast.ConnectFailed("refused"), toolcast.NoToolCallError("nothing was called")
+    waits = (Attempt(1, down, wait=2.0), Attempt(2, down, seconds=1.5), Attempt(3, lost))
+    made.attempts = (*waits, Attempt(4, made, seconds=0.25, wait=0.0))
+    assert str(made) == (
+        "nothing was called. Ask again with max_attempts=2, or try another model. "
+        "(after 4 requests in 3.8 s, 2 of them answered 503, one of them failed with ConnectFailed)"
+    )
+    assert made.message == "nothing was called"
 
 
 def test_an_error_without_a_place_is_its_message() -> None:

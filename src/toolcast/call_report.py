@@ -70,9 +70,10 @@ class Account:
             return
         self._ended = True
         if self._hooks is not None:
+            hooks = self._hooks.for_last_request()
             if error is not None:
-                self._hooks.emit("error", error)
-            self._hooks.emit("end", usage, self._now() - self._began)
+                hooks.emit("error", error)
+            hooks.emit("end", usage, self._now() - self._began)
         if not (self._verbose or logger.isEnabledFor(logging.INFO)):
             return
         seconds = self._now() - self._began
@@ -81,6 +82,8 @@ class Account:
         cost = f"{seconds:.2f} s, {usage.input_tokens} tokens in, {usage.output_tokens} out"
         if len(attempts) > 1:
             cost = f"{cost}, {len(attempts)} requests"
+        if any(attempt.cached for attempt in attempts):
+            cost = f"{cost}, from the cache"
         end = "closed before its end" if output is NO_OUTPUT else "done"
         logger.info("%s: %s (%s)", title, end if error is None else type(error).__name__, cost)
         if self._verbose:

@@ -195,6 +195,7 @@ class Attempt:
         request_id: The service's id of the request.
         seconds: The time from the request to the end of the response, or to the error.
         wait: The seconds between its error and the next request.
+        cached: True for an answer from the cache of a `CachedLLM`, for which no request was sent.
     """
 
     number: int
@@ -203,6 +204,7 @@ class Attempt:
     request_id: str | None = None
     seconds: float = field(default=0.0, compare=False)
     wait: float = field(default=0.0, compare=False)
+    cached: bool = field(default=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data, with the type and the message of the error."""
@@ -213,6 +215,7 @@ class Attempt:
             "request_id": self.request_id,
             "seconds": self.seconds,
             "wait": self.wait,
+            "cached": self.cached,
         }
 
     @classmethod
@@ -228,6 +231,7 @@ class Attempt:
             data["request_id"],
             data.get("seconds", 0.0),
             data.get("wait", 0.0),
+            data.get("cached", False),
         )
 
 
@@ -303,8 +307,23 @@ class CallError(ToolcastError, ValueError):
 
     @property
     def _next_step(self) -> str:
-        """The advice, unless the request was repeated already."""
-        return self.advice if len(self.attempts) < 2 else ""
+        """The advice, unless an earlier attempt failed with the same kind of error: repeating it did not help."""
+        same = [attempt for attempt in self.attempts[:-1] if isinstance(attempt.error, type(self))]
+        return "" if same else self.advice
+
+    @property
+    def _summary(self) -> str:
+        """The requests of the call, their time, and the failures of the service before the last one; empty for one."""
+        if len(self.attempts) < 2:
+            return ""
+        seconds = sum([attempt.seconds + attempt.wait for attempt in self.attempts])
+        failures = [attempt.error for attempt in self.attempts[:-1] if isinstance(attempt.error, LLMError)]
+        kinds = [
+            f"answered {each.status}" if each.status else f"failed with {type(each).__name__}" for each in failures
+        ]
+        counts = {kind: kinds.count(kind) for kind in kinds}
+        parts = [f"{'one' if count == 1 else count} of them {kind}" for kind, count in counts.items()]
+        return ", ".join([f"after {len(self.attempts)} requests in {seconds:.1f} s", *parts])
 
     @property
     def message(self) -> str:
@@ -316,6 +335,8 @@ class CallError(ToolcastError, ValueError):
         text = f"{where}: {self.message}" if where else self.message
         if self._next_step:
             text = f"{text}{'' if text.endswith('.') else '.'} {self._next_step}"
+        if self._summary:
+            text = f"{text} ({self._summary})"
         return f"{text} [request {_printable(self.request_id)}]" if self.request_id else text
 
 

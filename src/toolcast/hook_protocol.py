@@ -47,7 +47,9 @@ class CallInfo:
         operation: `"chat"`, `"structured"` or `"turn"`.
         provider: The provider of the model.
         model: The name of the model.
-        attempt: The number of the request within the operation, from 1.
+        attempt: The number of the request within the operation, from 1, as `Attempt.number` has it. In `error` and
+            `end` it is that of the last request, in `tool_start` and `tool` that of the request whose answer called the
+            tool; in `state` and in the methods of a turn it is 1.
         parent: The id of the operation that this one is part of: the turn of a request, or, as `turn id/tool call id`,
             the tool call that started it; None for an operation of its own.
         name: The name of the output type's tool in a structured call.
@@ -174,10 +176,17 @@ class Hooks:
         """Observe a request that is about to be sent, or that a `WrapperLLM` answers: each attempt of each call."""
 
     def first_token(self, call: CallInfo, seconds: float) -> None:
-        """Observe the first content of a streamed response, `seconds` after the call began."""
+        """Observe the first content of a streamed response, `seconds` after its own request was begun.
+
+        Earlier attempts and the waits between them are not part of `seconds`.
+        """
 
     def response(self, call: CallInfo, response: ChatResponse, seconds: float) -> None:
-        """Observe a complete response, `seconds` after the call began."""
+        """Observe a response, `seconds` after its own request was begun: the `Attempt.seconds` of a complete one.
+
+        It is complete, except for a streamed one that is rejected before its end, as its arguments cannot become valid:
+        that one is as far as it has arrived, without tokens if the service reports them at the end.
+        """
 
     def retry(self, call: CallInfo, error: Exception, wait: float) -> None:
         """Observe an attempt that failed with `error`, and is repeated in `wait` seconds."""
@@ -188,7 +197,8 @@ class Hooks:
     def end(self, call: CallInfo, usage: Usage, seconds: float) -> None:
         """Observe the end of an operation: after `response` or `error`, or of a stream that is closed before its end.
 
-        `usage` is the sum over all its requests.
+        `usage` is the sum over all its requests, and `seconds` the time from the beginning of the operation, with all
+        attempts and waits.
         """
 
     def tool_start(self, call: CallInfo, tool_call: ToolCallPart) -> AbstractContextManager[object] | None:
@@ -278,14 +288,28 @@ def current_operation() -> str | None:
     return _operation.get()
 
 
+class LastRequest:
+    """The last request of an operation: its number, and the time when it was begun."""
+
+    __slots__ = ("attempt", "began")
+
+    def __init__(self) -> None:
+        self.attempt: int = 1
+        self.began: float = 0.0
+
+
 class CallHooks:
-    """The hooks of one operation, which calls each of them with the operation's `CallInfo`."""
+    """The hooks of one operation, which calls each of them with the operation's `CallInfo`.
 
-    __slots__ = ("hooks", "info")
+    All dispatchers of an operation share its `last_request`.
+    """
 
-    def __init__(self, found: tuple[Hooks, ...], info: CallInfo) -> None:
+    __slots__ = ("hooks", "info", "last_request")
+
+    def __init__(self, found: tuple[Hooks, ...], info: CallInfo, last_request: LastRequest | None = None) -> None:
         self.hooks: tuple[Hooks, ...] = found
         self.info: CallInfo = info
+        self.last_request: LastRequest = LastRequest() if last_request is None else last_request
 
     def child(self, operation: Operation, origin: Mapping[str, Any], more: tuple[Hooks, ...] = ()) -> CallHooks:
         """Return the dispatcher of an operation that is part of this one, with further hooks."""
@@ -295,20 +319,25 @@ class CallHooks:
     def with_hooks(self, more: tuple[Hooks, ...]) -> CallHooks:
         """Return the dispatcher of the same operation with further hooks."""
         others = self._others(more)
-        return CallHooks((*self.hooks, *others), self.info) if others else self
+        return CallHooks((*self.hooks, *others), self.info, self.last_request) if others else self
 
     def only(self, more: tuple[Hooks, ...]) -> CallHooks | None:
         """Return a dispatcher of the same operation for those of `more` that are not among its hooks; None for none."""
         others = self._others(more)
-        return CallHooks(others, self.info) if others else None
+        return CallHooks(others, self.info, self.last_request) if others else None
 
     def _others(self, more: tuple[Hooks, ...]) -> tuple[Hooks, ...]:
         known = {id(hook) for hook in self.hooks}
         return tuple([hook for hook in more if id(hook) not in known])
 
-    def with_attempt(self, attempt: int) -> CallHooks:
-        """Return the dispatcher for the request of this number."""
-        return CallHooks(self.hooks, replace(self.info, attempt=attempt))
+    def begin_request(self, attempt: int, began: float) -> CallHooks:
+        """Return the dispatcher for the request of this number, which was begun at the time `began`."""
+        self.last_request.attempt, self.last_request.began = attempt, began
+        return self.for_last_request()
+
+    def for_last_request(self) -> CallHooks:
+        """Return the dispatcher for the last request of the operation."""
+        return CallHooks(self.hooks, replace(self.info, attempt=self.last_request.attempt), self.last_request)
 
     def emit(self, method: str, *values: Any) -> None:
         """Call a method of every hook, in order; log an exception."""

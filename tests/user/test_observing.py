@@ -190,3 +190,94 @@ asyncio.run(follow())
         )
         request = f"request structured 1 {REQUEST} ['Album']"
         assert screen.went_well() == [request, "first token True", "response tool_use 3 True", "end 10", "Sea of Glass"]
+
+
+FAILING = """
+import asyncio
+from toolcast import Hooks, ValidationError
+
+noted, times, waits = [], [], []
+
+class Note(Hooks):
+    def request(self, call, request):
+        noted.append(("request", call.attempt))
+    def first_token(self, call, seconds):
+        noted.append(("first_token", call.attempt))
+    def response(self, call, response, seconds):
+        noted.append(("response", call.attempt))
+        times.append(seconds)
+    def retry(self, call, error, wait):
+        noted.append(("retry", call.attempt))
+        waits.append(wait)
+        assert "max_attempts" not in str(error)
+    def error(self, call, error):
+        noted.append(("error", call.attempt))
+    def end(self, call, usage, seconds):
+        noted.append(("end", call.attempt))
+        times.append(seconds)
+
+again = OpenAI("m-1", base_url=sys.argv[1], api_key="sk-other", max_retries=1)
+make = make_album.with_(llm=again, max_attempts=2, hooks=Note())
+
+async def follow():
+    async for album in make.astream(topic="the sea"):
+        pass
+
+try:
+    if STREAMED and WAY == "async":
+        asyncio.run(follow())
+    elif STREAMED:
+        list(make.stream(topic="the sea"))
+    elif WAY == "async":
+        asyncio.run(make.acall(topic="the sea"))
+    else:
+        make(topic="the sea")
+except ValidationError as error:
+    text, attempts = str(error), error.attempts
+print(noted)
+first, second, all_of_it = times
+# The time of a request contains neither that of another one nor the wait.
+print(first + second + sum(waits) <= all_of_it, waits[0] > 0, attempts[0].wait == waits[0])
+print("max_attempts" in text, "(after 3 requests in " in text, ", one of them answered 503)" in text)
+"""
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+@pytest.mark.parametrize("answer", ["whole", "stream", "whole to a stream"])
+def test_each_figure_is_that_of_its_own_request(answer: str, way: str) -> None:
+    wrong = '{"title": "Sea of Glass", "artist": "Low", "songs": [{"title": "Foam", "seconds": "two minutes"}]}'
+    streamed = answer != "whole"
+    with Loopback() as server:
+        server.answer(answered(b'{"error": {"message": "overloaded"}}', 503))
+        for _ in range(2):
+            server.answer(*spoken(*album_stream(wrong)) if answer == "stream" else [answered(album_body(wrong))])
+        screen = play(f"STREAMED, WAY = {streamed}, {way!r}\n{FAILING}", server)
+    first = {number: [("first_token", number)] * streamed for number in (2, 3)}
+    expected = [
+        *[("request", 1), ("retry", 1), ("request", 2), *first[2], ("response", 2), ("retry", 2)],
+        *[("request", 3), *first[3], ("response", 3), ("error", 3), ("end", 3)],
+    ]
+    assert screen.went_well() == [str(expected), "True True True", "False True True"]
+
+
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_the_advice_is_given_where_one_answer_was_allowed(way: str) -> None:
+    with Loopback() as server:
+        server.answer(answered(b'{"error": {"message": "overloaded"}}', 503))
+        server.answer(answered(album_body('{"title": 1}')))
+        screen = play(
+            f"WAY = {way!r}"
+            + """
+import asyncio
+from toolcast import ValidationError
+
+again = OpenAI("m-1", base_url=sys.argv[1], api_key="sk-other", max_retries=1)
+make = make_album.with_(llm=again)
+try:
+    asyncio.run(make.acall(topic="the sea")) if WAY == "async" else make(topic="the sea")
+except ValidationError as error:
+    print("max_attempts=2 lets the model correct itself (after 2 requests in " in str(error))
+""",
+            server,
+        )
+    assert screen.went_well() == ["True"]

@@ -490,9 +490,13 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     def _send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
         """Return the events of the response to `request`, which is sent as it is."""
         events = self._events(request.messages, request.tools, request.tool_choice, request.settings)
-        hooks = call.hooks_of_request(self.hooks)
-        begin = None if hooks is None else lambda: hooks.emit("request", request_info(request))
-        return IteratorEvents(events, backend, call, parallel=request.parallel, begin=begin, price=self.price)
+
+        def begin(began: float) -> None:
+            if (hooks := call.begin_request(self.hooks, began)) is not None:
+                hooks.emit("request", request_info(request))
+
+        observed = None if call.hooks is None else begin
+        return IteratorEvents(events, backend, call, parallel=request.parallel, begin=observed, price=self.price)
 
     def _extend_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
         if not self.system_prompt:
@@ -505,7 +509,8 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         with self.reported_call("chat", request.settings, backend) as call:
             response = await read_response(self.source(request, backend, call), self.origin)
             calls = self.get_tool_calls_from_response(response, error_on_no_tool_call=error_on_no_tool_call)
-            outputs = await run_tools(request.tools, calls, concurrent=backend.concurrent, hooks=call.hooks)
+            hooks = None if call.hooks is None else call.hooks.for_last_request()
+            outputs = await run_tools(request.tools, calls, concurrent=backend.concurrent, hooks=hooks)
             await call.accept()
             return AgentChatResponse(response, tuple(outputs))
 

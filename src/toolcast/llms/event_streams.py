@@ -79,12 +79,12 @@ class _EventState(Uncopyable):
                 await self._call.accept()
         except Exception as error:  # the contract: False, with the error in .err; iteration raises it
             self.state, self.err = "errored", error
-            self._account.end(self.usage, error=error)
+            self._account.end(self.usage, self._call.attempts, error)
             return False
         if self._queue:
             return self._take()
         self.state = "exhausted"
-        self._account.end(self.usage, output=None)
+        self._account.end(self.usage, self._call.attempts, output=None)
         return False
 
     async def _stop(self) -> None:
@@ -97,7 +97,7 @@ class _EventState(Uncopyable):
     def _abandon(self) -> None:
         """End the account of a stream that was begun, unless it has ended."""
         if self._started:
-            self._account.end(self.usage)
+            self._account.end(self.usage, self._call.attempts)
 
     def _end(self, stop: type[Exception]) -> Exception:
         """Return the exception that iteration raises: the error of the stream, else `stop`."""

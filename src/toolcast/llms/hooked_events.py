@@ -42,7 +42,7 @@ class HookedEvents:
     Args:
         source: The events of the response.
         hooks: The hooks of the call.
-        call: The call, whose attempts are counted.
+        call: The call, which marks a response that is rejected before its end.
         stream: True for a streamed response, whose first content is reported.
         now: Returns the time in seconds.
         origin: Returns the provider and the model of the response.
@@ -63,7 +63,6 @@ class HookedEvents:
         self._call = call
         self._now = now
         self._origin = origin
-        self._began = now()
         self._waiting = stream  # for the first content
         self._accumulator = Accumulator()
         self._ended = False
@@ -78,25 +77,30 @@ class HookedEvents:
         events = await self._source.next_events()
         if self._waiting and not PREAMBLE.issuperset(map(type, events)):
             self._waiting = False
-            hooks = self._hooks.with_attempt(len(self._call.attempts) + 1)
-            hooks.emit("first_token", self._now() - self._began)
+            hooks = self._hooks.for_last_request()
+            hooks.emit("first_token", self._now() - hooks.last_request.began)
         for event in events:
             self._accumulator.apply(event)
-        if not events and not self._ended:
-            self._ended = True
-            response = self._accumulator.response(request_id=self.request_id, **self._origin())
-            # The request is among the attempts by now, unless the response is from a cache.
-            hooks = self._hooks.with_attempt(max(len(self._call.attempts), 1))
-            hooks.emit("response", response, self._now() - self._began)
+        if not events:
+            self._end()
         return events
 
     def direct_reads(self, id: str) -> None:
         """Return None: the response that hooks get is made of events."""
 
     async def close(self) -> None:
-        """Stop and release the connection."""
+        """Stop and release the connection. A response that is rejected before its end ends here."""
+        if self._call.stopped_early:
+            self._end()
         await self._source.close()
 
     def break_off(self) -> None:
         """Abort the `next_events` of another thread."""
         self._source.break_off()
+
+    def _end(self) -> None:
+        if not self._ended:
+            self._ended = True
+            response = self._accumulator.response(request_id=self.request_id, **self._origin())
+            hooks = self._hooks.for_last_request()
+            hooks.emit("response", response, self._now() - hooks.last_request.began)

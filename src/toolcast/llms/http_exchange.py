@@ -117,7 +117,7 @@ class HTTPExchange:
         self._keeps_raw = service.keep_raw and conversation.stream
         self._received: bytearray | None = None  # the start of the body, where it is logged; all of it for `keep_raw`
         self._receives = MAX_RESPONSE_BYTES if self._keeps_raw else 2 * _LOGGED
-        self._hooks: CallHooks | None = None  # of the present attempt
+        self._hooks: CallHooks | None = None  # of the last attempt that was sent
         self.read: Any = None  # the read method of the response, set by `direct_reads`
         self._returned: bytes | None = None  # the data of a direct read that `next_events` has to process
         self._read_error: LLMError | TimeoutError | None = None  # the error of one that it has to raise
@@ -235,6 +235,8 @@ class HTTPExchange:
         self._decoder = self.request_id = self._returned = None
         self._bytes_left = MAX_RESPONSE_BYTES
         self._first_token_by = deadline_after(now, self._timeouts.first_token)
+        # Before anything that can fail, so that it has the number that its `Attempt` will have.
+        hooks = None if self._call.hooks is None else self._call.begin_request(self._service.hooks, now)
         self._adapter = await self._service.prepare(self._conversation, self._backend)
         request = self._adapter.request(self._conversation, self._settings)
         if request.notes:
@@ -242,7 +244,7 @@ class HTTPExchange:
         if self._service.authorizes:
             request = await self._in_time(partial(self._service.authorize, request, self._backend))
         self._request = request
-        if self._call.hooks is not None and (hooks := self._call.hooks_of_request(self._service.hooks)) is not None:
+        if hooks is not None:
             self._hooks = hooks
             chat, choice = self._conversation, self._conversation.tool_choice
             info = RequestInfo(chat.messages, self._settings, choice, chat.mode, chat.stream, chat.tools, request)
@@ -351,7 +353,7 @@ class HTTPExchange:
             raise self._call.with_attempts(error)
         self._call.retries_used += 1
         if self._hooks is not None:
-            self._hooks.emit("retry", error, wait)
+            self._hooks.for_last_request().emit("retry", error, wait)
         with self._cancel_handle:
             await self._backend.sleep(wait)
 

@@ -97,6 +97,7 @@ class RequestState:
 
     A complete response is accepted or rejected by the caller that reads it: a structured call that validates it, an
     engine that runs its tools, a chat at its end. `undecided` are the caches that wait for that.
+    `stopped_early` is True while a response is closed that was found invalid before its end.
     """
 
     deadline: float | None = None
@@ -105,6 +106,7 @@ class RequestState:
     usage: Usage = NO_USAGE
     hooks: CallHooks | None = None
     undecided: tuple[Acceptance, ...] = ()
+    stopped_early: bool = False
 
     async def accept(self) -> None:
         """Accept the last response, which was complete and valid."""
@@ -118,12 +120,15 @@ class RequestState:
         for each in undecided:
             each.reject()
 
-    def hooks_of_request(self, own: tuple[Hooks, ...]) -> CallHooks | None:
-        """Return the hooks for the next request of an LLM with hooks of its `own`; None without any."""
+    def begin_request(self, own: tuple[Hooks, ...], began: float) -> CallHooks | None:
+        """Return the hooks for the request of an LLM with hooks of its `own` that was begun at the time `began`.
+
+        None without any hooks.
+        """
         hooks = self.hooks
         if hooks is None:
             return None
-        return hooks.with_hooks(own).with_attempt(len(self.attempts) + 1)
+        return hooks.with_hooks(own).begin_request(len(self.attempts) + 1, began)
 
     def record(
         self, error: Exception | None, usage: Usage, request_id: str | None, seconds: float, wait: float = 0.0
@@ -190,18 +195,22 @@ class IteratorEvents:
         call: RequestState,
         *,
         parallel: bool,
-        begin: Callable[[], object] | None = None,
+        begin: Callable[[float], object] | None = None,
         price: Callable[[Usage], Usage] = lambda usage: usage,
         method: str = "an LLM's _events",
     ) -> None:
-        """Read `events`; `begin` is called before the first, `price` with each usage. `method` is named in errors."""
+        """Read `events`. `method` is named in errors.
+
+        `begin` is called with the time before the first event, `price` with each usage.
+        """
         self._method = method
         self._begin = begin
         self._events = events
         self._price = price
         self._only = None if parallel else SingleCallFilter()
         self._backend = backend
-        self._began = backend.now()
+        self._started = False
+        self._began = 0.0
         self._loop: Loop | None = None
         self._call = call
         self._usage = Usage()
@@ -210,13 +219,8 @@ class IteratorEvents:
 
     async def next_events(self) -> list[Event]:
         """Return a list of the next event, or an empty list at the end."""
-        if self._loop is None and self._backend.concurrent:
-            from ..async_support.shielding import current_loop  # imports asyncio, which a sync program does not need
-
-            self._loop = current_loop()
-        if self._begin is not None:
-            begin, self._begin = self._begin, None
-            begin()
+        if not self._started:
+            self._start()
         while True:
             try:
                 event = await collapse_groups(self._events.__anext__)
@@ -226,6 +230,16 @@ class IteratorEvents:
                 raise self._ended(error) from error.__cause__
             if self._only is None or self._only.of([event]):
                 return self._noted(event)
+
+    def _start(self) -> None:
+        self._started = True
+        self._began = self._backend.now()
+        if self._backend.concurrent:
+            from ..async_support.shielding import current_loop  # imports asyncio, which a sync program does not need
+
+            self._loop = current_loop()
+        if self._begin is not None:
+            self._begin(self._began)
 
     def _noted(self, event: Event) -> list[Event]:
         self._finished = self._finished or isinstance(event, Finish)
@@ -271,7 +285,8 @@ class IteratorEvents:
     def _record(self, error: Exception | None) -> None:
         if not self._recorded:
             self._recorded = True
-            self._call.record(error, self._usage, None, self._backend.now() - self._began)
+            seconds = self._backend.now() - self._began if self._started else 0.0
+            self._call.record(error, self._usage, None, seconds)
 
 
 _OF_A_CALL = frozenset((ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone))

@@ -139,6 +139,7 @@ class PreparedCall:
     fail_fast: bool = True
     verbose: bool = False
     hooks: CallHooks | None = None
+    repeated: bool = False  # an answer of the call was rejected before
 
     def start_call(self, backend: IOBackend) -> RequestState:
         """Return the state of the call, whose total time starts now."""
@@ -160,11 +161,16 @@ class PreparedCall:
     def with_retry_messages(self, response: ChatResponse, error: CallError | TryAgain) -> PreparedCall:
         """Return the call with the error appended to its messages, and one attempt less."""
         messages = tuple(retry_messages(self.request.messages, response, error, hide_input=self.validator.hides_input))
-        return replace(self, request=replace(self.request, messages=messages), max_attempts=self.max_attempts - 1)
+        return replace(self.with_one_attempt_less(), request=replace(self.request, messages=messages))
 
     def with_one_attempt_less(self) -> PreparedCall:
         """Return the same call with one attempt less: the response was damaged, which the model did not cause."""
-        return replace(self, max_attempts=self.max_attempts - 1)
+        return replace(self, max_attempts=self.max_attempts - 1, repeated=True)
+
+    @property
+    def hooks_of_tools(self) -> CallHooks | None:
+        """The hooks for the tools that the last response calls."""
+        return None if self.hooks is None else self.hooks.for_last_request()
 
     def build_output(self, values: Sequence[Any]) -> Any:
         """Return the output made of the values: all of them, or the only one."""
@@ -184,7 +190,7 @@ async def run_call(prepared: PreparedCall, backend: IOBackend, trace: Trace) -> 
             except MalformedEvent as error:
                 if prepared.max_attempts < 2:
                     raise
-                notify_retry(prepared, error, call)
+                notify_retry(prepared, error)
                 prepared = prepared.with_one_attempt_less()
                 trace.step("answered", "asked_again")
                 continue
@@ -198,7 +204,7 @@ async def run_call(prepared: PreparedCall, backend: IOBackend, trace: Trace) -> 
                 continue
             try:
                 values = await run_parsed_calls(
-                    calls, backend, trace if prepared.request.parallel else None, prepared.hooks
+                    calls, backend, trace if prepared.request.parallel else None, prepared.hooks_of_tools
                 )
             except TryAgain as error:
                 prepared = retry_call(prepared, response, error, call)
@@ -236,7 +242,7 @@ async def run_parsed_calls(
     """Run the tools of valid calls; return, in their order, the instance of a model or the return value of a function.
 
     `trace` is the trace of a call with parallel tool calls, each of which gets a fork of it; `hooks` are those of the
-    call.
+    request.
     """
     forks = trace.fork(len(calls)) if trace is not None else ()
     for fork in forks:
@@ -284,17 +290,19 @@ def retry_call(
 ) -> PreparedCall:
     """Return the call for the next attempt; raise `error` if no attempt is left."""
     call.mark_failed(error)
-    if prepared.max_attempts > 1:
-        notify_retry(prepared, error, call)
-        return prepared.with_retry_messages(response, error)
     final = _final(error, response)
+    if prepared.repeated or prepared.max_attempts > 1:
+        final.advice = ""  # it is to allow more attempts, which this call does
+    if prepared.max_attempts > 1:
+        notify_retry(prepared, error)
+        return prepared.with_retry_messages(response, error)
     raise call.with_attempts(final) from final.__cause__
 
 
-def notify_retry(prepared: PreparedCall, error: Exception, call: RequestState) -> None:
+def notify_retry(prepared: PreparedCall, error: Exception) -> None:
     """Notify the hooks that the model is asked again because of `error`."""
     if prepared.hooks is not None:
-        prepared.hooks.with_attempt(len(call.attempts)).emit("retry", error, 0.0)
+        prepared.hooks.for_last_request().emit("retry", error, 0.0)
 
 
 def _final(error: CallError | TryAgain, response: ChatResponse) -> CallError:

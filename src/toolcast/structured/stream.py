@@ -470,7 +470,7 @@ class StructuredStream:
             return
         try:
             values = await run_parsed_calls(
-                calls, self._backend, self.trace if self.parallel else None, self._prepared.hooks
+                calls, self._backend, self.trace if self.parallel else None, self._prepared.hooks_of_tools
             )
         except TryAgain as error:
             await self._retry_response(response, error)
@@ -487,6 +487,12 @@ class StructuredStream:
         for name in ("provider", "model", "request_id"):
             setattr(error, name, getattr(error, name) or getattr(response, name))
         error.response = response
+        assert self._call is not None
+        self._call.stopped_early = True
+        try:
+            await self._stop()
+        finally:
+            self._call.stopped_early = False
         await self._retry_response(response, error)
 
     async def _retry_response(self, response: ChatResponse, error: CallError | TryAgain) -> None:
@@ -500,7 +506,7 @@ class StructuredStream:
         if self._prepared.max_attempts < 2:
             raise error
         assert self._call is not None
-        notify_retry(self._prepared, error, self._call)
+        notify_retry(self._prepared, error)
         await self._stop()
         self._begin_attempt(self._prepared.with_one_attempt_less(), error)
 

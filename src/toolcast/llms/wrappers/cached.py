@@ -53,8 +53,8 @@ class CachedLLM(WrapperLLM):
 
     An answer is stored when it is complete and accepted: by the structured call that has validated it, by the engine
     that runs its tools, or at the end of a chat. Refusals, filtered and cut answers are never stored. An answer from
-    the cache has no tokens and costs 0 (`usage.cost`). Callers that need the same answer at the same time share one
-    request.
+    the cache has no tokens and costs 0 (`usage.cost`), and its `Attempt` is `cached`. Callers that need the same answer
+    at the same time share one request.
 
     Args:
         llm: The LLM whose answers are stored, or its name.
@@ -99,6 +99,7 @@ class CachedLLM(WrapperLLM):
         try:
             stored = None if self.refresh else await self._find(answer)
             if stored is not None:
+                call_next.cached = True
                 yield _HIT  # first, so that it counts for a stream that is closed early as well
                 for event in stored:
                     yield event

@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...async_support.exception_groups import collapse_groups
@@ -200,11 +201,13 @@ class Next:
     Attributes:
         backend: The I/O of the call, with its clock.
         call: The state that all requests of the call share.
+        cached: True if the answer is from a cache: its `Attempt` has this mark.
     """
 
     def __init__(self, owner: WrapperLLM, backend: IOBackend, call: RequestState) -> None:
         self.backend: IOBackend = backend
         self.call: RequestState = call
+        self.cached: bool = False
         self._owner = owner
         self._opened: list[_NextEvents] = []
         self._broken = False
@@ -362,9 +365,9 @@ class WrapperEvents(IteratorEvents):
         self._answered = self._answered or bool(events)
         if self._request is not None and events and type(events[0]) not in PREAMBLE:
             request, self._request = self._request, None
-            hooks = self._call.hooks_of_request(self._hooks)
-            if hooks is not None and not self._next.opened:
-                hooks.emit("request", request_info(request))  # each response that hooks observe follows a request
+            # Each response that hooks observe follows a request.
+            if not self._next.opened and (hooks := self._call.begin_request(self._hooks, self._began)) is not None:
+                hooks.emit("request", request_info(request))
         return events
 
     async def close(self) -> None:
@@ -386,4 +389,6 @@ class WrapperEvents(IteratorEvents):
         # The wrapped LLM records its requests. An answer without one is an attempt too: it can be found invalid.
         if self._answered and len(self._call.attempts) == self._attempts_before:
             super()._record(error)
+            if self._next.cached and self._call.attempts:
+                self._call.attempts[-1] = replace(self._call.attempts[-1], cached=True)
         self._recorded = True
