@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import Event, ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import BaseModel
@@ -52,14 +52,14 @@ def print_tree(spans: list[ReadableSpan]) -> None:
         for span in below[parent]:
             print("  " * depth + describe(span))
             for event in span.events:
-                print("  " * (depth + 1) + f"- {event.name} {dict(event.attributes or {})}")
+                print("  " * (depth + 1) + f"- {describe(event)}")
             show(span.context.span_id, depth + 1)
 
     show(None, 0)
 
 
-def describe(span: ReadableSpan) -> str:
-    """Return a line about a span: its tokens and its error, if it has them."""
+def describe(span: ReadableSpan | Event) -> str:
+    """Return a line about a span or an event: its tokens and its error, if it has them."""
     found = span.attributes or {}
     line = span.name
     if "gen_ai.usage.input_tokens" in found:

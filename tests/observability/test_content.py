@@ -33,6 +33,7 @@ from toolcast import (
 from toolcast.messages import Part
 from toolcast.observability.content import definitions_json, messages_json
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
+from toolcast.tool_spec import ToolSpec
 
 WORD = "Glass-Sea-42"  # in everything that users, models and tools write
 
@@ -80,7 +81,14 @@ def test_messages() -> None:
 
 
 def test_definitions() -> None:
-    assert json.loads(definitions_json(["add"])) == [{"type": "function", "name": "add"}]
+    schema = {"type": "object", "properties": {"key": {"type": "string", "default": "sk-secret"}}}
+    (found,) = json.loads(definitions_json([ToolSpec("add", "Add two numbers, by sk-secret.", schema)], masked))
+    assert found == {
+        "type": "function",
+        "name": "add",
+        "description": "Add two numbers, by [key].",
+        "parameters": {"type": "object", "properties": {"key": {"type": "string", "default": "[key]"}}},
+    }
 
 
 def test_a_lone_surrogate_can_be_exported(api: API) -> None:
@@ -123,7 +131,11 @@ def test_with_capture_spans_have_content_and_metrics_have_none(api: API) -> None
     assert [message["role"] for message in content(structured, "gen_ai.input.messages")] == ["system", "user"]
     (answer,) = content(structured, "gen_ai.output.messages")
     assert answer["parts"][0]["arguments"]["title"] == WORD
-    assert content(structured, "gen_ai.tool.definitions") == [{"type": "function", "name": "Album"}]
+    (tool,) = content(structured, "gen_ai.tool.definitions")
+    assert (tool["name"], list(tool["parameters"]["properties"])) == ("Album", ["title", "artist", "songs"])
+    assert tool["description"]
+    (attempt,) = invalid.events
+    assert "title" in attempt.attributes["toolcast.attempt.error"]
     assert invalid.status.description is not None
     assert "title" in invalid.status.description
     turn = telemetry.one("invoke_agent")
@@ -165,6 +177,8 @@ def test_hidden_input_is_left_out(api: API) -> None:
         arguments = json.dumps({"person": {"name": WORD, "age": 1}})
         Engine(ScriptedLLM(tool_call("1", "keep", arguments), "Done."), [keep]).submit("Keep it.")
     call, tool = telemetry.of("chat scripted")[0], telemetry.one("execute_tool keep")
+    assert [event.attributes["error.type"] for event in call.events] == ["ValidationError"] * 3
+    assert not [event for event in call.events if "toolcast.attempt.error" in event.attributes]
     assert call.status.description is None
     assert "gen_ai.tool.call.arguments" not in attributes(tool)
     assert "gen_ai.tool.call.result" not in attributes(tool)

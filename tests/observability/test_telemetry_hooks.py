@@ -40,6 +40,7 @@ from toolcast import (
     OpenAI,
     OpenAICompatible,
     Permissions,
+    Prices,
     RequestInfo,
     Rule,
     ServerError,
@@ -120,8 +121,13 @@ def test_a_structured_call_is_one_span_whose_attempts_are_events(api: API) -> No
         assert api.call(make) == SEA
     span = telemetry.one("chat m-1")
     assert events(span) == ["toolcast.attempt", "toolcast.retry"] * 2 + ["toolcast.attempt"]
-    assert [dict(event.attributes or {}) for event in span.events[::2]] == [
-        {"toolcast.attempt.number": number} for number in (1, 2, 3)
+    attempts = [dict(event.attributes or {}) for event in span.events[::2]]
+    assert all(attempt.pop("toolcast.attempt.seconds") >= 0 for attempt in attempts)
+    tokens = {"gen_ai.usage.input_tokens": 7, "gen_ai.usage.output_tokens": 3}
+    assert attempts == [
+        {"toolcast.attempt.number": 1, "error.type": "ServerError", "http.response.status_code": 500},
+        {"toolcast.attempt.number": 2, "error.type": "ValidationError", **tokens},
+        {"toolcast.attempt.number": 3, **tokens},
     ]
     assert [dict(event.attributes or {})["error.type"] for event in span.events[1::2]] == [
         "ServerError",
@@ -142,6 +148,38 @@ def test_tokens_of_all_attempts_are_counted_once(api: API) -> None:
         (point,) = telemetry.metrics()[f"gen_ai.client.inference.operation.{name}"]
         assert (point.count, point.sum) == (1, count)
     assert "gen_ai.client.inference.usage.cache_read.input_tokens" not in telemetry.metrics()
+
+
+def test_an_attempt_begins_with_its_request(api: API) -> None:
+    with recorded() as telemetry:
+        api.chat(service(DOWN, BODY), "Hello.")
+    first, retry, second = telemetry.one("chat m-1").events
+    assert first.timestamp <= retry.timestamp <= second.timestamp
+
+
+@pytest.mark.parametrize("capture", [False, True])
+def test_the_text_of_the_error_of_an_attempt_is_content_and_is_cut(api: API, capture: bool) -> None:
+    long = Recorded([b'{"error": {"message": "sk-secret %s"}}' % (b"down " * 300)], 500, JSON)
+    with recorded(capture_content=capture) as telemetry:
+        api.chat(service(long, BODY), "Hello.")
+    first, second = [event.attributes for event in telemetry.one("chat m-1").events[::2]]
+    text = first.get("toolcast.attempt.error", "")
+    assert "sk-secret" not in text
+    assert "toolcast.attempt.error" not in second
+    assert len(text) <= 500
+    assert ("down down" in text) is capture
+
+
+def test_the_cost_of_all_attempts_is_recorded_once_where_the_prices_are_known(api: API) -> None:
+    with recorded() as telemetry:
+        llm = service(WRONG, BODY, prices=Prices(input=10, output=100))
+        api.call(ToolOrchestratingLLM(Album, "Make one.", llm, max_attempts=2))
+        api.method(Engine(ScriptedLLM("Hi.", prices=Prices(input=1000, output=0))), "submit", "Hello.")
+        api.chat(service(BODY), "Hello.")
+    assert attributes(telemetry.of("chat m-1")[0])["toolcast.cost"] == pytest.approx(0.00074)
+    assert attributes(telemetry.one("chat scripted"))["toolcast.cost"] == pytest.approx(0.01)
+    for span in (telemetry.one("invoke_agent"), telemetry.of("chat m-1")[1]):
+        assert "toolcast.cost" not in attributes(span)
 
 
 def test_metrics_have_the_attributes_of_the_operation(api: API) -> None:
@@ -273,6 +311,7 @@ def test_a_fallback_is_one_span(api: API) -> None:
         api.chat(FallbackLLM([service(DOWN, max_retries=0), service(BODY)]), "Hello.")
     (span,) = telemetry.spans
     assert events(span).count("toolcast.attempt") == 2
+    assert span.events[0].timestamp <= span.events[1].timestamp
     assert attributes(span)["gen_ai.response.model"] == "m-1"
     assert attributes(span)["gen_ai.usage.input_tokens"] == 7
 

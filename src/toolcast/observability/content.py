@@ -10,6 +10,7 @@ from pydantic_core import from_json
 from ..json_text import json_text
 from ..messages import AudioPart, DocumentPart, ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart
 from ..plain_data import hide_content
+from ..tool_spec import ToolSpec
 
 Mask: TypeAlias = Callable[[str], str]
 """Returns a text without credentials."""
@@ -29,9 +30,18 @@ def messages_json(messages: Iterable[Message], hidden: Collection[str], mask: Ma
     )
 
 
-def definitions_json(names: Iterable[str]) -> str:
-    """Return the tools as the JSON of `gen_ai.tool.definitions`, which advises against optional properties."""
-    return json_text([{"type": "function", "name": name} for name in names])
+def definitions_json(tools: Iterable[ToolSpec], mask: Mask) -> str:
+    """Return the tools, with descriptions and parameters, as the JSON of `gen_ai.tool.definitions`.
+
+    Args:
+        tools: The tools.
+        mask: Removes credentials from the JSON: a default or an example of a parameter may contain one.
+    """
+    definitions = [
+        {"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.parameters}
+        for tool in tools
+    ]
+    return mask(json_text(definitions))
 
 
 def _part(part: Part, mask: Mask) -> dict[str, Any]:

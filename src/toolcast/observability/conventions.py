@@ -28,6 +28,7 @@ RESPONSE_MODEL: Final = "gen_ai.response.model"
 SERVER_ADDRESS: Final = "server.address"
 SERVER_PORT: Final = "server.port"
 ERROR_TYPE: Final = "error.type"
+STATUS_CODE: Final = "http.response.status_code"  # of the conventions for HTTP
 TOKEN_MODALITY: Final = "gen_ai.token.modality"
 UNKNOWN_MODALITY: Final = "unknown"  # services do not report it for all tokens
 
@@ -108,10 +109,13 @@ TOKEN_BUCKETS: Final = tuple([4**power for power in range(14)])
 # Events and attributes that the conventions do not have: the attempts of an operation, and the end of a turn.
 ATTEMPT_EVENT: Final = "toolcast.attempt"
 ATTEMPT_NUMBER: Final = "toolcast.attempt.number"
+ATTEMPT_SECONDS: Final = "toolcast.attempt.seconds"
+ATTEMPT_ERROR: Final = "toolcast.attempt.error"  # its text, which is content
 RETRY_EVENT: Final = "toolcast.retry"
 RETRY_WAIT: Final = "toolcast.retry.wait"
 TURN_END: Final = "toolcast.turn.end"
 TURN_ROUNDS: Final = "toolcast.turn.rounds"
+COST: Final = "toolcast.cost"  # US dollars; the conventions have no attribute for money
 
 PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(
     {

@@ -24,8 +24,8 @@ def instrument(
     Args:
         tracer_provider: Makes the spans. Default: the global provider.
         meter_provider: Makes the metrics. Default: the global provider.
-        capture_content: Record messages, the arguments and results of tools, and the texts of errors as well, which
-            may contain personal data. Credentials and hidden input are left out in any case.
+        capture_content: Record messages, the definitions of tools, their arguments and results, and the texts of
+            errors as well, which may contain personal data. Credentials and hidden input are left out in any case.
 
     Returns:
         A handle whose `remove` ends the recording; also a context manager. Operations that have begun are recorded to

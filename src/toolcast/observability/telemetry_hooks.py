@@ -34,13 +34,14 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
+from ..errors import LLMError
 from ..events import ChatResponse
 from ..hook_protocol import CallInfo, HookedTool, Hooks, RequestInfo
 from ..json_text import replace_surrogates
 from ..lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart
 from ..settings import Settings
-from ..usage import Usage
+from ..usage import NO_USAGE, Usage
 from . import conventions as names
 from .content import Mask, definitions_json, messages_json
 
@@ -53,6 +54,7 @@ R = TypeVar("R")
 _PART_OF: Final = otel.create_key("toolcast-part-of")
 """The key of a context for the id of the tool call that runs in it, in the form of `CallInfo.parent`."""
 _NAME: Final = 100  # characters of a tool's name, which the model writes
+_ERROR: Final = 500  # characters of the text of an attempt's error
 
 _made: WeakSet[TelemetryHooks] = WeakSet()
 _making = Lock()
@@ -78,6 +80,25 @@ def _show(text: str) -> str:
 
 
 @dataclass(slots=True, eq=False)
+class _Attempt:
+    """An attempt of an operation, whose event is added when its end is observed.
+
+    Attributes:
+        number: Its number, from 1.
+        began: When it began, in seconds.
+        time: When it began, in nanoseconds: the time of the event.
+        seconds: Its duration, once its response is complete.
+        usage: The tokens of its response.
+    """
+
+    number: int
+    began: float = field(default_factory=monotonic)
+    time: int = field(default_factory=time_ns)
+    seconds: float | None = None
+    usage: Usage = NO_USAGE
+
+
+@dataclass(slots=True, eq=False)
 class _Operation:
     """An operation that has begun: a chat, a structured call or a turn.
 
@@ -89,6 +110,7 @@ class _Operation:
         tools: Its tools without a result, by the ids of their calls, which a service may repeat.
         tools_run: The number of tools that have run.
         finish: The reason of the end of its last response.
+        attempt: The attempt that has no event yet.
         hidden: The tools whose input is hidden.
         mask: Removes the credentials of its requests.
     """
@@ -101,6 +123,7 @@ class _Operation:
     tools_run: int = 0
     first_chunk: bool = False
     finish: str | None = None
+    attempt: _Attempt | None = None
     hidden: frozenset[str] = frozenset()
     mask: Mask = _show
 
@@ -227,12 +250,13 @@ class TelemetryHooks(Hooks):
 
     @_not_nested
     def request(self, call: CallInfo, request: RequestInfo) -> None:
-        """Begin the span with the first request; add an event for each."""
+        """Begin the span with the first request, and an attempt with each."""
         operation = self._operations.get(call.id)
         if operation is None:
             operation = self._operations[call.id] = self._begin(call, request)
         operation.finish = None
-        operation.span.add_event(names.ATTEMPT_EVENT, {names.ATTEMPT_NUMBER: call.attempt})
+        self._end_attempt(operation)  # of a member of a `FallbackLLM` that failed: it has no `retry`
+        operation.attempt = _Attempt(call.attempt)
         if self._capture:
             self._capture_request(call, operation, request)
 
@@ -250,6 +274,8 @@ class TelemetryHooks(Hooks):
         """Record the response; of several attempts the last one counts."""
         operation = self._operations[call.id]
         operation.finish = names.FINISH.get(response.stop_reason, response.stop_reason)
+        if (attempt := operation.attempt) is not None:
+            attempt.seconds, attempt.usage = monotonic() - attempt.began, response.usage
         for name, value in ((names.RESPONSE_ID, response.response_id), (names.RESPONSE_MODEL, response.model)):
             if value:
                 operation.span.set_attribute(name, replace_surrogates(value))
@@ -261,9 +287,11 @@ class TelemetryHooks(Hooks):
 
     @_not_nested
     def retry(self, call: CallInfo, error: Exception, wait: float) -> None:
-        """Add an event for a failed attempt that is repeated."""
+        """Add an event for a failed attempt, and one for its repetition."""
+        operation = self._operations[call.id]
+        self._end_attempt(operation, error)
         attributes: dict[str, Any] = {names.ERROR_TYPE: _error_type(error), names.RETRY_WAIT: wait}
-        self._operations[call.id].span.add_event(names.RETRY_EVENT, attributes)
+        operation.span.add_event(names.RETRY_EVENT, attributes)
 
     def error(self, call: CallInfo, error: BaseException) -> None:
         """Keep the error for the end, which follows."""
@@ -279,7 +307,10 @@ class TelemetryHooks(Hooks):
                 return  # no request was sent
             operation = self._begin(call, seconds=seconds)
         self._end_tools(operation)
+        self._end_attempt(operation, error)
         span = operation.span
+        if (cost := usage.cost) is not None:
+            span.set_attribute(names.COST, float(cost))
         if usage.total_tokens:
             for kind, name in names.USAGE.items():
                 if (count := getattr(usage, kind)) or kind in names.TOKEN_HISTOGRAMS:
@@ -413,7 +444,7 @@ class TelemetryHooks(Hooks):
         text = messages_json(request.messages, operation.hidden, operation.mask)
         operation.span.set_attribute(names.INPUT_MESSAGES, text)
         if request.tools:
-            tools = definitions_json([tool.name for tool in request.tools])
+            tools = definitions_json(request.tools, operation.mask)
             operation.span.set_attribute(names.TOOL_DEFINITIONS, tools)
 
     def _fail(self, operation: _Operation, error: BaseException | None) -> dict[str, Any]:
@@ -422,11 +453,31 @@ class TelemetryHooks(Hooks):
             return {}
         failure = {names.ERROR_TYPE: _error_type(error)}
         operation.span.set_attributes(failure)
+        operation.span.set_status(Status(StatusCode.ERROR, self._error_text(operation, error)))
+        return failure
+
+    def _error_text(self, operation: _Operation, error: BaseException) -> str | None:
+        """Return the text of an error without credentials; None where content is not recorded or is hidden."""
         # The text of an error may quote what the model wrote.
         shown = self._capture and not operation.hidden
-        description = replace_surrogates(operation.mask(str(error))) if shown else None
-        operation.span.set_status(Status(StatusCode.ERROR, description))
-        return failure
+        return replace_surrogates(operation.mask(str(error))) if shown else None
+
+    def _end_attempt(self, operation: _Operation, error: BaseException | None = None) -> None:
+        """Add the event of the present attempt, which ended with `error` or is complete."""
+        attempt, operation.attempt = operation.attempt, None
+        if attempt is None:
+            return
+        seconds = monotonic() - attempt.began if attempt.seconds is None else attempt.seconds
+        found: dict[str, Any] = {names.ATTEMPT_NUMBER: attempt.number, names.ATTEMPT_SECONDS: seconds}
+        for kind in names.TOKEN_HISTOGRAMS if attempt.usage.total_tokens else ():
+            found[names.USAGE[kind]] = getattr(attempt.usage, kind)
+        if error is not None:
+            found[names.ERROR_TYPE] = _error_type(error)
+            if isinstance(error, LLMError) and error.status is not None:
+                found[names.STATUS_CODE] = error.status
+            if (text := self._error_text(operation, error)) is not None:
+                found[names.ATTEMPT_ERROR] = text[:_ERROR]
+        operation.span.add_event(names.ATTEMPT_EVENT, found, attempt.time)
 
     def _end_tools(self, operation: _Operation) -> None:
         """End the spans of tools without a result: the program was interrupted."""
