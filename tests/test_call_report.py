@@ -9,16 +9,17 @@ import re
 from typing import Any
 
 import pytest
+from pydantic import ConfigDict
 
 from support.albums import SEA, Album
-from support.chunks import delta, sse
+from support.chunks import album_body, delta, sse
 from support.process import Process
 from support.sync_and_async import API
 from toolcast import BadRequest, Engine, OpenAI, Prices, ToolOrchestratingLLM, ValidationError
 from toolcast.call_report import Account
 from toolcast.errors import Attempt
 from toolcast.messages import ImagePart, assistant, user
-from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
+from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
 from toolcast.usage import Usage
 
 COST = re.compile(r"\d+\.\d\d s, ")
@@ -41,9 +42,10 @@ def test_an_account_of_a_call(api: API, streamed: bool, capsys: pytest.CaptureFi
     api.stream(make, x="rain") if streamed else api.call(make, x="rain")
     assert written(capsys) == [
         "toolcast call-N Album with scripted scripted (tool_call)",
+        "  tools: Album(title, artist, songs)",
         r"  user: An album\x1b[2J about rain",
         f"  result: {SEA!r}",
-        "  10 tokens in, 5 out",
+        "  10 tokens in, 5 out, cost unknown",
     ]
 
 
@@ -51,6 +53,15 @@ def test_an_account_has_a_known_cost(api: API, capsys: pytest.CaptureFixture[str
     llm = ScriptedLLM(SEA, prices=Prices(input=1000, output=2000))
     api.call(ToolOrchestratingLLM(Album, "An album", llm, verbose=True))
     assert written(capsys)[-1] == "  10 tokens in, 5 out, about $0.020000"
+
+
+def test_an_account_and_a_line_have_the_known_part_of_a_cost(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "toolcast")
+    account().end(Usage(10, 5).with_cost("0.5") + Usage(10, 5), output=1)
+    assert written(capsys)[-1] == "  20 tokens in, 10 out, at least $0.500000"
+    assert lines(caplog) == [r"call-1 with p m\x07: done (20 tokens in, 10 out, at least $0.500000)"]
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
@@ -63,17 +74,88 @@ def test_an_account_of_a_failure_has_every_attempt(
     else:
         with pytest.raises(ValidationError):
             api.call(make, x="y")
-    _, _, first, second, last, cost = written(capsys)
+    _, _, _, first, answer, correction, second, last, cost = written(capsys)
     wanted = r"  attempt 1, \d\.\d\d s: NoToolCallError: scripted scripted: Expected at least one tool call"
     assert re.match(wanted, first)
-    assert re.fullmatch(r"  attempt 2, \d\.\d\d s", second)
-    assert last.startswith("  ValidationError: scripted scripted: the arguments")
-    assert cost.endswith(" out, 2 requests")
+    assert answer == "  assistant: no"
+    assert correction.startswith("  user: ")
+    assert re.match(r"  attempt 2, \d\.\d\d s: ValidationError: scripted scripted: the arguments", second)
+    assert last == '  assistant: Album {"title":1}'
+    assert cost.endswith(" out, 2 requests, cost unknown")
+
+
+class Hidden(Album):
+    """An album whose input is hidden."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_answers_in_an_account_have_no_hidden_input(
+    api: API, streamed: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers = ["Sea of Glass", {"title": "Sea of Glass"}, {"artist": "Sea of Glass"}]
+    make = ToolOrchestratingLLM(Hidden, "x", ScriptedLLM(*answers), verbose=True, max_attempts=3)
+    if streamed:
+        assert isinstance(api.stream(make).error, ValidationError)
+    else:
+        with pytest.raises(ValidationError):
+            api.call(make)
+    found = written(capsys)
+    assert [line for line in found if line.startswith("  assistant: ")] == [
+        "  assistant: (no answer)",
+        "  assistant: Hidden {}",
+        '  assistant: Hidden "(hidden)"',
+    ]
+    assert "Sea of Glass" not in "".join(found)
+
+
+def test_answers_in_an_account_have_no_credentials(api: API, capsys: pytest.CaptureFixture[str]) -> None:
+    wrong = Recorded.of(album_body(json.dumps({"title": f"{'x' * 250} {KEY * 3}"})))
+    llm = OpenAI("m", api_key=KEY, network=ReplayNetwork(wrong, wrong))
+    with pytest.raises(ValidationError):
+        api.call(ToolOrchestratingLLM(Album, "x", llm, verbose=True, max_attempts=2))
+    first, last = [line for line in written(capsys) if line.startswith("  assistant: ")]
+    assert first == last
+    assert "xxx [key]" in first
+    assert "sk-c" not in first
+
+
+def test_an_error_after_a_valid_answer_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    account().end(Usage(), [Attempt(1, BadRequest("no")), Attempt(2)], error=RuntimeError("the tool"))
+    assert written(capsys)[1:4] == [
+        "  attempt 1, 0.00 s: BadRequest: no",
+        "  attempt 2, 0.00 s",
+        "  RuntimeError: the tool",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"), [(None, "back-off"), (2.0, "the service asked for 2.00 s")], ids=["own", "asked"]
+)
+def test_a_wait_has_its_reason(
+    api: API,
+    asked: float | None,
+    reason: str,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "toolcast")
+    headers = {"content-type": "application/json"} | ({} if asked is None else {"retry-after": str(asked)})
+    down = Recorded([b'{"error": {"message": "down"}}'], 503, headers)
+    llm = OpenAI("m", api_key=KEY, network=ReplayNetwork(down, Recorded.of(album_body())))
+    llm.clock = VirtualClock()
+    api.call(ToolOrchestratingLLM(Album, "x", llm, verbose=True))
+    assert f" s later ({reason}): Overloaded: " in written(capsys)[3]
+    wait = re.sub(
+        r"call-\d+|\d\.\d\d s \(", lambda found: "call-N" if found[0][0] == "c" else "N s (", caplog.messages[0]
+    )
+    assert wait == f"call-N attempt 1 with openai m: Overloaded (503), the next in N s ({reason})"
 
 
 def test_a_stream_that_is_closed_early(capsys: pytest.CaptureFixture[str], api: API) -> None:
     api.stream(maker(SEA), take=1, x="y")
-    assert written(capsys)[2] == "  closed before its end"
+    assert written(capsys)[3] == "  closed before its end"
 
 
 def test_a_stream_that_is_never_begun_has_no_account(capsys: pytest.CaptureFixture[str]) -> None:
@@ -84,7 +166,7 @@ def test_a_stream_that_is_never_begun_has_no_account(capsys: pytest.CaptureFixtu
 def test_an_interrupted_call(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyboardInterrupt):
         maker(KeyboardInterrupt())(x="y")
-    assert written(capsys)[2] == "  KeyboardInterrupt:"
+    assert written(capsys)[3] == "  KeyboardInterrupt:"
 
 
 def lines(caplog: pytest.LogCaptureFixture, level: int = logging.INFO) -> list[str]:
@@ -152,7 +234,7 @@ def test_what_is_long_is_cut_and_what_is_no_text_is_named(capsys: pytest.Capture
     assert title == r"toolcast call-N with p m\x07"
     assert (len(long), long[-1]) == (302, "…")
     assert (look, answer) == ("  user: look [image]", "  assistant: ok")
-    assert first == "  attempt 1, the next 0.25 s later: complete"  # `written` removes "2.00 s, "
+    assert first == "  attempt 1, the next 0.25 s later (back-off): complete"  # `written` removes "2.00 s, "
     assert second == "  attempt 2, 1.00 s"
     assert (len(result), result[-1]) == (2002, "…")
 
@@ -191,8 +273,8 @@ def test_bodies_are_logged_without_keys_and_cut(api: API, caplog: pytest.LogCapt
         with pytest.raises(BadRequest):
             api.chat(llm, text)
     request, response = lines(caplog, logging.DEBUG)
-    assert request.startswith('request body, POST https://api.openai.com/v1/chat/completions: {"')
-    wanted = r"response body \(%d after \d\.\d\d s\), POST https://api\.openai\.com/v1/chat/completions: \{"
+    assert request.startswith('request body, attempt 1, POST https://api.openai.com/v1/chat/completions: {"')
+    wanted = r"response body, attempt 1 \(%d after \d\.\d\d s\), POST https://api\.openai\.com/v1/chat/completions: \{"
     assert re.match(wanted % status, response)
     for line in (request, response):
         assert "sk-c" not in line

@@ -62,6 +62,12 @@ def next_wait(
     return None if deadline is not None and now + wait >= deadline else wait
 
 
+def wait_reason(failure: Exception | None) -> str:
+    """Return the reason for the length of the wait after `failure`, for a log."""
+    asked = failure.retry_after if isinstance(failure, LLMError) else None
+    return "back-off" if asked is None else f"the service asked for {asked:.2f} s"
+
+
 def retry_after(headers: Mapping[str, str], wall_now: float) -> float | None:
     """Return the seconds that the headers of an error response ask to wait, or None.
 

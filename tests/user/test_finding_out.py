@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from textwrap import dedent
 
 import pytest
@@ -90,13 +91,16 @@ def test_an_account_shows_all_of_it(way: str) -> None:
             ),
             server,
         )
-        title, sent, first, second, third, why, total = screen.went_well()
+        title, tools, sent, first, second, answer, correction, third, last, total = screen.went_well()
         assert "Album with openai m-1 (tool_call)" in title
+        assert tools == "  tools: Album(title, artist, songs)"
         assert sent == "  user: Order 1: an album about the sea"
-        assert first.startswith("  attempt 1, ") and " s later: Overloaded: " in first
+        assert first.startswith("  attempt 1, ") and " s later (back-off): Overloaded: " in first
         assert second.startswith("  attempt 2, ") and "songs.0.seconds" in second
+        assert answer == last == f"  assistant: Album {WRONG}"
+        assert correction.startswith("  tool: The arguments were not valid: - songs.0.seconds: ")
         assert third.startswith("  attempt 3, ")
-        assert "got 'two minutes'" in why
+        assert "got 'two minutes'" in third
         assert total.endswith("14 tokens in, 6 out, 3 requests, about $0.000740")
 
 
@@ -146,7 +150,8 @@ def test_a_log_of_all_calls(way: str) -> None:
             ways(
                 """
                 import logging
-                logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
+                logging.basicConfig(stream=sys.stdout)
+                logging.getLogger("toolcast").setLevel(logging.DEBUG)
                 try:
                     run()
                 except CallError:
@@ -156,12 +161,14 @@ def test_a_log_of_all_calls(way: str) -> None:
             ),
             server,
         )
-        lines = [line for line in screen.went_well() if ":toolcast:" in line]
+        lines = [re.sub(r"call-\d+", "call-N", line) for line in screen.went_well()]
+        assert all(":toolcast:" in line for line in lines)
         bodies = [line.partition(" s), POST")[0] for line in lines if "response body" in line]
         assert [body[: body.index(" after")] for body in bodies] == [
-            "DEBUG:toolcast:response body (503",
-            "DEBUG:toolcast:response body (200",
-            "DEBUG:toolcast:response body (200",
+            "DEBUG:toolcast:response body of call-N, attempt 1 (503",
+            "DEBUG:toolcast:response body of call-N, attempt 2 (200",
+            "DEBUG:toolcast:response body of call-N, attempt 3 (200",
         ]
+        assert lines[2].startswith("INFO:toolcast:call-N attempt 1 with openai m-1: Overloaded (503), the next in ")
         assert "Album with openai m-1: ValidationError (" in lines[-1]
-        assert lines[-1].endswith("14 tokens in, 6 out, 3 requests)")
+        assert lines[-1].endswith("14 tokens in, 6 out, 3 requests, about $0.000740)")

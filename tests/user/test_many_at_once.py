@@ -149,7 +149,7 @@ def test_verbose_prints_an_account_without_any_set_up() -> None:
             """,
             server,
         )
-        title, message, result, cost = screen.went_well()
+        title, _, message, result, cost = screen.went_well()
         assert (title.split()[0], title.split()[2:]) == ("toolcast", ["Album", "with", "openai", "m-1", "(tool_call)"])
         assert "the sea" in message
         assert "Sea of Glass" in result

@@ -24,7 +24,7 @@ from ..http_request import HTTPRequest
 from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 from ..providers.http_errors import BODY_LIMIT, request_id
 from ..providers.response_decoder import decoded_frames
-from ..retries import RetryPolicy, next_wait, retry_after
+from ..retries import RetryPolicy, next_wait, retry_after, wait_reason
 from ..settings import Settings
 from ..terminal_text import visible
 from ..transport.cancel_handle import CancelHandle
@@ -108,6 +108,7 @@ class HTTPExchange:
         self._emitted = False
         self._ended = False
         self._now = backend.now
+        self._label = ""  # the call and the attempt, for the logged bodies
         self._asked = 0.0  # the time when the last wait began
         self._began = 0.0  # and the present attempt
         self._bytes_left = MAX_RESPONSE_BYTES
@@ -225,7 +226,7 @@ class HTTPExchange:
         if self._received is not None and self._request is not None:
             if logger.isEnabledFor(logging.DEBUG):
                 outcome = "" if body is None else f" ({body.status} after {self._now() - self._began:.2f} s)"
-                log_body(f"response body{outcome}", self._request, bytes(self._received))
+                log_body(f"response body{self._label}{outcome}", self._request, bytes(self._received))
             self._received = None
         if body is not None:
             await body.close()
@@ -243,14 +244,16 @@ class HTTPExchange:
             self._service.warn_of_dropped_settings(request)
         if self._service.authorizes:
             request = await self._in_time(partial(self._service.authorize, request, self._backend))
-        self._request = request
+        self._request = self._call.request = request
         if hooks is not None:
             self._hooks = hooks
             chat, choice = self._conversation, self._conversation.tool_choice
             info = RequestInfo(chat.messages, self._settings, choice, chat.mode, chat.stream, chat.tools, request)
             hooks.emit("request", info)
         if logger.isEnabledFor(logging.DEBUG):
-            log_body("request body", request, request.body)
+            of = "" if not self._call.id else f" of {self._call.id}"
+            self._label = f"{of}, attempt {len(self._call.attempts) + 1}"
+            log_body(f"request body{self._label}", request, request.body)
         self._body = body = await self._connect(request, now)
         self._received = bytearray() if self._keeps_raw or logger.isEnabledFor(logging.DEBUG) else None
         if body.status >= 300:
@@ -354,8 +357,17 @@ class HTTPExchange:
         self._call.retries_used += 1
         if self._hooks is not None:
             self._hooks.for_last_request().emit("retry", error, wait)
+        if logger.isEnabledFor(logging.INFO):
+            self._log_wait(error, wait)
         with self._cancel_handle:
             await self._backend.sleep(wait)
+
+    def _log_wait(self, error: LLMError, wait: float) -> None:
+        attempt = f"{f'{self._call.id} ' if self._call.id else ''}attempt {len(self._call.attempts)}"
+        origin = visible(f"{error.provider} {error.model}")
+        kind = type(error).__name__ if error.status is None else f"{type(error).__name__} ({error.status})"
+        why = wait_reason(error)
+        logger.info("%s with %s: %s, the next in %.2f s (%s)", attempt, origin, kind, wait, why)
 
     def _wait_after(self, error: LLMError) -> float | None:
         return next_wait(

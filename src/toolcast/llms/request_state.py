@@ -16,6 +16,7 @@ from ..async_support.exception_groups import collapse_groups
 from ..errors import Attempt, CallError, LLMError, StreamTruncated
 from ..events import ChatResponse, Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
 from ..hook_protocol import CallHooks, Hooks
+from ..http_request import HTTPRequest
 from ..lazy_dataclasses import dataclass
 from ..settings import Settings
 from ..transport.network import IOBackend
@@ -98,6 +99,7 @@ class RequestState:
     A complete response is accepted or rejected by the caller that reads it: a structured call that validates it, an
     engine that runs its tools, a chat at its end. `undecided` are the caches that wait for that.
     `stopped_early` is True while a response is closed that was found invalid before its end.
+    `id` is that of a structured call, for its log lines; `request` is the last HTTP request.
     """
 
     deadline: float | None = None
@@ -107,6 +109,12 @@ class RequestState:
     hooks: CallHooks | None = None
     undecided: tuple[Acceptance, ...] = ()
     stopped_early: bool = False
+    id: str = ""
+    request: HTTPRequest | None = None
+
+    def mask(self, text: str) -> str:
+        """Return `text` without the credentials of the last HTTP request."""
+        return text if self.request is None else self.request.mask(text)
 
     async def accept(self) -> None:
         """Accept the last response, which was complete and valid."""
@@ -150,9 +158,9 @@ class RequestState:
         return error
 
 
-def start_call(settings: Settings, backend: IOBackend, hooks: CallHooks | None = None) -> RequestState:
+def start_call(settings: Settings, backend: IOBackend, hooks: CallHooks | None = None, id: str = "") -> RequestState:
     """Return the state of a new call, whose total time starts now."""
-    return RequestState(deadline=deadline_after(backend.now(), settings.timeouts.total), hooks=hooks)
+    return RequestState(deadline=deadline_after(backend.now(), settings.timeouts.total), hooks=hooks, id=id)
 
 
 async def iterate_events(source: ResponseEvents, call: RequestState) -> AsyncIterator[Event]:

@@ -141,9 +141,9 @@ class PreparedCall:
     hooks: CallHooks | None = None
     repeated: bool = False  # an answer of the call was rejected before
 
-    def start_call(self, backend: IOBackend) -> RequestState:
+    def start_call(self, backend: IOBackend, trace: Trace) -> RequestState:
         """Return the state of the call, whose total time starts now."""
-        return start_call(self.request.settings, backend, self.hooks)
+        return start_call(self.request.settings, backend, self.hooks, trace.call_id)
 
     def account(self, trace: Trace, backend: IOBackend) -> Account:
         """Return the report of the call, which starts now."""
@@ -156,6 +156,8 @@ class PreparedCall:
             verbose=self.verbose,
             mode=lambda: self.llm.mode(self.request),
             hooks=self.hooks,
+            tools=self.request.tools,
+            hidden=self.validator.hidden_tools,
         )
 
     def with_retry_messages(self, response: ChatResponse, error: CallError | TryAgain) -> PreparedCall:
@@ -179,7 +181,7 @@ class PreparedCall:
 
 async def run_call(prepared: PreparedCall, backend: IOBackend, trace: Trace) -> Result[Any]:
     """Make one call and return its result, retrying invalid responses while attempts are left."""
-    call = prepared.start_call(backend)
+    call = prepared.start_call(backend, trace)
     account = prepared.account(trace, backend)
     try:
         while True:
@@ -199,7 +201,7 @@ async def run_call(prepared: PreparedCall, backend: IOBackend, trace: Trace) -> 
                 calls = validate_response(prepared, response, call)
                 trace.step("calls_parsed")
             except (*RETRYABLE, TryAgain) as error:
-                prepared = retry_call(prepared, response, error, call)
+                prepared = retry_call(prepared, response, error, call, account)
                 trace.step("asked_again")
                 continue
             try:
@@ -207,17 +209,17 @@ async def run_call(prepared: PreparedCall, backend: IOBackend, trace: Trace) -> 
                     calls, backend, trace if prepared.request.parallel else None, prepared.hooks_of_tools
                 )
             except TryAgain as error:
-                prepared = retry_call(prepared, response, error, call)
+                prepared = retry_call(prepared, response, error, call, account)
                 trace.step("asked_again")
                 continue
             await call.accept()
             trace.step("tools_executed", "response_created", "returned")
             result = build_result(prepared, response, calls, values, call)
-            account.end(call.usage, call.attempts, output=result.output)
+            account.end(call.usage, call.attempts, output=result.output, mask=call.mask)
             return result
     except BaseException as error:
         call.reject()
-        account.end(call.usage, call.attempts, error)
+        account.end(call.usage, call.attempts, error, mask=call.mask)
         trace.step("failed" if isinstance(error, Exception) else "closed")
         raise
 
@@ -286,7 +288,11 @@ def build_result(
 
 
 def retry_call(
-    prepared: PreparedCall, response: ChatResponse, error: CallError | TryAgain, call: RequestState
+    prepared: PreparedCall,
+    response: ChatResponse,
+    error: CallError | TryAgain,
+    call: RequestState,
+    account: Account,
 ) -> PreparedCall:
     """Return the call for the next attempt; raise `error` if no attempt is left."""
     call.mark_failed(error)
@@ -295,7 +301,10 @@ def retry_call(
         final.advice = ""  # it is to allow more attempts, which this call does
     if prepared.max_attempts > 1:
         notify_retry(prepared, error)
-        return prepared.with_retry_messages(response, error)
+        following = prepared.with_retry_messages(response, error)
+        added = following.request.messages[len(prepared.request.messages) :]
+        account.add_messages(len(call.attempts), added, call.mask)
+        return following
     raise call.with_attempts(final) from final.__cause__
 
 

@@ -120,7 +120,8 @@ class ToolOrchestratingLLM(Generic[T]):
     Options:
         tool_choice: The name of a tool, `"auto"`, `"required"`, `"none"`; None: the only tool, or one of several.
         verbose: Print a report of each call to stderr.
-        max_attempts: Requests per call; later ones contain the validation errors.
+        max_attempts: Answers that are validated per call; later requests contain the validation errors. The retries of
+            failed HTTP requests come on top.
         settings: Settings that take precedence over those of the LLM.
         observer: A function of `(call_id, state)`.
         mode: How the model is made to follow the schema: `"tool_call"`, `"json_schema"` (the service's own schema

@@ -380,7 +380,7 @@ class StructuredStream:
     def _begin_request(self) -> ResponseEvents:
         prepared = self._prepared
         if self._call is None:
-            self._call = prepared.start_call(self._backend)
+            self._call = prepared.start_call(self._backend, self.trace)
         self.trace.step("opened")
         return prepared.llm.source(prepared.request, self._backend, self._call)
 
@@ -479,7 +479,7 @@ class StructuredStream:
         await self._call.accept()
         self.trace.step("exhausted")
         self._result = build_result(self._prepared, response, calls, values, self._call)
-        self._account.end(self._call.usage, self._call.attempts, output=self._result.output)
+        self._account.end(self._call.usage, self._call.attempts, output=self._result.output, mask=self._call.mask)
 
     async def _retry_invalid(self, error: CallError) -> None:
         self._leave_yielding()
@@ -498,7 +498,7 @@ class StructuredStream:
     async def _retry_response(self, response: ChatResponse, error: CallError | TryAgain) -> None:
         await self._stop()
         assert self._call is not None
-        self._begin_attempt(retry_call(self._prepared, response, error, self._call), error)
+        self._begin_attempt(retry_call(self._prepared, response, error, self._call, self._account), error)
 
     async def _retry_damaged(self, error: MalformedEvent) -> None:
         """Repeat the request after a damaged response; raise `error` if no attempt is left."""
@@ -537,4 +537,4 @@ class StructuredStream:
     def _end_account(self, error: BaseException | None = None) -> None:
         if self._call is not None:
             self._call.reject()
-            self._account.end(self._call.usage, self._call.attempts, error)
+            self._account.end(self._call.usage, self._call.attempts, error, mask=self._call.mask)
