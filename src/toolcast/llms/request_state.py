@@ -110,7 +110,7 @@ class RequestState:
     undecided: tuple[Acceptance, ...] = ()
     stopped_early: bool = False
     id: str = ""
-    request: HTTPRequest | None = None
+    request: HTTPRequest | None = field(default=None, repr=False)
 
     def mask(self, text: str) -> str:
         """Return `text` without the credentials of the last HTTP request."""
