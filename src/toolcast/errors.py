@@ -252,7 +252,9 @@ def _error_from_dict(data: Mapping[str, Any]) -> Exception:
         return CallError(f"{data['type']}: {data['message']}")
     if issubclass(kind, TryAgain):
         return kind(data["message"])
-    return kind(data["message"], **{name: data.get(name) for name in _ORIGIN})
+    made = kind(data["message"], **{name: data.get(name) for name in _ORIGIN})
+    made.advice = ""  # the request was repeated
+    return made
 
 
 class CallError(ToolcastError, ValueError):
