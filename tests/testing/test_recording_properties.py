@@ -104,7 +104,8 @@ def test_a_failure_to_connect_comes_back_as_it_was(tmp_path: Path) -> None:
 SECRETS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=10, max_size=24) | st.text(
     st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zs", "Zl", "Zp"]), min_size=10, max_size=24
 )
-SECRETS = SECRETS.filter(lambda text: not (text.isalpha() or text.isdigit()))
+# A word may be one of the file's own, which Hypothesis finds in the code: "toolcast_recording", "content-type".
+SECRETS = SECRETS.filter(lambda text: not (text.translate(dict.fromkeys(map(ord, "_-"))).isalpha() or text.isdigit()))
 ENCODINGS: dict[str, Callable[[str], str]] = {
     "plain": str,
     "JSON": lambda text: json.dumps(text)[1:-1],
