@@ -16,6 +16,7 @@ from toolcast.errors import (
     Attempt,
     LLMError,
     NoToolCallError,
+    Overloaded,
     ToolcastError,
     TryAgain,
     UnknownToolError,
@@ -315,7 +316,9 @@ def test_advice_is_for_people() -> None:
         assert "max_attempts" not in error_text(error)
         error.attempts = (Attempt(1),)
         assert "max_attempts=2" in str(error)
-        error.attempts = (Attempt(1), Attempt(2))
+        error.attempts = (Attempt(1, Overloaded("broken")), Attempt(2, error))
+        assert "max_attempts=2" in str(error)
+        error.attempts = (Attempt(1, type(error)("as before")), Attempt(2, error))
         assert "max_attempts" not in str(error)
 
 

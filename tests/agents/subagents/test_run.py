@@ -61,6 +61,7 @@ def test_time_runs_out_while_a_tool_hangs(subagent_api: SubagentAPI, gate: Gate,
         assert str(result.error) == f"{elf.id} was not done after 0.03 seconds; give it more timeout="
         assert result.messages[0].tool_calls
         assert [message.role for message in elf.engine.history] == ["user", "assistant", "tool"]
+        gate.opened.set()  # the end of the test waits for the thread of the tool
 
     subagent_api.run(scenario)
 
