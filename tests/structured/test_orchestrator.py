@@ -95,22 +95,35 @@ def test_the_default_llm_of_the_process_and_of_a_context() -> None:
         Configs.llm = None
 
 
-def test_use_llm_reaches_the_threads_of_a_pool_process_wide_or_with_the_context() -> None:
+def test_use_llm_reaches_the_threads_of_a_pool() -> None:
     make = ToolOrchestratingLLM(Album, "x", ScriptedLLM())
-    wide = ScriptedLLM(SEA, SHORT, SEA, SEA)
-    with ThreadPoolExecutor() as pool, use_llm(wide, process_wide=True):
-        assert pool.submit(make).result() == SEA
-        with use_llm(ScriptedLLM(SHORT), process_wide=True):
-            assert pool.submit(make).result() == SHORT
-        assert pool.submit(make).result() == SHORT
-        with use_llm(ScriptedLLM(SHORT, SHORT)):
+    with ThreadPoolExecutor() as pool:
+        with use_llm(ScriptedLLM(SEA)):
             assert pool.submit(make).result() == SEA
-            assert make() == SHORT
-            assert pool.submit(copy_context().run, make).result() == SHORT
-        assert make() == SEA
-        assert len(wide.requests) == 4
+        wide = ScriptedLLM(SEA, SHORT, SEA)
+        with use_llm(wide, process_wide=True):
+            assert pool.submit(make).result() == SEA
+            with use_llm(ScriptedLLM(SHORT), process_wide=True):
+                assert pool.submit(make).result() == SHORT
+            assert pool.submit(make).result() == SHORT
+            with use_llm(ScriptedLLM(SHORT, SEA, SHORT)):
+                assert pool.submit(make).result() == SHORT
+                assert make() == SEA
+                assert pool.submit(copy_context().run, make).result() == SHORT
+            assert make() == SEA
+            assert len(wide.requests) == 3
     with pytest.raises(ToolcastError, match="another request was made"):
         make()
+
+
+def test_work_that_outlives_use_llm_reaches_no_llm() -> None:
+    own = ScriptedLLM(SEA)
+    make = ToolOrchestratingLLM(Album, "x", own)
+    with use_llm(ScriptedLLM()):
+        context = copy_context()
+    with pytest.raises(ToolcastError, match="after the block of use_llm around it had ended"):
+        context.run(make)
+    assert own.requests == []
 
 
 def test_blocks_that_are_process_wide_may_end_in_any_order() -> None:

@@ -7,10 +7,11 @@ task and the tasks that it starts, as with any context variable.
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from ..async_support.context_blocks import ContextBlocks
 from ..tools.options import ToolErrors, check_tool_errors
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from .base import FunctionCallingLLM
 
 _here: ContextVar[dict[str, Any] | None] = ContextVar("toolcast_configs", default=None)
-_replacement: ContextVar[FunctionCallingLLM | None] = ContextVar("toolcast_replacement", default=None)
-_process_wide: list[FunctionCallingLLM] = []  # the last one replaces every LLM in all threads
 
 
 class _Configs:
@@ -87,30 +86,17 @@ class _Configs:
 Configs: _Configs = _Configs()
 
 
-def replacement() -> FunctionCallingLLM | None:
-    """Return the LLM that replaces every other one (`toolcast.testing.use_llm`), or None."""
-    here = _replacement.get()
-    last = _process_wide[-1:]  # at once: another thread may leave its block meanwhile
-    return last[0] if here is None and last else here
+_replacements: Final = ContextBlocks["FunctionCallingLLM"]("toolcast_replacement", "the block of use_llm", "blocks of use_llm")
+
+replacement: Final = _replacements.current  # no function around it, as every request calls it
+"""Return the LLM that replaces every other one (`toolcast.testing.use_llm`), or None."""
 
 
-@contextmanager
-def replace_llm(llm: FunctionCallingLLM, *, process_wide: bool = False) -> Generator[None]:
+def replace_llm(llm: FunctionCallingLLM, *, process_wide: bool = False) -> AbstractContextManager[None]:
     """Send every call inside the block to `llm` instead of its own LLM.
 
     Args:
         llm: The LLM that replaces all others.
-        process_wide: Replace in all threads, except inside blocks of their own.
+        process_wide: Replace in the whole process, except inside blocks of their own.
     """
-    if process_wide:
-        _process_wide.append(llm)
-        try:
-            yield
-        finally:
-            del _process_wide[max(index for index, each in enumerate(_process_wide) if each is llm)]
-        return
-    token = _replacement.set(llm)
-    try:
-        yield
-    finally:
-        _replacement.reset(token)
+    return _replacements.by_default(llm) if process_wide else _replacements.block(llm)

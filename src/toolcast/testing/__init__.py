@@ -34,10 +34,13 @@ __all__ = [
 def use_llm(llm: FunctionCallingLLM, *, process_wide: bool = False) -> AbstractContextManager[None]:
     """Return a context manager inside which every call goes to `llm`, whatever LLM it was made with.
 
+    It applies to the thread or task that entered the block, to the tasks it starts, and to threads and older tasks that
+    are in no such block themselves. Where several blocks are open at once, a thread has to run in a copy of the context
+    (`pool.submit(contextvars.copy_context().run, function)`).
+
     Args:
         llm: The replacement.
-        process_wide: Also replace it in other threads. By default it applies to the thread or task that entered the
-            block and to the tasks it starts, as context variables do; a thread of a pool can run in a copy of the
-            context (`pool.submit(contextvars.copy_context().run, function)`).
+        process_wide: Replace it in the whole process, except inside blocks that are not process-wide. The blocks may
+            begin and end in any thread or task, as the halves of a fixture may.
     """
     return replace_llm(llm, process_wide=process_wide)
