@@ -86,7 +86,9 @@ class _Configs:
 Configs: _Configs = _Configs()
 
 
-_replacements: Final = ContextBlocks["FunctionCallingLLM"]("toolcast_replacement", "the block of use_llm", "blocks of use_llm")
+_replacements: Final = ContextBlocks["FunctionCallingLLM"](
+    "toolcast_replacement", "the block of use_llm", "blocks of use_llm"
+)
 
 replacement: Final = _replacements.current  # no function around it, as every request calls it
 """Return the LLM that replaces every other one (`toolcast.testing.use_llm`), or None."""

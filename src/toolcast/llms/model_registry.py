@@ -82,7 +82,7 @@ def ollama_address(host: str) -> str:
     """Return the URL of the Ollama at `host`: without a scheme, http for this machine and https for any other."""
     host = host.strip()
     try:
-        return ollama_url(host if "://" in host or _is_here(host) else f"https://{host}")
+        return ollama_url(host if "://" in host or is_this_machine(host) else f"https://{host}")
     except ValueError as error:
         raise BadRequest(f"{SecretURL(host).shown!r} is not a host: write name, name:port or a URL") from error
 
@@ -93,7 +93,7 @@ def _embedded(model: str, host: str | None, token: str | None) -> FunctionCallin
     return LlamaCpp(model or "smollm2")
 
 
-def _is_here(host: str) -> bool:
+def is_this_machine(host: str) -> bool:
     """Return whether `host` is this machine: `localhost`, a loopback or wildcard address, only a port, or empty."""
     bare = host if host.startswith("[") or host.count(":") < 2 else f"[{host}]"
     name = urlsplit(f"//{bare}").hostname or "localhost"

@@ -11,12 +11,16 @@ from contextlib import AbstractContextManager
 
 from ..llms.base import FunctionCallingLLM
 from ..llms.defaults import replace_llm
+from .auto import AutoLLM
+from .captured_calls import CapturedCall, capture_calls
 from .recording import Recording, RecordingMismatch, record, replay
 from .replay_network import Recorded, ReplayNetwork, VirtualClock
 from .scripted import ScriptedLLM, ScriptedRequest
 from .scrubbing import RecordingError
 
 __all__ = [
+    "AutoLLM",
+    "CapturedCall",
     "Recorded",
     "Recording",
     "RecordingError",
@@ -25,6 +29,7 @@ __all__ = [
     "ScriptedLLM",
     "ScriptedRequest",
     "VirtualClock",
+    "capture_calls",
     "record",
     "replay",
     "use_llm",

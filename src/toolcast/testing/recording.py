@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from ..errors import LLMError
 from ..http_request import HTTPRequest
-from ..transport.interception import intercept
+from ..transport.interception import intercept, intercept_by_default
 from ..transport.network import AsyncResponse, Network, Response
 from .recording_file import Exchange, read_recording, write_recording
 from .replay_network import AsyncReplayReply, Recorded, ReplayNetwork, ReplayReply
@@ -39,6 +39,7 @@ def record(
     *,
     filter: TextFilter | None = None,
     secrets: Iterable[str] = (),
+    process_wide: bool = False,
 ) -> RecordingBlock:
     """Record the HTTP exchanges of a block or a function at its first run, and replay them from then on.
 
@@ -57,6 +58,8 @@ def record(
             recorded headers, when requests are compared as well.
         secrets: Further texts to remove as credentials. Those in the headers and URLs of requests, and the environment
             variables with names like `OPENAI_API_KEY`, are removed anyway.
+        process_wide: Apply to the whole process, except inside blocks that are not process-wide. The blocks may begin
+            and end in any thread or task, as the halves of a fixture may.
 
     Returns:
         A context manager, which returns a `Recording` on entry, and decorator.
@@ -68,7 +71,9 @@ def record(
     if mode is not None and mode not in _MODES:
         raise ValueError(f"mode: expected one of {', '.join(map(repr, _MODES))} or None, got {mode!r}")
     secrets = tuple(secrets)
-    return RecordingBlock(lambda: Recording(Path(path), mode or _default_mode(), Scrubber(filter, secrets)))
+    return RecordingBlock(
+        lambda: Recording(Path(path), mode or _default_mode(), Scrubber(filter, secrets)), process_wide=process_wide
+    )
 
 
 def replay(
@@ -101,13 +106,14 @@ def _default_mode() -> RecordMode:
 class RecordingBlock:
     """A context manager and decorator; each entry and each call of the function begins with the file as it is then."""
 
-    def __init__(self, make: Callable[[], Recording]) -> None:
+    def __init__(self, make: Callable[[], Recording], *, process_wide: bool = False) -> None:
         self._make = make
+        self._process_wide = process_wide
         self._entered: list[tuple[Recording, AbstractContextManager[None]]] = []
 
     def __enter__(self) -> Recording:
         recording = self._make()
-        block = intercept(recording)
+        block = (intercept_by_default if self._process_wide else intercept)(recording)
         block.__enter__()
         self._entered.append((recording, block))
         return recording
@@ -131,17 +137,21 @@ class RecordingBlock:
 
             @wraps(function)
             async def acall(*args: Any, **values: Any) -> Any:
-                with RecordingBlock(self._make):
+                with self._again():
                     return await function(*args, **values)
 
             return cast("F", acall)
 
         @wraps(function)
         def call(*args: Any, **values: Any) -> Any:
-            with RecordingBlock(self._make):
+            with self._again():
                 return function(*args, **values)
 
         return cast("F", call)
+
+    def _again(self) -> RecordingBlock:
+        """Return another block with the same options."""
+        return RecordingBlock(self._make, process_wide=self._process_wide)
 
 
 class Recording:

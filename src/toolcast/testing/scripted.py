@@ -1,12 +1,14 @@
-"""`ScriptedLLM`: an LLM with prepared answers, one per request, which records its requests."""
+"""`ScriptedLLM`: an LLM with prepared answers, or functions that answer, which records its requests."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, cast, get_args
 
 from ..capabilities import LLMMetadata
-from ..errors import ToolcastError
+from ..errors import BadRequest, ToolcastError
 from ..events import (
     Event,
     Finish,
@@ -27,6 +29,7 @@ from ..settings import Settings
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
 from ..usage import Usage
+from .request_checks import check_request
 
 _EVENTS = get_args(Event)
 
@@ -48,7 +51,8 @@ class ScriptedLLM(FunctionCallingLLM):
         *answers: One answer per request, in order: a string (text), an exception (raised), a `ToolCallPart` or a list
             of them (tool calls), a list of events (sent unchanged, even without a `Finish`: a truncated stream; an
             exception among them is raised at its place), a dict (the arguments of the first tool), or any other object
-            (a call of the tool that makes it).
+            (a call of the tool that makes it). A function, sync or async, is called with the `ScriptedRequest` and
+            returns one of these, or yields events; if it is the last answer, it answers all further requests too.
         model: The name of the model.
         chunk: The number of characters in which text and arguments arrive.
         settings: The settings of the LLM.
@@ -58,7 +62,9 @@ class ScriptedLLM(FunctionCallingLLM):
         hooks: Hooks of its calls.
         prices: The prices of the model.
 
-    `requests` lists the requests so far.
+    `requests` lists the requests so far. Requests that services refuse raise `BadRequest`, and take no answer: without
+    content, with a tool result that has no call or a call that has no result, a tool choice that is not offered, or
+    values that are out of range or no JSON.
     """
 
     def __init__(
@@ -97,18 +103,40 @@ class ScriptedLLM(FunctionCallingLLM):
         tool_choice: ToolChoice,
         settings: Settings,
     ) -> AsyncIterator[Event]:
+        try:
+            check_request(messages, tools, tool_choice, settings)
+        except BadRequest as error:
+            error.provider, error.model = self._metadata.provider, self._metadata.model_name
+            raise
         request = ScriptedRequest(tuple(messages), tuple(tools), tool_choice, settings)
         number = len(self.requests)
         self.requests.append(request)
-        if number >= len(self._answers):
-            raise ToolcastError(
-                f"the script has {len(self._answers)} answers, but another request was made: add an answer"
-            )
-        answer = self._answers[number]
+        answer = self._answer(number)
+        if _is_function(answer):
+            answer = _checked(answer, answer(request))
+            if inspect.isawaitable(answer):
+                answer = _checked(self._answer(number), await answer)
+            if isinstance(answer, AsyncIterator):
+                async for event in cast("AsyncIterator[Event]", answer):
+                    yield event
+                return
+            if isinstance(answer, Iterator):
+                answer = list(answer)
         if isinstance(answer, BaseException):
             raise answer
         for event in self._events_of(answer, request):
             yield event
+
+    def add(self, *answers: Any) -> None:
+        """Add answers after those that there are."""
+        self._answers.extend(answers)
+
+    def _answer(self, number: int) -> Any:
+        if number < len(self._answers):
+            return self._answers[number]
+        if self._answers and _is_function(self._answers[-1]):
+            return self._answers[-1]
+        raise ToolcastError(f"the script has {len(self._answers)} answers, but another request was made: add an answer")
 
     def _events_of(self, answer: Any, request: ScriptedRequest) -> Iterator[Event]:
         if isinstance(answer, str):
@@ -134,6 +162,17 @@ class ScriptedLLM(FunctionCallingLLM):
 
     def _chunks(self, text: str) -> Iterator[str]:
         return (text[start : start + self._chunk] for start in range(0, len(text), self._chunk))
+
+
+def _is_function(answer: object) -> bool:
+    return inspect.isroutine(answer) or isinstance(answer, partial)
+
+
+def _checked(function: object, answer: Any) -> Any:
+    """Return the answer of a function. Raise `TypeError` if it is none."""
+    if answer is None or _is_function(answer):
+        raise TypeError(f"{function!r}: expected an answer such as a string or an object, got {answer!r}; return one")
+    return answer
 
 
 def _end(stop_reason: StopReason) -> Iterator[Event]:

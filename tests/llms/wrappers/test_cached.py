@@ -199,9 +199,11 @@ def test_the_provider_and_the_model_of_a_fallback(api: API) -> None:
 
 
 def test_a_setting_that_is_no_json_is_not_cached(api: API) -> None:
-    llm = CachedLLM(ScriptedLLM("a", "b"))
+    wrapped = Playing(TextDelta("a"), Finish("end_turn"))
+    llm = CachedLLM(wrapped)
     settings = Settings(extra={"x": object()})
-    assert [api.chat(llm, "x", settings=settings).text for _ in range(2)] == ["a", "b"]
+    assert [api.chat(llm, "x", settings=settings).text for _ in range(2)] == ["a", "a"]
+    assert wrapped.requests == 2
 
 
 def test_wrong_options() -> None:

@@ -33,9 +33,13 @@ def hide(text: str) -> str:
 
 
 def sent(*parts: Any, role: Any = "user") -> tuple[Any, ...]:
+    """Return the parts of a message as the wrapped LLM gets them, in a conversation that services accept."""
+    before = [ToolCallPart(part.call_id, "find") for part in parts if isinstance(part, ToolResultPart)]
+    after = [ToolResultPart(part.id, "x") for part in parts if isinstance(part, ToolCallPart)]
     wrapped = ScriptedLLM("ok")
-    RedactedLLM(wrapped, hide).chat([Message(role, parts)])
-    return wrapped.requests[0].messages[0].parts
+    conversation = [assistant("x", *before), Message(role, parts), Message("tool", tuple(after)), user("x")]
+    RedactedLLM(wrapped, hide).chat(conversation)
+    return wrapped.requests[0].messages[1].parts
 
 
 def test_what_is_sent_and_what_comes_back(api: API) -> None:

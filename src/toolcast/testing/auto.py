@@ -1,0 +1,131 @@
+"""`AutoLLM`: an LLM whose answers are made from the schemas of the tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import pydantic
+
+from ..errors import ValidationError
+from ..hook_protocol import Hooks
+from ..json_text import json_text
+from ..messages import ToolCallPart
+from ..option_types import require
+from ..prices import Prices
+from ..settings import Settings
+from ..tool_spec import NamedTool
+from ..tools.callable_tool import CallableTool
+from .schema_values import NoValue, Place, find_value
+from .scripted import ScriptedLLM, ScriptedRequest
+from .string_values import Size
+
+_TEXTS = {
+    "minimal": "Ok",
+    "typical": "This is the answer of an AutoLLM.",
+    "maximal": "# An answer\n\n" + 'It has *Markdown*, "quotes", `code` and 漢字 😀.\n\n' * 20,
+}
+
+
+class AutoLLM(ScriptedLLM):
+    """An LLM that makes valid answers from the schemas of its tools, so that a program runs without a script.
+
+    It calls the tool that a request forces. Where it may choose, it calls each function once after a message of the
+    user, one per response, and then the first tool for typed output, or else it answers with a text. The arguments are
+    valid for Pydantic. They depend on the options below, the tool and the number of messages; not on their text, so
+    that concurrent calls and dates in prompts change nothing.
+
+    Args:
+        seed: Another number gives other answers.
+        size: `"minimal"` values have empty strings and lists, no optional fields, and None where it is allowed;
+            `"typical"` ones a few words and items; `"maximal"` ones all fields, long texts with unusual characters, and
+            the highest numbers.
+        model: The name of the model.
+        chunk: The number of characters in which text and arguments arrive.
+        settings: The settings of the LLM.
+        system_prompt: The system prompt.
+        max_concurrency: The number of requests at a time.
+        hooks: Hooks of its calls.
+        prices: The prices of the model.
+
+    Raises:
+        ToolcastError: In a call, if no valid arguments were found for a tool: its validators demand what its schema
+            does not say. Answer these requests with a function that is passed to a `ScriptedLLM`.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        size: Size = "typical",
+        *,
+        model: str = "auto",
+        chunk: int = 4,
+        settings: Settings | None = None,
+        system_prompt: str | None = None,
+        max_concurrency: int | None = None,
+        hooks: Sequence[Hooks] | Hooks | None = None,
+        prices: Prices | None = None,
+    ) -> None:
+        require("seed", seed, int, "int")
+        if size not in get_args(Size):
+            raise ValueError(f"size={size!r}: expected 'minimal', 'typical' or 'maximal'")
+        super().__init__(
+            self.answer_to,
+            model=model,
+            chunk=chunk,
+            settings=settings,
+            system_prompt=system_prompt,
+            max_concurrency=max_concurrency,
+            hooks=hooks,
+            prices=prices,
+        )
+        self.seed: int = seed
+        self.size: Size = size
+
+    def answer_to(self, request: ScriptedRequest) -> ToolCallPart | str:
+        """Return the answer to a request: the call of a tool, or a text."""
+        tool = _choose(request)
+        if tool is None:
+            return _TEXTS[self.size]
+        number = len(request.messages)
+        return ToolCallPart(f"call_{number}", tool.name, self._arguments(tool, number))
+
+    def _arguments(self, tool: CallableTool, number: int) -> str:
+        seed = f"{self.seed} {tool.name} {number}"
+        try:
+            return json_text(find_value(tool.parameters, seed, self.size, lambda value: _problems(tool, value)))
+        except NoValue as error:
+            raise NoValue(
+                f"AutoLLM cannot call the tool {tool.name!r}: {error}. Answer this request with a function: "
+                "ScriptedLLM(lambda request: ...)"
+            ) from None
+
+
+def _choose(request: ScriptedRequest) -> CallableTool | None:
+    """Return the tool to call; None for a text."""
+    choice, tools = request.tool_choice, request.tools
+    if choice == "none" or not tools:
+        return None
+    if isinstance(choice, NamedTool):
+        return next(tool for tool in tools if tool.name == choice.name)
+    called: set[str] = set()
+    for message in request.messages:
+        called = set() if message.role == "user" else called | {call.name for call in message.tool_calls}
+    outputs = [tool for tool in tools if tool.output_type is not None]
+    waiting = [tool for tool in tools if tool.output_type is None and tool.name not in called]
+    fallback = tools if choice == "required" else ()
+    return next(iter([*waiting, *outputs, *fallback]), None)
+
+
+def _problems(tool: CallableTool, value: Any) -> Sequence[tuple[Place, str]]:
+    """Return the places in the arguments that the tool refuses, each with the reason."""
+    try:
+        tool.read(json_text(value))
+    except ValidationError as error:
+        cause = error.__cause__
+        if tool.hides_input or not isinstance(cause, pydantic.ValidationError):
+            return [((), "its validators refuse it")]
+        return [(each["loc"], each["msg"]) for each in cause.errors(include_url=False, include_input=False)]
+    except Exception:  # a validator of the user's, which may need the context that only the call has
+        return ()
+    return ()
