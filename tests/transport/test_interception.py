@@ -22,9 +22,9 @@ REQUEST = HTTPRequest("GET", "http://service.example", {}, b"")
 class Named:
     """An interceptor that passes everything on, and counts."""
 
-    def __init__(self, name: str, *, skips_waits: bool = False) -> None:
+    def __init__(self, name: str, *, sends_nothing: bool = False) -> None:
         self.name = name
-        self.skips_waits = skips_waits
+        self.sends_nothing = sends_nothing
         self.requests = 0
 
     def __repr__(self) -> str:
@@ -120,6 +120,6 @@ def test_a_fixture_whose_halves_run_in_different_contexts() -> None:
 
 def test_waits_are_skipped_where_nothing_is_sent() -> None:
     clock = SystemClock()
-    with intercept(Named("replay", skips_waits=True)):
+    with intercept(Named("replay", sends_nothing=True)):
         clock.sleep(10**6)
         anyio.run(clock.asleep, 10**6)

@@ -1,8 +1,9 @@
 """Tools for testing programs that use toolcast: no network, no keys, deterministic.
 
-`ScriptedLLM` returns prepared answers and records its requests. `use_llm` replaces every other LLM. `record` and
-`replay` record the HTTP exchanges of a test and replay them. `ReplayNetwork` returns bytes that the test writes itself,
-in chunks of any size.
+`ScriptedLLM` returns prepared answers and records its requests. `AutoLLM` makes answers from the schemas of the tools.
+`use_llm` replaces every other LLM. `record` and `replay` record the HTTP exchanges of a test and replay them.
+`ReplayNetwork` returns bytes that the test writes itself, in chunks of any size. `capture_calls` captures requests and
+responses. The pytest plugin (toolcast.pytest_plugin) has fixtures, and blocks real requests.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import AbstractContextManager
 from ..llms.base import FunctionCallingLLM
 from ..llms.defaults import replace_llm
 from .auto import AutoLLM
+from .blocked_requests import RequestBlocked
 from .captured_calls import CapturedCall, capture_calls
 from .recording import Recording, RecordingMismatch, record, replay
 from .replay_network import Recorded, ReplayNetwork, VirtualClock
@@ -26,6 +28,7 @@ __all__ = [
     "RecordingError",
     "RecordingMismatch",
     "ReplayNetwork",
+    "RequestBlocked",
     "ScriptedLLM",
     "ScriptedRequest",
     "VirtualClock",

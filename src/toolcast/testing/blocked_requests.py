@@ -19,7 +19,7 @@ class RequestBlocked(ToolcastError):
 class AllowRequests:
     """An interceptor that passes all requests on."""
 
-    skips_waits: bool = False
+    sends_nothing: bool = False
 
     def open(self, network: Network, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
         """Send `request` over `network`."""

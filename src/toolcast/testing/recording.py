@@ -189,8 +189,8 @@ class Recording:
             return [str(exchange.request) for exchange in self._unused]
 
     @property
-    def skips_waits(self) -> bool:
-        """True if nothing is sent, so that the waits between retries take no time."""
+    def sends_nothing(self) -> bool:
+        """True if nothing is sent, so that the waits between retries take no time, and no key is needed."""
         return not self._sends
 
     def open(self, network: Network, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:

@@ -16,11 +16,11 @@ from ..http_request import HTTPRequest
 class Interceptor(Protocol):
     """The receiver of requests in place of the `Network` that they are for, which it may call.
 
-    `skips_waits` is True if it never calls one, so that waits between requests have no purpose.
+    `sends_nothing` is True if it never calls one, so that waits between requests have no purpose, and keys neither.
     """
 
     @property
-    def skips_waits(self) -> bool: ...
+    def sends_nothing(self) -> bool: ...
 
     def open(self, network: Any, request: HTTPRequest, *, connect: float | None, read: float | None) -> Any:
         """Return the `Response` to `request`; see `Network.open`."""

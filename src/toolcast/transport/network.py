@@ -170,7 +170,7 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         """Block this thread; its `CancelHandle` can end the wait. Return at once in a replay."""
-        if _waits_are_skipped():
+        if nothing_is_sent():
             return
         handle = current_handle()
         (sleep if handle is None else handle.sleep)(seconds)
@@ -179,12 +179,12 @@ class SystemClock:
         """Wait in the running event loop. In a replay, only let other tasks run."""
         import anyio
 
-        await anyio.sleep(0 if _waits_are_skipped() else seconds)
+        await anyio.sleep(0 if nothing_is_sent() else seconds)
 
 
-def _waits_are_skipped() -> bool:
-    """Return True if the responses come from a recording: a service that is not asked needs no pause."""
-    return (found := interceptor()) is not None and found.skips_waits
+def nothing_is_sent() -> bool:
+    """Return True if all responses come from a recording: a service that is not asked needs no pause and no key."""
+    return (found := interceptor()) is not None and found.sends_nothing
 
 
 _CLOCK = SystemClock()
