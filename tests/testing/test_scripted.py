@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 
 import toolcast
@@ -19,6 +22,7 @@ from toolcast import (
     ToolOrchestratingLLM,
     Usage,
     UsageReport,
+    WouldSuspend,
     system,
     user,
 )
@@ -118,3 +122,85 @@ def test_an_exception_among_events_is_raised_at_its_place() -> None:
     assert stream.current == TextDelta("Hi")
     assert not stream.next()
     assert isinstance(stream.err, RateLimited)
+
+
+def echo(request: ScriptedRequest) -> str:
+    return request.messages[-1].text.upper()
+
+
+async def aecho(request: ScriptedRequest) -> str:
+    return echo(request)
+
+
+@pytest.mark.parametrize("function", [echo, aecho, partial(lambda more, request: echo(request) + more, "")])
+def test_a_function_answers_all_further_requests(api: API, function: Any) -> None:
+    scripted = ScriptedLLM("first", function)
+    assert [api.chat(scripted, text).text for text in ("a", "b", "c")] == ["first", "B", "C"]
+    assert len(scripted.requests) == 3
+
+
+def test_a_function_that_is_not_the_last_answers_one_request(api: API) -> None:
+    scripted = ScriptedLLM(echo)
+    scripted.add("next")
+    assert [api.chat(scripted, text).text for text in ("a", "b")] == ["A", "next"]
+    with pytest.raises(ToolcastError, match="another request was made"):
+        api.chat(scripted, "c")
+
+
+def test_a_function_returns_any_answer(api: API) -> None:
+    def answer(request: ScriptedRequest) -> Any:
+        return {"a": SEA, "b": {"title": "B", "artist": "C", "songs": []}, "c": RateLimited("slow down")}[
+            request.messages[-1].text
+        ]
+
+    make = ToolOrchestratingLLM(Album, "{text}", ScriptedLLM(answer))
+    assert api.call(make, text="a") == SEA
+    assert api.call(make, text="b") == SHORT
+    with pytest.raises(RateLimited):
+        api.call(make, text="c")
+
+
+def test_a_function_yields_events(api: API) -> None:
+    def answer(request: ScriptedRequest) -> Iterator[Any]:
+        yield TextDelta("a")
+        yield Finish("end_turn")
+
+    async def aanswer(request: ScriptedRequest) -> AsyncIterator[Any]:
+        for event in answer(request):
+            yield event
+
+    scripted = ScriptedLLM(answer, aanswer)
+    for _ in range(2):
+        assert api.events(scripted, "x") == [TextDelta("a"), Finish("end_turn")]
+
+
+def test_events_of_a_function_that_are_left_end_there(api: API) -> None:
+    ended: list[bool] = []
+
+    async def answer(request: ScriptedRequest) -> AsyncIterator[Any]:
+        try:
+            yield done
+            yield Finish("tool_use")
+        finally:
+            ended.append(True)
+
+    done = toolcast.ToolCallDone("1", "Album", "{}")
+    api.stream(ToolOrchestratingLLM(Album, "x", ScriptedLLM(answer)), take=1)
+    assert ended == [True]
+
+
+async def test_an_async_function_may_wait_in_async_calls_alone() -> None:
+    async def answer(request: ScriptedRequest) -> str:
+        await anyio.lowlevel.checkpoint()
+        return "waited"
+
+    scripted = ScriptedLLM(answer)
+    assert (await scripted.achat("x")).text == "waited"
+    with pytest.raises(WouldSuspend):
+        scripted.chat("x")
+
+
+@pytest.mark.parametrize("answer", [lambda request: None, lambda request: echo])
+def test_a_function_that_returns_no_answer(answer: Any) -> None:
+    with pytest.raises(TypeError, match="expected an answer such as a string or an object, got"):
+        ScriptedLLM(answer).chat("x")

@@ -123,9 +123,10 @@ def _problems(tool: CallableTool, value: Any) -> Sequence[tuple[Place, str]]:
         tool.read(json_text(value))
     except ValidationError as error:
         cause = error.__cause__
-        if tool.hides_input or not isinstance(cause, pydantic.ValidationError):
-            return [((), "its validators refuse it")]
-        return [(each["loc"], each["msg"]) for each in cause.errors(include_url=False, include_input=False)]
+        assert isinstance(cause, pydantic.ValidationError)
+        problems = cause.errors(include_url=False, include_input=False)
+        hidden = "it is refused" if tool.hides_input else ""
+        return [(each["loc"], hidden or each["msg"]) for each in problems]
     except Exception:  # a validator of the user's, which may need the context that only the call has
         return ()
     return ()

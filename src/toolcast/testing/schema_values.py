@@ -78,6 +78,8 @@ class _ValueMaker:
 
     def make(self) -> Any:
         """Return the value."""
+        if self._is_endless(self._schema):
+            raise NoValue("each value contains another one, without an end")
         return self._value(self._schema, (), 0)
 
     def places_of(self, place: Place) -> list[Path]:
@@ -89,9 +91,13 @@ class _ValueMaker:
     def _value(self, schema: Any, path: Path, more: int) -> Any:
         """Return the value at `path`; with `more` tries, as it must differ from another."""
         self._made.append(path)
-        tries = more + sum([self._tries.get(path[:end], 0) for end in range(len(path) + 1)])
+        own = self._tries.get(path, 0)
+        around = sum([self._tries.get(path[:end], 0) for end in range(len(path))])
+        # A form that is found stays, while what is around it changes.
+        tries = more + (own or min(around, 1))
         # At times all values of a type are equal: a validator may compare two of them.
-        chance = Random(f"{self._seed} {'' if tries % 3 == 2 else path} {tries}")
+        seen = own + around
+        chance = Random(f"{self._seed} {'' if seen % 3 == 2 else path} {seen + more}")
         body = self._resolved(schema)
         while "anyOf" in body:
             branches = [self._resolved({**_without(body, "anyOf"), **normalize(each)}) for each in body["anyOf"]]
@@ -146,6 +152,10 @@ class _ValueMaker:
         first = {"minimal": 0, "maximal": len(values) - 1}.get(self._size, chance.randrange(len(values)))
         return values[(first + tries) % len(values)]
 
+    def _is_endless(self, schema: Any) -> bool:
+        """Return whether each value of a schema contains another one."""
+        return _height(normalize(schema), self._heights) == math.inf
+
     def _closing(self, path: Path) -> bool:
         """Return whether values are as small as possible from here on."""
         return len(path) >= 2 * _DEPTH[self._size] or len(self._made) > _ENOUGH
@@ -153,11 +163,11 @@ class _ValueMaker:
     def _object(self, body: Schema, path: Path, chance: Random, tries: int) -> dict[str, Any]:
         properties: dict[str, Any] = body.get("properties", {})
         required = set(body.get("required", ()))
-        optional = [name for name in properties if name not in required]
-        if self._closing(path) != bool(tries % 2):  # another subset with each try
+        optional = [name for name in properties if name not in required and not self._is_endless(properties[name])]
+        if tries > 1:  # another subset with each try
+            optional = [name for name in optional if chance.random() < 0.5]
+        elif self._closing(path) != bool(tries):
             optional = []
-        if tries > 1:
-            optional = [name for name in properties if name not in required and chance.random() < 0.5]
         names = [name for name in properties if name in required or name in optional]
         made = {name: self._value(properties[name], (*path, name), 0) for name in names}
         made |= {name: "x" for name in required if name not in properties}
@@ -167,7 +177,7 @@ class _ValueMaker:
         """Return properties that have no names in the schema: the items of a dictionary."""
         least, most = body.get("minProperties", 0) - count, body.get("maxProperties", math.inf) - count
         values = body.get("additionalProperties", {} if least > 0 else False)
-        if values is False or (values is True and least <= 0) or most <= 0:
+        if values is False or (values is True and least <= 0) or most <= 0 or self._is_endless(values):
             return {}
         number = int(min(max(self._number_of_items(path, chance), least), most))
         made: dict[str, Any] = {}
@@ -188,7 +198,7 @@ class _ValueMaker:
         first: Sequence[Any] = body.get("prefixItems", ())
         least, most = body.get("minItems", 0), body.get("maxItems", math.inf)
         items = body.get("items", True)
-        number = self._number_of_items(path, chance) + tries % 3
+        number = 0 if self._is_endless(items) else self._number_of_items(path, chance) + tries % 3
         if first:
             number = len(first)
         if items is False or (first and "items" not in body):

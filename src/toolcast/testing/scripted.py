@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, cast, get_args
 
@@ -117,8 +117,13 @@ class ScriptedLLM(FunctionCallingLLM):
             if inspect.isawaitable(answer):
                 answer = _checked(self._answer(number), await answer)
             if isinstance(answer, AsyncIterator):
-                async for event in cast("AsyncIterator[Event]", answer):
-                    yield event
+                yielded = cast("AsyncIterator[Event]", answer)
+                try:
+                    async for event in yielded:
+                        yield event
+                finally:
+                    if isinstance(yielded, AsyncGenerator):  # it must end in this task
+                        await yielded.aclose()
                 return
             if isinstance(answer, Iterator):
                 answer = list(answer)
