@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _MODES: Final = ("none", "once", "new", "all")
 _MARKERS: Final = (
-    "toolcast_record(path=None, mode=None, filter=None, secrets=()): record the HTTP exchanges of the test at its first "
-    "run, and replay them from then on; see toolcast.testing.record",
+    "toolcast_record(path=None, mode=None, filter=None, secrets=()): record the HTTP exchanges of the test at its "
+    "first run, and replay them from then on; see toolcast.testing.record",
     "toolcast_block_requests(block=True): block requests to other machines during the test, or allow them",
 )
 _LONGEST: Final = 120
@@ -60,8 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Let a test with the marker `toolcast_record` use the fixture, before all others."""
     names: list[str] | None = getattr(item, "fixturenames", None)
-    if names is not None and "toolcast_recording" not in names and item.get_closest_marker("toolcast_record"):
-        names.insert(0, "toolcast_recording")
+    if names is not None and item.get_closest_marker("toolcast_record"):
+        names[:] = ["toolcast_recording", *[name for name in names if name != "toolcast_recording"]]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -339,7 +339,7 @@ def test_secrets_stay_out_of_the_error() -> None:
         def known(cls, key: pydantic.SecretStr) -> pydantic.SecretStr:
             raise ValueError(f"{key.get_secret_value()!r} is unknown")
 
-    with pytest.raises(ToolcastError, match="failed at key: it is refused. Answer"):
+    with pytest.raises(ToolcastError, match=r"failed at key: it is refused\. Answer"):
         ToolOrchestratingLLM(Login, "x", AutoLLM())()
 
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from random import Random
 from typing import Any, Final
 
-_TRIES: Final = 50
+_TRIES: Final = 100
 _CHARACTERS: Final = string.ascii_letters + string.digits + string.punctuation + " "
 _CLASSES: Final = {"DIGIT": string.digits, "WORD": string.ascii_letters + string.digits + "_", "SPACE": " \t"}
 
@@ -22,8 +22,9 @@ def text_matching(pattern: str, chance: Random, shortest: int, longest: int | No
         return None
     matches, tree = compiled
     for number in range(_TRIES):
-        # The repetitions grow with the tries, for patterns without an upper limit whose text must be long.
-        text = _Writer(chance, shortest if number % 2 else number // 8).write(tree)
+        # Repetitions go on up to this length. What has to follow them is unknown.
+        end = shortest if number % 2 or longest is None else longest
+        text = _Writer(chance, max(end - chance.randint(0, 2 + number // 3), 0)).write(tree)
         if shortest <= len(text) <= (len(text) if longest is None else longest) and matches.search(text):
             return text
     return None
@@ -40,11 +41,12 @@ def _parsed(pattern: str) -> tuple[re.Pattern[str], Sequence[Any]] | None:
 
 
 class _Writer:
-    """A writer of one text. `more` are the repetitions above the least number."""
+    """A writer of one text, which repeats characters up to the length `end`, or else a few times."""
 
-    def __init__(self, chance: Random, more: int) -> None:
+    def __init__(self, chance: Random, end: int) -> None:
         self._chance = chance
-        self._more = more
+        self._end = end
+        self._length = 0
         self._groups: dict[int, str] = {}
 
     def write(self, tree: Sequence[Any]) -> str:
@@ -52,14 +54,11 @@ class _Writer:
         return "".join([self._one(str(kind), value) for kind, value in tree])
 
     def _one(self, kind: str, value: Any) -> str:
-        if kind == "LITERAL":
-            return chr(value)
-        if kind in ("ANY", "NOT_LITERAL", "IN", "CATEGORY"):
-            return self._character(kind, value)
+        if kind in ("LITERAL", "ANY", "NOT_LITERAL", "IN"):
+            self._length += 1
+            return chr(value) if kind == "LITERAL" else self._character(kind, value)
         if kind in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
-            least, most, tree = value
-            times = self._chance.randint(least, max(least, min(int(most), least + 1 + self._more)))
-            return "".join([self.write(tree) for _ in range(times)])
+            return self._repeated(*value)
         if kind == "BRANCH":
             return self.write(self._chance.choice(value[1]))
         if kind == "SUBPATTERN":
@@ -69,6 +68,16 @@ class _Writer:
             return self.write(value)
         # Anchors and assertions add nothing: the text is compared with the whole pattern at the end.
         return self._groups.get(value, "") if kind == "GROUPREF" else ""
+
+    def _repeated(self, least: int, most: int, tree: Sequence[Any]) -> str:
+        texts = [self.write(tree) for _ in range(least)]
+        few = self._chance.randint(0, 2)
+        while len(texts) < most and (self._length < self._end or len(texts) < least + few):
+            before = self._length
+            texts.append(self.write(tree))
+            if self._length == before:  # a repetition of nothing
+                break
+        return "".join(texts)
 
     def _character(self, kind: str, value: Any) -> str:
         if kind == "ANY":

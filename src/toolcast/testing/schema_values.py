@@ -48,7 +48,7 @@ def find_value(
         NoValue: All values that were tried are refused.
     """
     tries: dict[Path, int] = {}
-    problems: Sequence[tuple[Place, str]] = ()
+    problems: Sequence[tuple[Place, str]] = [((), "")]
     for number in range(_TRIES):
         maker = _ValueMaker(schema, seed, size, tries)
         value = maker.make()
@@ -70,7 +70,7 @@ class _ValueMaker:
     def __init__(self, schema: Mapping[str, Any], seed: str, size: Size, tries: Mapping[Path, int]) -> None:
         self._schema = schema
         self._seed = seed
-        self._size = size
+        self._size: Size = size
         self._tries = tries
         self._made: list[Path] = []
         self._definitions: Mapping[str, Any] = schema.get("$defs", {})
@@ -181,15 +181,15 @@ class _ValueMaker:
             return {}
         number = int(min(max(self._number_of_items(path, chance), least), most))
         made: dict[str, Any] = {}
-        keys = {"type": "string", "minLength": 1, **self._resolved(body.get("propertyNames", {}))}
+        keys: Schema = {"type": "string", "minLength": 1, **self._resolved(body.get("propertyNames", {}))}
         self._made.append((*path, _KEY))
         tries = self._tries.get((*path, _KEY), 0)
         for place in range(max(number, 0) * 5):
             if len(made) == number:
                 break
             chance = Random(f"{self._seed} {path} key {place} {tries}")
-            names = keys.get("enum")
-            key = names[(place + tries) % len(names)] if names else make_text(keys, "typical", chance, tries)
+            names: Sequence[str] = keys.get("enum", ())
+            key: str = names[(place + tries) % len(names)] if names else make_text(keys, "typical", chance, tries)
             if key not in made:
                 made[key] = self._value(values, (*path, key), 0)
         return made

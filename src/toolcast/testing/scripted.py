@@ -125,7 +125,7 @@ class ScriptedLLM(FunctionCallingLLM):
                     if isinstance(yielded, AsyncGenerator):  # it must end in this task
                         await yielded.aclose()
                 return
-            if isinstance(answer, Iterator):
+            if hasattr(answer, "__next__"):
                 answer = list(answer)
         if isinstance(answer, BaseException):
             raise answer
