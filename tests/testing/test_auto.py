@@ -167,6 +167,12 @@ def test_every_kind_of_field(kind: str, size: Size) -> None:
         assert isinstance(made, model)
 
 
+@pytest.mark.parametrize("kind", [list[Code], dict[str, pydantic.RedisDsn], pydantic.ImportString, ZoneInfo])
+def test_outputs_that_are_no_objects(kind: Any) -> None:
+    for size in SIZES:
+        assert ToolOrchestratingLLM(kind, "x", AutoLLM(size=size))() is not None
+
+
 fields = st.sampled_from([each for each in (*FIELDS.values(), *FURTHER.values()) if each is not None])
 numbers = count()
 
@@ -326,6 +332,8 @@ def test_what_no_value_is_found_for(api: API) -> None:
         "AutoLLM cannot call the tool 'Impossible': no valid value was found in 80 tries; the last one failed at code: "
         "Value error, the signature is wrong. Answer this request with a function: ScriptedLLM(lambda request: ...)"
     )
+    with pytest.raises(ToolcastError, match="failed at value: Input should be greater than 3"):
+        api.call(ToolOrchestratingLLM(Annotated[int, Field(gt=3, lt=4)], "x", AutoLLM()))
     with pytest.raises(ToolcastError, match="'Endless': each value contains another one"):
         api.call(ToolOrchestratingLLM(Endless, "x", AutoLLM()))
 

@@ -169,8 +169,22 @@ def test_a_function_yields_events(api: API) -> None:
         for event in answer(request):
             yield event
 
-    scripted = ScriptedLLM(answer, aanswer)
-    for _ in range(2):
+    class Events:
+        """An async iterator that is no generator."""
+
+        def __init__(self, request: ScriptedRequest) -> None:
+            self._events = answer(request)
+
+        def __aiter__(self) -> Events:
+            return self
+
+        async def __anext__(self) -> Any:
+            if (event := next(self._events, None)) is None:
+                raise StopAsyncIteration
+            return event
+
+    scripted = ScriptedLLM(answer, aanswer, lambda request: Events(request))
+    for _ in range(3):
         assert api.events(scripted, "x") == [TextDelta("a"), Finish("end_turn")]
 
 

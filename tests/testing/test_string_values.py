@@ -46,3 +46,15 @@ def test_paths_are_those_of_a_folder_of_its_own() -> None:
 
 def test_a_format_that_is_unknown_is_words() -> None:
     assert make_text({"format": "poem"}, "typical", Random(0), 0).count(" ") == 1
+
+
+def test_where_no_text_matches_the_pattern_there_are_other_forms() -> None:
+    """The validator decides: the pattern may be in the syntax of another engine."""
+    assert make_text({"pattern": r"^\p{Lu}$"}, "typical", Random(0), 0).count(" ") == 1
+    assert "EUR" in [make_text({"pattern": r"^\p{Lu}+$"}, "typical", Random(0), tries) for tries in range(40)]
+
+
+def test_after_the_forms_of_a_format_there_are_others() -> None:
+    forms = [make_text({"format": "color"}, "typical", Random(0), tries) for tries in range(40)]
+    assert forms[:4] == ["#ffaa00", "red", "#ffaa00", "red"]
+    assert "UTC" in forms

@@ -126,7 +126,8 @@ def _problems(tool: CallableTool, value: Any) -> Sequence[tuple[Place, str]]:
         assert isinstance(cause, pydantic.ValidationError)
         problems = cause.errors(include_url=False, include_input=False)
         hidden = "it is refused" if tool.hides_input else ""
-        return [(each["loc"], hidden or each["msg"]) for each in problems]
+        outer = ("value",) if tool.wrapped else ()  # which Pydantic's error is without
+        return [((*outer, *each["loc"]), hidden or each["msg"]) for each in problems]
     except Exception:  # a validator of the user's, which may need the context that only the call has
         return ()
     return ()
