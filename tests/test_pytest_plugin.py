@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from dataclasses import dataclass
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
-EXAMPLE = Path(__file__).parent.parent / "examples" / "testing_an_app"
-IN_MODULE = ("-o", "asyncio_default_fixture_loop_scope=module", "-o", "asyncio_default_test_loop_scope=module")
-RUNNERS = {
-    "pytest-asyncio": ("-o", "asyncio_mode=auto", *IN_MODULE),
-    "anyio": ("-p", "no:asyncio", "-o", "anyio_mode=auto"),
-}
+from support.pytest_projects import RUNNERS, Project
 
+EXAMPLE = Path(__file__).parent.parent / "examples" / "testing_an_app"
 OFFLINE = '''
 """A network that answers by itself, and counts."""
 
@@ -52,43 +43,18 @@ llm = OpenAI("m-1", api_key="sk-0123456789", base_url="https://service.example/v
 '''
 
 
-@dataclass(frozen=True)
-class Project:
-    """A project with tests, in a folder of its own."""
-
-    folder: Path
-
-    def write(self, ini: str = "", **files: str) -> None:
-        for name, text in {"offline": OFFLINE, **files}.items():
-            (self.folder / f"{name}.py").write_text(dedent(text), encoding="utf-8")
-        settings = "[pytest]\npythonpath = .\naddopts = --strict-markers --strict-config\n"
-        (self.folder / "pytest.ini").write_text(settings + ini, encoding="utf-8")
-
-    def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        """Run pytest; warnings are errors."""
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("CI", "PYTEST_"))}
-        return subprocess.run(
-            [sys.executable, "-W", "error", "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
-            cwd=self.folder,
-            env={**clean, **env},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def passes(self, tests: int, *arguments: str, **env: str) -> None:
-        done = self.run(*arguments, **env)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert f"{tests} passed" in done.stdout
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
+def write(project: Project, ini: str = "", **files: str) -> None:
+    project.write(ini, offline=OFFLINE, **files)
+
+
 def test_without_opt_in_nothing_changes_and_nothing_is_imported(project: Project) -> None:
-    project.write(
+    write(
+        project,
         test_one="""
             import sys
 
@@ -118,7 +84,7 @@ def test_without_opt_in_nothing_changes_and_nothing_is_imported(project: Project
                 from offline import llm
 
                 assert llm.chat("x").text == "Hello"
-        """
+        """,
     )
     project.passes(4, "-p", "no:asyncio")
 
@@ -189,7 +155,7 @@ BLOCKED = """
 
 @pytest.mark.parametrize("runner", RUNNERS)
 def test_a_project_that_opts_in(project: Project, runner: str) -> None:
-    project.write("toolcast_block_requests = true\ntoolcast_tool_errors = raise\n", test_blocked=BLOCKED)
+    write(project, "toolcast_block_requests = true\ntoolcast_tool_errors = raise\n", test_blocked=BLOCKED)
     project.passes(9 if runner == "pytest-asyncio" else 12, *RUNNERS[runner])
 
 
@@ -224,7 +190,7 @@ RECORDED = """
 
 @pytest.mark.parametrize("runner", ["anyio", pytest.param("pytest-asyncio", marks=pytest.mark.slow)])
 def test_recordings(project: Project, runner: str) -> None:
-    project.write("toolcast_block_requests = true\n", test_recorded=RECORDED)
+    write(project, "toolcast_block_requests = true\n", test_recorded=RECORDED)
     anyio = runner == "anyio"
     tests = 6 if anyio else 5
     options = RUNNERS[runner]
@@ -253,7 +219,7 @@ def test_recordings(project: Project, runner: str) -> None:
 
 
 def test_wrong_settings(project: Project) -> None:
-    project.write("toolcast_tool_errors = explode\n")
+    write(project, "toolcast_tool_errors = explode\n")
     done = project.run("-p", "no:asyncio")
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "toolcast_tool_errors = explode: expected return or raise" in done.stderr

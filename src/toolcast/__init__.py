@@ -10,7 +10,7 @@ The packages, from the top layer down; each imports only from the ones below it:
 
     apps            command line, REPL, web UI, experiment commands
     experiments     ContReAct experiments: config, cycles, memory, similarity, PEI, reports, grids
-    testing         ScriptedLLM, record, replay
+    testing         ScriptedLLM, AutoLLM, record, replay; pytest_plugin uses them
     chat            the chat state machine
     toolbox         built-in tools: files, shell command, web page, question to the user
     agents          sessions, sub-agents, MCP, tool search, the engine's turn loop, permissions
