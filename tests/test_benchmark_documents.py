@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -18,10 +18,20 @@ from typing import Any
 
 import pytest
 
-from toolcast import Engine, OpenAI, ToolCallPart, ToolOrchestratingLLM
-from toolcast.events import ToolCallDelta, ToolCallDone
+from toolcast import (
+    Engine,
+    Finish,
+    FunctionCallingLLM,
+    LLMMetadata,
+    OpenAI,
+    TextDelta,
+    ToolOrchestratingLLM,
+    Usage,
+    UsageReport,
+)
+from toolcast.events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
 from toolcast.parsing.partial_value import PartialValue, plan_for
-from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
+from toolcast.testing import Recorded, ReplayNetwork
 
 with pytest.MonkeyPatch.context() as patch:
     patch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
@@ -330,8 +340,7 @@ def test_a_round_of_an_agent_takes_so_many_steps() -> None:
     """A round takes no more of them in a long turn, and does not find out what the model charges."""
 
     def rounds(amount: int) -> int:
-        calls = [ToolCallPart(f"call_{number}", "add", '{"a": 2, "b": 40}') for number in range(amount)]
-        engine = Engine(ScriptedLLM(*calls, "Done.", chunk=100), [add], max_rounds=amount + 1)
+        engine = Engine(Adding(amount), [add], max_rounds=amount + 1)
 
         def turn() -> Iterator[Any]:
             yield engine.submit("Count")
@@ -341,6 +350,27 @@ def test_a_round_of_an_agent_takes_so_many_steps() -> None:
     rounds(1)
     first, second, third = rounds(10), rounds(20), rounds(30)
     assert third - second == second - first <= MOST_ROUND_STEPS * 10
+
+
+class Adding(FunctionCallingLLM):
+    """An LLM that makes calls, and then answers. It does not look at the messages."""
+
+    metadata = LLMMetadata("adding", "test")
+
+    def __init__(self, calls: int) -> None:
+        super().__init__()
+        self.calls = calls
+
+    async def _events(self, *request: Any) -> AsyncIterator[Event]:
+        id, self.calls = f"call_{self.calls}", self.calls - 1
+        if self.calls >= 0:
+            arguments = '{"a": 2, "b": 40}'
+            for event in (ToolCallStart(id, "add"), ToolCallDelta(id, arguments), ToolCallDone(id, "add", arguments)):
+                yield event
+        else:
+            yield TextDelta("Done.")
+        yield UsageReport(Usage(10, 5))
+        yield Finish("tool_use" if self.calls >= 0 else "end_turn")
 
 
 def add(a: int, b: int) -> int:
