@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import ExitStack
 from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the markers, and apply the settings of the project until the end of the run."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
+    _keep_assertions(config)
     blocks = ExitStack()
     config.add_cleanup(blocks.close)
     if config.getini("toolcast_block_requests"):
@@ -96,6 +97,18 @@ def toolcast_recording(request: pytest.FixtureRequest) -> Generator[Recording]:
     options["mode"] = request.config.getoption("--toolcast-record") or options.get("mode")
     with record(path, **options, process_wide=True) as recording:
         yield recording
+
+
+def _keep_assertions(config: pytest.Config) -> None:
+    """Let the library's own modules be imported as they are.
+
+    pytest rewrites the assertions of a package that has a plugin in it, which would be all of the library. It has no
+    public way to prevent that, except a text in each module; where this attribute is missing, they are rewritten.
+    """
+    marked = getattr(getattr(config.pluginmanager, "rewrite_hook", None), "_must_rewrite", None)
+    if isinstance(marked, set):
+        cast("set[str]", marked).discard("toolcast")
+        getattr(config.pluginmanager.rewrite_hook, "_marked_for_rewrite_cache", {}).clear()
 
 
 def _intercepted(*, block: bool) -> Any:
