@@ -143,7 +143,8 @@ def test_what_is_no_message_is_an_error_that_says_where(data: dict[str, Any], wh
 def test_llms_take_dicts_alone_and_among_others(api: API) -> None:
     llm = ScriptedLLM("a", "b")
     api.chat(llm, {"role": "user", "content": "Hi"})
-    api.chat(llm, [system("s"), "u", {"role": "assistant", "content": None, "tool_calls": [CALL]}])
+    called = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    api.chat(llm, [system("s"), "u", called, {"role": "tool", "tool_call_id": "c1", "content": "391"}])
     assert llm.requests[0].messages == (user("Hi"),)
     assert llm.requests[1].messages[2] == assistant(ToolCallPart("c1", "find", '{"a": "{x}"}'))
 
