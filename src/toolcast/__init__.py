@@ -412,7 +412,7 @@ _EXPORTS = {
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
 # The packages with public names of their own: `toolcast.testing` works without an import of it.
-_PACKAGES = frozenset(("experiments", "testing", "toolbox"))
+_PACKAGES = frozenset(("batch", "experiments", "testing", "toolbox"))
 
 __version__ = "0.1.0"
 __compiled__: bool
