@@ -6,6 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -20,6 +21,7 @@ from toolcast.experiments.embedders import embedder_of
 from toolcast.experiments.embedding_endpoints import PROVIDERS, EndpointEmbedder
 from toolcast.experiments.similarity import LONGEST, SimilarityMonitor
 from toolcast.http_request import HTTPRequest
+from toolcast.testing import record, replay
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock
@@ -258,6 +260,15 @@ def test_what_will_not_pass_is_not_tried_again(server: Loopback) -> None:
     answer(server, {"error": 'model "a-model" not found, try pulling it first'}, 404)
     with pytest.raises(NotFound, match="try pulling it first"):
         made(server, "ollama", base_url=root(server)).embed(["one"])
+    assert len(server.requests) == 1
+
+
+def test_a_replay_needs_no_key(server: Loopback, tmp_path: Path) -> None:
+    answer(server, openai([1.0, 0.0]))
+    with record(tmp_path / "x.jsonl", mode="all"):
+        assert made(server).embed(["one"]) == [[1.0, 0.0]]
+    with replay(tmp_path / "x.jsonl"):
+        assert made(server, api_key=None).embed(["one"]) == [[1.0, 0.0]]
     assert len(server.requests) == 1
 
 

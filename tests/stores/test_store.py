@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast.errors import SessionLocked, ToolcastError
+from toolcast.stores import jsonl
 from toolcast.stores.jsonl import JSONLStore
 from toolcast.stores.memory import MemoryStore
 from toolcast.stores.sqlite import SQLiteStore
@@ -309,6 +310,27 @@ def test_many_threads_append(store: Store) -> None:
     assert len(store.read("all")) == 120
     for name in map(str, range(4)):
         assert [record["n"] for record in store.read(f"t-{name}")] == [n for n in range(30) for _ in "ab"]
+
+
+def test_threads_that_begin_a_file_write_one_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first thread stops after it has found the file empty; no other may look until it has written."""
+    store, look = JSONLStore(tmp_path), jsonl._repair_end
+    looks: list[int] = []
+    both = threading.Event()
+
+    def looking(fd: int, path: Path) -> int:
+        size = look(fd, path)
+        looks.append(size)
+        if len(looks) == 2:
+            both.set()
+        both.wait(0.2)  # the first passes it only in vain: the second waits for the lock
+        return size
+
+    monkeypatch.setattr(jsonl, "_repair_end", looking)
+    each(2, lambda: store.append("a", [{"n": 1}]))
+    assert looks[0] == 0
+    assert looks[1] > 0
+    assert store.read("a") == [{"n": 1}] * 2
 
 
 def each(count: int, work: Callable[[], None]) -> None:

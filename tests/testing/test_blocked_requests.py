@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.sync_and_async import API
-from toolcast import ConnectFailed, OpenAI
+from toolcast import AuthFailed, ConnectFailed, OpenAI
 from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork, RequestBlocked, record
 from toolcast.testing.blocked_requests import AllowRequests, BlockRequests
@@ -79,6 +79,15 @@ def test_allowed_again_and_recorded(api: API, tmp_path: Any) -> None:
         with pytest.raises(RequestBlocked):
             call(api, "https://service.example/v1", network)
     assert network.sent == 2
+
+
+def test_a_missing_key_is_not_what_stops_a_blocked_request(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with intercept_by_default(BlockRequests()):
+        with pytest.raises(RequestBlocked, match="toolcast_record"):
+            api.chat(OpenAI("m-1"), "x")
+        with pytest.raises(AuthFailed):  # which is not blocked
+            api.chat(OpenAI("m-1", base_url="http://127.0.0.1:9/v1"), "x")
 
 
 def test_a_replay_needs_no_key(api: API, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

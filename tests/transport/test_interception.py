@@ -30,6 +30,9 @@ class Named:
     def __repr__(self) -> str:
         return self.name
 
+    def sends_to(self, url: str) -> bool:
+        return not self.sends_nothing
+
     def open(self, network: Any, request: HTTPRequest, *, connect: float | None, read: float | None) -> Any:
         self.requests += 1
         return network.open(request, connect=connect, read=read)

@@ -17,6 +17,7 @@ import sys
 from dataclasses import dataclass
 from textwrap import dedent
 from typing import IO
+from weakref import WeakSet
 
 from support.loopback import END, Loopback, Piece, chunk, head, whole
 
@@ -137,10 +138,22 @@ def begin(script: str, at: Loopback | str, *, opening: str = OPENING) -> subproc
     )
 
 
+_interrupted: WeakSet[subprocess.Popen[str]] = WeakSet()
+
+
 def finish(python: subprocess.Popen[str], typed: str | None = None) -> Screen:
-    """The screen once the process has ended; one that hangs is killed, and the test fails."""
+    """The screen once the process has ended; one that hangs is killed, and the test fails.
+
+    Ctrl-C is pressed a second time where the first has had no effect for long. Python looks for signals between its
+    instructions: it may miss one that arrives just before it blocks in a system call, until that call returns.
+    """
     try:
-        out, err = python.communicate(typed, PATIENCE)
+        try:
+            out, err = python.communicate(typed, PATIENCE / 3)
+        except subprocess.TimeoutExpired:
+            if python in _interrupted:
+                python.send_signal(signal.SIGINT)
+            out, err = python.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         python.kill()
         out, err = python.communicate()
@@ -157,6 +170,7 @@ def press_ctrl_c(python: subprocess.Popen[str], after: str) -> str:
     for line in _lines(python.stdout):
         shown += line
         if line.startswith(after):
+            _interrupted.add(python)
             python.send_signal(signal.SIGINT)
             return shown
     raise AssertionError(f"the script ended without printing {after!r}; its output: {finish(python)}")

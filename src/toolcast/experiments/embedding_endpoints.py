@@ -31,7 +31,7 @@ from ..providers.mistral.adapter import MISTRAL
 from ..providers.ollama import adapter as ollama
 from ..retries import RetryPolicy, next_wait, retry_after
 from ..transport.httpx_network import HttpxNetwork
-from ..transport.network import Clock, Network, SystemClock, open_response, read_body
+from ..transport.network import Clock, Network, SystemClock, is_sent_to, open_response, read_body
 from ..transport.transport_errors import scrub_exception
 from .similarity import LONGEST, Vector
 
@@ -201,7 +201,7 @@ def _compatible(row: ServiceSpec, model: str, base_url: str | None, key: Secret 
 
 def _require_key(address: Endpoint) -> Endpoint:
     """Return `address`, which needs a key. Raises `AuthFailed` if it has none."""
-    if not address.api_key:
+    if not address.api_key and is_sent_to(address.url.shown):
         raise missing_api_key(address.provider, address.key_env)
     return address
 

@@ -34,7 +34,7 @@ from ..retries import RetryPolicy
 from ..settings import Settings
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
-from ..transport.network import IOBackend, nothing_is_sent
+from ..transport.network import IOBackend, is_sent_to
 from ..transport.network_choice import NetworkChoice
 from .base import FunctionCallingLLM
 from .prompted import to_prompted
@@ -205,7 +205,7 @@ class ServiceLLM(FunctionCallingLLM):
         adapter = self._made or self.adapter
         if self._key is None and self._auth is None and (names := self._required_key()) is not None:
             proven = any(name.lower() in _AUTH_HEADERS for name in self._headers)
-            if not proven and self.secret(*names) is None and not nothing_is_sent():
+            if not proven and self.secret(*names) is None and is_sent_to(adapter.base_url):
                 raise missing_api_key(adapter.provider, names)
         return adapter
 

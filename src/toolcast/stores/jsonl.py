@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..errors import ToolcastError
-from .locks import claim_file
+from .locks import claim_file, locked
 from .store import (
     SessionLease,
     check_id,
@@ -98,10 +98,11 @@ class JSONLStore:
 
 @contextmanager
 def _open(path: Path) -> Generator[int]:
-    """Open the file at `path` for appending."""
+    """Open the file at `path` for appending, for one thread of all processes at a time."""
     fd = os.open(path, _FLAGS, 0o600)
     try:
-        yield fd
+        with locked(fd):  # two threads that begin a file would both write its header
+            yield fd
     finally:
         os.close(fd)
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import os
 import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -30,6 +33,17 @@ if sys.platform == "win32":
             os.lseek(fd, 0, os.SEEK_SET)
         return True
 
+    @contextmanager
+    def locked(fd: int) -> Generator[None]:
+        """Lock an open file for the block, once no other thread of any process has locked it."""
+        while not _lock(fd):
+            time.sleep(0.001)
+        try:
+            yield
+        finally:
+            os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
+            msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
+
     def _unlock(path: Path, fd: int) -> None:
         # The file stays: Windows cannot remove a file that is open elsewhere.
         os.lseek(fd, _LOCKED_BYTE, os.SEEK_SET)
@@ -44,6 +58,15 @@ else:
         except BlockingIOError:
             return False
         return True
+
+    @contextmanager
+    def locked(fd: int) -> Generator[None]:
+        """Lock an open file for the block, once no other thread of any process has locked it."""
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(fd, fcntl.LOCK_UN)  # explicitly, as in `_unlock`
 
     def _unlock(path: Path, fd: int) -> None:
         try:

@@ -21,6 +21,10 @@ class AllowRequests:
 
     sends_nothing: bool = False
 
+    def sends_to(self, url: str) -> bool:
+        """Return True: everything is sent."""
+        return True
+
     def open(self, network: Network, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
         """Send `request` over `network`."""
         return network.open(request, connect=connect, read=read)
@@ -34,6 +38,10 @@ class AllowRequests:
 
 class BlockRequests(AllowRequests):
     """An interceptor that refuses requests, except those to this machine and those over a `ReplayNetwork`."""
+
+    def sends_to(self, url: str) -> bool:
+        """Return False for another machine: `RequestBlocked` is to be raised there, not a missing key."""
+        return _is_local(url)
 
     def open(self, network: Network, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
         """Send `request` if it is for this machine. Raise `RequestBlocked` otherwise."""
@@ -49,10 +57,14 @@ class BlockRequests(AllowRequests):
 
 
 def _check(network: Network, request: HTTPRequest) -> None:
-    if isinstance(network, ReplayNetwork) or is_this_machine(urlsplit(request.url).netloc.rpartition("@")[2]):
+    if isinstance(network, ReplayNetwork) or _is_local(request.url):
         return
     raise RequestBlocked(
         f"{request.method} {request.url}: real requests are blocked in this test, and nothing was sent. Record it with "
         "@pytest.mark.toolcast_record, answer it with the fixture toolcast_llm or use_llm(...), or allow it with "
         "@pytest.mark.toolcast_block_requests(False)."
     )
+
+
+def _is_local(url: str) -> bool:
+    return is_this_machine(urlsplit(url).netloc.rpartition("@")[2])

@@ -190,8 +190,12 @@ class Recording:
 
     @property
     def sends_nothing(self) -> bool:
-        """True if nothing is sent, so that the waits between retries take no time, and no key is needed."""
+        """True if nothing is sent, so that the waits between retries take no time."""
         return not self._sends
+
+    def sends_to(self, url: str) -> bool:
+        """Return False if nothing is sent, so that no API key is needed."""
+        return self._sends
 
     def open(self, network: Network, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
         """Return the recorded response, or send the request over `network` and record its response."""

@@ -16,11 +16,15 @@ from ..http_request import HTTPRequest
 class Interceptor(Protocol):
     """The receiver of requests in place of the `Network` that they are for, which it may call.
 
-    `sends_nothing` is True if it never calls one, so that waits between requests have no purpose, and keys neither.
+    `sends_nothing` is True if it never calls one, so that waits between requests have no purpose.
     """
 
     @property
     def sends_nothing(self) -> bool: ...
+
+    def sends_to(self, url: str) -> bool:
+        """Return False if no request to `url` is sent, so that it needs no API key."""
+        ...
 
     def open(self, network: Any, request: HTTPRequest, *, connect: float | None, read: float | None) -> Any:
         """Return the `Response` to `request`; see `Network.open`."""

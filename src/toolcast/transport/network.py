@@ -183,8 +183,13 @@ class SystemClock:
 
 
 def nothing_is_sent() -> bool:
-    """Return True if all responses come from a recording: a service that is not asked needs no pause and no key."""
+    """Return True if all responses come from a recording: a service that is not asked needs no pause."""
     return (found := interceptor()) is not None and found.sends_nothing
+
+
+def is_sent_to(url: str) -> bool:
+    """Return False if an interceptor answers or refuses all requests to `url`, so that they need no API key."""
+    return (found := interceptor()) is None or found.sends_to(url)
 
 
 _CLOCK = SystemClock()

@@ -32,6 +32,12 @@ def everything(error: BaseException) -> str:
     return "".join(texts) + repr(vars(error))
 
 
+def refused(id: int) -> bytes:
+    """A response that refuses the client's request `id`, and repeats the key."""
+    message = {"jsonrpc": "2.0", "id": id, "error": {"code": -32000, "message": f"{canary()} is no key"}}
+    return whole(json.dumps(message).encode(), 200, "content-type: application/json")
+
+
 @pytest.mark.fault(134)
 @pytest.mark.gate("G11")
 @pytest.mark.parametrize("way", ["login", "query", "header"])
@@ -39,14 +45,13 @@ def everything(error: BaseException) -> str:
 def test_over_http(way: str, fault: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     with Loopback() as server:
-        message = {"jsonrpc": "2.0", "id": 0, "error": {"code": -32000, "message": f"{canary()} is no key"}}
         answers = {
-            "401": whole(f"no: {canary()}".encode(), 401, "content-type: text/plain"),
-            "closed": CLOSE,
-            "error": whole(json.dumps(message).encode(), 200, "content-type: application/json"),
+            "401": [whole(f"no: {canary()}".encode(), 401, "content-type: text/plain")],
+            "closed": [CLOSE],
+            "error": [refused(1), refused(2)],  # the answers to server/discover and to initialize
         }
-        if fault in answers:
-            server.answer(answers[fault])
+        for answer in answers.get(fault, ()):
+            server.answer(answer)
         login = f"u:{canary()}@" if way == "login" else ""
         query = f"?token={canary()}" if way == "query" else ""
         headers = {"X-Auth-Token": canary()} if way == "header" else {}
