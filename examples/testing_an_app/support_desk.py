@@ -1,10 +1,14 @@
 """A small application: a support desk that sorts tickets, and an agent that answers them. `tests/` tests it.
 
-Run the tests in this folder, under either plugin for async tests:
+Run the tests in this folder. `pytest.ini` chooses anyio's plugin, which is installed, for the async ones:
 
-    pip install toolcast pytest pytest-asyncio
-    pytest -o asyncio_mode=auto
-    pytest -o anyio_mode=auto -p no:asyncio
+    pip install toolcast pytest 'anyio>=4.12'
+    pytest
+
+The same tests under pytest-asyncio:
+
+    pip install pytest-asyncio
+    pytest -o anyio_mode=strict -o asyncio_mode=auto
 """
 
 from __future__ import annotations

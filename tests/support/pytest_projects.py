@@ -11,7 +11,7 @@ from textwrap import dedent
 
 IN_MODULE = ("-o", "asyncio_default_fixture_loop_scope=module", "-o", "asyncio_default_test_loop_scope=module")
 RUNNERS = {
-    "pytest-asyncio": ("-o", "asyncio_mode=auto", *IN_MODULE),
+    "pytest-asyncio": ("-o", "anyio_mode=strict", "-o", "asyncio_mode=auto", *IN_MODULE),
     "anyio": ("-p", "no:asyncio", "-o", "anyio_mode=auto"),
 }
 
