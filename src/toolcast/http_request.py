@@ -1,4 +1,4 @@
-"""An HTTP request to a provider, ready to be sent."""
+"""An HTTP request to a provider, ready to be sent, and the complete response to one."""
 
 from __future__ import annotations
 
@@ -38,6 +38,15 @@ class HTTPRequest:
     def mask(self, text: str) -> str:
         """Return `text` without the credentials in the headers and in the URL."""
         return mask(text, (self.secret_url, *self.headers.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class HTTPResponse:
+    """A complete HTTP response; `headers` have names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = field(repr=False)
 
 
 def build_request(

@@ -13,11 +13,11 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, TypeVar, cast
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from urllib.parse import quote, urlencode, urlsplit
 
 from ..credentials import Secret, SecretURL
-from ..errors import BadRequest, LLMError
+from ..errors import BadRequest, LLMError, MalformedEvent
 from ..http_request import HTTPRequest, build_request
 from ..json_text import replace_surrogates
 from ..lazy_dataclasses import dataclass
@@ -28,6 +28,9 @@ from .base import RequestInput, RequestOptions, ResponseDecoder
 from .content_parts import drop_foreign_data
 from .http_errors import ErrorSource, http_error
 from .tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, schema_call_format
+
+if TYPE_CHECKING:
+    from .batch_codec import BatchCodec
 
 T = TypeVar("T")
 
@@ -217,6 +220,67 @@ class HTTPAdapter(ABC):
         """Return the exception for a response with an HTTP status of 300 or more."""
         return http_error(status, headers, body, self._endpoint.error_source(None))
 
+    @property
+    def service_root(self) -> str:
+        """The URL that the paths of requests beside chat follow, with any credentials; its query is preserved."""
+        return self._endpoint.url.reveal()
+
+    def service_request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+    ) -> HTTPRequest:
+        """Return a request to the service beside chat, such as for files and batches, with its credentials.
+
+        Args:
+            method: The HTTP method.
+            path: The path after `service_root`; ids in it are encoded with `path_segment`.
+            query: Parameters that are added to the query of the root.
+            body: The body; `content-type` is JSON unless `headers` has another.
+            headers: Headers in lower case that override the adapter's own.
+        """
+        root, _, root_query = self.service_root.partition("?")
+        given = "&".join([part for part in (root_query, urlencode(query or {})) if part])
+        url = SecretURL(f"{root.rstrip('/')}{path}" + (f"?{given}" if given else ""))
+        return build_request(method, url, self._service_headers(body, headers), body)
+
+    def linked_request(
+        self, method: str, url: str, *, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> HTTPRequest:
+        """Return a request to a URL from a response of the service. Another origin gets no credentials.
+
+        Raises:
+            MalformedEvent: It is no HTTP URL, or it would be sent without TLS where the service has TLS.
+        """
+        own, other = _origin(self.service_root), _origin(url)
+        if other is None or (own is not None and own[0] == "https" and other[0] != "https"):
+            shown = SecretURL(url).shown
+            raise MalformedEvent(
+                f"the service returned the URL {shown!r:.200}; expected an https URL. Check that base_url is right."
+            )
+        if own == other:
+            return build_request(method, SecretURL(url), self._service_headers(body, headers), body)
+        sent: dict[str, str | Secret] = {"accept": "*/*", **(headers or {})}
+        return build_request(method, SecretURL(url), sent, body)
+
+    def is_own(self, request: HTTPRequest) -> bool:
+        """Return True if `request` goes to the origin of the service, so that it may have credentials."""
+        return _origin(request.target) == _origin(self.service_root)
+
+    def _service_headers(self, body: bytes, headers: Mapping[str, str] | None) -> dict[str, str | Secret]:
+        sent = self.headers(stream=False)
+        if not body:
+            del sent["content-type"]
+        return sent | {**(headers or {})}
+
+    def batches(self) -> BatchCodec | None:
+        """Return the codec of the provider's batch API; None if it has none."""
+        return None
+
     def headers(self, stream: bool) -> dict[str, str | Secret]:
         """Return the headers of a request. Raise `BadRequest` for characters that a header cannot have."""
         return dict(self._headers[stream])
@@ -332,6 +396,21 @@ def _is_http(url: str) -> bool:
     except ValueError:
         return False
     return parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0 and not _CONTROL.search(url)
+
+
+def _origin(url: str) -> tuple[str, str, int] | None:
+    """Return scheme, host and port of an HTTP URL (RFC 6454, section 4); None for any other."""
+    if not _is_http(url):
+        return None
+    parts = urlsplit(url)
+    return parts.scheme, str(parts.hostname), parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def path_segment(id: str) -> str:
+    """Return an id from a response as a segment of a path. Raise `MalformedEvent` if it would change the path."""
+    if id in ("", ".", ".."):
+        raise MalformedEvent(f"the service returned the id {id!r}; expected a name. Check that base_url is right.")
+    return quote(id, safe="")
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode

@@ -45,6 +45,13 @@ class OpenAIBaseAdapter(HTTPAdapter):
         super().__init__(Endpoint(service.name, SecretURL(url), api_key, headers or {}, service.key_header, names))
         self._service = service
 
+    @property
+    def service_root(self) -> str:
+        """The URL that the paths of files and batches follow: that of chat without its path and its deployment."""
+        url, mark, query = super().service_root.partition("?")
+        root = re.sub(r"/deployments/[^/]+\Z", "", url.removesuffix(self.path))
+        return f"{root}{mark}{query}"
+
 
 class OpenAIBaseEncoder(RequestEncoder):
     """The part of a request to a service of the table that does not depend on its messages."""

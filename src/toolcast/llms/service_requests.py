@@ -1,0 +1,231 @@
+"""Requests to an LLM's service beside chat: files, batches, embeddings. Written once for sync and async calls.
+
+`send_request` returns a whole response, `open_download` one whose body is still arriving. Both use the network, the
+retries, the `auth` and the error classes of the LLM. A redirect is an error: it is not followed, so that no key goes
+to another origin.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Mapping
+from typing import Protocol
+
+from ..errors import BadRequest, ConnectFailed, LimitExceeded, LLMError, Timeout, UnsupportedLLMError
+from ..http_request import HTTPRequest, HTTPResponse
+from ..providers.base import RequestInput
+from ..providers.http_adapter import HTTPAdapter
+from ..providers.http_errors import BODY_LIMIT, request_id
+from ..retries import RetryPolicy, next_wait, retry_after
+from ..settings import Timeouts
+from ..transport.network import Body, IOBackend
+from ..transport.transport_errors import scrub_exception
+from .http_llm import ServiceLLM
+
+RESPONSE_LIMIT = 64 * 1024 * 1024
+"""The size limit of a whole response in bytes. Larger ones are downloaded in chunks."""
+
+_REPEATABLE = frozenset(("GET", "HEAD", "PUT", "DELETE"))  # RFC 9110, 9.2.2
+
+
+class RequestTarget(Protocol):
+    """The service that requests are sent to: its retries, its time limits, its authentication and its errors."""
+
+    @property
+    def retry_policy(self) -> RetryPolicy: ...
+    @property
+    def timeouts(self) -> Timeouts: ...
+
+    async def authorize(self, request: HTTPRequest, backend: IOBackend) -> HTTPRequest:
+        """Return `request` with the headers of its authentication."""
+        ...
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
+        """Return the exception for a response with a status of 300 or more."""
+        ...
+
+
+class LLMTarget:
+    """The service of an LLM, as the target of requests beside chat.
+
+    Attributes:
+        adapter: The LLM's adapter, which makes the requests (`service_request`, `linked_request`).
+    """
+
+    def __init__(self, llm: ServiceLLM, adapter: HTTPAdapter) -> None:
+        self.adapter: HTTPAdapter = adapter
+        self.retry_policy: RetryPolicy = llm.retry_policy
+        self.timeouts: Timeouts = llm.merge_settings(None).timeouts
+        self._llm = llm
+
+    async def authorize(self, request: HTTPRequest, backend: IOBackend) -> HTTPRequest:
+        """Return `request` with the headers of the LLM's `auth`, unless it goes to another origin."""
+        return await self._llm.authorize(request, backend) if self.adapter.is_own(request) else request
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
+        """Return the exception for a response with a status of 300 or more."""
+        return self.adapter.error(status, headers, body)
+
+
+async def llm_target(llm: object, backend: IOBackend) -> LLMTarget:
+    """Return the service of `llm` as the target of requests.
+
+    Raises:
+        UnsupportedLLMError: It is no LLM behind HTTP.
+        AuthFailed: The service needs a key, and there is none.
+    """
+    if isinstance(llm, ServiceLLM):
+        adapter = await llm.prepare(RequestInput(llm.model, ()), backend)
+        if isinstance(adapter, HTTPAdapter):
+            return LLMTarget(llm, adapter)
+    raise UnsupportedLLMError(
+        f"{type(llm).__name__} is no LLM of one service, so it has no files and batches. Pass the provider's own LLM."
+    )
+
+
+async def send_request(
+    target: RequestTarget,
+    request: HTTPRequest,
+    backend: IOBackend,
+    *,
+    repeatable: bool | None = None,
+    limit: int = RESPONSE_LIMIT,
+) -> HTTPResponse:
+    """Send `request` and return its response.
+
+    Args:
+        target: The service.
+        request: The request.
+        backend: The network and the clock.
+        repeatable: The request may be sent again where it is unknown if the service has processed it. Default: by its
+            method (RFC 9110, 9.2.2), so that nothing is created twice.
+        limit: The size limit of the response in bytes.
+
+    Raises:
+        LLMError: The service refused the request, or the connection failed, after the retries of the policy.
+        LimitExceeded: The response is longer than `limit`.
+    """
+    repeatable = request.method in _REPEATABLE if repeatable is None else repeatable
+    before, used = sys.exception(), 0
+    while True:
+        sent = await target.authorize(request, backend)
+        try:
+            body = await _open(target, sent, backend)
+            try:
+                content = await _read(body, target.timeouts.idle, limit)
+            finally:
+                await body.close()
+            if len(content) > limit:
+                raise LimitExceeded(f"the service sent more than {limit} bytes in response to {request.url}")
+            return HTTPResponse(body.status, body.headers, content)
+        except LLMError as error:
+            wait = _wait_after(target, sent, error, backend, used, before, repeatable=repeatable)
+            if wait is None:
+                raise
+            used += 1
+        await backend.sleep(wait)
+
+
+class Download:
+    """The body of a response, which is still arriving."""
+
+    def __init__(self, body: Body, request: HTTPRequest, idle: float | None) -> None:
+        self._body = body
+        self._request = request
+        self._idle = idle
+
+    async def read(self) -> bytes:
+        """Return the next chunk, or `b""` at the end. Raise `LLMError` if the connection fails."""
+        before = sys.exception()
+        try:
+            return await _chunk(self._body, self._idle)
+        except LLMError as error:
+            scrub_exception(error, self._request, before)
+            raise
+
+    async def close(self) -> None:
+        """Release the connection. Idempotent."""
+        await self._body.close()
+
+
+async def open_download(target: RequestTarget, request: HTTPRequest, backend: IOBackend) -> Download:
+    """Send `request` and return the body of its response, once the headers have arrived.
+
+    Raises:
+        LLMError: The service refused the request, or the connection failed, after the retries of the policy.
+    """
+    before, used = sys.exception(), 0
+    while True:
+        sent = await target.authorize(request, backend)
+        try:
+            return Download(await _open(target, sent, backend), sent, target.timeouts.idle)
+        except LLMError as error:
+            wait = _wait_after(target, sent, error, backend, used, before, repeatable=True)
+            if wait is None:
+                raise
+            used += 1
+        await backend.sleep(wait)
+
+
+async def _open(target: RequestTarget, request: HTTPRequest, backend: IOBackend) -> Body:
+    """Return the successful response to one attempt."""
+    timeouts = target.timeouts
+    body = await backend.open(request, connect=timeouts.connect, read=timeouts.first_token)
+    if body.status < 300:
+        return body
+    try:
+        content = await _read(body, timeouts.idle, BODY_LIMIT)
+    finally:
+        await body.close()
+    if body.status < 400:
+        raise BadRequest(
+            f"the service redirects {request.url} ({body.status}), which is not followed, as the credentials would go "
+            "to another address. Set base_url= to the address of the service itself.",
+            status=body.status,
+        )
+    error = target.error(body.status, body.headers, content[:BODY_LIMIT])
+    waits = retry_after(body.headers, backend.time())
+    error.retry_after = error.retry_after if waits is None else waits
+    error.request_id = error.request_id or request_id(body.headers)
+    raise error
+
+
+async def _read(body: Body, idle: float | None, limit: int) -> bytes:
+    """Return the content of `body`. Reading stops after more than `limit` bytes."""
+    content = bytearray()
+    while len(content) <= limit and (data := await _chunk(body, idle)):
+        content += data
+    return bytes(content)
+
+
+async def _chunk(body: Body, idle: float | None) -> bytes:
+    try:
+        return await body.read(idle)
+    except TimeoutError as error:
+        raise Timeout(f"the service sent nothing for {idle} s; try again", phase="idle") from error
+
+
+def _wait_after(
+    target: RequestTarget,
+    request: HTTPRequest,
+    error: LLMError,
+    backend: IOBackend,
+    used: int,
+    before: BaseException | None,
+    *,
+    repeatable: bool,
+) -> float | None:
+    """Return the seconds until the next attempt; None if `error` is to be raised."""
+    scrub_exception(error, request, before)
+    if not (repeatable or _unprocessed(error)):
+        return None
+    return next_wait(
+        target.retry_policy, error, retries_used=used, now=backend.now(), deadline=None, chance=random.random()
+    )
+
+
+def _unprocessed(error: LLMError) -> bool:
+    """Return True if the service has certainly not processed the request: no connection, or too many requests."""
+    # Not after a 503, which may come from a proxy that has lost the service's response.
+    return isinstance(error, ConnectFailed) or error.status == 429
