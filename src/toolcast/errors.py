@@ -107,7 +107,14 @@ class IllegalState(ToolcastError):
 
 
 class SessionLocked(ToolcastError):
-    """The error for opening a session that another process, or another object of this one, has open."""
+    """The error for opening a session that another process, or another object of this one, has open.
+
+    `owner` is the id of that process, if it is known.
+    """
+
+    def __init__(self, message: str = "", *, owner: int | None = None) -> None:
+        super().__init__(message)
+        self.owner = owner
 
 
 class PermissionDenied(ToolcastError):
@@ -210,7 +217,7 @@ class Attempt:
         """Return JSON-compatible data, with the type and the message of the error."""
         return {
             "number": self.number,
-            "error": None if self.error is None else _error_to_dict(self.error),
+            "error": None if self.error is None else error_to_dict(self.error),
             "usage": None if self.usage is None else self.usage.to_dict(),
             "request_id": self.request_id,
             "seconds": self.seconds,
@@ -226,7 +233,7 @@ class Attempt:
         error, usage = data["error"], data["usage"]
         return cls(
             data["number"],
-            None if error is None else _error_from_dict(error),
+            None if error is None else error_from_dict(error),
             None if usage is None else Usage.from_dict(usage),
             data["request_id"],
             data.get("seconds", 0.0),
@@ -238,15 +245,16 @@ class Attempt:
 _ORIGIN = ("provider", "model", "request_id")
 
 
-def _error_to_dict(error: Exception) -> dict[str, Any]:
+def error_to_dict(error: Exception) -> dict[str, Any]:
+    """Return the type, the message and the origin of an error as JSON-compatible data."""
     if not isinstance(error, CallError):
         return {"type": type(error).__name__, "message": str(error)}
     origin = {name: getattr(error, name) for name in _ORIGIN}
     return {"type": type(error).__name__, "message": error.message, **origin}
 
 
-def _error_from_dict(data: Mapping[str, Any]) -> Exception:
-    """Return an error of this module; one that another program defines becomes a `CallError`."""
+def error_from_dict(data: Mapping[str, Any]) -> Exception:
+    """Return the error from the data of `error_to_dict`; one that another module defines becomes a `CallError`."""
     kind = globals().get(str(data["type"]))
     if not (isinstance(kind, type) and issubclass(kind, (CallError, TryAgain))):
         return CallError(f"{data['type']}: {data['message']}")

@@ -372,16 +372,6 @@ def test_a_lock_without_a_process_id(path: Path, content: str) -> None:
     assert raised.value.owner is None
 
 
-def test_a_writer_that_has_gone_meanwhile(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(*args: object, **options: object) -> None:
-        raise FileNotFoundError
-
-    with opened(path):
-        monkeypatch.setattr(Path, "read_text", gone)
-        with pytest.raises(LogTaken, match="elsewhere"):
-            opened(path)
-
-
 def test_closed_twice_and_written_to_after(path: Path) -> None:
     log = opened(path)
     log.close()

@@ -232,7 +232,7 @@ def _locked(path: Path) -> SessionLease:
     try:
         return claim_file(lock, path.name)
     except SessionLocked as error:
-        owner = _owner(lock)
+        owner = error.owner
         here = "here in this process" if owner == os.getpid() else f"in process {owner}" if owner else "elsewhere"
         raise LogTaken(
             f"{path} is being written already, {here}: wait until that run has ended, or end it, and try again",
@@ -242,15 +242,6 @@ def _locked(path: Path) -> SessionLease:
         if not isinstance(error.__cause__, OSError):
             raise
         raise _failure(path, error.__cause__) from error.__cause__
-
-
-def _owner(lock: Path) -> int | None:
-    """Return the id of the process that wrote the lock file, or None."""
-    try:
-        text = lock.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return None
-    return int(text) if text.isdecimal() else None
 
 
 def _read_end(fd: int) -> tuple[int, bytes, bytes]:

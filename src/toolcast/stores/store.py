@@ -76,10 +76,13 @@ class SessionLease:
 def session_locked(id: str, owner: int | None) -> SessionLocked:
     """Return the error for a log that is claimed by the process `owner`, if that is known."""
     if owner == getpid():
-        return SessionLocked(f"the session {id!r} is open already, here in process {owner}: close it there first")
+        return SessionLocked(
+            f"the session {id!r} is open already, here in process {owner}: close it there first", owner=owner
+        )
     owner_name = "another process" if owner is None else f"process {owner}"
     return SessionLocked(
-        f"the session {id!r} is open in {owner_name}: close it there, or end that process, and try again"
+        f"the session {id!r} is open in {owner_name}: close it there, or end that process, and try again",
+        owner=owner,
     )
 
 

@@ -252,6 +252,26 @@ class ToolOrchestratingLLM(Generic[T]):
         return self._tool_choice
 
     @property
+    def tools(self) -> tuple[CallableTool, ...]:
+        """The tools that the output type is offered as: one per member of a union of models, otherwise one."""
+        return self._tools
+
+    @property
+    def settings(self) -> Settings | None:
+        """The settings that were passed."""
+        return self._settings
+
+    @property
+    def mode(self) -> OutputMode | None:
+        """The output mode that was passed."""
+        return self._mode
+
+    @property
+    def validation_context(self) -> Any:
+        """The context of Pydantic's validators that was passed."""
+        return self._validation_context
+
+    @property
     def verbose(self) -> bool:
         """True if a report of each call is printed to stderr."""
         return self._verbose

@@ -1,0 +1,307 @@
+"""`Checkpoint`: the outcomes of a job in one SQLite file, from which the job goes on after any kind of end.
+
+A row is written for each item when it ends, in a transaction of its own and before the outcome is passed to the caller:
+that takes 30 microseconds, as a write-ahead log does not wait for the disk. After kill -9 each outcome that the caller
+may have seen is there. Rows are only appended; the last row of a key counts, and all of them count as spending.
+
+The file contains keys (hashes, unless the caller names others), outputs, errors and token counts, but neither inputs
+nor credentials. One process at a time may have it open for writing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from ..errors import SessionLocked, ToolcastError, error_from_dict, error_to_dict
+from ..json_text import replace_surrogates
+from ..lazy_dataclasses import dataclass
+from ..prices import StoredCost
+from ..stores.locks import claim_file
+from ..stores.sqlite_files import Layout, SQLiteBacked, SQLiteFile, lock_file
+from ..stores.store import SessionLease, wrap_os_errors
+from ..structured.orchestrator import ToolOrchestratingLLM
+from ..usage import NO_USAGE, TOKENS, Usage
+from .errors import CheckpointError, CheckpointMismatch
+from .job_identity import IdentityPart, JobIdentity
+from .outcome import Outcome
+from .stored_outputs import OutputCodec
+
+LAYOUT: Final = Layout(
+    kind="Checkpoint",
+    owner=0x746F6F62,  # "toob"
+    version=1,
+    tables=(
+        "CREATE TABLE identity (part TEXT PRIMARY KEY, digest TEXT NOT NULL, text TEXT NOT NULL)",
+        "CREATE TABLE starts (number INTEGER PRIMARY KEY, process INTEGER NOT NULL, began TEXT NOT NULL)",
+        "CREATE TABLE items (number INTEGER PRIMARY KEY, key TEXT NOT NULL, position INTEGER NOT NULL, output TEXT, "
+        "types TEXT, error TEXT, attempts INTEGER NOT NULL, seconds REAL NOT NULL, "
+        # Money in units of 1e-12 US dollars, so that SQLite can add it without rounding.
+        f"{', '.join([f'{name} INTEGER NOT NULL' for name in TOKENS])}, cost INTEGER, cost_complete INTEGER NOT NULL)",
+        "CREATE INDEX items_by_key ON items (key)",
+    ),
+    instead="without a checkpoint nothing is stored",
+)
+
+_PICODOLLARS: Final = 10**12
+_MONEY: Final = ("cost", "cost_complete")
+_USAGE: Final = (*TOKENS, *_MONEY)
+_COLUMNS: Final = ("key", "position", "output", "types", "error", "attempts", "seconds", *_USAGE)
+_WRITE: Final = f"INSERT INTO items ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+_FIND: Final = (
+    f"SELECT output, types, error, attempts, seconds, {', '.join(_USAGE)} FROM items "
+    "WHERE key = ? ORDER BY number DESC LIMIT 1"
+)
+_START: Final = "INSERT INTO starts (process, began) VALUES (?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"
+_SPENT: Final = (
+    f"SELECT {', '.join([f'coalesce(sum({name}), 0)' for name in TOKENS])}, coalesce(sum(cost), 0), "
+    # An item without tokens and price, such as an unreadable row, does not make the cost unknown.
+    "coalesce(min(CASE WHEN input_tokens + output_tokens = 0 AND cost IS NULL THEN 1 ELSE cost_complete END), 1) "
+    "FROM items"
+)
+_LAST: Final = "SELECT max(number) FROM items GROUP BY key"
+_COUNT: Final = f"SELECT count(*), coalesce(sum(error IS NOT NULL), 0) FROM items WHERE number IN ({_LAST})"
+_STARTS: Final = "SELECT count(*), max(began) FROM starts"
+
+
+class Checkpoint(SQLiteBacked):
+    """The stored outcomes of one job. Safe to use from several threads.
+
+    A failed item is asked again when the job goes on, unless `keep_errors` is True. The requests of all its attempts
+    count as spending.
+
+    Args:
+        path: The file, which is created with its folders, for its owner alone, if it does not exist. On a local disk.
+        call: The call that the job makes; its prompt, schema, model and settings must be those of the file.
+        keep_errors: Return failed items too, so that they are not asked again. Default: False.
+
+    Attributes:
+        path: The file.
+        spent: The tokens and the cost of all requests that the file had when it was opened.
+        found: The number of items that the file had when it was opened, failed ones included.
+
+    Raises:
+        CheckpointMismatch: If the file is that of another job; the message names what differs.
+        CheckpointError: If another process is writing it, it cannot be written, or it cannot store the output type.
+        UnstableInput: If the prompt or the settings contain an object without a stable hash.
+    """
+
+    layout: ClassVar[Layout] = LAYOUT
+
+    def __init__(
+        self, path: str | os.PathLike[str], call: ToolOrchestratingLLM[Any], *, keep_errors: bool = False
+    ) -> None:
+        self._codec = OutputCodec(call)
+        identity = JobIdentity.of(call)
+        self._keep_errors = keep_errors
+        self._lease = _claim(path)
+        try:
+            with _failures(path):
+                super().__init__(path)
+            self._begin(identity)
+        except BaseException:
+            self._lease.release()
+            raise
+
+    @property
+    def file(self) -> SQLiteFile:
+        """The database, for the tables of other parts of a job."""
+        return self._file
+
+    def find(self, key: str, index: int = 0, input: Any = None) -> Outcome[Any] | None:
+        """Return the stored outcome of an item; None if there is none, or it has failed and is asked again.
+
+        Args:
+            key: The key of the item.
+            index: The position of its input, for the outcome.
+            input: Its input, for the outcome.
+
+        Raises:
+            CheckpointError: If the stored output is not valid, or the file fails.
+        """
+        if not self.found:
+            return None
+        with _failures(self.path), self._file.using() as connection:
+            row = connection.execute(_FIND, (key,)).fetchone()
+        if row is None:
+            return None
+        output, types, error, attempts, seconds, *usage = row
+        if error is not None and not self._keep_errors:
+            return None
+        try:
+            value = None if error is not None else self._codec.decode(output, types)
+            failure = None if error is None else error_from_dict(json.loads(error))
+            return Outcome(index, key, input, value, failure, attempts, _usage(usage), seconds)
+        except (ValueError, TypeError, KeyError) as why:
+            raise CheckpointError(
+                f"checkpoint {self.path}: the stored outcome of input {index} (key {key}) is not valid: {why!s:.500}. "
+                "Were the validators of the output type changed, or the file? Start with another checkpoint, or "
+                f"delete the item from the table: DELETE FROM items WHERE key = '{key}'"
+            ) from why
+
+    def write(self, outcome: Outcome[Any]) -> None:
+        """Store an outcome. When this returns, it survives the end of the process, killed or not.
+
+        Raises:
+            CheckpointError: If the output cannot be stored, or the file fails: the disk is full, for example. What was
+                written before is there.
+        """
+        row = self._row(outcome)
+        with _failures(self.path), self._file.changing() as connection:
+            connection.execute(_WRITE, row)
+
+    def close(self) -> None:
+        """Close the file, which another process can open then."""
+        try:
+            super().close()
+        finally:
+            self._lease.release()
+
+    def _begin(self, identity: JobIdentity) -> None:
+        """Compare or store the identity of the job. This writes, so that a read-only file fails before any request."""
+        try:
+            with _failures(self.path), self._file.changing() as connection:
+                stored = _identity(connection)
+                changed = identity.changes(stored) if stored.parts else {}
+                if changed:
+                    raise _mismatch(self.path, changed)
+                rows = [(name, part.digest, replace_surrogates(part.text)) for name, part in identity.parts.items()]
+                connection.executemany("INSERT OR IGNORE INTO identity VALUES (?, ?, ?)", rows)
+                connection.execute(_START, (os.getpid(),))
+                self.spent: Usage = _usage(connection.execute(_SPENT).fetchone())
+                self.found: int = connection.execute(_COUNT).fetchone()[0]
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _row(self, outcome: Outcome[Any]) -> tuple[Any, ...]:
+        output, types, error = None, None, None
+        if outcome.error is None:
+            output, types = self._codec.encode(outcome.output)
+        else:
+            error = json.dumps(error_to_dict(outcome.error))
+        usage = outcome.usage
+        amount, complete = (Decimal(0), False) if usage.pricing is None else usage.pricing.known(usage)
+        cost = round(amount * _PICODOLLARS) if amount or complete else None
+        tokens = [getattr(usage, name) for name in TOKENS]
+        start = (outcome.key, outcome.index, output, types, error, outcome.attempts, outcome.seconds)
+        return (*start, *tokens, cost, complete)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStatus:
+    """The state of the job in a checkpoint.
+
+    Attributes:
+        path: The file.
+        done: The number of items with an output.
+        failed: The number of items with an error, which are asked again when the job goes on.
+        spent: The tokens and the cost of all requests.
+        starts: The number of times that the job was started.
+        last_start: The time of the last one, in UTC (ISO 8601).
+        running: True if a process has the file open for writing.
+        job: The texts of the job's identity by part: `prompt`, `model`, `schema`, and settings.
+    """
+
+    path: Path
+    done: int
+    failed: int
+    spent: Usage
+    starts: int
+    last_start: str
+    running: bool
+    job: dict[str, str]
+
+
+def read_status(path: str | os.PathLike[str]) -> CheckpointStatus:
+    """Return the state of the job in the checkpoint at `path`, also while it is running.
+
+    Raises:
+        FileNotFoundError: If there is no file.
+        CheckpointError: If it is not a checkpoint, or cannot be read.
+    """
+    path = Path(path).resolve()
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no checkpoint {path}")
+    try:
+        _claim(path).release()
+        running = False
+    except CheckpointError as error:
+        if not isinstance(error.__cause__, SessionLocked):
+            raise
+        running = True
+    with _failures(path):
+        file = SQLiteFile(path, LAYOUT)
+        try:
+            with file.using() as connection:
+                items, failed = connection.execute(_COUNT).fetchone()
+                spent = _usage(connection.execute(_SPENT).fetchone())
+                starts, last = connection.execute(_STARTS).fetchone()
+                job = {name: part.text for name, part in _identity(connection).parts.items()}
+        finally:
+            file.close()
+    return CheckpointStatus(path, items - failed, failed, spent, starts, last or "", running, job)
+
+
+def _claim(path: str | os.PathLike[str]) -> SessionLease:
+    """Return the right to write the file, which one object at a time has."""
+    path = Path(path).resolve()
+    try:
+        with wrap_os_errors(path):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return claim_file(lock_file(path, "_job"), path.name)
+    except SessionLocked as error:
+        where = "here" if error.owner == os.getpid() else "in another" if error.owner is None else f"{error.owner}"
+        raise CheckpointError(
+            f"checkpoint {path} is being written by another job (process: {where}): wait until it has ended, or use "
+            "another file"
+        ) from error
+    except ToolcastError as error:
+        raise _failure(path, error) from error
+
+
+@contextmanager
+def _failures(path: str | os.PathLike[str]) -> Generator[None]:
+    """Raise the failures of the file as `CheckpointError`."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except ToolcastError as error:
+        raise _failure(path, error) from error
+
+
+def _failure(path: str | os.PathLike[str], error: ToolcastError) -> CheckpointError:
+    reason = error if error.__cause__ is None else error.__cause__
+    return CheckpointError(
+        f"checkpoint {Path(path).resolve()} failed: {reason}. What was written before is kept: make sure that the disk "
+        "has space and the file can be written, and start the job again with the same checkpoint"
+    )
+
+
+def _mismatch(path: Path, changed: dict[str, str]) -> CheckpointMismatch:
+    listed = "; ".join([f"{name}: {change}" for name, change in changed.items()])
+    return CheckpointMismatch(
+        f"checkpoint {path} belongs to a job with another {' and '.join(changed)}, whose answers are not mixed with "
+        f"those of this one ({listed}). Use another file, or restore what was changed",
+        changed=changed,
+    )
+
+
+def _identity(connection: sqlite3.Connection) -> JobIdentity:
+    rows = connection.execute("SELECT part, digest, text FROM identity ORDER BY rowid").fetchall()
+    return JobIdentity({part: IdentityPart(digest, text) for part, digest, text in rows})
+
+
+def _usage(row: Any) -> Usage:
+    """Return the usage in the columns `_USAGE`."""
+    *tokens, cost, complete = row
+    pricing = None if cost is None else StoredCost(Decimal(cost) / _PICODOLLARS, bool(complete))
+    found = Usage(*tokens, pricing=pricing)
+    return NO_USAGE if found == NO_USAGE and not cost else found

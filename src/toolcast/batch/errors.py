@@ -1,0 +1,48 @@
+"""The exceptions of batch jobs.
+
+ToolcastError
+└── JobError                    a job cannot start or cannot go on
+    ├── JobStopped              a job ended early, after the outcomes of all items that had started
+    ├── CheckpointError         the checkpoint cannot be used
+    │   └── CheckpointMismatch  it belongs to a job with another prompt, schema, model or settings
+    └── UnstableInput           an input has no key
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import ToolcastError
+
+
+class JobError(ToolcastError):
+    """The base class of the errors of a job as a whole. The error of one item is in its `Outcome`."""
+
+
+class JobStopped(JobError):
+    """The error for a job that ended early. It is raised after the outcomes of all items that had started.
+
+    Attributes:
+        reason: `"error"` for an error that every item would get (its `__cause__`, for example `AuthFailed`), `"budget"`
+            for an exhausted budget.
+    """
+
+    def __init__(self, message: str = "", *, reason: str = "error") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class CheckpointError(JobError):
+    """The error for a checkpoint that cannot be used: locked, damaged, not writable, or unfit for the output type."""
+
+
+class CheckpointMismatch(CheckpointError):
+    """The error for a checkpoint of another job: `changed` maps each part that differs to a description of the change.
+
+    The parts are `prompt`, `system_prompt`, `schema`, `model`, `mode`, `tool_choice`, `allow_parallel_tool_calls`, and
+    the names of settings.
+    """
+
+    def __init__(self, message: str = "", *, changed: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.changed: Mapping[str, str] = dict(changed or {})

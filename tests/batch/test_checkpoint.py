@@ -1,0 +1,534 @@
+"""Tests of the checkpoint: what is stored, what is refused, and the failures of the file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, computed_field, field_validator
+from pydantic_core import PydanticCustomError
+
+from toolcast import ChatPromptTemplate, Prices, Settings, ToolOrchestratingLLM, Usage
+from toolcast.batch import Outcome
+from toolcast.batch.checkpoint import LAYOUT, Checkpoint, read_status
+from toolcast.batch.errors import CheckpointError, CheckpointMismatch
+from toolcast.batch.item_keys import UnstableInput
+from toolcast.errors import CallError, RateLimited, ToolcastError
+from toolcast.prices import ModelPricing
+from toolcast.stores.sqlite import SQLiteStore
+from toolcast.testing import ScriptedLLM
+
+posix = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
+
+
+class Person(BaseModel):
+    name: str
+    age: int = 0
+
+
+class Place(BaseModel):
+    name: str
+    age: int = 0
+
+
+def call_for(output_cls: Any = Person, prompt: Any = "Extract {text}", **options: Any) -> ToolOrchestratingLLM[Any]:
+    llm = options.pop("llm", None) or ScriptedLLM("never asked")
+    return ToolOrchestratingLLM(output_cls, prompt, llm, **options)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "jobs" / "people.ckpt"
+
+
+@pytest.fixture
+def checkpoint(path: Path) -> Iterator[Checkpoint]:
+    with Checkpoint(path, call_for()) as checkpoint:
+        yield checkpoint
+
+
+def execute(path: Path, *statements: str) -> list[tuple[Any, ...]]:
+    """What another program does to the file."""
+    connection = sqlite3.connect(path)
+    try:
+        rows = [row for statement in statements for row in connection.execute(statement).fetchall()]
+        connection.commit()
+    finally:
+        connection.close()
+    return rows
+
+
+# What is stored.
+
+
+def test_an_outcome_is_found_again(path: Path) -> None:
+    usage = Usage(100, 50, 3, 2, 1, 4).with_pricing(ModelPricing("openai", ("x",), Prices(2, 4)))
+    written = Outcome(3, "k", {"text": "Ada"}, Person(name="Ada", age=36), None, 2, usage, 1.5)
+    with Checkpoint(path, call_for()) as checkpoint:
+        checkpoint.write(written)
+        assert checkpoint.find("k") is None  # a job does not ask for what it has written itself
+    with Checkpoint(path, call_for()) as checkpoint:
+        found = checkpoint.find("k", 3, {"text": "Ada"})
+        assert found == written
+        assert found is not None
+        assert found.cost == usage.cost
+        assert (checkpoint.found, checkpoint.find("other")) == (1, None)
+
+
+def test_a_failed_item_is_asked_again_unless_errors_are_kept(path: Path) -> None:
+    error = RateLimited("too many requests", provider="openai", model="gpt", status=429)
+    with Checkpoint(path, call_for()) as checkpoint:
+        checkpoint.write(Outcome(0, "a", None, error=error, attempts=3))
+        checkpoint.write(Outcome(1, "b", None, error=KeyError("no such \ud800")))
+    with Checkpoint(path, call_for()) as checkpoint:
+        assert (checkpoint.find("a"), checkpoint.found) == (None, 2)
+    with Checkpoint(path, call_for(), keep_errors=True) as checkpoint:
+        found, other = checkpoint.find("a"), checkpoint.find("b")
+    assert found is not None
+    assert other is not None
+    assert type(found.error) is RateLimited
+    assert str(found.error) == str(error)
+    assert found.attempts == 3
+    assert type(other.error) is CallError
+    assert str(other.error) == r"KeyError: 'no such \ud800'"
+
+
+def test_the_last_outcome_of_a_key_counts(path: Path) -> None:
+    with Checkpoint(path, call_for()) as checkpoint:
+        checkpoint.write(Outcome(0, "a", None, error=CallError("no"), usage=Usage(10, 1)))
+    with Checkpoint(path, call_for()) as checkpoint:
+        checkpoint.write(Outcome(0, "a", None, Person(name="Ada"), usage=Usage(20, 2)))
+    with Checkpoint(path, call_for()) as checkpoint:
+        found = checkpoint.find("a")
+        assert found is not None
+        assert found.output == Person(name="Ada")
+        assert checkpoint.found == 1
+        assert checkpoint.spent == Usage(30, 3)  # failed requests were paid for too
+
+
+def test_the_spending_is_kept(path: Path) -> None:
+    priced = Usage(1_000_000, 500_000, 5).with_pricing(ModelPricing("openai", ("x",), Prices(2, 4)))
+    with Checkpoint(path, call_for()) as checkpoint:
+        assert (checkpoint.spent, checkpoint.spent.known_cost) == (Usage(), Decimal(0))
+        for number in range(3):
+            checkpoint.write(Outcome(number, str(number), None, Person(name="Ada"), usage=priced))
+        checkpoint.write(Outcome(3, "bad row", None, error=ValueError("no")))
+    with Checkpoint(path, call_for()) as checkpoint:
+        assert checkpoint.spent == Usage(3_000_000, 1_500_000, 15)
+        assert checkpoint.spent.cost == 3 * (priced.cost or 0)
+        checkpoint.write(Outcome(4, "unpriced", None, Person(name="Ada"), usage=Usage(5)))
+    with Checkpoint(path, call_for()) as checkpoint:
+        assert checkpoint.spent.cost is None
+        assert checkpoint.spent.known_cost == 3 * (priced.cost or 0)
+
+
+@dataclass
+class Point:
+    x: float
+    tags: set[str]
+
+
+class Drawing(BaseModel):
+    model_config = ConfigDict(extra="forbid", validate_by_name=False, validate_by_alias=True)
+    title: str = Field(alias="the title")
+    points: list[Point] = []
+    raw: bytes = b""
+
+    @computed_field
+    def size(self) -> int:
+        return len(self.points)
+
+
+def summary(text: str) -> dict[str, int]:
+    """Count."""
+    return {text: 1}
+
+
+async def places(text: str) -> list[Place]:
+    """Find."""
+    return [Place(name=text)]
+
+
+@pytest.mark.parametrize(
+    ("call", "output"),
+    [
+        (call_for(), Person(name="Ada \U0001f600 \u2028", age=-1)),
+        (call_for(Drawing), Drawing(**{"the title": "a"}, points=[Point(1.5, {"b"})], raw=b"ab")),
+        (call_for(list[int]), [1, 2]),
+        (call_for(str), "text"),
+        (call_for(Person | Place), Place(name="London")),
+        (call_for(Person | Place), Person(name="Ada")),
+        (call_for(Person, allow_parallel_tool_calls=True), [Person(name="a"), Person(name="b")]),
+        (call_for(Person, allow_parallel_tool_calls=True), []),
+        (call_for(Person | Place, allow_parallel_tool_calls=True), [Place(name="a"), Person(name="b")]),
+        (call_for(summary), {"a": 1}),
+        (call_for(places), [Place(name="London")]),
+    ],
+)
+def test_outputs_of_every_type_are_restored(path: Path, call: ToolOrchestratingLLM[Any], output: Any) -> None:
+    with Checkpoint(path, call) as checkpoint:
+        checkpoint.write(Outcome(0, "a", None, output))
+    with Checkpoint(path, call) as checkpoint:
+        found = checkpoint.find("a")
+    assert found is not None
+    assert (type(found.output), found.output) == (type(output), output)
+
+
+def test_a_lone_surrogate_is_stored_as_the_replacement_character(path: Path) -> None:
+    with Checkpoint(path, call_for()) as checkpoint:
+        checkpoint.write(Outcome(0, "a", None, Person(name="\ud800")))
+    with Checkpoint(path, call_for()) as checkpoint:
+        found = checkpoint.find("a")
+    assert found is not None
+    assert found.output == Person(name="�")
+
+
+class Account(BaseModel):
+    name: str
+    password: SecretStr
+
+
+class Hidden(BaseModel):
+    name: str
+    note: str = Field("", exclude=True)
+
+
+class Growing(BaseModel):
+    price: int
+
+    @field_validator("price")
+    @classmethod
+    def add(cls, value: int) -> int:
+        return value + 1
+
+
+class Once(BaseModel):
+    name: str
+
+    @field_validator("name")
+    @classmethod
+    def strip(cls, value: str) -> str:
+        if not value.startswith("_"):
+            raise PydanticCustomError("x", "expected an underscore")
+        return value[1:]
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        (Account(name="a", password=SecretStr("p")), r"an output of Account cannot be stored in the checkpoint"),
+        (Hidden(name="a", note="b"), r"an output of Hidden cannot be stored.*it would be Hidden\(name='a', note=''\)"),
+        (Growing(price=1), r"an output of Growing cannot be stored.*it would be Growing\(price=3\)"),
+        (Once(name="_a"), r"an output of Once cannot be stored.*(?s:.)*expected an underscore"),
+    ],
+)
+def test_an_output_that_would_come_back_as_another_is_refused(path: Path, output: BaseModel, message: str) -> None:
+    with Checkpoint(path, call_for(type(output))) as checkpoint:
+        with pytest.raises(CheckpointError, match=message):
+            checkpoint.write(Outcome(0, "a", None, output))
+        assert "p" not in [row[0] for row in execute(path, "SELECT output FROM items")]
+
+
+def unannotated(text):  # type: ignore[no-untyped-def]  # that is what is tested
+    """Count."""
+
+
+def forward(text: str) -> Unknown:  # type: ignore[name-defined]  # noqa: F821  # that is what is tested
+    """Count."""
+
+
+@pytest.mark.parametrize("function", [unannotated, forward])
+def test_a_function_needs_a_return_annotation(path: Path, function: Callable[..., Any]) -> None:
+    with pytest.raises(CheckpointError, match=r"has no return annotation: with a checkpoint it needs one"):
+        Checkpoint(path, call_for(function))
+    assert not path.exists()
+
+
+# What is refused.
+
+
+def test_the_file_is_a_database_for_the_owner_alone(checkpoint: Checkpoint, path: Path) -> None:
+    checkpoint.write(Outcome(0, "a", {"text": "the input"}, Person(name="Ada")))
+    assert execute(path, "PRAGMA application_id", "PRAGMA user_version") == [(LAYOUT.owner,), (LAYOUT.version,)]
+    files = [each for each in path.parent.rglob("*") if each.is_file()]
+    assert len(files) >= 3
+    assert os.name == "nt" or [stat.S_IMODE(each.stat().st_mode) for each in files] == [0o600] * len(files)
+    assert b"the input" not in b"".join([each.read_bytes() for each in files])
+
+
+def test_credentials_are_not_stored(path: Path) -> None:
+    settings = Settings(extra={"gateway": "sk-secret"}, stop=["END"])
+    with Checkpoint(path, call_for(settings=settings)) as checkpoint:
+        checkpoint.write(Outcome(0, "a", {"key": "sk-secret"}, Person(name="Ada")))
+        stored = b"".join([each.read_bytes() for each in path.parent.rglob("*") if each.is_file()])
+        assert b"sk-secret" not in stored
+        assert b"gateway" in stored
+
+
+def test_a_second_writer_is_refused(checkpoint: Checkpoint, path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"people\.ckpt is being written by another job \(process: here\)"):
+        Checkpoint(path, call_for())
+    checkpoint.close()
+    with Checkpoint(path, call_for()):
+        program = (
+            "import sys\nfrom toolcast import ToolOrchestratingLLM\nfrom toolcast.testing import ScriptedLLM\n"
+            "from toolcast.batch.checkpoint import Checkpoint\n"
+            "Checkpoint(sys.argv[1], ToolOrchestratingLLM(str, 'x', ScriptedLLM('')))"
+        )
+        ended = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
+        assert f"is being written by another job (process: {os.getpid()})" in ended.stderr
+        assert "CheckpointError" in ended.stderr
+
+
+def test_the_lock_ends_with_a_failed_opening(path: Path) -> None:
+    for _ in range(2):
+        with Checkpoint(path, call_for()):
+            pass
+        with pytest.raises(CheckpointMismatch):
+            Checkpoint(path, call_for(prompt="Other {text}"))
+
+
+class Renamed(BaseModel):
+    """A person."""
+
+    name: Annotated[str, Field(description="full")]
+    city: str
+    a: int = 0
+    b: int = 0
+    c: int = 0
+    d: int = 0
+
+
+Renamed.__name__ = "Person"
+
+
+@pytest.mark.parametrize(
+    ("call", "changed"),
+    [
+        (
+            call_for(prompt="Extract it from {text}"),
+            {"prompt": "was 'Extract {text}', is now 'Extract it from {text}'"},
+        ),
+        (
+            call_for(prompt=ChatPromptTemplate([("system", "s"), "Extract {text}"])),
+            {"prompt": "was 'Extract {text}', is now \"('system', 's')\\nExtract {text}\""},
+        ),
+        (
+            call_for(llm=ScriptedLLM("", model="other", system_prompt="Be brief.")),
+            {"model": "was 'scripted', is now 'scripted other'", "system_prompt": "was not set, is now 'Be brief.'"},
+        ),
+        (
+            call_for(settings=Settings(temperature=0.5, extra={"a": 1}, timeout=5)),
+            {"temperature": "was not set, is now '0.5'", "extra": "was not set, is now 'a'"},
+        ),
+        (
+            call_for(mode="prompted", tool_choice="auto", allow_parallel_tool_calls=True),
+            {
+                "mode": "was not set, is now 'prompted'",
+                "tool_choice": "was not set, is now 'auto'",
+                "allow_parallel_tool_calls": "was not set, is now 'True'",
+            },
+        ),
+        (
+            call_for(Renamed),
+            {
+                "schema": "added Person.name.description, Person.city, Person.a.default, Person.a and 6 more; "
+                "removed Person.age.default, Person.age; changed Person.description"
+            },
+        ),
+    ],
+)
+def test_what_was_changed_is_named(
+    checkpoint: Checkpoint, path: Path, call: ToolOrchestratingLLM[Any], changed: dict[str, str]
+) -> None:
+    checkpoint.close()
+    with pytest.raises(CheckpointMismatch, match=r"belongs to a job with another") as raised:
+        Checkpoint(path, call)
+    assert {name: raised.value.changed.get(name) for name in changed} == changed
+    assert set(raised.value.changed) == set(changed)
+    assert all(f"{name}: {change}" in str(raised.value) for name, change in changed.items())
+
+
+def test_a_change_in_the_middle_of_a_long_prompt_is_shown(path: Path) -> None:
+    with Checkpoint(path, call_for(prompt="a" * 500 + "{text}" + "b" * 500)):
+        pass
+    with pytest.raises(CheckpointMismatch) as raised:
+        Checkpoint(path, call_for(prompt="a" * 500 + "{text}!" + "b" * 500))
+    same = f"...'{'a' * 24}{{text}}"
+    assert raised.value.changed["prompt"] == f"was {same}{'b' * 60}'..., is now {same}!{'b' * 59}'..."
+
+
+def test_a_changed_value_behind_one_text_is_named(path: Path) -> None:
+    with Checkpoint(path, call_for(settings=Settings(extra={"a": 1}))):
+        pass
+    with pytest.raises(CheckpointMismatch) as raised:
+        Checkpoint(path, call_for(settings=Settings(extra={"a": 2})))
+    assert raised.value.changed == {"extra": "changed"}
+
+
+def test_the_limits_of_a_call_may_change(path: Path) -> None:
+    with Checkpoint(path, call_for(settings=Settings(timeout=5), max_attempts=1)):
+        pass
+    with Checkpoint(path, call_for(settings=Settings(timeout=9), max_attempts=3, verbose=True)):
+        pass
+
+
+def test_a_prompt_without_a_stable_hash_is_an_error(path: Path) -> None:
+    class Example:
+        pass
+
+    call = call_for()
+    call._prompt = ChatPromptTemplate([("user", "{text}")])
+    object.__setattr__(call._prompt, "messages", [Example()])
+    with pytest.raises(UnstableInput, match=r"the prompt of the job: .*Example has no stable hash"):
+        Checkpoint(path, call)
+
+
+def test_the_file_of_a_session_store_is_refused(tmp_path: Path) -> None:
+    with SQLiteStore(tmp_path / "a.db") as store:
+        store.append("a", [{}])
+    with pytest.raises(CheckpointError, match="database of another application: use another file"):
+        Checkpoint(tmp_path / "a.db", call_for())
+
+
+def test_memory_is_no_checkpoint() -> None:
+    with pytest.raises(ValueError, match="Checkpoint needs a file"):
+        Checkpoint(":memory:", call_for())
+
+
+# Failures of the file.
+
+
+def test_a_damaged_outcome_is_named(checkpoint: Checkpoint, path: Path) -> None:
+    checkpoint.write(Outcome(0, "a", None, Person(name="Ada")))
+    checkpoint.close()
+    for output in ("'{'", '\'{"age": "x"}\'', "NULL"):
+        execute(path, f"UPDATE items SET output = {output}")
+        message = r"the stored outcome of input 7 \(key a\) is not valid"
+        with Checkpoint(path, call_for()) as again, pytest.raises(CheckpointError, match=message):
+            again.find("a", 7)
+
+
+def test_an_unknown_type_of_an_output_is_named(path: Path) -> None:
+    with Checkpoint(path, call_for(Person | Place)) as checkpoint:
+        checkpoint.write(Outcome(0, "a", None, Person(name="Ada")))
+    execute(path, "UPDATE items SET types = '\"Cat\"'")
+    message = r"its type 'Cat' is none of the job's: Person, Place"
+    with Checkpoint(path, call_for(Person | Place)) as again, pytest.raises(CheckpointError, match=message):
+        again.find("a")
+
+
+def test_a_full_disk(checkpoint: Checkpoint, path: Path) -> None:
+    with checkpoint.file.using() as connection:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages + 8}")
+    written = 0
+    with pytest.raises(CheckpointError, match=r"people\.ckpt failed: database or disk is full\. What was written") as e:
+        for written in range(1_000):
+            checkpoint.write(Outcome(written, str(written), None, Person(name="x" * 500)))
+    assert isinstance(e.value.__cause__, ToolcastError)
+    checkpoint.close()
+    with Checkpoint(path, call_for()) as again:
+        assert again.found == written
+        assert all(again.find(str(number)) for number in range(written))
+        again.write(Outcome(written, str(written), None, Person(name="Ada")))
+
+
+@posix
+@pytest.mark.parametrize("protected", ["file", "folder"])
+def test_a_checkpoint_that_cannot_be_written(protected: str) -> None:
+    # A folder outside of pytest's, which another user may read: root may write everywhere.
+    folder = Path(tempfile.mkdtemp())
+    try:
+        file = folder / "jobs" / "people.ckpt"
+        with Checkpoint(file, call_for(str, "x")) as checkpoint:
+            checkpoint.write(Outcome(0, "a", None, "Ada"))
+        program = (
+            "import os, sys\nfrom toolcast import ToolOrchestratingLLM\nfrom toolcast.testing import ScriptedLLM\n"
+            "from toolcast.batch.checkpoint import Checkpoint\n"
+            "call = ToolOrchestratingLLM(str, 'x', ScriptedLLM(''))\nCheckpoint(sys.argv[2], call).close()\n"
+            "if os.getuid() == 0:\n    os.setgid(65534)\n    os.setuid(65534)\n"
+            "Checkpoint(sys.argv[1], call)"
+        )
+        folder.chmod(0o755)
+        for each in [file.parent, *file.parent.rglob("*")]:
+            each.chmod(0o777 if each.is_dir() else 0o444)
+        if protected == "folder":
+            file.parent.chmod(0o555)
+            file.with_name("people.ckpt.locks").chmod(0o555)
+        ended = subprocess.run(
+            [sys.executable, "-c", program, file, folder / "first"], capture_output=True, text=True, check=False
+        )
+        assert "CheckpointError: checkpoint" in ended.stderr
+        assert "the file can be written" in ended.stderr
+    finally:
+        shutil.rmtree(folder)
+
+
+def test_a_file_that_becomes_read_only(checkpoint: Checkpoint) -> None:
+    checkpoint.write(Outcome(0, "a", None, Person(name="Ada")))
+    with checkpoint.file.using() as connection:
+        connection.execute("PRAGMA query_only = ON")
+    with pytest.raises(CheckpointError, match="attempt to write a readonly database"):
+        checkpoint.write(Outcome(1, "b", None, Person(name="Ada")))
+
+
+def test_after_close_nothing_is_written(checkpoint: Checkpoint) -> None:
+    checkpoint.close()
+    with pytest.raises(CheckpointError, match="is closed"):
+        checkpoint.write(Outcome(0, "a", None, Person(name="Ada")))
+
+
+def test_many_threads_write(path: Path) -> None:
+    with Checkpoint(path, call_for()) as checkpoint:
+
+        def work(number: int) -> None:
+            for item in range(50):
+                checkpoint.write(Outcome(item, f"{number}/{item}", None, Person(name="Ada"), usage=Usage(1, 1)))
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    with Checkpoint(path, call_for()) as checkpoint:
+        assert (checkpoint.found, checkpoint.spent) == (400, Usage(400, 400))
+
+
+# The status.
+
+
+def test_the_status_of_a_job(checkpoint: Checkpoint, path: Path) -> None:
+    checkpoint.write(Outcome(0, "a", None, Person(name="Ada"), usage=Usage(5, 6)))
+    checkpoint.write(Outcome(1, "b", None, error=CallError("no")))
+    status = read_status(path)
+    assert (status.path, status.done, status.failed, status.spent) == (path.resolve(), 1, 1, Usage(5, 6))
+    assert (status.running, status.starts, status.last_start[:2]) == (True, 1, "20")
+    assert status.job["prompt"] == "Extract {text}"
+    assert status.job["model"] == "scripted"
+    checkpoint.close()
+    assert not read_status(path).running
+
+
+def test_the_status_of_something_else(tmp_path: Path, checkpoint: Checkpoint) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no checkpoint"):
+        read_status(tmp_path / "none")
+    (tmp_path / "diary").write_text("dear diary" * 100)
+    with pytest.raises(CheckpointError, match="file is not a database"):
+        read_status(tmp_path / "diary")
+    (tmp_path / "diary.locks").rename(tmp_path / "elsewhere")
+    (tmp_path / "diary.locks").write_text("")
+    with pytest.raises(CheckpointError, match="diary failed"):
+        read_status(tmp_path / "diary")
