@@ -48,11 +48,13 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the profile of Hypothesis, and let SIGINT interrupt this process and those that tests start.
+    """Load the profile of Hypothesis, hide the developer's settings, and let SIGINT interrupt the tests' processes.
 
     A program that is started with SIGINT ignored (in the background of a shell script, by some CI runners) passes
     that on.
     """
+    os.environ["TOOLCAST_CONFIG"] = os.devnull  # no test reads the developer's own config file
+    os.environ.pop("TOOLCAST_MODEL", None)
     settings.load_profile("fast" if config.getoption("--suite") == "fast" else PROFILE)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

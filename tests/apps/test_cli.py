@@ -41,18 +41,35 @@ def test_python_runs_the_module_and_alone_it_prints_help(words: list[str]) -> No
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        (["chat", "--tokn", "sk-S3CRET"], "--tokn ***"),
-        (["chat", "--tokn=sk-S3CRET"], "--tokn"),
-        (["models", "openai", "one", "--tokn", "sk-S3CRET", "two"], "one --tokn *** two"),
-        (["models", "openai", "a\x1b[2J"], r"a\x1b[2J"),
+        (["chat", "--tokn", "sk-S3CRET"], "toolcast chat: error: unknown option --tokn; did you mean --token?"),
+        (["chat", "--tokn=sk-S3CRET"], "toolcast chat: error: unknown option --tokn; did you mean --token?"),
+        (["models", "--tokn", "sk-S3CRET"], "toolcast models: error: unknown option --tokn"),
+        (["--tokn", "sk-S3CRET", "chat"], "toolcast: error: unknown option --tokn"),
+        (["experiment", "-x", "run"], "toolcast experiment: error: unknown option -x"),
+        (["experiment", "run", "--confg", "x"], "toolcast experiment run: error: unknown option --confg; "
+         "did you mean --config?"),
+        (["models", "openai", "a\x1b[2J"], r"toolcast models: error: unexpected argument: a\x1b[2J; put quotes around "
+         "a text of several words"),
+        (["chta"], "toolcast: error: unknown command 'chta'; did you mean chat?"),
+        (["xyz"], "toolcast: error: unknown command 'xyz'; expected one of: chat, web, get, config, experiment, logs, "
+         "models, pull"),
+        (["models", "opnai"], "toolcast models: error: argument PROVIDER: unknown value 'opnai'; did you mean openai?"),
+        (["chat", "--mode", "-1"], "toolcast chat: error: argument --mode: unknown value '-1'; expected one of: plan, "
+         "build, verify, auto"),
+        (["get", "name", "--", "--x", "y"], "toolcast get: error: unexpected argument: y; put quotes around a text of "
+         "several words"),
     ],
-)
-def test_what_is_unknown_is_named_without_values(
+)  # fmt: skip
+def test_a_wrong_command_line_shows_the_usage_of_the_command_and_the_closest_name(
     line: list[str], named: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as done:
         cli.main(line)
-    assert capsys.readouterr().err.endswith(f"toolcast: error: unrecognized arguments: {named}\n")
+    error = capsys.readouterr().err
+    assert done.value.code == 2
+    assert error.endswith(f"\n{named}\n")
+    assert error.startswith(f"usage: {named.partition(':')[0]} ")
+    assert "S3CRET" not in error
 
 
 def test_the_module_is_the_command(process: Process, capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,6 +81,17 @@ def test_no_objects_at_all(stdin: Any, capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_text_on_the_command_line(tmp_path: Path, stdin: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    llm = ScriptedLLM(ALICE)
+    with use_llm(llm):
+        assert cli.main(["get", "name, age int", " Ingrid is 51 "]) == 0
+    assert asked(llm)[-1].text == "Ingrid is 51"
+    assert cli.main(["get", "name", "Ingrid", "--file", str(tmp_path / "letter.txt")]) == 1
+    assert "pass the text or --file, not both" in capsys.readouterr().err
+    assert cli.main(["get", "name", " "]) == 1
+    assert "the text is empty" in capsys.readouterr().err
+
+
 def test_a_file(tmp_path: Path, stdin: Any, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "letter.txt").write_bytes("Søren \xff".encode("latin-1") + "ø".encode())
     llm = ScriptedLLM(ALICE)
@@ -154,7 +165,7 @@ def test_a_terminal_gets_instructions_on_standard_error(stdin: Any, capsys: pyte
 # What goes wrong.
 
 
-@pytest.mark.parametrize("line", [[], ["a ag"], ["a {"], ["name", "--schema"], ["name", "more"]])
+@pytest.mark.parametrize("line", [[], ["a ag"], ["a {"], ["name", "--schema"], ["name", "text", "more"]])
 def test_a_wrong_command_line(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as done:
         cli.main(["get", *line])
@@ -173,7 +184,7 @@ def test_a_wrong_schema_is_pointed_at(capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("line", "text", "why"),
     [
-        (["name"], b" \n ", "the text is empty: pass a file with --file"),
+        (["name"], b" \n ", "the text is empty: write it after the schema, pass a file with --file"),
         (["name", "--model", "openai"], b"x", "'openai' names no LLM: write 'openai:MODEL'"),
         (["name", "--model", "local", "--host", "box"], b"x", "the embedded model has no host"),
         (["name", "--model", "ollama:x", "--prompt", "{text} {else}"], b"x", "else"),

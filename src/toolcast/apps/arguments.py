@@ -19,7 +19,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model",
         metavar="PROVIDER:MODEL",
-        help="'local' is the embedded model; default: $OLLAMA_MODEL if a variable of Ollama is set, else 'local'",
+        help="or an alias of the config file; default: $TOOLCAST_MODEL, that of the config file, $OLLAMA_MODEL if a "
+        "variable of Ollama is set, else 'local', the embedded model",
     )
     parser.add_argument("--host", metavar="HOST", help="the service's address; default: $OLLAMA_HOST for Ollama")
     parser.add_argument("--token", metavar="TOKEN", help="the service's API key; default: its environment variable")
@@ -31,8 +32,9 @@ def add_chat_options(parser: argparse.ArgumentParser) -> None:
     option(
         "--model",
         metavar="NAME",
-        help="provider:model, or a model of Ollama; default: $OLLAMA_MODEL, or the embedded one",
+        help="provider:model, a model of Ollama, or an alias of the config file; default: $TOOLCAST_MODEL, that of the "
+        "config file, $OLLAMA_MODEL, or the embedded one",
     )
-    option("--tools", metavar="FILE", help="a Python file whose functions the model may call")
+    option("--tools", metavar="FILE", help="a Python file that is run, and whose functions the model may call")
     option("--mode", choices=_MODES, help="the tools and permissions of the model; default: build")
     option("--system", metavar="TEXT", default="", help="instructions that the model gets before the conversation")

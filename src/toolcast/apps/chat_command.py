@@ -10,10 +10,18 @@ from contextlib import nullcontext, redirect_stdout
 
 from ..stores.store import check_id
 from .arguments import add_chat_options
+from .config_file import choose_model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `toolcast chat`."""
+    parser.add_argument(
+        "prompt",
+        nargs="?",
+        metavar="PROMPT",
+        type=_prompt,
+        help="print the answer to this and leave; text on standard input follows it",
+    )
     add_chat_options(parser)
     option = parser.add_argument
     option("--host", metavar="HOST", help="the service's address; default: $OLLAMA_HOST")
@@ -37,9 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the chat and return its exit code: 0, 1 if a turn failed without a terminal on stdin, 130 after Ctrl-C."""
+    """Run the chat and return its exit code: 0, 1 if a turn failed without a person to go on, 130 after Ctrl-C."""
     from .repl.startup import ReplOptions, Terminal, open_repl
 
+    arguments.model = choose_model(arguments.model)
     names = ReplOptions.__dataclass_fields__
     options = ReplOptions(**{name: value for name, value in vars(arguments).items() if name in names})
     for stream in (sys.stdin, sys.stdout, sys.stderr):
@@ -49,7 +58,20 @@ def run(arguments: argparse.Namespace) -> int:
     # In a pipe stdout is for answers only: prints of the user's own tools go to stderr.
     prints = nullcontext() if sys.stdout.isatty() else redirect_stdout(sys.stderr)
     with prints, open_repl(options, terminal) as repl:
-        return repl.run()
+        return repl.run(None if options.prompt is None else _with_stdin(options.prompt))
+
+
+def _with_stdin(prompt: str) -> str:
+    """Return the prompt, and what was piped into standard input: `git diff | toolcast chat 'Review this'`."""
+    if sys.stdin.isatty() or not (text := sys.stdin.read().strip()):
+        return prompt
+    return f"{prompt}\n\n{text}"
+
+
+def _prompt(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the prompt is empty")
+    return text
 
 
 def _session(id: str) -> str:

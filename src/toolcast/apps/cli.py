@@ -1,9 +1,8 @@
 """The `toolcast` command. Each sub-command is a row of `_COMMANDS` and a module of this package.
 
-A command's module has `add_arguments(parser)` and `run(arguments)`, which returns the exit code. Only the module of the
-command that is called is imported, so that no command needs another one's dependencies. An error is one line on
-stderr and exit code 1; a wrong command line is argparse's exit code 2. Characters that the terminal's encoding lacks
-are written as JSON escapes, so that JSON stays the same in every encoding.
+A command's module has `add_arguments(parser)` and `run(arguments)`, which returns the exit code. An error is one line
+on stderr and exit code 1; a wrong command line is exit code 2, with the usage of the command. Characters that the
+terminal's encoding lacks are written as JSON escapes, so that JSON stays the same in every encoding.
 """
 
 from __future__ import annotations
@@ -16,38 +15,22 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
 from importlib.metadata import version
-from typing import NamedTuple, Protocol, cast
 
 from ..errors import ToolcastError
-from ..terminal_text import visible
+from .command_parser import CommandParser, CommandRow
 from .output import command_line_text
 
-
-class _CommandRow(NamedTuple):
-    module: str
-    summary: str
-
-
-_COMMANDS: Mapping[str, _CommandRow] = {
-    "chat": _CommandRow(".chat_command", "Chat with a model, at a terminal or in a pipe."),
-    "web": _CommandRow(".web_command", "Chat with a model in the browser; prints the address of the page."),
-    "get": _CommandRow(".extract_command", "Extract JSON from a text, by a schema in one line."),
-    "experiment": _CommandRow(".experiment.command", "Experiments with autonomous agents: run, assess, report."),
-    "logs": _CommandRow(".sessions_command", "List the saved sessions, or show one."),
-    "models": _CommandRow(
-        ".models_command", "List the capabilities of models; '?' is unknown, '*' is any other model."
-    ),
-    "pull": _CommandRow(".pull_command", "Download the weights of the embedded model and print their path."),
+_COMMANDS: Mapping[str, CommandRow] = {
+    "chat": CommandRow(".chat_command", "Chat with a model, at a terminal or in a pipe."),
+    "web": CommandRow(".web_command", "Chat with a model in the browser; prints the address of the page."),
+    "get": CommandRow(".extract_command", "Extract JSON from a text, by a schema in one line."),
+    "config": CommandRow(".config_command", "Show or change the default model and the aliases of models."),
+    "experiment": CommandRow(".experiment.command", "Experiments with autonomous agents: run, assess, report."),
+    "logs": CommandRow(".sessions_command", "List the saved sessions, or show one."),
+    "models": CommandRow(".models_command", "List the capabilities of models; '?' is unknown, '*' is any other model."),
+    "pull": CommandRow(".pull_command", "Download the weights of the embedded model and print their path."),
 }
-
-
-class _CommandModule(Protocol):
-    """The interface of a command's module."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser, /) -> None: ...
-    def run(self, arguments: argparse.Namespace, /) -> int: ...
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,13 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     _prepare_streams()
     try:
+        parser = _parser()
         if not words:
-            _parser(words).print_help()
+            parser.print_help()
             return 0
-        parser = _parser(words)
-        parsed, unknown = parser.parse_known_args(words)
-        if unknown:
-            parser.error(f"unrecognized arguments: {_redacted(unknown)}")
+        parsed = parser.parse_args(words)
         run: Callable[[argparse.Namespace], int] = parsed.run
         code = run(parsed)
         sys.stdout.flush()
@@ -77,29 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _redacted(unknown: Sequence[str]) -> str:
-    """Return unrecognized arguments without values of options: the value of a misspelled `--token` is a secret."""
-    shown = [
-        word.partition("=")[0] if word.startswith("-") else "***" if before.startswith("-") else word
-        for before, word in zip(("", *unknown), unknown, strict=False)
-    ]
-    return visible(" ".join(shown))
-
-
-def _parser(words: Sequence[str]) -> argparse.ArgumentParser:
-    """Return the parser for the command in `words`; of the other commands it has names and summaries only."""
-    parser = argparse.ArgumentParser(
-        prog="toolcast", description="Structured, tool-orchestrated LLM calls.", allow_abbrev=False
-    )
+def _parser() -> CommandParser:
+    """Return the parser of all commands."""
+    parser = CommandParser(prog="toolcast", description="Structured, tool-orchestrated LLM calls.")
     parser.add_argument("--version", action="version", version=f"toolcast {version('toolcast')}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    called = next((word for word in words if not word.startswith("-")), None)
-    for name, row in _COMMANDS.items():
-        own = commands.add_parser(name, help=row.summary, description=row.summary, allow_abbrev=False)
-        if name == called:
-            command = cast("_CommandModule", import_module(row.module, __package__))
-            command.add_arguments(own)
-            own.set_defaults(run=command.run)
+    parser.add_commands(_COMMANDS, __package__)
     return parser
 
 

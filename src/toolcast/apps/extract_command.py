@@ -1,5 +1,6 @@
 """`toolcast get`: extract JSON from a text, by a schema in one line.
 
+    toolcast get 'name, age int' 'Ingrid is 51.'
     toolcast get 'name, age int, city' < letter.txt
     toolcast get --many 'name, price float?' --file menu.txt | jq .name
 
@@ -23,6 +24,7 @@ from ..llms.provider_llms import LlamaCpp
 from ..settings import Settings
 from ..structured.orchestrator import ToolOrchestratingLLM
 from .arguments import add_model_options
+from .config_file import choose_model
 from .one_line_schema import SchemaError, build_model, parse_schema
 from .pull_command import load_with_progress
 
@@ -43,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_schema,
         help="the schema: 'name, age int, born date?, tags list, size small|large, author {name, city}'",
     )
+    parser.add_argument("text", nargs="?", metavar="TEXT", help="the text; default: that of --file or standard input")
     parser.add_argument("--file", type=Path, metavar="FILE", help="the file with the text; default: standard input")
     parser.add_argument(
         "--many",
@@ -60,8 +63,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the extracted objects as JSON and return the exit code."""
-    llm = choose_llm(arguments.model, arguments.host, arguments.token)
-    text = _text(arguments.file)
+    llm = choose_llm(choose_model(arguments.model), arguments.host, arguments.token)
+    text = _text(arguments.text, arguments.file)
     load_with_progress(llm, sys.stderr)
     embedded = isinstance(llm, LlamaCpp)
     prompt = arguments.prompt or (_EMBEDDED_PROMPT if embedded else _PROMPTS[arguments.many])
@@ -81,17 +84,23 @@ def _schema(text: str) -> type[BaseModel]:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def _text(file: Path | None) -> str:
-    """Return the text of the file or of standard input.
+def _text(given: str | None, file: Path | None) -> str:
+    """Return the text of the command line, of the file or of standard input.
 
     Raises:
-        ToolcastError: The text is empty.
+        ToolcastError: The text is empty, or there are two.
     """
-    if file is None and sys.stdin.isatty():
-        print("toolcast: type or paste the text, then press Ctrl-D", file=sys.stderr)
-    data = sys.stdin.buffer.read() if file is None else file.read_bytes()
-    if not (text := data.decode(errors="replace").strip()):
-        raise ToolcastError("the text is empty: pass a file with --file, or text on standard input: ... < FILE")
+    if given is not None and file is not None:
+        raise ToolcastError("pass the text or --file, not both")
+    if given is None:
+        if file is None and sys.stdin.isatty():
+            print("toolcast: type or paste the text, then press Ctrl-D", file=sys.stderr)
+        data = sys.stdin.buffer.read() if file is None else file.read_bytes()
+        given = data.decode(errors="replace")
+    if not (text := given.strip()):
+        raise ToolcastError(
+            "the text is empty: write it after the schema, pass a file with --file, or text on standard input"
+        )
     return text
 
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from .arguments import add_chat_options
+from .config_file import choose_model
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         message = "toolcast web needs starlette and uvicorn: pip install 'toolcast[web]'"
         raise ImportError(message, name=error.name) from error
+    arguments.model = choose_model(arguments.model)
     names = WebOptions.__dataclass_fields__
     options = WebOptions(**{name: value for name, value in vars(arguments).items() if name in names})
     if options.is_open:

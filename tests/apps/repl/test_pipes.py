@@ -102,6 +102,47 @@ def pieces(terminal: int) -> Iterator[str]:
         return
 
 
+def test_a_prompt_on_the_command_line_is_answered_and_the_program_ends(
+    server: OllamaServer, variables: dict[str, str]
+) -> None:
+    server.replies("**4**")
+    server.replies("A diff.")
+    assert run("What is 2 + 2?", typed="", env=variables) == ("**4**\n", "", 0)
+    assert run("Review this:", typed="--- a\nexit\n", env=variables) == ("A diff.\n", "", 0)
+    sent = [body["messages"][-1]["content"] for body in server.bodies]
+    assert sent == ["What is 2 + 2?", "Review this:\n\n--- a\nexit"]
+    assert run("Hi", typed="", env=variables | {"OLLAMA_HOST": "http://127.0.0.1:9"})[2] == 1
+    _, err, code = run(" ", typed="", env=variables)
+    assert code == 2
+    assert "argument PROMPT: the prompt is empty" in err
+
+
+def test_a_prompt_at_a_terminal(server: OllamaServer, variables: dict[str, str]) -> None:
+    server.replies("**4**")
+    ours, theirs = pty.openpty()
+    with started("2 + 2?", env=variables | {"TERM": "dumb"}, stream=theirs) as process:
+        os.close(theirs)
+        shown = "".join(pieces(ours))
+        assert process.wait(PATIENCE) == 0
+    os.close(ours)
+    assert shown.startswith("**4**")
+    assert "m-1 of ollama" not in shown
+
+
+def test_the_model_of_the_config_file_and_its_aliases(
+    server: OllamaServer, variables: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('model = "ollama:m-2"\n[aliases]\nfast = "ollama:m-3"\n')
+    env = variables | {"TOOLCAST_CONFIG": str(file)}
+    for words, more in ((), {}), ((), {"TOOLCAST_MODEL": "m-4"}), (("--model", "fast"), {"TOOLCAST_MODEL": "m-4"}):
+        server.replies("Yes.")
+        assert run("Hi", *words, typed="", env=env | more) == ("Yes.\n", "", 0)
+    assert [body["model"] for body in server.bodies] == ["m-2", "m-4", "m-3"]
+    out, err, _ = run("--lines", typed="/model fast\n", env=env)
+    assert (out, "m-3" in err) == ("", True)
+
+
 def test_all_of_stdin_is_one_question(server: OllamaServer, variables: dict[str, str]) -> None:
     server.replies("A diff.")
     typed = "What is this?\n\n/clear\n--- a\nexit\n"
@@ -199,7 +240,7 @@ def test_a_reader_that_has_had_enough(server: OllamaServer, variables: dict[str,
     ("words", "code", "text"),
     [
         (["--session", "a/b"], 2, "'a/b' is no id of a session"),
-        (["--mode", "fast"], 2, "invalid choice: 'fast'"),
+        (["--mode", "fast"], 2, "unknown value 'fast'"),
         (["--tools", "nothing.py"], 1, "toolcast: no file nothing.py"),
         (["--model", "local:m", "--host", "h"], 1, "toolcast: the embedded model has no host"),
         (["--host", "http://["], 1, "toolcast: "),

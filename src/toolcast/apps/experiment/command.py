@@ -9,20 +9,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Final
 
 from ...errors import ToolcastError
 from ...terminal_text import visible
+from ..command_parser import CommandParser, CommandRow
 from ..output import command_line_text
-
-
-class CommandRow(NamedTuple):
-    """A sub-command: its module, and its summary for `--help`."""
-
-    module: str
-    summary: str
-
 
 COMMANDS: Final[Mapping[str, CommandRow]] = {
     "run": CommandRow(".run_command", "Run the experiment of a configuration file, or resume it."),
@@ -31,34 +23,9 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
 }
 
 
-class _CommandModule(Protocol):
-    """The interface of a sub-command's module."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser, /) -> None: ...
-    def run(self, arguments: argparse.Namespace, /) -> int: ...
-
-
-class _LazyParser(argparse.ArgumentParser):
-    """The parser of a sub-command, which imports the sub-command's module when there is something to parse."""
-
-    module: str = ""
-
-    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]  # its overloads are one function
-        self, args: Any = None, namespace: Any = None
-    ) -> Any:
-        """Import the sub-command's module and return the namespace and the unrecognized arguments."""
-        command = cast("_CommandModule", import_module(self.module, __package__))
-        command.add_arguments(self)
-        self.set_defaults(experiment_run=command.run)
-        return super().parse_known_args(args, namespace)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: CommandParser) -> None:
     """Add the sub-commands of `toolcast experiment`."""
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, parser_class=_LazyParser)
-    for name, row in COMMANDS.items():
-        own = commands.add_parser(name, help=row.summary, description=row.summary, allow_abbrev=False)
-        own.module = row.module
+    parser.add_commands(COMMANDS, __package__, called="experiment_run")
 
 
 def run(arguments: argparse.Namespace) -> int:

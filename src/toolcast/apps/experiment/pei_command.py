@@ -24,6 +24,7 @@ from ...llms.base import FunctionCallingLLM
 from ...llms.model_registry import choose_llm
 from ...terminal_text import visible
 from ..arguments import positive_int
+from ..config_file import resolve_alias
 from ..output import format_table
 from ..pull_command import load_with_progress
 
@@ -91,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _model_name(text: str) -> str:
     if not text.strip():
         raise argparse.ArgumentTypeError("the name of the model is empty")
-    return text
+    return resolve_alias(text)
 
 
 def _check_names(logs: Sequence[Path]) -> Sequence[Path]:

@@ -108,14 +108,14 @@ class Repl:
         """The open session."""
         return self.conversation.session
 
-    def run(self) -> int:
-        """Read and answer until the end of input, and return the exit code.
+    def run(self, prompt: str | None = None) -> int:
+        """Answer `prompt`, or read and answer until the end of input, and return the exit code.
 
         Returns:
-            0, 1 if something failed without a terminal on stdin, or 130 after Ctrl-C.
+            0, 1 if something failed without a person to go on, or 130 after Ctrl-C.
         """
         try:
-            code = self._loop()
+            code = self._loop(prompt)
         finally:
             self._step("left")
             self.conversation.close()
@@ -157,9 +157,12 @@ class Repl:
 
     # One input.
 
-    def _loop(self) -> int:
+    def _loop(self, prompt: str | None) -> int:
         try:
             self._step("opened")
+            if prompt is not None:
+                self._process(prompt)
+                return int(self._has_failed or self._router.has_skipped)
             self._finish_interrupted_turn()
             while not self._is_over and (text := self.screen.read(PROMPT)) is not None:
                 self._process(text.strip())

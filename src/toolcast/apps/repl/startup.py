@@ -27,6 +27,7 @@ from ...toolbox.files import file_tools
 from ...toolbox.questions import question_tool
 from ...toolbox.shell_command import command_tool
 from ...tools.callable_tool import CallableTool
+from ..config_file import resolve_alias
 from ..data_dir import data_dir, prompt_history_file, sessions_file
 from ..output import command_line_text
 from ..pull_command import load_with_progress
@@ -55,6 +56,8 @@ class ReplOptions:
     session: str | None = None
     debug: bool = False
     lines: bool = False
+    prompt: str | None = None
+    """The only message; None is a conversation."""
 
     def first_model(self) -> FunctionCallingLLM:
         """Return the LLM to start with."""
@@ -62,6 +65,7 @@ class ReplOptions:
 
     def other_model(self, name: str) -> FunctionCallingLLM:
         """Return the LLM of that name. Host and token belong to one provider, so no other provider gets them."""
+        name = resolve_alias(name)
         same = split_provider(name)[0] == (split_provider(self.model)[0] if self.model else "ollama")
         return choose_chat_llm(name, self.host if same else None, self.token if same else None)
 
@@ -107,11 +111,12 @@ def open_repl(options: ReplOptions, terminal: Terminal) -> Generator[Repl]:
             observer=log_loop if options.debug else None,
             on_error=log_failure if options.debug else None,
         )
-        for line in filter(None, (warning, *(_greeting(repl) if screen.is_interactive else ()))):
+        is_dialog = screen.is_interactive and options.prompt is None
+        for line in filter(None, (warning, *(_greeting(repl) if is_dialog else ()))):
             screen.note(line)
-        if terminal.takes_codes and isinstance(screen, PlainScreen):
+        if options.prompt is None and terminal.takes_codes and isinstance(screen, PlainScreen):
             screen.note("For colours, Markdown, completion and a history: pip install 'toolcast[cli]'")
-        if options.session and screen.is_interactive:
+        if options.session and is_dialog:
             repl.show_resumed_session()
         yield repl
 

@@ -1,0 +1,142 @@
+"""The config file of all commands, `~/.config/toolcast/config.toml`: the default model, and aliases of models.
+
+    model = "openai:gpt-4.1"
+
+    [aliases]
+    fast = "groq:llama-3.3-70b-versatile"
+
+The model is that of the option, else of `TOOLCAST_MODEL`, else of the config file. Unknown keys are errors, as are
+values of another type, with the file and the line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Final, cast
+
+from ..errors import ToolcastError, UnsupportedLLMError
+from ..lazy_dataclasses import dataclass
+from .command_parser import suggestion
+
+MODEL_VARIABLE: Final = "TOOLCAST_MODEL"
+_PLACE: Final = re.compile(r" \(at (?:line (?P<line>\d+), column \d+|end of document)\)$")
+
+
+class ConfigFileError(ToolcastError):
+    """A config file that cannot be used; the message names the file, the line and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandConfig:
+    """The content of the config file."""
+
+    model: str | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def config_path(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return `$TOOLCAST_CONFIG`, `$XDG_CONFIG_HOME/toolcast/config.toml` or `~/.config/toolcast/config.toml`."""
+    if named := environ.get("TOOLCAST_CONFIG"):
+        return Path(named).expanduser()
+    shared = Path(environ.get("XDG_CONFIG_HOME", ""))
+    # The XDG specification has relative paths ignored.
+    folder = shared if shared.is_absolute() else Path.home() / ".config"
+    return folder / "toolcast" / "config.toml"
+
+
+def read_config(path: Path) -> CommandConfig:
+    """Return the content of the config file; a missing file is an empty one.
+
+    Raises:
+        ConfigFileError: The file is no TOML, or has an unknown key or a value of another type.
+        OSError: The file cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return CommandConfig()
+    except UnicodeDecodeError as error:
+        raise ConfigFileError(f"{path}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from error
+    return parse_config(text, path)
+
+
+def parse_config(text: str, path: Path) -> CommandConfig:
+    """Return the config in `text`; `path` is for messages.
+
+    Raises:
+        ConfigFileError: See `read_config`.
+    """
+    try:
+        content = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = _PLACE.search(str(error))
+        line = found["line"] if found and found["line"] else str(max(1, len(text.splitlines())))
+        raise ConfigFileError(f"{path}, line {line}: {_PLACE.sub('', str(error))}") from error
+
+    def refuse(key: str, reason: str) -> ConfigFileError:
+        line = _line_of(key, text)
+        return ConfigFileError(f"{path}{f', line {line}' if line else ''}: {reason}")
+
+    known = tuple(CommandConfig.__dataclass_fields__)
+    for key in content:
+        if key not in known:
+            near = suggestion(key, known) or f"; expected {' or '.join(known)}"
+            raise refuse(key, f"unknown key {key!r}{near}")
+    model = content.get("model")
+    if model is not None and not _is_name(model):
+        raise refuse("model", f"model: expected a name such as 'openai:gpt-4.1', got {model!r}")
+    aliases: Any = content.get("aliases", {})
+    if not isinstance(aliases, dict):
+        raise refuse("aliases", f"aliases: expected a table, got {aliases!r}")
+    for alias, name in cast("dict[str, Any]", aliases).items():
+        if not _is_name(name):
+            raise refuse(alias, f"aliases.{alias}: expected the name of a model, got {name!r}")
+    return CommandConfig(model, cast("dict[str, str]", aliases))
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _line_of(key: str, text: str) -> int | None:
+    """Return the number of the line that sets `key`; None if it is written in another way (a quoted key)."""
+    pattern = re.compile(rf"\s*(?:\[+\s*{re.escape(key)}\s*[].]|(?:[\w-]+\s*\.\s*)*{re.escape(key)}\s*[.=])")
+    return next((number for number, line in enumerate(text.splitlines(), 1) if pattern.match(line)), None)
+
+
+def resolve_alias(name: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the model that the config file's alias `name` stands for; any other name is returned unchanged."""
+    return read_config(config_path(environ)).aliases.get(name, name)
+
+
+def choose_model(option: str | None, environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the name of the model: the option, else `TOOLCAST_MODEL`, else that of the config file, without alias.
+
+    Raises:
+        ConfigFileError: The config file is damaged.
+        UnsupportedLLMError: The variable or the file names an unknown provider; the message names the source.
+    """
+    path = config_path(environ)
+    config = read_config(path)
+    for source, name in (("", option), (MODEL_VARIABLE, environ.get(MODEL_VARIABLE)), (str(path), config.model)):
+        if name:
+            chosen = config.aliases.get(name, name)
+            if source or chosen != name:
+                _check_provider(chosen, source or f"an alias in {path}")
+            return chosen
+    return None
+
+
+def _check_provider(name: str, source: str) -> None:
+    """Raise `UnsupportedLLMError` for an unknown provider, with the place where the name was set."""
+    from ..llms.model_registry import split_provider  # only where a name is not from the command line
+
+    try:
+        split_provider(name)
+    except UnsupportedLLMError as error:
+        raise UnsupportedLLMError(f"{error} (set by {source})") from error
