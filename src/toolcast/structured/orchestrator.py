@@ -40,6 +40,9 @@ from .call import PreparedCall, Result, run_call, run_parsed_calls
 from .response_validation import ResponseValidator
 
 if TYPE_CHECKING:
+    from ..batch.inputs import Inputs
+    from ..batch.job_options import JobOptions
+    from ..batch.outcomes import AsyncOutcomes, Outcomes
     from .object_streams import AsyncObjectStream, ObjectStream
 
 T = TypeVar("T")
@@ -330,6 +333,35 @@ class ToolOrchestratingLLM(Generic[T]):
         prepared = self._prepare(values, trace, self._begin(trace), stream=True)
         return AsyncObjectStream(StructuredStream(prepared, prepared.llm.async_backend(), trace))
 
+    def map(self, inputs: Inputs, **options: Unpack[JobOptions]) -> Outcomes[T]:
+        """Make one call for each input, many at once; return an iterator over their outcomes.
+
+        Args:
+            inputs: An iterable of mappings, dataclasses, Pydantic models or single values, a DataFrame, or the path of
+                a file. Read as needed: neither the inputs nor the outcomes are all in memory.
+            **options: Options of the job.
+
+        Returns:
+            An iterator of `Outcome`, also a context manager that aborts what runs.
+        """
+        from ..batch.job import Job
+
+        return Job(self, inputs, **options).run()
+
+    def amap(self, inputs: Inputs, **options: Unpack[JobOptions]) -> AsyncOutcomes[T]:
+        """Make one call for each input, many at once; return an async iterator over their outcomes.
+
+        Args:
+            inputs: As for `map`, or an async iterable.
+            **options: Options of the job.
+
+        Returns:
+            An async iterator of `Outcome`, also an async context manager that cancels what runs.
+        """
+        from ..batch.job import Job
+
+        return Job(self, inputs, **options).arun()
+
     def with_(self, **changes: Unpack[Changes]) -> ToolOrchestratingLLM[T]:
         """Return a changed copy.
 
@@ -476,6 +508,12 @@ class ToolOrchestratingLLM(Generic[T]):
         for event in (*decoder.feed(raw), *decoder.close()):
             accumulator.apply(event)
         return accumulator.response(**self._llm.origin)
+
+
+def begin_call(make: ToolOrchestratingLLM[Any], values: Mapping[str, Any]) -> tuple[PreparedCall, Trace]:
+    """Return one call of `make` that begins now, and its trace, for `run_call`."""
+    trace = make._trace(CALL)
+    return make._prepare(values, trace, make._begin(trace)), trace
 
 
 def _check_options(values: Mapping[str, Any], variables: Sequence[str]) -> None:

@@ -1,0 +1,124 @@
+"""The inputs of a job: values for the variables of a prompt, from many kinds of sources, read one by one.
+
+An input is a mapping, a dataclass, a Pydantic model or a named tuple with a field for each variable; further fields are
+not used. For a prompt with one variable it can also be the value itself. A source is an iterable or async iterable of
+inputs, a DataFrame, or the path of a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from os import PathLike
+from typing import Any, TypeAlias, cast
+
+from ..errors import PromptError
+from ..lazy_dataclasses import dataclass
+
+Inputs: TypeAlias = Iterable[Any] | AsyncIterable[Any] | PathLike[str]
+"""A source of inputs: an iterable or async iterable, a DataFrame, or a path with the suffix of its format."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """An input that could not be read: its item gets an outcome with the error, and nothing is sent.
+
+    Attributes:
+        input: The text of the row, perhaps shortened.
+        error: The error.
+    """
+
+    input: Any
+    error: Exception
+
+
+@dataclass(slots=True)
+class InputRow:
+    """One input that was read.
+
+    Attributes:
+        index: Its position, from 0.
+        input: The input as it was passed.
+        values: The values of the prompt's variables.
+        error: The error of an input that could not be read.
+    """
+
+    index: int
+    input: Any
+    values: Mapping[str, Any]
+    error: Exception | None = None
+
+
+def open_inputs(source: Inputs) -> Iterator[Any] | AsyncIterator[Any]:
+    """Return an iterator over the inputs of `source`.
+
+    Raises:
+        TypeError: `source` is not iterable, or it is one text or one mapping.
+    """
+    if isinstance(source, (str, bytes)):
+        raise TypeError("inputs: expected an iterable of inputs, got one text; pass a list, or pathlib.Path for a file")
+    if isinstance(source, Mapping):
+        raise TypeError("inputs: expected an iterable of inputs, got one mapping; pass a list of mappings")
+    if hasattr(source, "columns"):
+        return _table_rows(source)
+    if isinstance(source, AsyncIterable):
+        return aiter(source)
+    if isinstance(source, Iterable):
+        return iter(source)
+    kind = type(cast("object", source)).__name__
+    raise TypeError(f"inputs: expected an iterable, an async iterable, a DataFrame or a path, got {kind}")
+
+
+def length_of(source: Inputs) -> int | None:
+    """Return the number of inputs of `source` if it is known without reading them."""
+    length = getattr(source, "__len__", None)
+    return None if length is None else int(length())
+
+
+def _table_rows(table: Any) -> Iterator[dict[str, Any]]:
+    """Return an iterator over the rows of a DataFrame of pandas or polars, as mappings."""
+    if hasattr(table, "iter_rows"):  # polars
+        return cast("Iterator[dict[str, Any]]", table.iter_rows(named=True))
+    if not hasattr(table, "itertuples"):
+        raise TypeError(
+            f"inputs: expected a DataFrame of pandas or polars, got {type(table).__name__}; pass a list of mappings"
+        )
+    names = [str(name) for name in table.columns]
+    return (
+        {name: None if _is_missing(value) else value for name, value in zip(names, row, strict=True)}
+        for row in table.itertuples(index=False, name=None)
+    )
+
+
+def _is_missing(value: object) -> bool:
+    """Return whether `value` is one of pandas' missing values: NaN, NaT or NA."""
+    if isinstance(value, float):
+        return value != value  # only NaN differs from itself
+    return type(value).__name__ in ("NAType", "NaTType")
+
+
+def read_row(index: int, input: Any, variables: Sequence[str]) -> InputRow:
+    """Return the row of one input, with the values of the prompt's `variables` or the error that they are missing."""
+    if isinstance(input, BadRow):
+        return InputRow(index, input.input, {}, input.error)
+    fields = _field_names(input)
+    missing = [name for name in variables if name not in fields]
+    if not missing:
+        read = input.__getitem__ if isinstance(input, Mapping) else partial(getattr, input)
+        return InputRow(index, input, {name: read(name) for name in variables})
+    if len(variables) == 1 and not isinstance(input, Mapping):
+        return InputRow(index, input, {variables[0]: input})
+    names = ", ".join(map(repr, missing))
+    has = f"it has: {', '.join(map(str, fields))}" if fields else f"it is a {type(input).__name__} without fields"
+    error = PromptError(f"no value for {names} in the input; {has}. The variables are: {', '.join(variables)}")
+    return InputRow(index, input, {}, error)
+
+
+def _field_names(input: Any) -> Collection[str]:
+    """Return the names of the fields of an input: the keys of a mapping; none for a value without fields."""
+    if isinstance(input, Mapping):
+        return cast("Mapping[str, Any]", input).keys()
+    for attribute in ("__pydantic_fields__", "__dataclass_fields__", "_fields"):  # the last is of named tuples
+        if (names := getattr(type(input), attribute, None)) is not None:
+            return cast("Collection[str]", names)
+    return ()

@@ -1,0 +1,65 @@
+"""`JobOptions`: the options that `map`, `amap` and `Job` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
+
+from ..option_suggestions import refuse_unknown
+from ..option_types import require_callable, require_flag, require_number
+
+if TYPE_CHECKING:
+    from ..usage import Budget
+
+OnError = Literal["outcome", "raise"]
+Via = Literal["live", "batch"]
+
+
+class JobOptions(TypedDict, total=False):
+    """Options of a job.
+
+    Attributes:
+        key: A function from an input to its key, or the name of the field or column that has it. Default: a hash of
+            the input.
+        max_concurrency: The number of items at once. Default: it adapts to the service.
+        rpm: Requests per minute, shared by all jobs of the process with the same API key.
+        tpm: Tokens per minute, likewise.
+        ordered: Return the outcomes in the order of the inputs; False: as they complete. Default: True.
+        checkpoint: A file in which finished items are stored, so that a later run does not ask for them again.
+        budget: Limits on US dollars and tokens.
+        on_error: `"outcome"`: an error is the outcome of its item; `"raise"`: the first one ends the job and is raised.
+            Default: `"outcome"`.
+        via: `"live"`: one request for each item; `"batch"`: the provider's batch API. Default: `"live"`.
+        progress: True shows the progress, False does not; a function is called with each snapshot. Default: in
+            terminals and notebooks, once a job takes longer than a second.
+    """
+
+    key: Callable[[Any], str] | str | None
+    max_concurrency: int | None
+    rpm: float | None
+    tpm: float | None
+    ordered: bool
+    checkpoint: str | PathLike[str] | None
+    budget: Budget | None
+    on_error: OnError
+    via: Via
+    progress: bool | Callable[[Any], object] | None
+
+
+def check_options(owner: str, options: JobOptions) -> None:
+    """Raise `TypeError` or `ValueError` if an option is unknown or has a wrong value."""
+    refuse_unknown(owner, options, ("inputs", *JobOptions.__annotations__))
+    key = options.get("key")
+    if key is not None and not isinstance(key, str):
+        require_callable("key", key, "a function of an input, the name of a field, or None")
+    require_flag("ordered", options.get("ordered", True))
+    for name in ("max_concurrency", "rpm", "tpm"):
+        value = options.get(name)
+        require_number(name, value, whole=name == "max_concurrency")
+        if isinstance(value, (int, float)) and value <= 0:
+            raise ValueError(f"{name}={value!r}: expected a number above 0, or None for no limit")
+    for name, choices in (("on_error", OnError), ("via", Via)):
+        value = options.get(name, get_args(choices)[0])
+        if value not in get_args(choices):
+            raise ValueError(f"{name}={value!r}: expected {' or '.join(map(repr, get_args(choices)))}")

@@ -1,0 +1,156 @@
+"""`Schedule`: which item of a job starts next, and which outcome is returned next. No I/O, no clock.
+
+The consumer of a job adds the rows that it reads and takes the outcomes; workers start rows and finish them. Everything
+between the two is bounded, so that the memory of a job does not depend on the number of its inputs:
+
+* at most as many rows as items may run at once wait to be started;
+* no item starts while that many outcomes wait for a slow consumer, who may never want them;
+* at most `WINDOW` rows are between the oldest outcome that is not taken and the newest row that is read: while one item
+  takes long, the outcomes after it have to wait for their turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from threading import Lock
+from typing import Generic, TypeVar
+
+from .inputs import InputRow
+from .outcome import Outcome
+
+T = TypeVar("T")
+
+WINDOW = 1_000
+
+
+class Schedule(Generic[T]):
+    """The rows and outcomes of a job that are in memory. Thread-safe.
+
+    Args:
+        limit: The number of items that run at once.
+        ordered: Return the outcomes in the order of the rows.
+
+    Attributes:
+        error: The error that ends the job, after the outcomes of all items that have started.
+        limit: The number of items that run at once; it may change.
+        running: The number of items that run.
+    """
+
+    def __init__(self, *, limit: int, ordered: bool) -> None:
+        self.error: BaseException | None = None
+        self.limit: int = limit
+        self.running: int = 0
+        self._ordered = ordered
+        self._lock = Lock()
+        self._pending: deque[InputRow] = deque()
+        self._finished: dict[int, Outcome[T]] = {}  # in the order in which they ended
+        self._read = 0
+        self._taken = 0
+        self._ready_to = 0  # ordered: the outcomes up to this index have ended
+        self._input_ended = False
+        self._stopped = False
+
+    # The consumer
+
+    @property
+    def next_index(self) -> int:
+        """The index of the next row."""
+        return self._read
+
+    @property
+    def wanted(self) -> int:
+        """The number of rows to read now."""
+        if self._input_ended or self._stopped:
+            return 0
+        window = max(WINDOW, 2 * self.limit)
+        return max(min(self.limit - len(self._pending), window - (self._read - self._taken)), 0)
+
+    @property
+    def wants_rows_soon(self) -> bool:
+        """True if the rows that wait are about to run out, and more can be read."""
+        return len(self._pending) <= self.limit // 2 and self.wanted > 0
+
+    @property
+    def ready(self) -> int:
+        """The number of outcomes that can be taken."""
+        if self._ordered and not self._drained:
+            return self._ready_to - self._taken
+        return len(self._finished)
+
+    @property
+    def ended(self) -> bool:
+        """True if no outcome will follow."""
+        return self._drained and not self._finished
+
+    def add(self, row: InputRow) -> None:
+        """Add the next row."""
+        with self._lock:
+            self._read += 1
+            self._pending.append(row)
+
+    def end_input(self, error: BaseException | None = None) -> None:
+        """Read no more rows: there are none, or reading them raised `error`."""
+        with self._lock:
+            self._input_ended = True
+            self.error = self.error or error
+
+    def take(self) -> Outcome[T] | None:
+        """Return the next outcome, or None if it has to be waited for."""
+        with self._lock:
+            if not self.ready:
+                return None
+            if not self._ordered:
+                index = next(iter(self._finished))
+            elif self._taken in self._finished:
+                index = self._taken
+            else:  # the job was stopped before the rows between them started
+                index = min(self._finished)
+            self._taken += 1
+            return self._finished.pop(index)
+
+    # The workers
+
+    def start(self) -> InputRow | None:
+        """Return the next row for a new worker, or None if none may start now."""
+        with self._lock:
+            row = self._next()
+            self.running += row is not None
+            return row
+
+    def finish(self, outcome: Outcome[T]) -> InputRow | None:
+        """Record the outcome of a worker's row; return its next one, or None if the worker has to end."""
+        with self._lock:
+            self._finished[outcome.index] = outcome
+            while self._ready_to in self._finished:
+                self._ready_to += 1
+            self.running -= 1
+            row = self._next()
+            self.running += row is not None
+            return row
+
+    def abandon(self) -> None:
+        """Record the end of a worker without an outcome."""
+        with self._lock:
+            self.running -= 1
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """Start no more rows. Once the running ones have ended and their outcomes are taken, the job ends."""
+        with self._lock:
+            self._stopped = True
+            self._pending.clear()
+            self.error = self.error or error
+
+    @property
+    def stopped(self) -> bool:
+        """True if no more rows start."""
+        return self._stopped
+
+    @property
+    def _drained(self) -> bool:
+        """True if no row runs or will start."""
+        return not self.running and not self._pending and (self._input_ended or self._stopped)
+
+    def _next(self) -> InputRow | None:
+        if not self._pending or self.running >= self.limit or self.ready >= max(self.limit, 2):
+            return None
+        return self._pending.popleft()
