@@ -16,6 +16,7 @@ from toolcast.llms.local.weights import WEIGHTS
 # (module, function) -> whose code it is.
 EXECUTES = {
     ("", "__getattr__"): "the library's own modules, by the names in its table",
+    ("batch", "__getattr__"): "the modules of the package, by the names in its table",
     ("experiments", "__getattr__"): "the modules of the package, by the names in its table",
     ("toolbox", "__getattr__"): "the modules of the package, by the names in its table",
     ("apps.command_parser", "CommandParser.parse_known_args"): "the library's own modules, by a name in its table",
