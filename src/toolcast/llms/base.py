@@ -45,6 +45,7 @@ from .defaults import Configs, replacement
 from .event_streams import AsyncEventStream, EventStream
 from .hooked_events import HookedEvents, request_info
 from .request import ChatRequest, Messages, Tools, as_messages, resolve_tool_choice
+from .request_gate import GateRequest, RequestOrigin
 from .request_state import IteratorEvents, RequestState, ResponseEvents, read_response, start_call
 
 
@@ -456,6 +457,12 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         metadata = self.metadata
         return {"provider": metadata.provider, "model": metadata.model_name}
 
+    @property
+    def request_origin(self) -> RequestOrigin:
+        """The service, the model and the credentials of its requests, for a `RequestGate`."""
+        metadata = self.metadata
+        return RequestOrigin(metadata.provider, metadata.model_name)
+
     def close(self) -> None:
         """Close the connections of sync calls. The LLM can still be used; it opens new ones."""
         self._network.close()
@@ -489,14 +496,23 @@ class FunctionCallingLLM(Closing, AsyncClosing):
 
     def _send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
         """Return the events of the response to `request`, which is sent as it is."""
-        events = self._events(request.messages, request.tools, request.tool_choice, request.settings)
 
         def begin(began: float) -> None:
             if (hooks := call.begin_request(self.hooks, began)) is not None:
                 hooks.emit("request", request_info(request))
 
+        def send() -> AsyncIterator[Event]:
+            return self._events(request.messages, request.tools, request.tool_choice, request.settings)
+
         observed = None if call.hooks is None else begin
-        return IteratorEvents(events, backend, call, parallel=request.parallel, begin=observed, price=self.price)
+        gated = None
+        if call.gate is not None:
+            tools = tuple([tool.spec for tool in request.tools])
+            limit = request.settings.max_tokens
+            gated = call.gate, GateRequest(self.request_origin, request.messages, tools, limit, self.price), send
+        return IteratorEvents(
+            send(), backend, call, parallel=request.parallel, begin=observed, price=self.price, gated=gated
+        )
 
     def _extend_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
         if not self.system_prompt:

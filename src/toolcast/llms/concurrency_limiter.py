@@ -103,10 +103,15 @@ class LimitedEvents:
         # `break_off` may have come before there was a waiter that it could have removed.
         if self._broken:
             waiter.slots.leave(waiter)
-        deadline = self._call.deadline
+        deadline, now = self._call.deadline, self._backend.now
         try:
-            if not waiter.box:
-                await waiter.wait(None if deadline is None else max(deadline - self._backend.now(), 0))
+            if not waiter.box and self._call.gate is not None:
+                # The wait for a slot is like the one in the gate: not the service's, and for as long as the job likes.
+                began = now()
+                await waiter.wait(None)
+                self._call.postpone(now() - began)
+            elif not waiter.box:
+                await waiter.wait(None if deadline is None else max(deadline - now(), 0))
             if not waiter.box:
                 raise (
                     StreamClosed("closed while the request waited for max_concurrency")

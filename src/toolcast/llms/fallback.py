@@ -159,6 +159,7 @@ class _FirstAnswer:
         self._backend = backend
         self._call = call
         self._deadline = call.deadline
+        self._postponed = call.postponed
         self._first = self._number = 0
         self._called = 0
         self._routing = Routing("", "")
@@ -196,7 +197,7 @@ class _FirstAnswer:
     async def close(self) -> None:
         """Stop and release the connection."""
         source, self._source = self._source, None
-        self._call.deadline = self._deadline
+        self._call.deadline = self._own_deadline
         if source is not None:
             self.request_id = source.request_id
             await source.close()
@@ -208,6 +209,11 @@ class _FirstAnswer:
         if source is not None:
             source.break_off()
 
+    @property
+    def _own_deadline(self) -> float | None:
+        """The deadline of the whole call, which waits in a gate move."""
+        return None if self._deadline is None else self._deadline + self._call.postponed - self._postponed
+
     def _call_next(self) -> Routing:
         """Call the next LLM. Its own total timeout applies besides the deadline of the whole call."""
         llms = self._owner.llms
@@ -218,7 +224,7 @@ class _FirstAnswer:
         llm = llms[self._number]
         request = self._owner.request_for(llm, self._request)
         own = deadline_after(self._backend.now(), request.settings.timeouts.total)
-        self._call.deadline = min((end for end in (self._deadline, own) if end is not None), default=None)
+        self._call.deadline = min((end for end in (self._own_deadline, own) if end is not None), default=None)
         source = llm.open_events(request, _Through(llm, self._backend), self._call)
         now = self._backend.now
         self._source = add_hooks(source, llm.hooks, self._call, now, lambda: llm.origin, stream=request.stream)
@@ -230,7 +236,7 @@ class _FirstAnswer:
     def _is_final(self, error: CallError) -> bool:
         error.provider = error.provider or self._routing.provider
         error.model = error.model or self._routing.model
-        late = self._deadline is not None and self._backend.now() >= self._deadline
+        late = (deadline := self._own_deadline) is not None and self._backend.now() >= deadline
         return self._answered or self._broken or not error.retryable or late or self._called >= len(self._owner.llms)
 
 

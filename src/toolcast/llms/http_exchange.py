@@ -31,6 +31,7 @@ from ..transport.cancel_handle import CancelHandle
 from ..transport.network import Body, IOBackend
 from ..transport.transport_errors import scrub_exception
 from ..usage import NO_USAGE, Usage
+from .request_gate import GateRequest, Passage, RequestGate, RequestOrigin
 from .request_state import DirectReads, RequestState, SingleCallFilter, deadline_after
 
 T = TypeVar("T")
@@ -55,6 +56,11 @@ class HTTPService(Protocol):
     def retry_policy(self) -> RetryPolicy: ...
     @property
     def keep_raw(self) -> bool: ...
+    @property
+    def request_origin(self) -> RequestOrigin:
+        """The service, the model and the credentials of the requests."""
+        ...
+
     @property
     def authorizes(self) -> bool:
         """True if `authorize` changes requests."""
@@ -118,6 +124,8 @@ class HTTPExchange:
         self._keeps_raw = service.keep_raw and conversation.stream
         self._received: bytearray | None = None  # the start of the body, where it is logged; all of it for `keep_raw`
         self._receives = MAX_RESPONSE_BYTES if self._keeps_raw else 2 * _LOGGED
+        self._gate_request: GateRequest | None = None
+        self._passage: Passage | None = None
         self._hooks: CallHooks | None = None  # of the last attempt that was sent
         self.read: Any = None  # the read method of the response, set by `direct_reads`
         self._returned: bytes | None = None  # the data of a direct read that `next_events` has to process
@@ -155,7 +163,8 @@ class HTTPExchange:
                 scrub_exception(failure, self._request, before)
                 await self._drop()
                 await self._retry_or_raise(failure)
-            except BaseException:
+            except BaseException as error:
+                self._leave(error)
                 await self._drop()
                 raise
             else:
@@ -207,6 +216,7 @@ class HTTPExchange:
         if self._decoder is not None and not self._ended:
             self._ended = True
             self._call.record(None, self._usage, self.request_id, self._now() - self._began)
+        self._leave(None)
         await self._drop()
 
     def break_off(self) -> None:
@@ -231,7 +241,25 @@ class HTTPExchange:
         if body is not None:
             await body.close()
 
+    async def _enter(self, gate: RequestGate) -> None:
+        self._began = self._now()  # of an attempt that fails here
+        request = self._gate_request
+        if request is None:
+            chat, limit = self._conversation, self._settings.max_tokens
+            origin = self._service.request_origin
+            request = self._gate_request = GateRequest(origin, chat.messages, chat.tools, limit, self._service.price)
+        with self._cancel_handle:
+            self._passage = await self._call.enter_gate(gate, request, self._backend)
+        self._deadline = inf if self._call.deadline is None else self._call.deadline
+
+    def _leave(self, error: BaseException | None) -> bool:
+        """End the passage, if there is one. Return True if the gate will admit the request again."""
+        passage, self._passage = self._passage, None
+        return passage is not None and self._call.leave_gate(passage, self._usage, error)
+
     async def _open(self) -> None:
+        if (gate := self._call.gate) is not None:
+            await self._enter(gate)
         now = self._asked = self._began = self._now()
         self._decoder = self.request_id = self._returned = None
         self._bytes_left = MAX_RESPONSE_BYTES
@@ -255,6 +283,8 @@ class HTTPExchange:
             self._label = f"{of}, attempt {len(self._call.attempts) + 1}"
             log_body(f"request body{self._label}", request, request.body)
         self._body = body = await self._connect(request, now)
+        if self._passage is not None:
+            self._passage.received(body.status, body.headers)
         self._received = bytearray() if self._keeps_raw or logger.isEnabledFor(logging.DEBUG) else None
         if body.status >= 300:
             raise await self._refusal(self._adapter, body)
@@ -349,14 +379,18 @@ class HTTPExchange:
     async def _retry_or_raise(self, error: LLMError) -> None:
         """Wait for the next attempt, or raise `error` after the last."""
         self._describe(error)
-        wait = None if self._emitted or self._cancel_handle.broken else self._wait_after(error)
+        again = self._leave(error)
+        final = self._emitted or self._cancel_handle.broken
+        wait = None if final else 0.0 if again else self._wait_after(error)
         self._call.record(error, self._usage, error.request_id, self._now() - self._began, wait or 0.0)
         if wait is None:
             self._ended = True
             raise self._call.with_attempts(error)
-        self._call.retries_used += 1
+        self._call.retries_used += not again
         if self._hooks is not None:
             self._hooks.for_last_request().emit("retry", error, wait)
+        if again:  # the gate decides how long the next attempt waits
+            return
         if logger.isEnabledFor(logging.INFO):
             self._log_wait(error, wait)
         with self._cancel_handle:

@@ -39,6 +39,7 @@ from ..transport.network_choice import NetworkChoice
 from .base import FunctionCallingLLM
 from .prompted import to_prompted
 from .request import ChatRequest
+from .request_gate import RequestOrigin, key_fingerprint
 from .request_state import RequestState, ResponseEvents, iterate_events
 
 logger: Final = logging.getLogger("toolcast")
@@ -152,6 +153,7 @@ class ServiceLLM(FunctionCallingLLM):
         self._lost: tuple[str, ...] = ()
         self._capabilities = capabilities
         self._made: ProviderAdapter | None = None
+        self._origin: RequestOrigin | None = None
         self._warned: set[str] = set()
 
     @property
@@ -235,6 +237,17 @@ class ServiceLLM(FunctionCallingLLM):
         finally:
             del given
 
+    @property
+    def request_origin(self) -> RequestOrigin:
+        """The service, the model and the credentials of its requests, for a `RequestGate`."""
+        if self._origin is None:
+            # Made with the adapter, which reads the environment once, too. The tokens of an `auth` change.
+            auth = "" if self._auth is None else f"auth {id(self._auth)}"
+            headers = [value for value in self._headers.values() if isinstance(value, Secret)]
+            key = key_fingerprint(self.secret(*(self._required_key() or ())), *headers)
+            self._origin = RequestOrigin(self.provider, self.model, self.adapter.base_url, key or auth)
+        return self._origin
+
     def cache_data(self, request: ChatRequest) -> list[Any]:
         """Return the JSON-compatible data that a cached answer to `request` is found by, without credentials."""
         return [self.metadata.provider, self.adapter.base_url, self.model, request.to_dict()]
@@ -302,7 +315,7 @@ class ServiceLLM(FunctionCallingLLM):
         secret = self._address is not None and self._address.has_secrets
         lost = [f"the header {name!r}" for name in self._headers if name not in headers]
         lost += ["the credentials in base_url"] if secret else []
-        gone = {**dict.fromkeys(("_key", "_made", "_network", "_auth", "_limiter")), "hooks": ()}
+        gone = {**dict.fromkeys(("_key", "_made", "_origin", "_network", "_auth", "_limiter")), "hooks": ()}
         left = {"_headers": headers, "_address": self.base_url, "_lost": tuple(dict.fromkeys([*self._lost, *lost]))}
         return {**vars(self), **left, **gone}
 

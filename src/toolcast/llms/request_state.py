@@ -21,6 +21,7 @@ from ..lazy_dataclasses import dataclass
 from ..settings import Settings
 from ..transport.network import IOBackend
 from ..usage import NO_USAGE, Usage
+from .request_gate import GateRequest, Passage, RequestGate, current_gate, use_gate
 
 if TYPE_CHECKING:
     from ..async_support.shielding import Loop
@@ -99,7 +100,9 @@ class RequestState:
     A complete response is accepted or rejected by the caller that reads it: a structured call that validates it, an
     engine that runs its tools, a chat at its end. `undecided` are the caches that wait for that.
     `stopped_early` is True while a response is closed that was found invalid before its end.
-    `id` is that of a structured call, for its log lines; `request` is the last HTTP request.
+    `id` is that of a structured call, for its log lines; `request` is the last HTTP request. `gate` admits requests,
+    `passages` counts those that have not ended, `postponed` is by how many seconds waits in the gate have moved the
+    deadline.
     """
 
     deadline: float | None = None
@@ -111,6 +114,9 @@ class RequestState:
     stopped_early: bool = False
     id: str = ""
     request: HTTPRequest | None = field(default=None, repr=False)
+    gate: RequestGate | None = None
+    passages: int = 0
+    postponed: float = 0.0
 
     def mask(self, text: str) -> str:
         """Return `text` without the credentials of the last HTTP request."""
@@ -127,6 +133,28 @@ class RequestState:
         undecided, self.undecided = self.undecided, ()
         for each in undecided:
             each.reject()
+
+    async def enter_gate(self, gate: RequestGate, request: GateRequest, backend: IOBackend) -> Passage:
+        """Wait until `gate` admits `request`; the wait does not count towards the deadline. Return its passage."""
+        request.nested = self.passages > 0
+        began = backend.now()
+        try:
+            passage = await gate.enter(request, backend)
+        finally:
+            self.postpone(backend.now() - began)
+        self.passages += 1
+        return passage
+
+    def postpone(self, seconds: float) -> None:
+        """Move the deadline by the `seconds` of a wait that was not the service's."""
+        self.postponed += seconds
+        if self.deadline is not None:
+            self.deadline += seconds
+
+    def leave_gate(self, passage: Passage, usage: Usage, error: BaseException | None) -> bool:
+        """End `passage`. Return True if its request is to be sent again through the gate."""
+        self.passages -= 1
+        return passage.leave(usage, error)
 
     def begin_request(self, own: tuple[Hooks, ...], began: float) -> CallHooks | None:
         """Return the hooks for the request of an LLM with hooks of its `own` that was begun at the time `began`.
@@ -160,7 +188,8 @@ class RequestState:
 
 def start_call(settings: Settings, backend: IOBackend, hooks: CallHooks | None = None, id: str = "") -> RequestState:
     """Return the state of a new call, whose total time starts now."""
-    return RequestState(deadline=deadline_after(backend.now(), settings.timeouts.total), hooks=hooks, id=id)
+    deadline = deadline_after(backend.now(), settings.timeouts.total)
+    return RequestState(deadline=deadline, hooks=hooks, id=id, gate=current_gate())
 
 
 async def iterate_events(source: ResponseEvents, call: RequestState) -> AsyncIterator[Event]:
@@ -206,10 +235,12 @@ class IteratorEvents:
         begin: Callable[[float], object] | None = None,
         price: Callable[[Usage], Usage] = lambda usage: usage,
         method: str = "an LLM's _events",
+        gated: tuple[RequestGate, GateRequest, Callable[[], AsyncIterator[Event]]] | None = None,
     ) -> None:
         """Read `events`. `method` is named in errors.
 
-        `begin` is called with the time before the first event, `price` with each usage.
+        `begin` is called with the time before the first event, `price` with each usage. `gated` is the gate that admits
+        the request, the request, and a function that sends it again.
         """
         self._method = method
         self._begin = begin
@@ -224,20 +255,55 @@ class IteratorEvents:
         self._usage = Usage()
         self._finished = False
         self._recorded = False
+        self._emitted = False
+        self._gated = gated
+        self._passage: Passage | None = None
 
     async def next_events(self) -> list[Event]:
         """Return a list of the next event, or an empty list at the end."""
         if not self._started:
+            if self._gated is not None:
+                await self._enter(*self._gated)
             self._start()
         while True:
             try:
-                event = await collapse_groups(self._events.__anext__)
+                event = await self._next_event()
             except StopAsyncIteration:
                 return self._end()
             except CallError as error:
+                if self._leave(error) and self._gated is not None and not self._emitted:
+                    await self._send_again(error, *self._gated)
+                    continue
                 raise self._ended(error) from error.__cause__
+            except BaseException as error:
+                self._leave(error)
+                raise
+            self._emitted = True
             if self._only is None or self._only.of([event]):
                 return self._noted(event)
+
+    async def _next_event(self) -> Event:
+        if self._passage is None:
+            return await collapse_groups(self._events.__anext__)
+        # An LLM that calls another one: its requests have been admitted with its own.
+        with use_gate(None):
+            return await collapse_groups(self._events.__anext__)
+
+    async def _enter(self, gate: RequestGate, request: GateRequest, _: object) -> None:
+        self._passage = await self._call.enter_gate(gate, request, self._backend)
+
+    def _leave(self, error: BaseException | None) -> bool:
+        passage, self._passage = self._passage, None
+        return passage is not None and self._call.leave_gate(passage, self._usage, error)
+
+    async def _send_again(
+        self, error: CallError, gate: RequestGate, request: GateRequest, send: Callable[[], AsyncIterator[Event]]
+    ) -> None:
+        self._record(error)
+        self._events = send()
+        await self._enter(gate, request, send)
+        self._recorded = False
+        self._start()
 
     def _start(self) -> None:
         self._started = True
@@ -262,6 +328,7 @@ class IteratorEvents:
 
     async def close(self) -> None:
         """Close the iterator, if it has `aclose`."""
+        self._leave(None)
         self._record(None)
         self._loop = None
         aclose = getattr(self._events, "aclose", None)
@@ -283,10 +350,12 @@ class IteratorEvents:
             raise self._ended(
                 StreamTruncated(f"the events ended without a Finish; {self._method} must yield one, last")
             )
+        self._leave(None)
         self._record(None)
         return []
 
     def _ended(self, error: CallError) -> CallError:
+        self._leave(error)
         self._record(error)
         return self._call.with_attempts(error)
 
