@@ -129,6 +129,13 @@ class Loopback:
         for thread in list(self._threads):
             thread.join(PATIENCE)
 
+    def _pieces(self, request: Request) -> tuple[Piece, ...]:
+        """Return the answer to a request. A subclass may compute it; requests of several connections come in parallel."""
+        try:
+            return self._answers.popleft()
+        except IndexError:
+            return (whole(b""),)
+
     def _start(self, target: Callable[..., None], *args: object) -> None:
         thread = threading.Thread(target=target, args=args, daemon=True)
         self._threads.append(thread)
@@ -153,8 +160,8 @@ class Loopback:
                 while (request := _read_request(connection)) is not None:
                     with self._changed:
                         self.requests.append(request)
-                        pieces = self._answers.popleft() if self._answers else (whole(b""),)
                         self._changed.notify_all()
+                    pieces = self._pieces(request)
                     if not _play(connection, pieces):
                         break
         finally:
