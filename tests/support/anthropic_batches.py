@@ -1,4 +1,4 @@
-"""A double of Anthropic's Message Batches, written from its reference (platform.claude.com/docs/en/api/messages/batches)."""
+"""A double of Anthropic's Message Batches, written from https://platform.claude.com/docs/en/api/messages/batches."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class AnthropicBatches(BatchDouble):
             raise Refused(413, error("request_too_large", "Request exceeds the maximum size"))
         body = request.json
         if set(body) != {"requests"} or not 1 <= len(body["requests"]) <= REQUESTS:
-            raise Refused(400, error("invalid_request_error", "requests: expected 1 to 100000 requests and nothing else"))
+            raise Refused(400, error("invalid_request_error", "requests: expected 1 to 100000 of them"))
         for at, each in enumerate(body["requests"]):
             if set(each) != {"custom_id", "params"}:
                 raise Refused(400, error("invalid_request_error", f"requests.{at}: expected custom_id and params"))

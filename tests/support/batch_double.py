@@ -1,4 +1,4 @@
-"""What the doubles of all batch APIs share: batches that end after some polls, the results of requests, and their faults.
+"""The base of the doubles of batch APIs: batches that end after some polls, the results of requests, and faults.
 
     with AnthropicBatches() as server:
         server.reply = lambda text: {"name": text}            # the arguments of the tool call, from the user's text

@@ -130,7 +130,7 @@ class Loopback:
             thread.join(PATIENCE)
 
     def _pieces(self, request: Request) -> tuple[Piece, ...]:
-        """Return the answer to a request. A subclass may compute it; requests of several connections come in parallel."""
+        """Return the answer to a request, which a subclass may compute. Connections are served in parallel."""
         try:
             return self._answers.popleft()
         except IndexError:

@@ -1,8 +1,7 @@
 """The base of doubles of services beside chat: a router on the loopback interface, JSON answers, and faults on demand.
 
-A double is written from the vendor's reference and keeps what clients create. Its methods `METHOD_name` are found by the
-routes of its class. `fail(pattern, *pieces)` answers the next request whose `METHOD /path` matches with these
-pieces instead, `log` has the lines `METHOD /path` of all requests.
+A double is written from the vendor's reference and stores what clients create. `fail(pattern, *pieces)` answers the
+next request whose `METHOD /path` matches with these pieces, `log` has the lines `METHOD /path` of all requests.
 """
 
 from __future__ import annotations

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from ..errors import LLMError, MalformedEvent, StreamTruncated
 from ..http_request import HTTPRequest, HTTPResponse
 from ..lazy_dataclasses import dataclass
+from .file_codec import Exchange
 from .sse import JSONLines
-
-T = TypeVar("T")
-
-Exchange: TypeAlias = Generator[HTTPRequest, HTTPResponse, T]
-"""Requests that follow on each other: a generator of requests, to which the response to each is sent."""
 
 BatchState: TypeAlias = Literal["running", "ended", "failed"]
 """The state of a batch: in work; ended with results, perhaps not for all requests; refused as a whole."""
@@ -138,19 +135,19 @@ class BatchCodec(ABC):
 
     @abstractmethod
     def read_status(self, response: HTTPResponse) -> BatchStatus:
-        """Return the status in the response to `submit`, `status` or `cancel`."""
+        """Return the status in the response to `submit` or `status`."""
 
     @abstractmethod
     def list_page(self, cursor: str | None) -> HTTPRequest:
         """Return the request for a page of the provider's batches, the newest first. `cursor` is None for the first."""
 
     @abstractmethod
-    def read_page(self, response: HTTPResponse) -> tuple[list[BatchStatus], str | None]:
-        """Return the batches of a page, and the cursor of the next page; None if there are no more."""
+    def read_page(self, response: HTTPResponse, cursor: str | None) -> tuple[list[BatchStatus], str | None]:
+        """Return the batches of the page at `cursor`, and the cursor of the next page; None if there are no more."""
 
     @abstractmethod
     def cancel(self, id: str) -> HTTPRequest:
-        """Return the request that cancels the batch `id`."""
+        """Return the request that cancels the batch `id`. Its response has no status that all providers return."""
 
     @abstractmethod
     def downloads(self, status: BatchStatus) -> Sequence[HTTPRequest]:
@@ -207,6 +204,11 @@ def as_object(body: bytes) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", found)
 
 
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """Return `value` if it is a JSON object, or else an empty one."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
 def text_field(found: Mapping[str, Any], name: str) -> str:
     """Return the text in the field `name`. Raise `MalformedEvent` without one."""
     value = found.get(name)
@@ -228,3 +230,11 @@ def optional_count(found: Mapping[str, Any], name: str) -> int | None:
     """Return the integer in the field `name`, or None."""
     value = found.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def unix_time(moment: str | None) -> float | None:
+    """Return a time in RFC 3339 in seconds since 1970; None for anything else."""
+    try:
+        return datetime.fromisoformat(moment).timestamp() if moment is not None else None
+    except ValueError:
+        return None

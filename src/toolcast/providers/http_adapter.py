@@ -31,6 +31,7 @@ from .tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, sc
 
 if TYPE_CHECKING:
     from .batch_codec import BatchCodec
+    from .file_codec import FileCodec
 
 T = TypeVar("T")
 
@@ -279,6 +280,10 @@ class HTTPAdapter(ABC):
 
     def batches(self) -> BatchCodec | None:
         """Return the codec of the provider's batch API; None if it has none."""
+        return None
+
+    def files(self) -> FileCodec | None:
+        """Return the codec of the provider's files; None if it has none."""
         return None
 
     def headers(self, stream: bool) -> dict[str, str | Secret]:

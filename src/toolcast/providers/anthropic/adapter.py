@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from ...capabilities import Capabilities
 from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
@@ -54,6 +54,9 @@ from ..schemas.strict import anthropic_schema
 from ..tool_calls.json_text import CallFormat, instructions, response_schema, schema_call_format, with_instructions
 from .decoder import AnthropicDecoder
 
+if TYPE_CHECKING:
+    from ..batch_codec import BatchCodec
+
 
 class AnthropicAdapter(HTTPAdapter):
     """An adapter for one endpoint of the Messages API.
@@ -82,6 +85,18 @@ class AnthropicAdapter(HTTPAdapter):
             Endpoint("anthropic", SecretURL(url), key, headers or {}, header, API_KEY_VARIABLES["anthropic"])
         )
         self._holds = cache_by_options(_can_hold)
+
+    @property
+    def service_root(self) -> str:
+        """The URL that the paths of batches follow, which ends in `/v1` as a rule."""
+        url, mark, query = super().service_root.partition("?")
+        return f"{url.removesuffix('/messages')}{mark}{query}"
+
+    def batches(self) -> BatchCodec:
+        """Return the codec of Message Batches."""
+        from .batches import AnthropicBatches
+
+        return AnthropicBatches(self)
 
     def can_hold(self, request_input: RequestInput) -> bool:
         """Return True if the text of a response can be constrained to the schema of these tools."""

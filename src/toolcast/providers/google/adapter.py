@@ -10,7 +10,7 @@ from __future__ import annotations
 import mimetypes
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, urlsplit
 
 from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
@@ -34,6 +34,10 @@ from ..http_errors import ErrorSource
 from ..schemas.strict import gemini_schema
 from ..tool_calls.json_text import instructions, response_schema, schema_call_format, with_instructions
 from .decoder import GoogleDecoder
+
+if TYPE_CHECKING:
+    from ..batch_codec import BatchCodec
+    from ..file_codec import FileCodec
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 _VERSIONED = re.compile(r"/v\d+[a-z0-9]*(?=/|$)")
@@ -69,6 +73,22 @@ class GoogleAdapter(HTTPAdapter):
         path = f"/{quote(model, safe='/@')}:{'streamGenerateContent' if request_input.stream else 'generateContent'}"
         url = join_url(super().url(request_input).reveal(), path)
         return SecretURL(f"{url}{'&' if '?' in url else '?'}alt=sse" if request_input.stream else url)
+
+    def batches(self) -> BatchCodec | None:
+        """Return the codec of the batch API; None on Vertex AI, which has another one."""
+        from .batches import GoogleBatches
+
+        return None if self._is_vertex else GoogleBatches(self)
+
+    def files(self) -> FileCodec | None:
+        """Return the codec of files; None on Vertex AI, which has buckets instead."""
+        from .files import GoogleFiles
+
+        return None if self._is_vertex else GoogleFiles(self)
+
+    @property
+    def _is_vertex(self) -> bool:
+        return "/publishers/" in urlsplit(self.service_root).path
 
     def encoder(self, options: RequestOptions, settings: Settings) -> GoogleRequestEncoder:
         """Return the encoder of requests with these options and settings."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...credentials import API_KEY_VARIABLES, Secret
 from ...messages import AudioPart, DocumentPart, Message, Part, ThinkingPart, ToolResultPart
@@ -24,6 +24,10 @@ from ..content_parts import base64_of, data_url
 from ..http_adapter import thinking_effort
 from ..http_errors import ErrorSource
 from .decoder import MistralDecoder
+
+if TYPE_CHECKING:
+    from ..batch_codec import BatchCodec
+    from ..file_codec import FileCodec
 
 MISTRAL = ServiceSpec(
     "mistral",
@@ -47,6 +51,18 @@ class MistralAdapter(OpenAIChatAdapter):
         headers: Mapping[str, str | Secret] | None = None,
     ) -> None:
         super().__init__(MISTRAL, api_key=api_key, base_url=base_url, headers=headers)
+
+    def batches(self) -> BatchCodec:
+        """Return the codec of the batch API."""
+        from .batches import MistralBatches
+
+        return MistralBatches(self)
+
+    def files(self) -> FileCodec:
+        """Return the codec of files."""
+        from ..chat_completions.files import OpenAIFiles
+
+        return OpenAIFiles(self, purpose="ocr")
 
     def encoder(self, options: RequestOptions, settings: Settings) -> MistralRequestEncoder:
         """Return the encoder of requests with these options and settings."""

@@ -1,0 +1,68 @@
+"""Files of OpenAI and of the services with the same endpoints, uploaded as a form.
+
+Source: https://platform.openai.com/docs/api-reference/files and https://docs.mistral.ai/api/endpoint/files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ...http_request import HTTPRequest, HTTPResponse
+from ..batch_codec import as_object, optional_count, optional_text, text_field
+from ..file_codec import Exchange, FileCodec, FileState, StoredFile, UploadContent
+from ..http_adapter import HTTPAdapter, path_segment
+from ..multipart import encode_form
+
+_STATES: Final[Mapping[str, FileState]] = {"error": "failed"}
+
+
+class OpenAIFiles(FileCodec):
+    """The codec of files.
+
+    Args:
+        adapter: The adapter of the service.
+        limit: The size limit of one file in bytes.
+        purpose: The default purpose of a file.
+    """
+
+    def __init__(self, adapter: HTTPAdapter, *, limit: int = 512 * 1024 * 1024, purpose: str = "user_data") -> None:
+        self.provider: str = adapter.provider
+        self.limit: int = limit
+        self.purpose: str = purpose
+        self._adapter = adapter
+
+    def upload(
+        self, name: str, media_type: str, content: UploadContent, purpose: str | None = None
+    ) -> Exchange[StoredFile]:
+        """Upload a file."""
+        fields = {"purpose": purpose or self.purpose}
+        body, form = encode_form(fields, "file", name, content.read(0, content.size), media_type)
+        response = yield self._adapter.service_request("POST", "/files", body=body, headers={"content-type": form})
+        return self.read(response)
+
+    def describe(self, id: str) -> HTTPRequest:
+        """Return the request for the description of the file `id`."""
+        return self._adapter.service_request("GET", f"/files/{path_segment(id)}")
+
+    def read(self, response: HTTPResponse) -> StoredFile:
+        """Return the file in the response to `describe`."""
+        file: Mapping[str, Any] = as_object(response.body)
+        return StoredFile(
+            text_field(file, "id"),
+            optional_text(file, "filename"),
+            optional_count(file, "bytes"),
+            optional_text(file, "mimetype"),
+            optional_count(file, "created_at"),
+            optional_count(file, "expires_at"),
+            _STATES.get(str(file.get("status")), "ready"),
+        )
+
+    def fetch(self, id: str) -> HTTPRequest:
+        """Return the request for the content of the file `id`."""
+        path = f"/files/{path_segment(id)}/content"
+        return self._adapter.service_request("GET", path, headers={"accept": "*/*"})
+
+    def delete(self, id: str) -> HTTPRequest:
+        """Return the request that deletes the file `id`."""
+        return self._adapter.service_request("DELETE", f"/files/{path_segment(id)}")

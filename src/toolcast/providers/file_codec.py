@@ -1,0 +1,129 @@
+"""The interface of a provider's files: upload, description, download, deletion. No I/O.
+
+A codec makes the HTTP requests, with the credentials and the URL of its adapter, and reads their responses;
+llms/service_files.py sends them. An adapter returns its codec from `HTTPAdapter.files`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator
+from typing import Literal, Protocol, TypeAlias, TypeVar
+
+from ..errors import BadRequest
+from ..http_request import HTTPRequest, HTTPResponse
+from ..lazy_dataclasses import dataclass
+
+T = TypeVar("T")
+
+Exchange: TypeAlias = Generator[HTTPRequest, HTTPResponse, T]
+"""Requests that follow on each other: a generator of requests, to which the response to each is sent.
+
+An `LLMError` of a request is thrown into it; a generator that can go on after it yields the next request.
+"""
+
+FileState: TypeAlias = Literal["processing", "ready", "failed"]
+
+
+class UploadContent(Protocol):
+    """The content of a file to upload, of a size that is fixed before it is read."""
+
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+        ...
+
+    def read(self, start: int, size: int) -> bytes:
+        """Return the `size` bytes from the position `start`; fewer at the end."""
+        ...
+
+
+class BytesContent:
+    """The content of a file that is in memory."""
+
+    def __init__(self, content: bytes) -> None:
+        self.size: int = len(content)
+        self._content = content
+
+    def read(self, start: int, size: int) -> bytes:
+        """Return the `size` bytes from the position `start`; fewer at the end."""
+        return self._content if start == 0 and size >= self.size else self._content[start : start + size]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file that a provider stores.
+
+    Attributes:
+        id: The provider's id of the file.
+        name: The name that it was uploaded with, where the provider returns it.
+        size: The size in bytes, where the provider returns it.
+        media_type: The media type, where the provider returns it.
+        created: When it was uploaded, in seconds since 1970.
+        expires: When the provider deletes it, in seconds since 1970; None: never, or unknown.
+        state: If it can be used yet.
+        url: The URL that requests refer to it by, where that is not the id.
+    """
+
+    id: str
+    name: str | None = None
+    size: int | None = None
+    media_type: str | None = None
+    created: float | None = None
+    expires: float | None = None
+    state: FileState = "ready"
+    url: str | None = None
+
+
+class FileCodec(ABC):
+    """The codec of one provider's files.
+
+    Attributes:
+        provider: The name of the provider.
+        limit: The size limit of one file in bytes.
+        purpose: The default of `purpose`: a file for chat. Providers without purposes ignore it.
+    """
+
+    provider: str
+    limit: int
+    purpose: str = ""
+
+    def check_size(self, name: str, size: int) -> None:
+        """Raise `BadRequest` for a file that the provider would refuse. To be called before the file is read."""
+        if size > self.limit:
+            raise BadRequest(
+                f"{name!r} has {size:,} bytes, but a file of {self.provider} has at most {self.limit:,}. "
+                "Split it, or upload a smaller one.",
+                provider=self.provider,
+            )
+        if not size:
+            raise BadRequest(f"{name!r} is empty: expected a file with content", provider=self.provider)
+
+    @abstractmethod
+    def upload(
+        self, name: str, media_type: str, content: UploadContent, purpose: str | None = None
+    ) -> Exchange[StoredFile]:
+        """Upload a file.
+
+        Args:
+            name: The name of the file.
+            media_type: The media type of its content.
+            content: The content.
+            purpose: What the provider shall use it for, as the provider names it. Default: `self.purpose`.
+        """
+
+    @abstractmethod
+    def describe(self, id: str) -> HTTPRequest:
+        """Return the request for the description of the file `id`."""
+
+    @abstractmethod
+    def read(self, response: HTTPResponse) -> StoredFile:
+        """Return the file in the response to `describe`."""
+
+    @abstractmethod
+    def fetch(self, id: str) -> HTTPRequest:
+        """Return the request for the content of the file `id`."""
+
+    @abstractmethod
+    def delete(self, id: str) -> HTTPRequest:
+        """Return the request that deletes the file `id`."""
