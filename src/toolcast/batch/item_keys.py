@@ -98,14 +98,11 @@ _COUNT: Final = "INSERT INTO seen VALUES (?, 1) ON CONFLICT DO UPDATE SET times 
 def _caller_key(key: Callable[[Any], object] | str, input: Any, index: int) -> str:
     """Return the key that the caller's function or column has for an input."""
     value: Any = _column(key, input, index) if isinstance(key, str) else key(input)
-    if isinstance(value, str):
-        text = value
-    elif isinstance(value, (int, UUID, Decimal, PurePath, date)) and not isinstance(value, bool):
-        text = str(value)
-    elif _is_numpy(value):
-        return _caller_key(lambda _: value.item(), input, index)
-    else:
+    if _is_numpy(value):
+        value = value.tolist()
+    if isinstance(value, bool) or not isinstance(value, (str, int, UUID, Decimal, PurePath, date)):
         raise UnstableInput(f"input {index}: its key is {value!r:.100}; expected text, a number, a date or a UUID")
+    text = str(value)
     if not 0 < len(text) <= _LONGEST_KEY:
         raise UnstableInput(
             f"input {index}: its key has {len(text)} characters; expected 1 to {_LONGEST_KEY}: use an id, not a text"
@@ -115,15 +112,16 @@ def _caller_key(key: Callable[[Any], object] | str, input: Any, index: int) -> s
 
 def _column(name: str, input: object, index: int) -> Any:
     found: Any = input  # typed as Any, so that isinstance below does not narrow it
+    kind = type(input).__name__
     if isinstance(input, Mapping):
-        if name in input:
+        if name in found:
             return found[name]
         names = ", ".join(map(str, found))
     else:
         if hasattr(input, name):
             return getattr(found, name)
         names = ""
-    there = f"it has: {names:.200}" if names else f"it is of type {type(input).__name__}"
+    there = f"it has: {names:.200}" if names else f"it is of type {kind}"
     raise UnstableInput(f"input {index} has no {name!r}, which is the key= of the job; {there}")
 
 
@@ -178,7 +176,7 @@ def _other_pieces(value: object) -> Iterable[bytes]:
     for kind, (tag, encode) in _SCALARS.items():  # subclasses, as pandas' Timestamp and NaT of datetime
         if isinstance(value, kind):
             return _sized(tag, encode(value))
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):  # a named tuple, as a row of `DataFrame.itertuples`
+    if isinstance(value, tuple) and hasattr(given, "_asdict"):  # a named tuple, as a row of `DataFrame.itertuples`
         return (_tag(b"object", value), *_pieces(given._asdict()))
     if isinstance(value, Sequence):
         items = [_digest(item) for item in given]

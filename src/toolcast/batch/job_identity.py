@@ -68,11 +68,11 @@ def _parts(call: ToolOrchestratingLLM[Any]) -> Iterator[tuple[str, Any, str]]:
             yield name, value, str(value)
     settings = call.llm.merge_settings(call.settings)
     for field in fields(Settings):
-        value = getattr(settings, field.name)
+        value: Any = getattr(settings, field.name)
         if field.name == "timeout" or value is None:
             continue
-        # The values of `extra` may be credentials of a gateway.
-        yield field.name, value, ", ".join(map(str, value)) if isinstance(value, Mapping) else str(value)
+        # The values of `extra` may be credentials of a gateway: its keys alone are written.
+        yield field.name, value, ", ".join(map(str, value)) if field.name == "extra" else str(value)
 
 
 def _prompt_text(prompt: PromptTemplate | ChatPromptTemplate) -> str:
