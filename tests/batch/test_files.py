@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.batch.bad_rows import BadRow
+from toolcast import ToolOrchestratingLLM
+from toolcast.batch import BadRow
 from toolcast.batch.files import (
     FileError,
     FileRows,
@@ -31,6 +32,8 @@ from toolcast.batch.files import (
     read_jsonl,
     read_parquet,
 )
+from toolcast.batch.inputs import length_of
+from toolcast.testing import ScriptedLLM
 
 
 def file_of(tmp_path: Path, name: str, content: bytes) -> Path:
@@ -321,3 +324,20 @@ def test_a_damaged_archive_ends_the_rows(tmp_path: Path) -> None:
     path.write_bytes(b"no archive")
     with pytest.raises(FileError, match="cannot be read after line 0: Not a gzipped file"):
         [*read_jsonl(path)]
+
+
+def test_a_path_is_a_source_of_inputs(tmp_path: Path) -> None:
+    path = file_of(tmp_path, "people.csv", b"text\nAda\n\xff\nAlan\n")
+    call = ToolOrchestratingLLM(str, "{text}", ScriptedLLM(lambda request: {"value": request.messages[-1].text}))
+    outcomes = [*call.map(path)]
+    assert [each.output for each in outcomes] == ["Ada", None, "Alan"]
+    assert isinstance(outcomes[1].error, RowError)
+    assert outcomes[1].input == "�"
+    with pytest.raises(FileError, match="expected a file with the suffix"):
+        call.map(tmp_path / "people.xlsx")
+
+
+def test_the_number_of_rows_of_a_path(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "a.parquet")
+    assert length_of(tmp_path / "a.parquet") == 2
+    assert length_of(file_of(tmp_path, "a.csv", b"text\na\n")) is None

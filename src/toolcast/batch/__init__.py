@@ -9,16 +9,35 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .errors import JobError as JobError, JobStopped as JobStopped
-    from .inputs import BadRow as BadRow
+    from .bad_rows import BadRow as BadRow
+    from .checkpoint import CheckpointStatus as CheckpointStatus, read_status as read_status
+    from .errors import (
+        CheckpointError as CheckpointError,
+        CheckpointMismatch as CheckpointMismatch,
+        JobError as JobError,
+        JobStopped as JobStopped,
+    )
+    from .files import (
+        FileError as FileError,
+        FileRows as FileRows,
+        RowError as RowError,
+        read_csv as read_csv,
+        read_errors as read_errors,
+        read_jsonl as read_jsonl,
+        read_parquet as read_parquet,
+    )
+    from .item_keys import UnstableInput as UnstableInput
     from .job import Job as Job
     from .job_options import JobOptions as JobOptions
     from .outcome import Outcome as Outcome
     from .outcomes import AsyncOutcomes as AsyncOutcomes, Outcomes as Outcomes
 
 _EXPORTS = {
-    "errors": "JobError JobStopped",
-    "inputs": "BadRow",
+    "bad_rows": "BadRow",
+    "checkpoint": "CheckpointStatus read_status",
+    "errors": "CheckpointError CheckpointMismatch JobError JobStopped",
+    "files": "FileError FileRows RowError read_csv read_errors read_jsonl read_parquet",
+    "item_keys": "UnstableInput",
     "job": "Job",
     "job_options": "JobOptions",
     "outcome": "Outcome",
@@ -30,12 +49,24 @@ _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in nam
 __all__ = [
     "AsyncOutcomes",
     "BadRow",
+    "CheckpointError",
+    "CheckpointMismatch",
+    "CheckpointStatus",
+    "FileError",
+    "FileRows",
     "Job",
     "JobError",
     "JobOptions",
     "JobStopped",
     "Outcome",
     "Outcomes",
+    "RowError",
+    "UnstableInput",
+    "read_csv",
+    "read_errors",
+    "read_jsonl",
+    "read_parquet",
+    "read_status",
 ]
 
 

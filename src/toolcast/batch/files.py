@@ -292,7 +292,7 @@ class _Records:
         self._reader = self._new_reader()
 
     def put_back(self, lines: Iterable[bytes]) -> None:
-        """Have `lines` read again."""
+        """Return `lines` to the input."""
         self._put_back.extendleft(reversed([*lines]))
 
     def __iter__(self) -> Iterator[tuple[list[str], str | None]]:

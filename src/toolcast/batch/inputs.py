@@ -14,22 +14,11 @@ from typing import Any, TypeAlias, cast
 
 from ..errors import PromptError
 from ..lazy_dataclasses import dataclass
+from .bad_rows import BadRow
+from .files import read_file
 
 Inputs: TypeAlias = Iterable[Any] | AsyncIterable[Any] | PathLike[str]
 """A source of inputs: an iterable or async iterable, a DataFrame, or a path with the suffix of its format."""
-
-
-@dataclass(frozen=True, slots=True)
-class BadRow:
-    """An input that could not be read: its item gets an outcome with the error, and nothing is sent.
-
-    Attributes:
-        input: The text of the row, perhaps shortened.
-        error: The error.
-    """
-
-    input: Any
-    error: Exception
 
 
 @dataclass(slots=True)
@@ -54,11 +43,14 @@ def open_inputs(source: Inputs) -> Iterator[Any] | AsyncIterator[Any]:
 
     Raises:
         TypeError: `source` is not iterable, or it is one text or one mapping.
+        FileError: `source` is a path with a suffix of no known format.
     """
     if isinstance(source, (str, bytes)):
         raise TypeError("inputs: expected an iterable of inputs, got one text; pass a list, or pathlib.Path for a file")
     if isinstance(source, Mapping):
         raise TypeError("inputs: expected an iterable of inputs, got one mapping; pass a list of mappings")
+    if isinstance(source, PathLike):
+        return iter(read_file(source))
     if hasattr(source, "columns"):
         return _table_rows(source)
     if isinstance(source, AsyncIterable):
@@ -71,7 +63,7 @@ def open_inputs(source: Inputs) -> Iterator[Any] | AsyncIterator[Any]:
 
 def length_of(source: Inputs) -> int | None:
     """Return the number of inputs of `source` if it is known without reading them."""
-    length = getattr(source, "__len__", None)
+    length = getattr(read_file(source) if isinstance(source, PathLike) else source, "__len__", None)
     return None if length is None else int(length())
 
 
