@@ -64,8 +64,8 @@ def _parts(call: ToolOrchestratingLLM[Any]) -> Iterator[tuple[str, Any, str]]:
     origin = dict(call.llm.origin)
     yield "model", origin, " ".join(dict.fromkeys([str(name) for name in origin.values() if name]))
     for name in ("mode", "tool_choice", "allow_parallel_tool_calls"):
-        if value := getattr(call, name):
-            yield name, value, str(value)
+        if option := getattr(call, name):
+            yield name, option, str(option)
     settings = call.llm.merge_settings(call.settings)
     for field in fields(Settings):
         value: Any = getattr(settings, field.name)
