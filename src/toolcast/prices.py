@@ -121,6 +121,19 @@ class ModelPricing:
         return None
 
 
+@dataclass(frozen=True, slots=True)
+class DiscountedPricing:
+    """The prices of a request that costs a part of the usual price, as in a batch of the provider."""
+
+    usual: Pricing
+    factor: Decimal
+
+    def known(self, usage: TokenCounts) -> tuple[Decimal, bool]:
+        """Return the cost of one request."""
+        amount, complete = self.usual.known(usage)
+        return amount * self.factor, complete
+
+
 def has_prices(provider: str, model: str) -> bool:
     """Return True if the price list has this model."""
     return _listed_cost(provider, model, _A_THOUSAND) is not None

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Protocol
 
-from ..errors import BadRequest, ConnectFailed, LimitExceeded, LLMError, Timeout, UnsupportedLLMError
+from ..errors import ConnectFailed, LimitExceeded, LLMError, Timeout, UnsupportedLLMError
 from ..http_request import HTTPRequest, HTTPResponse
 from ..providers.base import RequestInput
 from ..providers.http_adapter import HTTPAdapter
@@ -178,12 +178,6 @@ async def _open(target: RequestTarget, request: HTTPRequest, backend: IOBackend)
         content = await _read(body, timeouts.idle, BODY_LIMIT)
     finally:
         await body.close()
-    if body.status < 400:
-        raise BadRequest(
-            f"the service redirects {request.url} ({body.status}), which is not followed, as the credentials would go "
-            "to another address. Set base_url= to the address of the service itself.",
-            status=body.status,
-        )
     error = target.error(body.status, body.headers, content[:BODY_LIMIT])
     waits = retry_after(body.headers, backend.time())
     error.retry_after = error.retry_after if waits is None else waits

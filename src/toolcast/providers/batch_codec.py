@@ -42,12 +42,14 @@ class BatchResult:
         body: The body of the response, as a whole response of the provider has it.
         error: The error of the request.
         unprocessed: The batch expired or was cancelled before this request was processed; it was not charged.
+        cancelled: It was cancelled, so that the request is not submitted again.
     """
 
     id: str
     body: bytes | None = None
     error: LLMError | None = None
     unprocessed: bool = False
+    cancelled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class BatchStatus:
         files: The ids or URLs of the files with results.
         results: The results themselves, where the provider returns them with the status.
         error: The provider's reason for a failed batch, with a next step.
+        cancelled: It was cancelled, so that its requests without a result are not submitted again.
     """
 
     id: str
@@ -81,6 +84,7 @@ class BatchStatus:
     files: tuple[str, ...] = ()
     results: tuple[BatchResult, ...] = ()
     error: LLMError | None = None
+    cancelled: bool = False
 
 
 class ResultDecoder(Protocol):

@@ -26,7 +26,7 @@ from ..settings import Settings
 from ..tool_spec import NamedTool, ToolChoice, ToolNames
 from .base import RequestInput, RequestOptions, ResponseDecoder
 from .content_parts import drop_foreign_data
-from .http_errors import ErrorSource, http_error
+from .http_errors import ErrorSource, http_error, stream_error
 from .tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, schema_call_format
 
 if TYPE_CHECKING:
@@ -285,6 +285,14 @@ class HTTPAdapter(ABC):
     def files(self) -> FileCodec | None:
         """Return the codec of the provider's files; None if it has none."""
         return None
+
+    def reported_error(self, error: object) -> LLMError:
+        """Return the exception for an error in the JSON of a successful response; `error` is what contains it."""
+        return stream_error(error, self._endpoint.error_source(None))
+
+    def mask(self, text: str) -> str:
+        """Return `text` without the credentials of the endpoint."""
+        return self._endpoint.error_source(None).mask(text)
 
     def headers(self, stream: bool) -> dict[str, str | Secret]:
         """Return the headers of a request. Raise `BadRequest` for characters that a header cannot have."""

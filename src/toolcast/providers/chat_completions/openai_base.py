@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...credentials import Secret, SecretURL
 from ...errors import BadRequest
@@ -20,6 +20,9 @@ from ..base import RequestOptions
 from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, join_url, thinking_effort
 from ..schemas.strict import openai_strict
 from .services import ServiceSpec
+
+if TYPE_CHECKING:
+    from ..batch_codec import BatchCodec
 
 
 class OpenAIBaseAdapter(HTTPAdapter):
@@ -51,6 +54,17 @@ class OpenAIBaseAdapter(HTTPAdapter):
         url, mark, query = super().service_root.partition("?")
         root = re.sub(r"/deployments/[^/]+\Z", "", url.removesuffix(self.path))
         return f"{root}{mark}{query}"
+
+    def batches(self) -> BatchCodec | None:
+        """Return the codec of the service's batch API; None if it has none for this protocol."""
+        spec = self._service.batches
+        if spec is None or (self.path == "/responses" and not spec.responses):
+            return None
+        from .batches import OpenAIBatches  # only a job uses it
+
+        # Azure has the prefix for the Responses API alone.
+        prefix = "/v1" if self.path == "/responses" else spec.prefix
+        return OpenAIBatches(self, spec, f"{prefix}{self.path}")
 
 
 class OpenAIBaseEncoder(RequestEncoder):

@@ -31,6 +31,25 @@ class ModelRule:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchSpec:
+    """The batch API of a service, where it is OpenAI's.
+
+    `prefix` comes before the path of the requests (`/v1` of `/v1/chat/completions`); `requests` and `bytes` are the
+    limits of one file, `line_bytes` that of one line; `window` is the time in which the service processes a batch;
+    `price_factor` is the price as a part of the usual one, 1 where the service names none; `responses`: a batch may
+    have requests of the Responses API.
+    """
+
+    prefix: str = "/v1"
+    requests: int = 50_000
+    bytes: int = 200_000_000
+    line_bytes: int | None = None
+    window: str = "24h"
+    price_factor: str = "0.5"
+    responses: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceSpec:
     """A row of the services table: the protocol of one service.
 
@@ -59,6 +78,8 @@ class ServiceSpec:
     fails on an assistant message without thoughts, of whichever model; `signed_calls`, additional data of a tool call
     is returned, as there may be a Gemini model behind the service. `think_tags`: thoughts are in the text between
     `<think>` and `</think>`.
+
+    Batches: `batches` is its batch API, where that is OpenAI's.
     """
 
     name: str
@@ -93,6 +114,7 @@ class ServiceSpec:
     strict: bool = False
     response_format: Literal["json_schema", "json_object"] | None = None
     schema_in_text: bool = True
+    batches: BatchSpec | None = None
 
 
 OPENAI = ServiceSpec(
@@ -117,6 +139,7 @@ OPENAI = ServiceSpec(
     ),
     strict=True,
     response_format="json_schema",
+    batches=BatchSpec(responses=True),
 )
 
 AZURE = replace(
@@ -131,6 +154,7 @@ AZURE = replace(
     header_env=MappingProxyType({}),
     # A deployment has the name its owner gave it, whatever the model is.
     response_format=None,
+    batches=BatchSpec("", requests=100_000, responses=True),
 )
 
 AZURE_V1 = replace(AZURE, name="azure-v1", path="/openai/v1/chat/completions")
@@ -208,6 +232,7 @@ GROQ = ServiceSpec(
     max_tokens_field="max_completion_tokens",
     audio=False,
     documents=False,
+    batches=BatchSpec(),
 )
 
 DEEPSEEK = ServiceSpec(
@@ -290,6 +315,7 @@ MOONSHOT = ServiceSpec(
     drops=("top_k", "seed"),
     rules=(ModelRule(r"kimi-k2\.7-code", ("thinking",), "if_off"),),
     response_format="json_object",
+    batches=BatchSpec(bytes=100_000_000, price_factor="1"),
 )
 
 QWEN = ServiceSpec(
@@ -302,6 +328,7 @@ QWEN = ServiceSpec(
     drops=(),
     valid_arguments=True,
     response_format="json_object",
+    batches=BatchSpec(line_bytes=6_000_000),
 )
 
 PERPLEXITY = ServiceSpec(
@@ -345,6 +372,7 @@ LITELLM = ServiceSpec(
     thinking_back="reasoning_content",
     signed_calls=True,
     drops=(),
+    batches=BatchSpec(bytes=100_000_000, price_factor="1", responses=True),
 )
 
 VERCEL = ServiceSpec(
@@ -366,6 +394,7 @@ GENERIC = ServiceSpec(
     parallel_flag=False,
     signed_calls=True,
     drops=(),
+    batches=BatchSpec(bytes=100_000_000, price_factor="1"),
 )
 
 CEREBRAS = ServiceSpec(
@@ -375,6 +404,7 @@ CEREBRAS = ServiceSpec(
     max_tokens_field="max_completion_tokens",
     audio=False,
     documents=False,
+    batches=BatchSpec(),
 )
 
 ZAI = ServiceSpec(

@@ -1,0 +1,1 @@
+"""Jobs through the batch API of a provider: `via="batch"`."""

@@ -1,0 +1,179 @@
+"""The batch API of OpenAI and of the services that have the same one: a file of requests, and files of results.
+
+Source: https://platform.openai.com/docs/api-reference/batch and https://console.groq.com/docs/api-reference#batches.
+The differences between services are in the `BatchSpec` of their row.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, cast
+
+from ...errors import BadRequest, LLMError, RateLimited
+from ...http_request import HTTPRequest, HTTPResponse
+from ..batch_codec import (
+    BatchCodec,
+    BatchLimits,
+    BatchResult,
+    BatchState,
+    BatchStatus,
+    Exchange,
+    JSONLResults,
+    as_object,
+    optional_count,
+    optional_text,
+    text_field,
+)
+from ..http_adapter import HTTPAdapter, path_segment
+from ..multipart import encode_form
+from .services import BatchSpec
+
+TAG: Final = "toolcast"
+"""The key of the tag in the metadata of a batch."""
+
+_STATES: Final[Mapping[str, BatchState]] = {
+    "completed": "ended",
+    "expired": "ended",
+    "cancelled": "ended",
+    "failed": "failed",
+}
+_UNPROCESSED: Final = frozenset(("batch_expired", "batch_cancelled"))
+
+
+class OpenAIBatches(BatchCodec):
+    """The codec of OpenAI's batch API.
+
+    Args:
+        adapter: The adapter of the service.
+        spec: The differences of the service.
+        endpoint: The endpoint of the requests, as a batch names it: `/v1/chat/completions` or `/v1/responses`.
+    """
+
+    def __init__(self, adapter: HTTPAdapter, spec: BatchSpec, endpoint: str) -> None:
+        self.provider: str = adapter.provider
+        self.limits: BatchLimits = BatchLimits(spec.requests, spec.bytes, spec.line_bytes)
+        self.price_factor: Decimal = Decimal(spec.price_factor)
+        self._adapter = adapter
+        self._spec = spec
+        self._endpoint = endpoint
+
+    def encode(self, id: str, request: HTTPRequest) -> bytes:
+        """Return one request of a batch, as one line without a line end."""
+        head = json.dumps({"custom_id": id, "method": "POST", "url": self._endpoint})
+        return b'%b,"body":%b}' % (head[:-1].encode(), request.body)
+
+    def upload(self, tag: str, lines: Sequence[bytes]) -> Exchange[str | None]:
+        """Upload the requests of a batch; return the id of the file."""
+        content = b"\n".join((*lines, b""))
+        body, form = encode_form({"purpose": "batch"}, "file", f"{tag}.jsonl", content, "application/jsonl")
+        response = yield self._adapter.service_request("POST", "/files", body=body, headers={"content-type": form})
+        return text_field(as_object(response.body), "id")
+
+    def submit(self, tag: str, lines: Sequence[bytes], file: str | None) -> HTTPRequest:
+        """Return the request that creates the batch of the uploaded file."""
+        body = {
+            "input_file_id": file,
+            "endpoint": self._endpoint,
+            "completion_window": self._spec.window,
+            "metadata": {TAG: tag},
+        }
+        return self._adapter.service_request("POST", "/batches", body=json.dumps(body).encode())
+
+    def status(self, id: str) -> HTTPRequest:
+        """Return the request for the status of the batch `id`."""
+        return self._adapter.service_request("GET", f"/batches/{path_segment(id)}")
+
+    def read_status(self, response: HTTPResponse) -> BatchStatus:
+        """Return the status in the response to `submit`, `status` or `cancel`."""
+        return self._status(as_object(response.body))
+
+    def list_page(self, cursor: str | None) -> HTTPRequest:
+        """Return the request for a page of the batches, the newest first."""
+        query = {"limit": "100"} | ({} if cursor is None else {"after": cursor})
+        return self._adapter.service_request("GET", "/batches", query=query)
+
+    def read_page(self, response: HTTPResponse) -> tuple[list[BatchStatus], str | None]:
+        """Return the batches of a page, and the id of the last one if there are more."""
+        page = as_object(response.body)
+        data: Any = page.get("data")
+        batches = [self._status(each) for each in (data if isinstance(data, list) else [])]
+        return batches, batches[-1].id if batches and page.get("has_more") is True else None
+
+    def cancel(self, id: str) -> HTTPRequest:
+        """Return the request that cancels the batch `id`."""
+        return self._adapter.service_request("POST", f"/batches/{path_segment(id)}/cancel")
+
+    def downloads(self, status: BatchStatus) -> Sequence[HTTPRequest]:
+        """Return the requests for the files with the results and with the errors of an ended batch."""
+        return [
+            self._adapter.service_request("GET", f"/files/{path_segment(file)}/content", headers={"accept": "*/*"})
+            for file in status.files
+        ]
+
+    def result_decoder(self) -> JSONLResults:
+        """Return a decoder of one file of results."""
+        return JSONLResults(self._result)
+
+    def delete_files(self, status: BatchStatus) -> Sequence[HTTPRequest]:
+        """Return the requests that delete the file of the requests and the files of the results."""
+        files = (status.input_file, *status.files)
+        return [self.delete_file(file) for file in files if file is not None]
+
+    def delete_file(self, file: str) -> HTTPRequest:
+        """Return the request that deletes a file."""
+        return self._adapter.service_request("DELETE", f"/files/{path_segment(file)}")
+
+    def _status(self, batch: Mapping[str, Any]) -> BatchStatus:
+        raw = text_field(batch, "status")
+        counts = _mapping(batch.get("request_counts"))
+        return BatchStatus(
+            text_field(batch, "id"),
+            _STATES.get(raw, "running"),
+            raw,
+            optional_text(_mapping(batch.get("metadata")), TAG),
+            optional_count(batch, "created_at"),
+            optional_count(counts, "total"),
+            optional_count(counts, "completed"),
+            optional_count(counts, "failed"),
+            optional_text(batch, "input_file_id"),
+            tuple([file for name in ("output_file_id", "error_file_id") if (file := optional_text(batch, name))]),
+            error=self._refusal(batch) if raw == "failed" else None,
+            cancelled=raw == "cancelled",
+        )
+
+    def _refusal(self, batch: Mapping[str, Any]) -> LLMError:
+        """Return the error of a batch that was not begun."""
+        found: Any = _mapping(batch.get("errors")).get("data")
+        problems = [_mapping(each) for each in (found if isinstance(found, list) else [])]
+        texts = [self._described(problem) for problem in problems[:3]]
+        codes = {str(problem.get("code")) for problem in problems}
+        summary = "; ".join(texts) or "no reason given"
+        if codes & {"token_limit_exceeded", "request_limit_exceeded"}:
+            return RateLimited(f"the service refused the batch: {summary}. Wait until other batches have ended.")
+        return BadRequest(f"the service refused the batch: {summary}. Check the model's name and the settings.")
+
+    def _described(self, problem: Mapping[str, Any]) -> str:
+        line = f" (line {problem['line']})" if problem.get("line") is not None else ""
+        text = " ".join([str(problem[name]) for name in ("code", "message") if problem.get(name)])
+        return self._adapter.mask(f"{text:.500}{line}")
+
+    def _result(self, line: Mapping[str, Any]) -> BatchResult:
+        id = text_field(line, "custom_id")
+        response, error = _mapping(line.get("response")), _mapping(line.get("error"))
+        status = optional_count(response, "status_code")
+        body = json.dumps(response.get("body"), ensure_ascii=False).encode()
+        if status is not None and status >= 300:
+            failure = self._adapter.error(status, {}, body)
+            failure.request_id = optional_text(response, "request_id")
+            return BatchResult(id, error=failure)
+        if status is not None and not error:
+            return BatchResult(id, body)
+        failure = self._adapter.reported_error({"error": error or {"message": "neither a response nor an error"}})
+        code = error.get("code")
+        return BatchResult(id, error=failure, unprocessed=code in _UNPROCESSED, cancelled=code == "batch_cancelled")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
