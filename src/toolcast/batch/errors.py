@@ -5,7 +5,8 @@ ToolcastError
     ├── JobStopped              a job ended early, after the outcomes of all items that had started
     ├── CheckpointError         the checkpoint cannot be used
     │   └── CheckpointMismatch  it belongs to a job with another prompt, schema, model or settings
-    └── UnstableInput           an input has no key
+    ├── UnstableInput           an input has no key
+    └── ProviderBatchError      a batch at the provider is not available, is gone, or has other results than requests
 """
 
 from __future__ import annotations
@@ -46,3 +47,7 @@ class CheckpointMismatch(CheckpointError):
     def __init__(self, message: str = "", *, changed: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.changed: Mapping[str, str] = dict(changed or {})
+
+
+class ProviderBatchError(JobError):
+    """The error for the batch API of a provider: there is none, a batch is gone, or its results fit no request."""

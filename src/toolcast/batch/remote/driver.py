@@ -28,7 +28,7 @@ from ...structured.orchestrator import ToolOrchestratingLLM, begin_call, prepare
 from ...structured.response_validation import RETRYABLE, retry_text
 from ...transport.network import IOBackend
 from ...usage import NO_USAGE, Usage
-from ..errors import JobStopped, RemoteBatchError
+from ..errors import JobStopped, ProviderBatchError
 from ..inputs import Row
 from ..outcome import Outcome
 from .item import RemoteItem, after_answers, output_of, read_answer, request_of
@@ -191,7 +191,7 @@ class RemoteRun(Generic[T]):
 
         Raises:
             JobStopped: The provider refuses all batches; what has ended before was returned.
-            RemoteBatchError: The provider's results do not fit to the batch, or a batch of an earlier run is gone.
+            ProviderBatchError: The provider's results do not fit to the batch, or a batch of an earlier run is gone.
         """
         if self._error is None:
             try:
@@ -244,7 +244,7 @@ class RemoteRun(Generic[T]):
         self._target = await llm_target(self._call.llm, self._backend)
         codec = self._target.adapter.batches()
         if codec is None:
-            raise RemoteBatchError(
+            raise ProviderBatchError(
                 f"{self._target.adapter.provider} has no batch API that toolcast can use: leave out via='batch'"
             )
         self._codec = codec
@@ -412,7 +412,7 @@ class RemoteRun(Generic[T]):
         size = len(line) + 1
         longest = limits.bytes if limits.line_bytes is None else min(limits.bytes, limits.line_bytes)
         if size > longest:
-            error = RemoteBatchError(
+            error = ProviderBatchError(
                 f"the request has {size:,} bytes, and one in a batch of {self._codec.provider} may have {longest:,}: "
                 "make the input shorter, or leave out via='batch'"
             )
@@ -492,7 +492,7 @@ class RemoteRun(Generic[T]):
         try:
             response = await self._send(self._codec.status(batch.id))
         except NotFound as error:
-            raise RemoteBatchError(
+            raise ProviderBatchError(
                 f"{self._codec.provider} has no batch {batch.id}, which this job has submitted: use the key of the "
                 "same account. If the batch was deleted, start again with another checkpoint"
             ) from error
@@ -560,16 +560,16 @@ class RemoteRun(Generic[T]):
                 await self._read_result(fetch.batch, item, item.row, result)
 
     def _match(self, fetch: Fetch, result: BatchResult) -> RemoteItem:
-        """Return the item of a result. Raise `RemoteBatchError` for a result that is not of this batch, or doubled."""
+        """Return the item of a result. Raise `ProviderBatchError` for a result that is not of this batch, or doubled."""
         tag, _, place = result.id.rpartition("-")
         items = fetch.batch.items
         if tag != fetch.batch.plan.tag or not place.isdecimal() or int(place) >= len(items):
-            raise RemoteBatchError(
+            raise ProviderBatchError(
                 f"the results of batch {fetch.batch.id} have the id {result.id!r:.100}, which is none of its requests; "
                 "nothing of them was used. Report it to the provider"
             )
         if int(place) in fetch.seen:
-            raise RemoteBatchError(
+            raise ProviderBatchError(
                 f"the results of batch {fetch.batch.id} have two for the id {result.id!r}; expected one. Report it to "
                 "the provider"
             )
