@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from typing_extensions import Unpack
 
+from ..llms.defaults import replacement
 from ..structured.orchestrator import ToolOrchestratingLLM
 from .inputs import Inputs
 from .job_options import JobOptions, check_options
@@ -35,11 +36,24 @@ class Job(Generic[T]):
 
     def run(self) -> Outcomes[T]:
         """Return an iterator over the outcomes. The calls begin with the first `next`."""
+        if self._is_remote:
+            from .remote.outcomes import RemoteOutcomes  # only a job through a batch API uses it
+
+            return RemoteOutcomes(self.call, self.inputs, self.options)
         return Outcomes(JobRun(self.call, self.options), self.inputs)
 
     def arun(self) -> AsyncOutcomes[T]:
         """Return an async iterator over the outcomes. The calls begin with the first `anext`."""
+        if self._is_remote:
+            from .remote.outcomes import AsyncRemoteOutcomes  # as in `run`
+
+            return AsyncRemoteOutcomes(self.call, self.inputs, self.options)
         return AsyncOutcomes(JobRun(self.call, self.options), self.inputs)
+
+    @property
+    def _is_remote(self) -> bool:
+        """True for a job through a batch API. A replacement of the LLM (`use_llm`) has none and is called live."""
+        return self.options.get("via") == "batch" and replacement() is None
 
     def __iter__(self) -> Iterator[Outcome[T]]:
         return self.run()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 OnError = Literal["outcome", "raise"]
 Via = Literal["live", "batch"]
+Reask = Literal["live", "batch"]
 
 
 class JobOptions(TypedDict, total=False):
@@ -31,6 +32,9 @@ class JobOptions(TypedDict, total=False):
         on_error: `"outcome"`: an error is the outcome of its item; `"raise"`: the first one ends the job and is raised.
             Default: `"outcome"`.
         via: `"live"`: one request for each item; `"batch"`: the provider's batch API. Default: `"live"`.
+        poll: With `via="batch"`, the seconds between two requests for the status of a batch. Default: 5, growing to 60.
+        reask: With `via="batch"`, and more than one of the call's `max_attempts`: an invalid answer is asked about
+            `"live"`, at the usual price, or in the next `"batch"`. Default: `"live"`.
         progress: True shows the progress, False does not; a function is called with each snapshot. Default: in
             terminals and notebooks, once a job takes longer than a second.
     """
@@ -44,6 +48,8 @@ class JobOptions(TypedDict, total=False):
     budget: Budget | None
     on_error: OnError
     via: Via
+    poll: float | None
+    reask: Reask
     progress: bool | Callable[[Any], object] | None
 
 
@@ -54,12 +60,12 @@ def check_options(owner: str, options: JobOptions) -> None:
     if key is not None and not isinstance(key, str):
         require_callable("key", key, "a function of an input, the name of a field, or None")
     require_flag("ordered", options.get("ordered", True))
-    for name in ("max_concurrency", "rpm", "tpm"):
+    for name in ("max_concurrency", "rpm", "tpm", "poll"):
         value = options.get(name)
         require_number(name, value, whole=name == "max_concurrency")
         if isinstance(value, (int, float)) and value <= 0:
             raise ValueError(f"{name}={value!r}: expected a number above 0, or None for no limit")
-    for name, choices in (("on_error", OnError), ("via", Via)):
+    for name, choices in (("on_error", OnError), ("via", Via), ("reask", Reask)):
         value = options.get(name, get_args(choices)[0])
         if value not in get_args(choices):
             raise ValueError(f"{name}={value!r}: expected {' or '.join(map(repr, get_args(choices)))}")

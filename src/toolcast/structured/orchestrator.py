@@ -516,6 +516,11 @@ def begin_call(make: ToolOrchestratingLLM[Any], values: Mapping[str, Any]) -> tu
     return make._prepare(values, trace, make._begin(trace)), trace
 
 
+def prepare_call(make: ToolOrchestratingLLM[Any], values: Mapping[str, Any]) -> PreparedCall:
+    """Return one call of `make` for a request that a batch of the provider makes: without hooks and observers."""
+    return make._prepare(values, Trace(CALL))
+
+
 def _check_options(values: Mapping[str, Any], variables: Sequence[str]) -> None:
     """Raise `PromptError` if an option was passed to a call, which takes only values of variables."""
     for name in values:

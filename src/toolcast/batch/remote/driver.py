@@ -29,7 +29,7 @@ from ...structured.response_validation import RETRYABLE, retry_text
 from ...transport.network import IOBackend
 from ...usage import NO_USAGE, Usage
 from ..errors import JobStopped, ProviderBatchError
-from ..inputs import Row
+from ..inputs import InputRow
 from ..outcome import Outcome
 from .item import RemoteItem, after_answers, output_of, read_answer, request_of
 from .journal import InvalidAnswer, Journal, Plan
@@ -145,14 +145,17 @@ class RemoteRun(Generic[T]):
         poll: The seconds between two requests for the status of a batch; None: 5, growing to 60.
         reask: `"live"`: an invalid response is asked about at once, at the usual price; `"batch"`: in the next batch.
         ordered: Return the outcomes in the order of the rows.
+
+    Attributes:
+        backend: The network and the clock.
     """
 
     def __init__(
         self,
         call: ToolOrchestratingLLM[T],
         *,
-        read_row: Callable[[], Awaitable[Row | None]],
-        key_of: Callable[[Row], str],
+        read_row: Callable[[], Awaitable[InputRow | None]],
+        key_of: Callable[[InputRow], str],
         store: OutcomeStore | None,
         journal: Journal,
         backend: IOBackend,
@@ -166,7 +169,7 @@ class RemoteRun(Generic[T]):
         self._key_of = key_of
         self._store = store
         self._journal = journal
-        self._backend = backend
+        self.backend = backend
         self._poll = poll
         self._reask_live = reask == "live"
         self._ordered = ordered
@@ -202,6 +205,7 @@ class RemoteRun(Generic[T]):
                 self._error = error
         if ready := self._take(all=True):
             return ready
+        assert self._error is not None  # set above, or by an earlier call
         raise self._error
 
     async def _run_to_outcomes(self) -> list[Outcome[T]]:
@@ -229,19 +233,24 @@ class RemoteRun(Generic[T]):
         if (fetch := self._fetch) is not None and fetch.open is not None:
             await fetch.open.close()
         if self._store is not None:
-            if self._open:
-                ids = ", ".join([batch.id for batch in self._open])
-                logger.info("the batches %s go on; start the job again with the same checkpoint", ids)
+            self.report_open_batches()
             return
         for batch in self._open:
             await self._send_quietly(self._codec.cancel(batch.id))
             await self._delete_files(batch)
         self._open.clear()
 
+    def report_open_batches(self) -> None:
+        """Log the batches that go on."""
+        if self._open:
+            ids = ", ".join([batch.id for batch in self._open])
+            how = "their results are lost" if self._store is None else "start the job again with the same checkpoint"
+            logger.warning("the batches %s of %s go on: %s", ids, self._codec.provider, how)
+
     # The batches of earlier runs
 
     async def _begin(self) -> None:
-        self._target = await llm_target(self._call.llm, self._backend)
+        self._target = await llm_target(self._call.llm, self.backend)
         codec = self._target.adapter.batches()
         if codec is None:
             raise ProviderBatchError(
@@ -268,7 +277,7 @@ class RemoteRun(Generic[T]):
             return
         batch = RemoteBatch(plan, found, [self._waiting_item(key) for key in plan.keys])
         self._add_batch(batch)
-        batch.next_poll = self._backend.now()
+        batch.next_poll = self.backend.now()
 
     def _waiting_item(self, key: str) -> RemoteItem:
         item = self._waiting[key] = RemoteItem(key)
@@ -276,7 +285,7 @@ class RemoteRun(Generic[T]):
 
     def _add_batch(self, batch: RemoteBatch) -> None:
         batch.wait = FIRST_POLL if self._poll is None else self._poll
-        batch.seen = self._backend.now()
+        batch.seen = self.backend.now()
         batch.next_poll = batch.seen + batch.wait
         self._open.append(batch)
 
@@ -286,11 +295,11 @@ class RemoteRun(Generic[T]):
         The list may lack a new batch, so it is read again at the time `until`.
         """
         while True:
-            left = until - self._backend.time()
+            left = until - self.backend.time()
             found = await self._look_through(plan)
             if found is not None or left <= 0:
                 return found
-            await self._backend.sleep(left)
+            await self.backend.sleep(left)
 
     async def _look_through(self, plan: Plan) -> str | None:
         cursor: str | None = None
@@ -315,7 +324,7 @@ class RemoteRun(Generic[T]):
         if any(batch.id == status.id for batch in self._open):
             return False
         while status.state == "running":
-            await self._backend.sleep(LONGEST_POLL if self._poll is None else self._poll)
+            await self.backend.sleep(LONGEST_POLL if self._poll is None else self._poll)
             status = self._codec.read_status(await self._send(self._codec.status(status.id)))
         first = await self._first_result(status)
         return first is not None and first.id.startswith(plan.tag)
@@ -324,7 +333,7 @@ class RemoteRun(Generic[T]):
         if status.results:
             return status.results[0]
         for request in self._codec.downloads(status):
-            download = await open_download(self._target, request, self._backend)
+            download = await open_download(self._target, request, self.backend)
             decoder = self._codec.result_decoder()
             try:
                 while data := await download.read():
@@ -382,7 +391,7 @@ class RemoteRun(Generic[T]):
             return
         self._put(RemoteItem(key, row))
 
-    def _key_or_index(self, row: Row) -> str:
+    def _key_or_index(self, row: InputRow) -> str:
         try:
             return self._key_of(row)
         except Exception:  # an unreadable row may have no key; its error is that of the row
@@ -412,11 +421,11 @@ class RemoteRun(Generic[T]):
         size = len(line) + 1
         longest = limits.bytes if limits.line_bytes is None else min(limits.bytes, limits.line_bytes)
         if size > longest:
-            error = ProviderBatchError(
+            too_long = ProviderBatchError(
                 f"the request has {size:,} bytes, and one in a batch of {self._codec.provider} may have {longest:,}: "
                 "make the input shorter, or leave out via='batch'"
             )
-            self._end_item(self._failed(item, error))
+            self._end_item(self._failed(item, too_long))
         elif filling.size + size > limits.bytes:
             self._again.appendleft(item)
             self._full = True
@@ -431,14 +440,14 @@ class RemoteRun(Generic[T]):
     async def _submit(self) -> None:
         """Upload and submit the batch that was filled. Each step is recorded before it is taken."""
         filling, self._filling, self._full = self._filling, Filling(), False
-        plan = self._journal.plan(filling.tag, [item.key for item in filling.items], self._backend.time())
+        plan = self._journal.plan(filling.tag, [item.key for item in filling.items], self.backend.time())
         try:
             file = await self._exchange(self._codec.upload(plan.tag, filling.lines))
         except LLMError as error:
             await self._discard(plan.tag, None)
             self._refused(filling.items, error)
             return
-        self._journal.submitting(plan.tag, file, self._backend.time())
+        self._journal.submitting(plan.tag, file, self.backend.time())
         created = await self._create(plan, filling, file)
         if isinstance(created, LLMError):
             await self._discard(plan.tag, file)
@@ -462,7 +471,7 @@ class RemoteRun(Generic[T]):
                 if _was_refused(error):
                     return error
                 lost = error
-            found = await self._find_batch(plan, self._backend.time() + GRACE)
+            found = await self._find_batch(plan, self.backend.time() + GRACE)
             if found is not None:
                 return self._codec.read_status(await self._send(self._codec.status(found)))
             if retries == 0:
@@ -487,8 +496,8 @@ class RemoteRun(Generic[T]):
     async def _poll_batches(self) -> None:
         """Wait for the next status that is due, and begin to read the results of a batch that has ended."""
         batch = min(self._due, key=lambda each: each.next_poll)
-        if (wait := batch.next_poll - self._backend.now()) > 0:
-            await self._backend.sleep(wait)
+        if (wait := batch.next_poll - self.backend.now()) > 0:
+            await self.backend.sleep(wait)
         try:
             response = await self._send(self._codec.status(batch.id))
         except NotFound as error:
@@ -497,12 +506,12 @@ class RemoteRun(Generic[T]):
                 "same account. If the batch was deleted, start again with another checkpoint"
             ) from error
         except LLMError as error:
-            if not error.retryable or self._backend.now() > batch.seen + PATIENCE:
+            if not error.retryable or self.backend.now() > batch.seen + PATIENCE:
                 raise
             logger.warning("the status of batch %s is not available: %s", batch.id, error)
             self._postpone(batch)
             return
-        batch.seen = self._backend.now()
+        batch.seen = self.backend.now()
         batch.status = status = self._codec.read_status(response)
         if status.state == "running":
             logger.debug("batch %s: %s, %s of %s done", status.id, status.raw, status.done, status.total)
@@ -521,7 +530,7 @@ class RemoteRun(Generic[T]):
     def _postpone(self, batch: RemoteBatch) -> None:
         """Plan the next request for the status of a batch."""
         batch.wait = min(batch.wait * POLL_GROWTH, LONGEST_POLL) if self._poll is None else self._poll
-        batch.next_poll = self._backend.now() + batch.wait
+        batch.next_poll = self.backend.now() + batch.wait
 
     # Results
 
@@ -534,7 +543,7 @@ class RemoteRun(Generic[T]):
             fetch.current, fetch.read, fetch.skip, fetch.retries = fetch.left.popleft(), 0, 0, 0
         try:
             if fetch.open is None:
-                fetch.open = await open_download(self._target, fetch.current, self._backend)
+                fetch.open = await open_download(self._target, fetch.current, self.backend)
                 fetch.decoder = self._codec.result_decoder()
             assert fetch.decoder is not None  # made with the download
             data = await fetch.open.read()
@@ -560,7 +569,7 @@ class RemoteRun(Generic[T]):
                 await self._read_result(fetch.batch, item, item.row, result)
 
     def _match(self, fetch: Fetch, result: BatchResult) -> RemoteItem:
-        """Return the item of a result. Raise `ProviderBatchError` for a result that is not of this batch, or doubled."""
+        """Return the item of a result. Raise `ProviderBatchError` for a foreign or doubled result."""
         tag, _, place = result.id.rpartition("-")
         items = fetch.batch.items
         if tag != fetch.batch.plan.tag or not place.isdecimal() or int(place) >= len(items):
@@ -576,12 +585,12 @@ class RemoteRun(Generic[T]):
         fetch.seen.add(int(place))
         return items[int(place)]
 
-    async def _read_result(self, batch: RemoteBatch, item: RemoteItem, row: Row, result: BatchResult) -> None:
+    async def _read_result(self, batch: RemoteBatch, item: RemoteItem, row: InputRow, result: BatchResult) -> None:
         """End an item by its result, or ask again."""
         if result.error is not None or result.body is None:
-            error = result.error or StreamTruncated("the result of the request has no response. Send it again.")
-            if not self._goes_again(item, error, unprocessed=result.unprocessed, cancelled=result.cancelled):
-                self._end_item(self._failed(item, error, began=batch.plan.created))
+            failure = result.error or StreamTruncated("the result of the request has no response. Send it again.")
+            if not self._goes_again(item, failure, unprocessed=result.unprocessed, cancelled=result.cancelled):
+                self._end_item(self._failed(item, failure, began=batch.plan.created))
             return
         usage, attempts = NO_USAGE, 1
         try:
@@ -592,7 +601,7 @@ class RemoteRun(Generic[T]):
             response = read_answer(self._llm, prepared, result.body, self._codec.price_factor)
             usage += response.usage
             try:
-                output = await output_of(prepared, response, self._backend)
+                output = await output_of(prepared, response, self.backend)
             except (*RETRYABLE, TryAgain) as error:
                 if prepared.max_attempts < 2:
                     raise
@@ -602,12 +611,12 @@ class RemoteRun(Generic[T]):
                     self._again.append(item)
                     return
                 _, trace = begin_call(self._call, row.values)
-                live = await run_call(prepared.with_retry_messages(response, error), self._backend, trace)
+                live = await run_call(prepared.with_retry_messages(response, error), self.backend, trace)
                 output, usage, attempts = live.output, usage + live.usage, attempts + len(live.attempts)
         except Exception as error:  # the item's: any error of its response, a validator or a tool
             self._end_item(self._failed(item, error, usage, attempts, batch.plan.created))
             return
-        seconds = self._backend.time() - batch.plan.created
+        seconds = self.backend.time() - batch.plan.created
         self._end_item(Outcome(row.index, item.key, row.input, output, None, attempts, usage, seconds))
 
     def _goes_again(self, item: RemoteItem, error: LLMError, *, unprocessed: bool, cancelled: bool) -> bool:
@@ -637,7 +646,7 @@ class RemoteRun(Generic[T]):
         assert item.row is not None  # only read items end
         later = error.attempts if isinstance(error, CallError) else ()
         usage = sum([attempt.usage or NO_USAGE for attempt in later], usage)
-        seconds = 0.0 if began is None else self._backend.time() - began
+        seconds = 0.0 if began is None else self.backend.time() - began
         sent = attempts + len(later) if attempts or began is None else 1
         return Outcome(item.row.index, item.key, item.row.input, None, error, sent, usage, seconds)
 
@@ -665,7 +674,7 @@ class RemoteRun(Generic[T]):
     # Requests
 
     async def _send(self, request: HTTPRequest, *, repeatable: bool | None = None) -> HTTPResponse:
-        return await send_request(self._target, request, self._backend, repeatable=repeatable)
+        return await send_request(self._target, request, self.backend, repeatable=repeatable)
 
     async def _exchange(self, requests: Exchange[str | None]) -> str | None:
         """Send the requests of an upload. A file that is uploaded twice costs nothing, so they may be repeated."""

@@ -16,7 +16,7 @@ from ...prices import DiscountedPricing
 from ...structured.call import PreparedCall, run_parsed_calls
 from ...transport.network import IOBackend
 from ...usage import NO_USAGE, Usage
-from ..inputs import Row
+from ..inputs import InputRow
 from .journal import InvalidAnswer
 
 
@@ -32,7 +32,7 @@ class RemoteItem:
     """
 
     key: str
-    row: Row | None = None
+    row: InputRow | None = None
     repeated: int = 0
     ended: bool = False
 

@@ -1,0 +1,184 @@
+"""`RemoteOutcomes` and `AsyncRemoteOutcomes`: the outcomes of a job with `via="batch"`."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from typing import Any, Final, Generic, TypeVar
+
+from ...async_support import sync_driver
+from ...errors import LLMError
+from ...structured.orchestrator import ToolOrchestratingLLM
+from ...transport.network import IOBackend
+from ..checkpoint import Checkpoint
+from ..inputs import InputRow, Inputs, open_inputs, read_row
+from ..item_keys import ItemKeys
+from ..job_options import JobOptions
+from ..outcome import Outcome
+from ..outcomes import AsyncOutcomes, Outcomes
+from ..workers import GRACE
+from .driver import RemoteRun
+from .journal import Journal, TemporaryDatabase
+
+T = TypeVar("T")
+
+logger: Final = logging.getLogger("toolcast")
+
+
+class RemoteOutcomes(Outcomes[T]):
+    """The outcomes of a job through the batch API of the provider. All of it happens in the thread that iterates."""
+
+    def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, options: JobOptions) -> None:
+        rows = open_inputs(inputs)
+        if isinstance(rows, AsyncIterator):
+            raise TypeError("inputs: expected an iterable, got an async one, which amap() reads")
+        self._job = _RemoteJob(call, rows, options, call.llm.sync_backend)
+
+    def __next__(self) -> Outcome[T]:
+        outcome = sync_driver.run(self._job.next_outcome())
+        if outcome is None:
+            raise StopIteration
+        return outcome
+
+    def close(self) -> None:
+        """End the run. With a checkpoint, the batches go on; without one, they are cancelled. Idempotent."""
+        sync_driver.run(self._job.close())
+
+    def __del__(self) -> None:
+        if "_job" in vars(self):
+            self._job.abandon()
+
+
+class AsyncRemoteOutcomes(AsyncOutcomes[T]):
+    """The outcomes of a job through the batch API of the provider. All of it happens in the task that iterates."""
+
+    def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, options: JobOptions) -> None:
+        self._job = _RemoteJob(call, open_inputs(inputs), options, call.llm.async_backend)
+
+    async def __anext__(self) -> Outcome[T]:
+        outcome = await self._job.next_outcome()
+        if outcome is None:
+            raise StopAsyncIteration
+        return outcome
+
+    async def aclose(self) -> None:
+        """End the run. With a checkpoint, the batches go on; without one, they are cancelled. Idempotent."""
+        await self._job.close()
+
+    def __del__(self) -> None:
+        if "_job" in vars(self):
+            self._job.abandon()
+
+
+class _RemoteJob(Generic[T]):
+    """The common part of both: the run with its checkpoint, and the outcomes that were not returned yet."""
+
+    def __init__(
+        self,
+        call: ToolOrchestratingLLM[T],
+        rows: Iterator[Any] | AsyncIterator[Any],
+        options: JobOptions,
+        backend: Callable[[], IOBackend],
+    ) -> None:
+        self._call = call
+        self._rows = rows
+        self._options = options
+        self._backend = backend
+        self._count = 0
+        self._run: RemoteRun[T] | None = None
+        self._checkpoint: Checkpoint | None = None
+        self._keys: ItemKeys | None = None
+        self._ready: deque[Outcome[T]] = deque()
+        self._closed = False
+
+    async def next_outcome(self) -> Outcome[T] | None:
+        """Return the next outcome, or None at the end."""
+        while not self._ready:
+            if self._closed:
+                return None
+            try:
+                self._ready.extend(await (self._run or self._begin()).next_outcomes())
+            except BaseException:
+                await self._close_quietly()
+                raise
+            if not self._ready:
+                await self.close()
+        outcome = self._ready.popleft()
+        if outcome.error is not None and self._options.get("on_error") == "raise":
+            await self._close_quietly()
+            raise outcome.error
+        return outcome
+
+    async def close(self) -> None:
+        """End the run, and close its checkpoint."""
+        if self._closed:
+            return
+        self._closed = True
+        self._ready.clear()
+        try:
+            if self._run is not None:
+                await self._run.close()
+        finally:
+            self._close_files()
+
+    async def _close_quietly(self) -> None:
+        # The caller gets the error that ended the job, and not one of the requests that cancel its batches.
+        with suppress(LLMError):
+            if self._run is None or not self._run.backend.concurrent:
+                await self.close()
+                return
+            import anyio
+
+            with anyio.move_on_after(GRACE, shield=True):  # the job may have ended by a cancellation
+                await self.close()
+
+    def abandon(self) -> None:
+        """Close the checkpoint of a run that was not closed. Nothing can be sent any more."""
+        if not self._closed:
+            self._closed = True
+            if self._run is not None:
+                self._run.report_open_batches()
+            self._close_files()
+
+    def _close_files(self) -> None:
+        for each in (self._checkpoint, self._keys):
+            if each is not None:
+                each.close()
+
+    def _begin(self) -> RemoteRun[T]:
+        path = self._options.get("checkpoint")
+        self._keys = ItemKeys(self._options.get("key"), positions=path is None)
+        if path is None:
+            logger.warning(
+                "via='batch' without a checkpoint: if this process ends, the results of its batches are lost, and paid "
+                "for. Pass checkpoint=, a file"
+            )
+        else:
+            self._checkpoint = Checkpoint(path, self._call)
+        database = TemporaryDatabase() if self._checkpoint is None else self._checkpoint.file
+        self._run = RemoteRun(
+            self._call,
+            read_row=self._read_row,
+            key_of=self._key_of,
+            store=self._checkpoint,
+            journal=Journal(database),
+            backend=self._backend(),
+            poll=self._options.get("poll"),
+            reask=self._options.get("reask", "live"),
+            ordered=self._options.get("ordered", True),
+        )
+        return self._run
+
+    def _key_of(self, row: InputRow) -> str:
+        assert self._keys is not None  # made before the run
+        return self._keys.key_of(row.input, row.index)
+
+    async def _read_row(self) -> InputRow | None:
+        try:
+            input = await anext(self._rows) if isinstance(self._rows, AsyncIterator) else next(self._rows)
+        except (StopIteration, StopAsyncIteration):
+            return None
+        self._count += 1
+        return read_row(self._count - 1, input, self._call.prompt.variables)
