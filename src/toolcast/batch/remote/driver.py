@@ -11,6 +11,7 @@ All I/O is awaited from an `IOBackend`; the order of the steps depends only on t
 from __future__ import annotations
 
 import logging
+import random
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,8 +22,10 @@ from ...errors import BadRequest, CallError, ConnectFailed, LLMError, NotFound, 
 from ...http_request import HTTPRequest, HTTPResponse
 from ...lazy_dataclasses import dataclass
 from ...llms.http_llm import ServiceLLM
+from ...llms.service_files import run_exchange
 from ...llms.service_requests import Download, LLMTarget, llm_target, open_download, send_request
-from ...providers.batch_codec import BatchCodec, BatchResult, BatchStatus, Exchange, ResultDecoder
+from ...providers.batch_codec import BatchCodec, BatchResult, BatchStatus, ResultDecoder
+from ...retries import next_wait
 from ...structured.call import run_call
 from ...structured.orchestrator import ToolOrchestratingLLM, begin_call, prepare_call
 from ...structured.response_validation import RETRYABLE, retry_text
@@ -304,7 +307,7 @@ class RemoteRun(Generic[T]):
     async def _look_through(self, plan: Plan) -> str | None:
         cursor: str | None = None
         while True:
-            batches, cursor = self._codec.read_page(await self._send(self._codec.list_page(cursor)))
+            batches, cursor = self._codec.read_page(await self._send(self._codec.list_page(cursor)), cursor)
             for status in batches:
                 if await self._is_batch_of(plan, status):
                     return status.id
@@ -442,7 +445,7 @@ class RemoteRun(Generic[T]):
         filling, self._filling, self._full = self._filling, Filling(), False
         plan = self._journal.plan(filling.tag, [item.key for item in filling.items], self.backend.time())
         try:
-            file = await self._exchange(self._codec.upload(plan.tag, filling.lines))
+            file = await self._upload(filling)
         except LLMError as error:
             await self._discard(plan.tag, None)
             self._refused(filling.items, error)
@@ -676,14 +679,20 @@ class RemoteRun(Generic[T]):
     async def _send(self, request: HTTPRequest, *, repeatable: bool | None = None) -> HTTPResponse:
         return await send_request(self._target, request, self.backend, repeatable=repeatable)
 
-    async def _exchange(self, requests: Exchange[str | None]) -> str | None:
-        """Send the requests of an upload. A file that is uploaded twice costs nothing, so they may be repeated."""
-        try:
-            request = next(requests)
-            while True:
-                request = requests.send(await self._send(request, repeatable=True))
-        except StopIteration as end:
-            return cast("str | None", end.value)
+    async def _upload(self, filling: Filling) -> str | None:
+        """Upload the requests of a batch, again after an error that may pass: a file that is lost costs nothing."""
+        policy, used = self._target.retry_policy, 0
+        while True:
+            try:
+                upload = self._codec.upload(filling.tag, filling.lines)
+                return await run_exchange(self._target, upload, self.backend)
+            except LLMError as error:
+                now, chance = self.backend.now(), random.random()
+                wait = next_wait(policy, error, retries_used=used, now=now, deadline=None, chance=chance)
+                if wait is None:
+                    raise
+                used += 1
+            await self.backend.sleep(wait)
 
     async def _send_quietly(self, request: HTTPRequest) -> None:
         """Send a request whose failure does not matter for the outcomes: it cancels or deletes something."""

@@ -100,7 +100,7 @@ class AnthropicBatches(BatchCodec):
         if kind == "succeeded":
             return BatchResult(id, json.dumps(result.get("message"), ensure_ascii=False).encode())
         if kind in _UNPROCESSED:
-            return BatchResult(id, error=LLMError(_UNPROCESSED[kind]), unprocessed=True)
+            return BatchResult(id, error=LLMError(_UNPROCESSED[kind]), unprocessed=True, cancelled=kind == "canceled")
         error = as_mapping(result.get("error"))
         status = _STATUSES.get(str(as_mapping(error.get("error")).get("type")), 500)
         return BatchResult(id, error=self._adapter.error(status, {}, json.dumps(error).encode()))

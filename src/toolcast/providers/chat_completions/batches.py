@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from ...errors import BadRequest, LLMError, RateLimited
 from ...http_request import HTTPRequest, HTTPResponse
@@ -19,15 +19,16 @@ from ..batch_codec import (
     BatchResult,
     BatchState,
     BatchStatus,
-    Exchange,
     JSONLResults,
+    as_mapping,
     as_object,
     optional_count,
     optional_text,
     text_field,
 )
+from ..file_codec import BytesContent, Exchange
 from ..http_adapter import HTTPAdapter, path_segment
-from ..multipart import encode_form
+from .files import OpenAIFiles
 from .services import BatchSpec
 
 TAG: Final = "toolcast"
@@ -58,6 +59,7 @@ class OpenAIBatches(BatchCodec):
         self._adapter = adapter
         self._spec = spec
         self._endpoint = endpoint
+        self._files = OpenAIFiles(adapter, limit=spec.bytes, purpose="batch")
 
     def encode(self, id: str, request: HTTPRequest) -> bytes:
         """Return one request of a batch, as one line without a line end."""
@@ -66,10 +68,9 @@ class OpenAIBatches(BatchCodec):
 
     def upload(self, tag: str, lines: Sequence[bytes]) -> Exchange[str | None]:
         """Upload the requests of a batch; return the id of the file."""
-        content = b"\n".join((*lines, b""))
-        body, form = encode_form({"purpose": "batch"}, "file", f"{tag}.jsonl", content, "application/jsonl")
-        response = yield self._adapter.service_request("POST", "/files", body=body, headers={"content-type": form})
-        return text_field(as_object(response.body), "id")
+        content = BytesContent(b"\n".join((*lines, b"")))
+        file = yield from self._files.upload(f"{tag}.jsonl", "application/jsonl", content)
+        return file.id
 
     def submit(self, tag: str, lines: Sequence[bytes], file: str | None) -> HTTPRequest:
         """Return the request that creates the batch of the uploaded file."""
@@ -94,8 +95,8 @@ class OpenAIBatches(BatchCodec):
         query = {"limit": "100"} | ({} if cursor is None else {"after": cursor})
         return self._adapter.service_request("GET", "/batches", query=query)
 
-    def read_page(self, response: HTTPResponse) -> tuple[list[BatchStatus], str | None]:
-        """Return the batches of a page, and the id of the last one if there are more."""
+    def read_page(self, response: HTTPResponse, cursor: str | None) -> tuple[list[BatchStatus], str | None]:
+        """Return the batches of the page `cursor`, and the id of the last one if there are more."""
         page = as_object(response.body)
         data: Any = page.get("data")
         batches = [self._status(each) for each in (data if isinstance(data, list) else [])]
@@ -107,10 +108,7 @@ class OpenAIBatches(BatchCodec):
 
     def downloads(self, status: BatchStatus) -> Sequence[HTTPRequest]:
         """Return the requests for the files with the results and with the errors of an ended batch."""
-        return [
-            self._adapter.service_request("GET", f"/files/{path_segment(file)}/content", headers={"accept": "*/*"})
-            for file in status.files
-        ]
+        return [self._files.fetch(file) for file in status.files]
 
     def result_decoder(self) -> JSONLResults:
         """Return a decoder of one file of results."""
@@ -119,20 +117,20 @@ class OpenAIBatches(BatchCodec):
     def delete_files(self, status: BatchStatus) -> Sequence[HTTPRequest]:
         """Return the requests that delete the file of the requests and the files of the results."""
         files = (status.input_file, *status.files)
-        return [self.delete_file(file) for file in files if file is not None]
+        return [self._files.delete(file) for file in files if file is not None]
 
     def delete_file(self, file: str) -> HTTPRequest:
         """Return the request that deletes a file."""
-        return self._adapter.service_request("DELETE", f"/files/{path_segment(file)}")
+        return self._files.delete(file)
 
     def _status(self, batch: Mapping[str, Any]) -> BatchStatus:
         raw = text_field(batch, "status")
-        counts = _mapping(batch.get("request_counts"))
+        counts = as_mapping(batch.get("request_counts"))
         return BatchStatus(
             text_field(batch, "id"),
             _STATES.get(raw, "running"),
             raw,
-            optional_text(_mapping(batch.get("metadata")), TAG),
+            optional_text(as_mapping(batch.get("metadata")), TAG),
             optional_count(batch, "created_at"),
             optional_count(counts, "total"),
             optional_count(counts, "completed"),
@@ -145,8 +143,8 @@ class OpenAIBatches(BatchCodec):
 
     def _refusal(self, batch: Mapping[str, Any]) -> LLMError:
         """Return the error of a batch that was not begun."""
-        found: Any = _mapping(batch.get("errors")).get("data")
-        problems = [_mapping(each) for each in (found if isinstance(found, list) else [])]
+        found: Any = as_mapping(batch.get("errors")).get("data")
+        problems = [as_mapping(each) for each in (found if isinstance(found, list) else [])]
         texts = [self._described(problem) for problem in problems[:3]]
         codes = {str(problem.get("code")) for problem in problems}
         summary = "; ".join(texts) or "no reason given"
@@ -161,7 +159,7 @@ class OpenAIBatches(BatchCodec):
 
     def _result(self, line: Mapping[str, Any]) -> BatchResult:
         id = text_field(line, "custom_id")
-        response, error = _mapping(line.get("response")), _mapping(line.get("error"))
+        response, error = as_mapping(line.get("response")), as_mapping(line.get("error"))
         status = optional_count(response, "status_code")
         body = json.dumps(response.get("body"), ensure_ascii=False).encode()
         if status is not None and status >= 300:
@@ -173,7 +171,3 @@ class OpenAIBatches(BatchCodec):
         failure = self._adapter.reported_error({"error": error or {"message": "neither a response nor an error"}})
         code = error.get("code")
         return BatchResult(id, error=failure, unprocessed=code in _UNPROCESSED, cancelled=code == "batch_cancelled")
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}

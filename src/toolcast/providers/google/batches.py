@@ -150,6 +150,7 @@ class GoogleBatches(BatchCodec):
             () if file is None else (file,),
             tuple([self._inlined(as_mapping(each)) for each in inlined]),
             self._error(error) if state == "failed" else None,
+            raw.endswith("CANCELLED"),
         )
 
     def _inlined(self, found: Mapping[str, Any]) -> BatchResult:

@@ -131,6 +131,7 @@ class MistralBatches(BatchCodec):
             str(inputs[0]) if isinstance(inputs, list) and inputs else None,
             files,
             error=self._refusal(job) if state == "failed" else None,
+            cancelled=raw == "CANCELLED",
         )
 
     def _refusal(self, job: Mapping[str, Any]) -> LLMError:
