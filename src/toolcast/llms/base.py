@@ -302,6 +302,11 @@ class FunctionCallingLLM(Closing, AsyncClosing):
             parallel,
         )
 
+    @property
+    def passed_credentials(self) -> tuple[str, ...]:
+        """The credentials that were passed to the constructor, as text without their values: no pickle has them."""
+        return ()
+
     def price(self, usage: Usage, model: str | None = None) -> Usage:
         """Return the usage of one request with its prices: this LLM's own, or those of the price list.
 

@@ -96,6 +96,11 @@ class FallbackLLM(FunctionCallingLLM):
         return [llm.cache_data(self.request_for(llm, request)) for llm in self.llms]
 
     @property
+    def passed_credentials(self) -> tuple[str, ...]:
+        """The credentials that were passed to the LLMs, without their values."""
+        return tuple(dict.fromkeys([name for llm in self.llms for name in llm.passed_credentials]))
+
+    @property
     def has_hooks_below(self) -> bool:
         """True if one of the LLMs has hooks of its own."""
         return any(llm.hooks or llm.has_hooks_below for llm in self.llms)

@@ -309,12 +309,22 @@ class ServiceLLM(FunctionCallingLLM):
         where = f", base_url={address.shown!r}" if address else ""
         return f"{type(self).__name__}({vars(self).get('model')!r}{where})"
 
+    @property
+    def passed_credentials(self) -> tuple[str, ...]:
+        """The credentials that were passed to the constructor, as text without their values: no pickle has them."""
+        passed = {"api_key=": self._key, "auth=": self._auth}
+        return (*[name for name, value in passed.items() if value is not None], *self._secret_parts())
+
+    def _secret_parts(self) -> list[str]:
+        """Return the names of the headers with credentials, and of the URL if it has some."""
+        lost = [f"the header {name!r}" for name, value in self._headers.items() if isinstance(value, Secret)]
+        secret = self._address is not None and self._address.has_secrets
+        return [*lost, "the credentials in base_url"] if secret else lost
+
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without connections and the key, which the other process reads from its own environment."""
         headers = {name: value for name, value in self._headers.items() if not isinstance(value, Secret)}
-        secret = self._address is not None and self._address.has_secrets
-        lost = [f"the header {name!r}" for name in self._headers if name not in headers]
-        lost += ["the credentials in base_url"] if secret else []
+        lost = self._secret_parts()
         gone = {**dict.fromkeys(("_key", "_made", "_origin", "_network", "_auth", "_limiter")), "hooks": ()}
         left = {"_headers": headers, "_address": self.base_url, "_lost": tuple(dict.fromkeys([*self._lost, *lost]))}
         return {**vars(self), **left, **gone}

@@ -102,6 +102,11 @@ class WrapperLLM(FunctionCallingLLM):
         """Return `messages` with the system prompt of the wrapped LLM, if there is one, in front."""
         return self.llm.with_system_prompt(messages)
 
+    @property
+    def passed_credentials(self) -> tuple[str, ...]:
+        """The credentials that were passed to the wrapped LLM, without their values."""
+        return self.llm.passed_credentials
+
     def price(self, usage: Usage, model: str | None = None) -> Usage:
         """Return the usage of one request with the prices of the wrapped LLM."""
         return self.llm.price(usage, model)
