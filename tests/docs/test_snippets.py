@@ -9,6 +9,7 @@ on loopback. A comment on the line before a block changes what is done with it:
 * `<!-- snippet: fresh -->` forgets the names of the blocks before
 * `<!-- snippet: raises NAME -->` the block must end in that exception
 * `<!-- snippet: output -->` before a block of plain text: what the Python block before it printed
+* `<!-- snippet: needs MODULE -->` runs where that module is installed, elsewhere it is compiled
 * `<!-- snippet: skip WHY -->` compiled, not run; only for what no test can do
 """
 
@@ -18,6 +19,7 @@ import ast
 import asyncio
 import inspect
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -61,6 +63,11 @@ def run_block(block: Block, names: dict[str, Any], aimock: Aimock) -> None:
         execute(block, names)
 
 
+def is_missing(block: Block) -> bool:
+    """Return whether the block needs a module that is not installed."""
+    return block.order == "needs" and find_spec(block.rest) is None
+
+
 @pytest.fixture
 def reader(aimock: Aimock, smollm2: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Any]:
     """An empty page's names, in an empty folder, with the services' variables pointing at aimock."""
@@ -81,7 +88,7 @@ def test_page_runs(page: Path, reader: dict[str, Any], aimock: Aimock, capsys: p
     for block in blocks(page):
         if block.order == "output":
             assert printed.split() == block.code.split(), f"{block}: not what the code printed"
-        elif block.language == "python" and block.order == "skip":
+        elif block.language == "python" and (block.order == "skip" or is_missing(block)):
             compiled(block)
         elif block.language == "python":
             run_block(block, reader, aimock)
@@ -89,7 +96,7 @@ def test_page_runs(page: Path, reader: dict[str, Any], aimock: Aimock, capsys: p
 
 
 def test_every_order_is_known() -> None:
-    known = {"", "answers", "fresh", "raises", "output", "skip"}
+    known = {"", "answers", "fresh", "raises", "output", "needs", "skip"}
     found = [f"{block}: {block.order}" for page in PAGES for block in blocks(page) if block.order not in known]
     assert found == []
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .job_options import JobOptions as JobOptions
     from .outcome import Outcome as Outcome
     from .outcomes import AsyncOutcomes as AsyncOutcomes, Outcomes as Outcomes
+    from .row_functions import RowFunction as RowFunction, RowOptions as RowOptions, row_function as row_function
 
 _EXPORTS = {
     "bad_rows": "BadRow",
@@ -42,6 +43,7 @@ _EXPORTS = {
     "job_options": "JobOptions",
     "outcome": "Outcome",
     "outcomes": "AsyncOutcomes Outcomes",
+    "row_functions": "RowFunction RowOptions row_function",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
@@ -61,12 +63,15 @@ __all__ = [
     "Outcome",
     "Outcomes",
     "RowError",
+    "RowFunction",
+    "RowOptions",
     "UnstableInput",
     "read_csv",
     "read_errors",
     "read_jsonl",
     "read_parquet",
     "read_status",
+    "row_function",
 ]
 
 

@@ -6,7 +6,7 @@ So that all parts of a data set have the same columns, also one in which every i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ..structured.orchestrator import ToolOrchestratingLLM
 from .arrow_schemas import ArrowOutput, import_pyarrow
@@ -116,7 +116,7 @@ def plain_row(row: Any) -> Mapping[str, Any]:
         TypeError: The row has no names of columns.
     """
     if isinstance(row, Mapping):
-        return row
+        return cast("Mapping[str, Any]", row)
     for method in ("asDict", "to_dict", "_asdict"):
         convert = getattr(row, method, None)
         if convert is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
+from ..llms.base import FunctionCallingLLM
 from ..option_types import require_callable
 from ..structured.orchestrator import ToolOrchestratingLLM
 from .errors import JobError
@@ -27,15 +28,16 @@ class PortableCall(Generic[T]):
 
     def __init__(self, call: CallOrFactory[T]) -> None:
         require_callable("call", call, "a ToolOrchestratingLLM, or a function that returns one")
-        self._source = call
+        self._source: object = call
         self._call: ToolOrchestratingLLM[T] | None = None
 
     @property
     def call(self) -> ToolOrchestratingLLM[T]:
         """The call, made on first use. Raise `TypeError` if the function returns something else."""
         if self._call is None:
-            source = self._source
-            made: object = source if isinstance(source, ToolOrchestratingLLM) else source()
+            made = self._source
+            if not isinstance(made, ToolOrchestratingLLM):
+                made = cast("Callable[[], object]", made)()
             if not isinstance(made, ToolOrchestratingLLM):
                 raise TypeError(f"call: expected a function that returns a ToolOrchestratingLLM, got {made!r:.80}")
             self._call = cast("ToolOrchestratingLLM[T]", made)
@@ -43,10 +45,8 @@ class PortableCall(Generic[T]):
 
     def require_portable(self) -> None:
         """Raise `JobError` if credentials were passed by hand to the LLM of the call."""
-        if not isinstance(self._source, ToolOrchestratingLLM):
-            return
-        llm = self._source.llm
-        if passed := llm.passed_credentials:
+        llm: FunctionCallingLLM | None = getattr(self._source, "llm", None)  # a function has none
+        if llm is not None and (passed := llm.passed_credentials):
             raise JobError(
                 f"{llm!r} was created with credentials, which are not sent to other processes: {', '.join(passed)}. "
                 "Leave them out and set the variables of the provider in the environment of the workers, or pass a "
