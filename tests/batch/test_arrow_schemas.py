@@ -212,7 +212,7 @@ AS_JSON: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("output_type", "value", "arrow_type", "stored"), TYPED, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("output_type", "value", "arrow_type", "stored"), TYPED)
 def test_a_type_of_its_own(output_type: Any, value: Any, arrow_type: pa.DataType, stored: Any, tmp_path: Path) -> None:
     output = ArrowOutput(output_type)
     assert output.type == arrow_type
@@ -224,7 +224,7 @@ def test_a_type_of_its_own(output_type: Any, value: Any, arrow_type: pa.DataType
     assert read.to_pylist() == [{"output": stored}, {"output": None}]
 
 
-@pytest.mark.parametrize(("output_type", "value", "text"), AS_JSON, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("output_type", "value", "text"), AS_JSON)
 def test_json_text(output_type: Any, value: Any, text: str) -> None:
     output = ArrowOutput(output_type)
     assert output.type == pa.string()

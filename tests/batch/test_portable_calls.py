@@ -58,7 +58,7 @@ PASSED: list[tuple[FunctionCallingLLM, tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("llm", "passed"), PASSED, ids=lambda value: str(value))
+@pytest.mark.parametrize(("llm", "passed"), PASSED)
 def test_credentials_that_were_passed_are_refused(llm: FunctionCallingLLM, passed: tuple[str, ...]) -> None:
     assert llm.passed_credentials == passed
     call = ToolOrchestratingLLM(City, "Which city? {text}", llm)
