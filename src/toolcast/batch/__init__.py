@@ -27,10 +27,11 @@ if TYPE_CHECKING:
         read_parquet as read_parquet,
     )
     from .item_keys import UnstableInput as UnstableInput
-    from .job import Job as Job
+    from .job import Job as Job, ResultOptions as ResultOptions
     from .job_options import JobOptions as JobOptions
     from .outcome import Outcome as Outcome
     from .outcomes import AsyncOutcomes as AsyncOutcomes, Outcomes as Outcomes
+    from .results.saved_results import SavedResults as SavedResults
     from .row_functions import RowFunction as RowFunction, RowOptions as RowOptions, row_function as row_function
 
 _EXPORTS = {
@@ -39,11 +40,12 @@ _EXPORTS = {
     "errors": "CheckpointError CheckpointMismatch JobError JobStopped",
     "files": "FileError FileRows RowError read_csv read_errors read_jsonl read_parquet",
     "item_keys": "UnstableInput",
-    "job": "Job",
+    "job": "Job ResultOptions",
     "job_options": "JobOptions",
     "outcome": "Outcome",
     "outcomes": "AsyncOutcomes Outcomes",
     "row_functions": "RowFunction RowOptions row_function",
+    "results.saved_results": "SavedResults",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
@@ -62,9 +64,11 @@ __all__ = [
     "JobStopped",
     "Outcome",
     "Outcomes",
+    "ResultOptions",
     "RowError",
     "RowFunction",
     "RowOptions",
+    "SavedResults",
     "UnstableInput",
     "read_csv",
     "read_errors",

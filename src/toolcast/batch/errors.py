@@ -12,6 +12,7 @@ ToolcastError
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ..errors import ToolcastError
 
@@ -26,7 +27,10 @@ class JobStopped(JobError):
     Attributes:
         reason: `"error"` for an error that every item would get (its `__cause__`, for example `AuthFailed`), `"budget"`
             for an exhausted budget.
+        partial: The DataFrame of the outcomes until then, if the job was run by `Job.to_pandas`; else None.
     """
+
+    partial: Any = None
 
     def __init__(self, message: str = "", *, reason: str = "error") -> None:
         super().__init__(message)

@@ -3,19 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Generic, TypeVar
+from os import PathLike
+from typing import Any, Generic, TypedDict, TypeVar, get_args
 
 from typing_extensions import Unpack
 
 from ..llms.defaults import replacement
+from ..option_suggestions import refuse_unknown
 from ..structured.orchestrator import ToolOrchestratingLLM
 from .inputs import Inputs
 from .job_options import JobOptions, check_options
 from .outcome import Outcome
 from .outcomes import AsyncOutcomes, Outcomes
+from .results.saved_results import IfExists, SavedResults
 from .run import JobRun
 
 T = TypeVar("T")
+
+
+class ResultOptions(TypedDict, total=False):
+    """Options of the methods of a job that write files.
+
+    Attributes:
+        if_exists: For a file of the same name: `"error"`, `"replace"` or `"append"`. Default: with a checkpoint
+            `"replace"`, as it has all results; else `"error"`.
+        errors: The file of the errors. Default: the name with the suffix `.errors.jsonl`.
+    """
+
+    if_exists: IfExists
+    errors: str | PathLike[str] | None
 
 
 class Job(Generic[T]):
@@ -54,6 +70,89 @@ class Job(Generic[T]):
     def _is_remote(self) -> bool:
         """True for a job through a batch API. A replacement of the LLM (`use_llm`) has none and is called live."""
         return self.options.get("via") == "batch" and replacement() is None
+
+    def to_jsonl(self, path: str | PathLike[str], **options: Unpack[ResultOptions]) -> SavedResults:
+        """Run the job and write its outputs to a JSON Lines file, with the inputs, tokens and cost.
+
+        While the job runs the file is `NAME.part`, where an early end leaves it. Errors are written to a file of their
+        own, `NAME.errors.jsonl`, which is the source of the inputs for another run of the failed items.
+
+        Args:
+            path: The file.
+            **options: What happens to an existing file, and the file of the errors.
+
+        Returns:
+            The names of the files, and the numbers of outputs and errors.
+
+        Raises:
+            FileExistsError: If the file exists and `if_exists` does not allow to replace it or to append to it.
+            JobStopped: If the job was stopped. Its notes name the files with the outcomes until then.
+        """
+        from .results.result_file import JSONLinesFile, save_outcomes
+
+        file = JSONLinesFile(path, self._if_exists(options))
+        return save_outcomes(self.run(), file, options.get("errors"))
+
+    def to_csv(
+        self, path: str | PathLike[str], *, delimiter: str = ",", **options: Unpack[ResultOptions]
+    ) -> SavedResults:
+        """Run the job and write its outputs to a CSV file: the index, the columns of the inputs, those of the outputs.
+
+        Nested values are JSON text. A text that a spreadsheet would take for a formula gets an apostrophe in front.
+        Files, errors and exceptions are those of `to_jsonl`.
+
+        Args:
+            path: The file.
+            delimiter: One character. Default: a comma.
+            **options: What happens to an existing file, and the file of the errors.
+        """
+        from .results.csv_file import CSVFile
+        from .results.result_file import save_outcomes
+
+        file = CSVFile(path, self.call, self._if_exists(options), delimiter)
+        return save_outcomes(self.run(), file, options.get("errors"))
+
+    def to_parquet(self, path: str | PathLike[str], **options: Unpack[ResultOptions]) -> SavedResults:
+        """Run the job and write its outputs to a Parquet file, with a schema from the output type.
+
+        The columns are the index, the key, the input as JSON text, and the fields of the output. Needs
+        `pip install 'toolcast[parquet]'`. Files, errors and exceptions are those of `to_jsonl`.
+
+        Args:
+            path: The file.
+            **options: What happens to an existing file, and the file of the errors.
+        """
+        from .results.parquet_file import ParquetFile
+        from .results.result_file import save_outcomes
+
+        file = ParquetFile(path, self.call, self._if_exists(options))
+        return save_outcomes(self.run(), file, options.get("errors"))
+
+    def to_pandas(self) -> Any:
+        """Run the job and return a DataFrame with a row for each input: its columns, those of the output, `error`.
+
+        If the inputs are a DataFrame of pandas, it is a copy of it with further columns, and has its index.
+
+        Returns:
+            The `pandas.DataFrame`.
+
+        Raises:
+            ImportError: pandas is not installed.
+            JobStopped: If the job was stopped. Its `partial` is the DataFrame of the outcomes until then.
+        """
+        from .results.data_frame import import_pandas, to_data_frame
+
+        import_pandas()  # before anything is sent
+        return to_data_frame(self.run(), self.call, self.inputs)
+
+    def _if_exists(self, options: ResultOptions) -> IfExists:
+        """Return the option, whose default is to replace results only if a checkpoint has all of them."""
+        refuse_unknown("Job", options, [*ResultOptions.__annotations__])
+        default: IfExists = "error" if self.options.get("checkpoint") is None else "replace"
+        found = options.get("if_exists") or default
+        if found not in get_args(IfExists):
+            raise ValueError(f"if_exists={found!r:.100}: expected {', '.join(map(repr, get_args(IfExists)))}")
+        return found
 
     def __iter__(self) -> Iterator[Outcome[T]]:
         return self.run()

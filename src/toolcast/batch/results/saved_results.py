@@ -1,0 +1,30 @@
+"""`SavedResults`: the files that a job has written, and what happens to existing ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from ...lazy_dataclasses import dataclass
+from ...usage import NO_USAGE, Usage
+
+IfExists: TypeAlias = Literal["error", "replace", "append"]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedResults:
+    """The files that a job has written.
+
+    Attributes:
+        path: The file of the outputs.
+        errors: The file of the errors, from which the failed items can be run again; None if there were none.
+        done: The number of outputs.
+        failed: The number of errors.
+        usage: The tokens and the cost of all items.
+    """
+
+    path: Path
+    errors: Path | None
+    done: int
+    failed: int
+    usage: Usage = NO_USAGE
