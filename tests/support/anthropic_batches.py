@@ -15,6 +15,7 @@ from support.service_double import Received, Refused, as_json
 REQUESTS, BYTES = 100_000, 256 * 1024 * 1024
 DAY = 24 * 60 * 60
 KEY = "sk-ant-double"
+VERSIONS = ("2023-06-01", "2026-10-21")  # the second is that of the official client
 
 
 def error(type: str, message: str) -> dict[str, Any]:
@@ -42,9 +43,10 @@ class AnthropicBatches(BatchDouble):
     """The origin of `results_url`, if it is another one."""
 
     def authorize(self, request: Received) -> None:
-        if request.headers.get("x-api-key") != KEY:
+        headers = request.headers
+        if KEY not in (headers.get("x-api-key"), headers.get("authorization", "").removeprefix("Bearer ")):
             raise Refused(401, error("authentication_error", "invalid x-api-key"))
-        if request.headers.get("anthropic-version") != "2023-06-01":
+        if headers.get("anthropic-version") not in VERSIONS:
             raise Refused(400, error("invalid_request_error", "anthropic-version: header is required"))
 
     def not_found(self, request: Received) -> Refused:

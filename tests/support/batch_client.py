@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from toolcast.accumulator import Accumulator
 from toolcast.async_support.sync_driver import run
+from toolcast.events import ChatResponse
 from toolcast.http_request import HTTPRequest, HTTPResponse
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.request import ChatRequest
@@ -58,6 +60,13 @@ class BatchClient:
             found += more
             if cursor is None:
                 return found
+
+    def decode(self, body: bytes) -> ChatResponse:
+        """Return the response in the body of a result."""
+        decoder, accumulator = self.llm.decoder(ChatRequest((user("?"),))), Accumulator()
+        for event in (*decoder.feed(body), *decoder.close()):
+            accumulator.apply(event)
+        return accumulator.response(**self.llm.origin)
 
     def results(
         self, status: BatchStatus, cut: Callable[[bytes], list[bytes]] = lambda data: [data]
