@@ -12,17 +12,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from support.anthropic_batches import KEY as ANTHROPIC_KEY, AnthropicBatches
+from support.anthropic_batches import KEY as ANTHROPIC_KEY
 from support.batch_client import BatchClient
-from support.batch_double import BatchDouble
+from support.batch_services import SERVICES
 from support.google_batches import KEY as GOOGLE_KEY, GoogleBatches
 from support.loopback import Request
-from support.mistral_batches import KEY as MISTRAL_KEY, MistralBatches, form_of
+from support.mistral_batches import KEY as MISTRAL_KEY, form_of
 from support.service_double import Received
-from toolcast import Anthropic, Google, Mistral
 from toolcast.async_support.sync_driver import run
 from toolcast.errors import BadRequest
-from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.service_files import delete_file, describe_file, fetch_file, upload_file
 
 pytestmark = pytest.mark.networked
@@ -156,24 +154,10 @@ def text_of(client: BatchClient, body: bytes) -> str:
     return client.decode(body).text
 
 
-class Case(NamedTuple):
-    """A provider: its double, its official client, and toolcast's LLM."""
-
-    double: Callable[[], BatchDouble]
-    official: Callable[[str, BatchClient], Life]
-    llm: Callable[[str], ServiceLLM]
-
-
-CASES = {
-    "anthropic": Case(
-        AnthropicBatches, anthropic, lambda url: Anthropic("claude-sonnet-4-6", base_url=url, api_key=ANTHROPIC_KEY)
-    ),
-    "google": Case(GoogleBatches, google, lambda url: Google("gemini-2.5-flash", base_url=url, api_key=GOOGLE_KEY)),
-    "mistral": Case(
-        MistralBatches,
-        mistral,
-        lambda url: Mistral("mistral-small-latest", base_url=f"{url}/v1", api_key=MISTRAL_KEY),
-    ),
+OFFICIAL: dict[str, Callable[[str, BatchClient], Life]] = {
+    "anthropic": anthropic,
+    "google": google,
+    "mistral": mistral,
 }
 
 
@@ -197,10 +181,10 @@ def meant(request: Request, base: str) -> Any:
     return method, path, parameters, body or None
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", OFFICIAL)
 def test_the_same_life(name: str) -> None:
     """A batch that ends with an error in it, one that is cancelled, and both in the list."""
-    double, official, llm = CASES[name]
+    (double, llm), official = SERVICES[name], OFFICIAL[name]
     with double() as theirs, double() as other:
         for server in (theirs, other):
             server.outcome = lambda id, body: OUTCOMES[id]
@@ -221,7 +205,7 @@ def test_a_batch_from_a_file_of_gemini() -> None:
     with GoogleBatches() as theirs, GoogleBatches() as other:
         for server in (theirs, other):
             server.outcome = lambda id, body: OUTCOMES.get(id, "succeeded")
-        llm = CASES["google"].llm
+        llm = SERVICES["google"].llm
         lines = BatchClient(llm(other.base)).lines(TEXTS | {f"t1-{at}": "x" * 1000 for at in range(3, 10_000)})
         content = b"\n".join((*lines, b""))
         assert 8 * 1024 * 1024 < len(content) < 16 * 1024 * 1024
@@ -288,7 +272,7 @@ def google_file(url: str) -> tuple[int | None, bytes]:
 @pytest.mark.parametrize(("name", "official"), [("mistral", mistral_file), ("google", google_file)])
 def test_files(name: str, official: Callable[[str], tuple[int | None, bytes]]) -> None:
     """Upload, description, download and deletion of a file."""
-    double, _, make = CASES[name]
+    double, make = SERVICES[name]
     with double() as theirs, double() as other:
         wanted = official(theirs.base)
         llm = make(other.base)
