@@ -95,16 +95,14 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
         file.truncate(512 * 1024 * 1024 + 1)  # sparse: it takes no space on the disk
     with MistralBatches() as server:
         llm = mistral(server)
-        with pytest.raises(
-            BadRequest, match=r"'a.pdf' has 536,870,913 bytes, but a file of mistral has at most 536,870"
-        ):
+        with pytest.raises(BadRequest, match=r"'a.pdf' has 536,870,913 bytes, but a file of mistral has at most 536,"):
             run(upload_file(llm, path, llm.sync_backend()))
         assert not server.log
 
 
 def test_an_empty_file() -> None:
     llm = Mistral("m", api_key=KEY)
-    with pytest.raises(BadRequest, match="'a.pdf' is empty"):
+    with pytest.raises(BadRequest, match=r"'a.pdf' is empty"):
         run(upload_file(llm, b"", llm.sync_backend(), name="a.pdf"))
 
 

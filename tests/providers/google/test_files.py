@@ -63,6 +63,11 @@ def test_parts(size: int) -> None:
     assert file.url == f"{server.base}/v1beta/{file.id}"
 
 
+def test_the_address_of_a_file() -> None:
+    assert CODEC.describe("files/a").url == CODEC.delete("files/a").url == "https://service.example/v1beta/files/a"
+    assert CODEC.fetch("files/a").url.startswith("https://service.example/v1beta/files/a:download?alt=")
+
+
 @pytest.mark.parametrize("lost", [1, 2])
 def test_a_part_whose_answer_is_lost_is_not_sent_again(lost: int) -> None:
     content = bytes(range(256)) * (3 * CHUNK // 256)
