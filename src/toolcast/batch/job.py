@@ -90,8 +90,9 @@ class Job(Generic[T]):
         """
         from .results.result_file import JSONLinesFile, save_outcomes
 
-        file = JSONLinesFile(path, self._if_exists(options))
-        return save_outcomes(self.run(), file, options.get("errors"))
+        if_exists = self._if_exists(options)
+        with self.run() as outcomes:
+            return save_outcomes(outcomes, JSONLinesFile(path, if_exists), options.get("errors"))
 
     def to_csv(
         self, path: str | PathLike[str], *, delimiter: str = ",", **options: Unpack[ResultOptions]
@@ -109,8 +110,9 @@ class Job(Generic[T]):
         from .results.csv_file import CSVFile
         from .results.result_file import save_outcomes
 
-        file = CSVFile(path, self.call, self._if_exists(options), delimiter)
-        return save_outcomes(self.run(), file, options.get("errors"))
+        if_exists = self._if_exists(options)
+        with self.run() as outcomes:
+            return save_outcomes(outcomes, CSVFile(path, self.call, if_exists, delimiter), options.get("errors"))
 
     def to_parquet(self, path: str | PathLike[str], **options: Unpack[ResultOptions]) -> SavedResults:
         """Run the job and write its outputs to a Parquet file, with a schema from the output type.
@@ -125,8 +127,9 @@ class Job(Generic[T]):
         from .results.parquet_file import ParquetFile
         from .results.result_file import save_outcomes
 
-        file = ParquetFile(path, self.call, self._if_exists(options))
-        return save_outcomes(self.run(), file, options.get("errors"))
+        if_exists = self._if_exists(options)
+        with self.run() as outcomes:
+            return save_outcomes(outcomes, ParquetFile(path, self.call, if_exists), options.get("errors"))
 
     def to_pandas(self) -> Any:
         """Run the job and return a DataFrame with a row for each input: its columns, those of the output, `error`.
@@ -143,7 +146,8 @@ class Job(Generic[T]):
         from .results.data_frame import import_pandas, to_data_frame
 
         import_pandas()  # before anything is sent
-        return to_data_frame(self.run(), self.call, self.inputs)
+        with self.run() as outcomes:
+            return to_data_frame(outcomes, self.call, self.inputs)
 
     def _if_exists(self, options: ResultOptions) -> IfExists:
         """Return the option, whose default is to replace results only if a checkpoint has all of them."""

@@ -157,8 +157,12 @@ def save_outcomes(
                     each.close()
     except BaseException as error:
         parts = [file.file.part, *([] if failures is None else [failures.file.part])]
-        where = " and ".join(map(str, parts))
-        error.add_note(f"The outcomes until then, {done} outputs and {failed} errors, are in {where}")
+        if done or failed:
+            where = " and ".join(map(str, parts))
+            error.add_note(f"The outcomes until then, {done} outputs and {failed} errors, are in {where}")
+        else:
+            for part in parts:
+                part.unlink()
         raise
     file.file.complete()
     if failures is not None:
