@@ -30,12 +30,16 @@ class InputRow:
         input: The input as it was passed.
         values: The values of the prompt's variables.
         error: The error of an input that could not be read.
+        key: The key of the item.
+        digest: A hash of the values, for items that are asked once; else empty.
     """
 
     index: int
     input: Any
     values: Mapping[str, Any]
     error: Exception | None = None
+    key: str = ""
+    digest: bytes = b""
 
 
 def open_inputs(source: Inputs) -> Iterator[Any] | AsyncIterator[Any]:

@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from ..llms.defaults import replacement
 from ..option_suggestions import refuse_unknown
 from ..structured.orchestrator import ToolOrchestratingLLM
-from .inputs import Inputs
+from .inputs import Inputs, open_inputs
 from .job_options import JobOptions, check_options
 from .outcome import Outcome
 from .outcomes import AsyncOutcomes, Outcomes
@@ -56,7 +56,10 @@ class Job(Generic[T]):
             from .remote.outcomes import RemoteOutcomes  # only a job through a batch API uses it
 
             return RemoteOutcomes(self.call, self.inputs, self.options)
-        return Outcomes(JobRun(self.call, self.options), self.inputs)
+        rows = open_inputs(self.inputs)
+        if isinstance(rows, AsyncIterator):
+            raise TypeError("inputs: expected an iterable, got an async one, which amap() and arun() read")
+        return Outcomes(JobRun(self.call, self.options), rows)
 
     def arun(self) -> AsyncOutcomes[T]:
         """Return an async iterator over the outcomes. The calls begin with the first `anext`."""
@@ -64,7 +67,8 @@ class Job(Generic[T]):
             from .remote.outcomes import AsyncRemoteOutcomes  # as in `run`
 
             return AsyncRemoteOutcomes(self.call, self.inputs, self.options)
-        return AsyncOutcomes(JobRun(self.call, self.options), self.inputs)
+        rows = open_inputs(self.inputs)
+        return AsyncOutcomes(JobRun(self.call, self.options), rows)
 
     @property
     def _is_remote(self) -> bool:

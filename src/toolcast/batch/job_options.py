@@ -27,6 +27,10 @@ class JobOptions(TypedDict, total=False):
         rpm: Requests per minute, shared by all jobs of the process with the same API key.
         tpm: Tokens per minute, likewise.
         ordered: Return the outcomes in the order of the inputs; False: as they complete. Default: True.
+        ask_once: Send equal prompts once: the outcomes of the others are copies without usage. Equal are the values of
+            the prompt's variables, among the last 10,000 different ones. Default: False.
+        by_prefix: Start the items in an order in which prompts that begin likewise follow each other, in blocks of 256,
+            for services that cache the beginning of a prompt. Default: False.
         checkpoint: A file in which finished items are stored, so that a later run does not ask for them again.
         budget: Limits on US dollars and tokens.
         on_error: `"outcome"`: an error is the outcome of its item; `"raise"`: the first one ends the job and is raised.
@@ -44,6 +48,8 @@ class JobOptions(TypedDict, total=False):
     rpm: float | None
     tpm: float | None
     ordered: bool
+    ask_once: bool
+    by_prefix: bool
     checkpoint: str | PathLike[str] | None
     budget: Budget | None
     on_error: OnError
@@ -59,7 +65,8 @@ def check_options(owner: str, options: JobOptions) -> None:
     key = options.get("key")
     if key is not None and not isinstance(key, str):
         require_callable("key", key, "a function of an input, the name of a field, or None")
-    require_flag("ordered", options.get("ordered", True))
+    for name in ("ordered", "ask_once", "by_prefix"):
+        require_flag(name, options.get(name, True))
     for name in ("max_concurrency", "rpm", "tpm", "poll"):
         value = options.get(name)
         require_number(name, value, whole=name == "max_concurrency")

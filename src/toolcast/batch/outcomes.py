@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 
 from ..async_support.background_jobs import BackgroundJob, join_all, start_job
 from ..closing import AsyncClosing, Closing, Uncopyable
-from .inputs import Inputs, open_inputs
 from .outcome import Outcome
 from .run import JobRun
-from .workers import GRACE, TaskWorkers, ThreadWorkers, Workers
+from .workers import GRACE, TaskWorkers, Workers, sync_workers
 
 T = TypeVar("T")
 
@@ -22,25 +21,22 @@ class Outcomes(Closing, Uncopyable, Iterator[Outcome[T]]):
     Inputs are read in the thread that iterates. Calls are made in the background, a bounded number ahead of it.
     """
 
-    def __init__(self, run: JobRun[T], inputs: Inputs) -> None:
-        rows = open_inputs(inputs)
-        if isinstance(rows, AsyncIterator):
-            raise TypeError("inputs: expected an iterable, got an async one, which amap() reads")
-        self._rows: Iterator[Any] = rows
+    def __init__(self, run: JobRun[T], rows: Iterator[Any]) -> None:
+        self._rows = rows
         self._run = run
-        self._workers = ThreadWorkers(run)
+        self._workers = sync_workers(run)
         self._closed = False
 
     def __next__(self) -> Outcome[T]:
         run, schedule = self._run, self._run.schedule
         while not self._closed:
+            run.begin()
             read_rows(self._rows, run, self._workers)
             self._workers.start()
-            outcome = schedule.take()
-            if outcome is not None:
+            if (outcome := schedule.take()) is not None:
                 if run.raises and outcome.error is not None:
                     self.close()
-                    raise outcome.error
+                    raise error_of(outcome)
                 return outcome
             if schedule.ended:
                 self.close()
@@ -52,15 +48,18 @@ class Outcomes(Closing, Uncopyable, Iterator[Outcome[T]]):
 
     def close(self) -> None:
         """Abort the items that run and drop their outcomes. Idempotent."""
-        self._closed = True
-        self._run.schedule.stop()
-        self._workers.close()
+        if not self._closed:
+            self._closed = True
+            self._run.schedule.stop()
+            self._workers.close()
+            self._run.close()
 
     def __del__(self) -> None:
         if "_closed" in vars(self) and not self._closed:  # the constructor may have failed
             self._closed = True
             self._run.schedule.stop()
             self._workers.abandon()
+            self._run.close()
 
 
 class AsyncOutcomes(AsyncClosing, Uncopyable, AsyncIterator[Outcome[T]]):
@@ -69,8 +68,8 @@ class AsyncOutcomes(AsyncClosing, Uncopyable, AsyncIterator[Outcome[T]]):
     Async inputs are read by a task of their own, others by the task that iterates.
     """
 
-    def __init__(self, run: JobRun[T], inputs: Inputs) -> None:
-        self._rows = open_inputs(inputs)
+    def __init__(self, run: JobRun[T], rows: Iterator[Any] | AsyncIterator[Any]) -> None:
+        self._rows = rows
         self._run = run
         self._workers = TaskWorkers(run)
         self._reader: BackgroundJob | None = None
@@ -79,14 +78,14 @@ class AsyncOutcomes(AsyncClosing, Uncopyable, AsyncIterator[Outcome[T]]):
     async def __anext__(self) -> Outcome[T]:
         run, schedule = self._run, self._run.schedule
         while not self._closed:
+            run.begin()
             self._read()
-            outcome = schedule.take()
-            if outcome is not None:
+            if (outcome := schedule.take()) is not None:
                 if self._reader is not None:
                     run.changed.wake()
                 if run.raises and outcome.error is not None:
                     await self.aclose()
-                    raise outcome.error
+                    raise error_of(outcome)
                 return outcome
             if schedule.ended:
                 await self.aclose()
@@ -98,13 +97,16 @@ class AsyncOutcomes(AsyncClosing, Uncopyable, AsyncIterator[Outcome[T]]):
 
     async def aclose(self) -> None:
         """Cancel the items that run and drop their outcomes. Idempotent."""
-        self._abandon()
-        await join_all(() if self._reader is None else (self._reader,), GRACE)
-        await self._workers.aclose()
+        if not self._closed:
+            self._abandon()
+            await join_all(() if self._reader is None else (self._reader,), GRACE)
+            await self._workers.aclose()
+            self._run.close()
 
     def __del__(self) -> None:
         if "_closed" in vars(self) and not self._closed:  # the constructor may have failed
             self._abandon()
+            self._run.close()
 
     def _abandon(self) -> None:
         self._closed = True
@@ -122,22 +124,26 @@ class AsyncOutcomes(AsyncClosing, Uncopyable, AsyncIterator[Outcome[T]]):
         self._workers.start()
 
 
+def error_of(outcome: Outcome[Any]) -> Exception:
+    """Return the error of a failed outcome, with a note that names its input."""
+    assert outcome.error is not None
+    outcome.error.add_note(f"the input at index {outcome.index} of the job failed (key {outcome.key})")
+    return outcome.error
+
+
 def read_rows(rows: Iterator[Any], run: JobRun[Any], workers: Workers) -> None:
     """Read rows while some are wanted, but at most two if an outcome is ready: reading may take long."""
     schedule = run.schedule
     read = 0
-    while schedule.wanted and (read < 2 or not schedule.ready):
-        try:
-            input = next(rows)
-        except StopIteration:
-            schedule.end_input()
-            return
-        except Exception as error:  # the caller's iterator; raised after the outcomes of the rows before it
-            schedule.end_input(error)
-            return
-        run.read(input)
-        read += 1
-        workers.start()
+    try:
+        while schedule.wanted and (read < 2 or not schedule.ready):
+            run.read(next(rows))
+            read += 1
+            workers.start()
+    except StopIteration:
+        run.end_input()
+    except Exception as error:  # the caller's iterator, or an input without a key; raised after the outcomes before it
+        run.end_input(error)
 
 
 async def _read_async_rows(rows: AsyncIterator[Any], run: JobRun[Any], workers: Workers) -> None:
@@ -155,8 +161,9 @@ async def _read_async_rows(rows: AsyncIterator[Any], run: JobRun[Any], workers: 
             await run.changed.suspend(has_room)
     except StopAsyncIteration:
         pass
-    except Exception as raised:  # the caller's iterator; raised after the outcomes of the rows before it
+    except Exception as raised:  # as in `read_rows`
         error = raised
     finally:
-        schedule.end_input(error)
+        run.end_input(error)
+        workers.start()
         run.changed.wake()

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final, Generic, TypeVar, cast
 
 from ..async_support.waiters import Waiters
-from ..errors import AuthFailed, CallError, NotFound, QuotaExceeded, UnsupportedLLMError
+from ..errors import AuthFailed, CallError, NotFound, QuotaExceeded, UnsupportedLLMError, WouldSuspend
+from ..llms.request_gate import RequestGate, use_gate
 from ..structured.call import run_call
 from ..structured.orchestrator import ToolOrchestratingLLM, begin_call
+from ..tools.output_schema import calls_functions
 from ..transport.network import IOBackend
 from ..usage import NO_USAGE
-from .errors import JobStopped
+from . import interrupts
+from .checkpoint import Checkpoint
+from .equal_inputs import EqualInputs, copied
+from .errors import CheckpointError, JobStopped
 from .inputs import InputRow, read_row
+from .item_keys import ItemKeys
 from .job_options import JobOptions
 from .outcome import Outcome
 from .schedule import Schedule
 
 T = TypeVar("T")
 
-HOPELESS: Final = (AuthFailed, NotFound, QuotaExceeded, UnsupportedLLMError)
-"""The errors that every other item would get too: the key, the model or the account."""
+HOPELESS: Final = (AuthFailed, NotFound, QuotaExceeded, UnsupportedLLMError, WouldSuspend)
+"""The errors that every other item would get too: those of the key, the model, the account or the API."""
 
 CONCURRENCY: Final = 16
 """The number of items at once where neither the caller nor the service sets one."""
+
+BLOCK: Final = 256
+"""The number of rows that are sorted by their prompts."""
 
 
 class JobRun(Generic[T]):
@@ -32,6 +42,7 @@ class JobRun(Generic[T]):
         call: The call that is made for each row.
         schedule: Which row starts next, and which outcome is returned next.
         changed: The waiters for outcomes and for room for further rows.
+        raises: The first error ends the job.
     """
 
     def __init__(self, call: ToolOrchestratingLLM[T], options: JobOptions) -> None:
@@ -41,11 +52,79 @@ class JobRun(Generic[T]):
         )
         self.changed = Waiters()
         self.raises: bool = options.get("on_error") == "raise"
-        self._key = options.get("key")
+        self._gate: RequestGate | None = None
+        self._equal: EqualInputs[T] | None = EqualInputs() if options.get("ask_once") else None
+        self._block: list[InputRow] | None = [] if options.get("by_prefix") else None
+        self._read = 0
+        self._begun = self._closed = False
+        # Validators that are functions may take long: in an event loop they would stop all other items.
+        self._blocks = any(tool.output_type is None or calls_functions(tool.output_type) for tool in call.tools)
+        path = options.get("checkpoint")
+        self._keys = ItemKeys(options.get("key"), positions=path is None)
+        self._checkpoint = None if path is None else Checkpoint(path, call)
+
+    def begin(self) -> None:
+        """Begin the job: the consumer asks for the first outcome."""
+        if not self._begun:
+            self._begun = True
+            interrupts.watch(self._interrupt)
+
+    def close(self) -> None:
+        """End the job once its workers have ended. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            interrupts.unwatch(self._interrupt)
+            self._keys.close()
+            if self._checkpoint is not None:
+                self._checkpoint.close()
+
+    # Rows, in the consumer's thread
 
     def read(self, input: Any) -> None:
-        """Add the row of one input."""
-        self.schedule.add(read_row(self.schedule.next_index, input, self.call.prompt.variables))
+        """Add the row of one input.
+
+        Raises:
+            UnstableInput: The input has no key, which the checkpoint needs.
+            CheckpointError: The stored outcome of the input cannot be read.
+        """
+        row = read_row(self._read, input, self.call.prompt.variables)
+        row.key = self._keys.key_of(row.input, row.index)
+        self._read += 1
+        found = None if self._checkpoint is None else self._checkpoint.find(row.key, row.index, row.input)
+        if found is not None:
+            self.schedule.add_finished(found)
+        elif row.error is not None:
+            self.schedule.add_finished(self._stored(Outcome(row.index, row.key, row.input, error=row.error)))
+        elif self._block is None:
+            self._add(row)
+        else:
+            self._block.append(row)
+            if len(self._block) == BLOCK:
+                self._add_block(self._block)
+
+    def end_input(self, error: Exception | None = None) -> None:
+        """Record the end of the inputs, or the error of reading them, which ends the job."""
+        if self._block:
+            self._add_block(self._block)
+        self.schedule.end_input(error)
+
+    def _add_block(self, block: list[InputRow]) -> None:
+        """Add rows so that prompts with the same beginning follow each other: a service reads its part from a cache."""
+        # The text between the variables is the same in all rows, so the values decide, in the order of the prompt.
+        for row in sorted(block, key=lambda row: [str(value) for value in row.values.values()]):
+            self._add(row)
+        block.clear()
+
+    def _add(self, row: InputRow) -> None:
+        found = False if self._equal is None else self._equal.add(row)
+        if found is False:
+            self.schedule.add(row)
+        elif found is True:
+            self.schedule.add_waiting()
+        else:
+            self.schedule.add_finished(self._stored(found))
+
+    # Outcomes, in the consumer's thread
 
     def should_wake(self) -> bool:
         """Return whether the consumer has something to do: to take an outcome, to read rows, or to end."""
@@ -55,52 +134,70 @@ class JobRun(Generic[T]):
         """Return whether an outcome is ready, or none will follow."""
         return self.schedule.ready > 0 or self.schedule.ended
 
+    # Workers
+
     async def work(self, row: InputRow | None, backend: IOBackend) -> None:
         """Work on `row` and then on further rows, until no more may start."""
         try:
-            while row is not None:
-                outcome = await self._outcome(row, backend)
-                if isinstance(outcome.error, HOPELESS):
-                    self.schedule.stop(_stopped_by(outcome.error))
-                row = self.schedule.finish(outcome)
-                self.changed.wake()
+            with use_gate(self._gate):
+                while row is not None:
+                    self._finish(row, await self._outcome(row, backend))
+                    row = self.schedule.start()
+                    self.changed.wake()
         except BaseException as error:
             # A cancellation, or an exit that a tool demands; the consumer raises the latter.
-            self.schedule.abandon()
             self.schedule.stop(error)
+            self.schedule.abandon()
             self.changed.wake()
             raise
 
+    def _finish(self, row: InputRow, outcome: Outcome[T]) -> None:
+        error = outcome.error
+        if isinstance(error, HOPELESS):
+            self.schedule.stop(_stopped_by(error))
+        elif error is not None and self.raises:
+            self.schedule.stop()
+        outcome = self._stored(outcome)
+        waiting = () if self._equal is None else self._equal.ended(row, outcome)
+        for other in waiting:
+            if error is None:
+                self.schedule.answer(self._stored(copied(outcome, other)))
+            else:
+                self.schedule.resume(other)
+        self.schedule.finish(outcome)
+
     async def _outcome(self, row: InputRow, backend: IOBackend) -> Outcome[T]:
-        key = self._key_of(row)
-        if row.error is not None:
-            return Outcome(row.index, key, row.input, error=row.error)
         began = backend.now()
         try:
             prepared, trace = begin_call(self.call, row.values)
+            if self._blocks and backend.concurrent:
+                prepared = replace(prepared, blocks=True)
             result = await run_call(prepared, backend, trace)
         except Exception as error:  # the item's: any error of the call, a validator or a tool
             attempts = error.attempts if isinstance(error, CallError) else ()
             usage = sum([attempt.usage or NO_USAGE for attempt in attempts], NO_USAGE)
             seconds = backend.now() - began
-            return Outcome(row.index, key, row.input, None, error, len(attempts), usage, seconds)
-        return Outcome(
-            row.index,
-            key,
-            row.input,
-            cast("T", result.output),
-            None,
-            len(result.attempts),
-            result.usage,
-            backend.now() - began,
-        )
+            return Outcome(row.index, row.key, row.input, None, error, len(attempts), usage, seconds)
+        seconds = backend.now() - began
+        output = cast("T", result.output)
+        return Outcome(row.index, row.key, row.input, output, None, len(result.attempts), result.usage, seconds)
 
-    def _key_of(self, row: InputRow) -> str:
-        if self._key is None or row.error is not None:
-            return str(row.index)
-        if callable(self._key):
-            return str(self._key(row.input))
-        return str(row.input[self._key] if isinstance(row.input, dict) else getattr(row.input, self._key))
+    def _stored(self, outcome: Outcome[T]) -> Outcome[T]:
+        """Write an outcome to the checkpoint, before the consumer can see it. If that fails, the job ends."""
+        if self._checkpoint is not None:
+            try:
+                self._checkpoint.write(outcome)
+            except CheckpointError as error:
+                self.schedule.stop(error)
+        return outcome
+
+    def _interrupt(self) -> bool:
+        """Start no more items; the consumer gets a KeyboardInterrupt after the outcomes of those that run."""
+        if self.schedule.stopped:
+            return False
+        self.schedule.stop(KeyboardInterrupt())
+        self.changed.wake()
+        return True
 
 
 def _stopped_by(error: Exception) -> JobStopped:

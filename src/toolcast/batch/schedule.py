@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from collections import deque
 from threading import Lock
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from .inputs import InputRow
 from .outcome import Outcome
 
 T = TypeVar("T")
 
-WINDOW = 1_000
+WINDOW: Final = 1_000
 
 
 class Schedule(Generic[T]):
@@ -34,33 +34,30 @@ class Schedule(Generic[T]):
         error: The error that ends the job, after the outcomes of all items that have started.
         limit: The number of items that run at once; it may change.
         running: The number of items that run.
+        stopped: True if no more rows start.
     """
 
     def __init__(self, *, limit: int, ordered: bool) -> None:
         self.error: BaseException | None = None
         self.limit: int = limit
         self.running: int = 0
+        self.stopped: bool = False
         self._ordered = ordered
         self._lock = Lock()
         self._pending: deque[InputRow] = deque()
+        self._waiting = 0  # rows that wait for the outcome of an equal one
         self._finished: dict[int, Outcome[T]] = {}  # in the order in which they ended
         self._read = 0
         self._taken = 0
         self._ready_to = 0  # ordered: the outcomes up to this index have ended
         self._input_ended = False
-        self._stopped = False
 
     # The consumer
 
     @property
-    def next_index(self) -> int:
-        """The index of the next row."""
-        return self._read
-
-    @property
     def wanted(self) -> int:
         """The number of rows to read now."""
-        if self._input_ended or self._stopped:
+        if self._input_ended or self.stopped:
             return 0
         window = max(WINDOW, 2 * self.limit)
         return max(min(self.limit - len(self._pending), window - (self._read - self._taken)), 0)
@@ -69,6 +66,13 @@ class Schedule(Generic[T]):
     def wants_rows_soon(self) -> bool:
         """True if the rows that wait are about to run out, and more can be read."""
         return len(self._pending) <= self.limit // 2 and self.wanted > 0
+
+    @property
+    def startable(self) -> bool:
+        """True if a row may start now."""
+        # A consumer that lags behind gets no further outcomes: each of them costs money, and it may stop at any time.
+        room = self.running < self.limit and self.ready < max(self.limit, 2)
+        return bool(self._pending) and room and not self.stopped
 
     @property
     def ready(self) -> int:
@@ -80,13 +84,26 @@ class Schedule(Generic[T]):
     @property
     def ended(self) -> bool:
         """True if no outcome will follow."""
-        return self._drained and not self._finished
+        with self._lock:
+            return self._drained and not self._finished
 
     def add(self, row: InputRow) -> None:
-        """Add the next row."""
+        """Add a row."""
         with self._lock:
             self._read += 1
             self._pending.append(row)
+
+    def add_finished(self, outcome: Outcome[T]) -> None:
+        """Add a row whose outcome is there already."""
+        with self._lock:
+            self._read += 1
+            self._finish(outcome)
+
+    def add_waiting(self) -> None:
+        """Add a row that waits for the outcome of an equal one: `resume` or `answer` follows."""
+        with self._lock:
+            self._read += 1
+            self._waiting += 1
 
     def end_input(self, error: BaseException | None = None) -> None:
         """Read no more rows: there are none, or reading them raised `error`."""
@@ -113,20 +130,25 @@ class Schedule(Generic[T]):
     def start(self) -> InputRow | None:
         """Return the next row for a new worker, or None if none may start now."""
         with self._lock:
-            row = self._next()
-            self.running += row is not None
-            return row
+            return self._next()
 
-    def finish(self, outcome: Outcome[T]) -> InputRow | None:
-        """Record the outcome of a worker's row; return its next one, or None if the worker has to end."""
+    def finish(self, outcome: Outcome[T]) -> None:
+        """Record the outcome of a worker's row; `start` returns its next one."""
         with self._lock:
-            self._finished[outcome.index] = outcome
-            while self._ready_to in self._finished:
-                self._ready_to += 1
             self.running -= 1
-            row = self._next()
-            self.running += row is not None
-            return row
+            self._finish(outcome)
+
+    def answer(self, outcome: Outcome[T]) -> None:
+        """Record the outcome of a row that waited for an equal one."""
+        with self._lock:
+            self._waiting -= 1
+            self._finish(outcome)
+
+    def resume(self, row: InputRow) -> None:
+        """Let a row start that waited for an equal one."""
+        with self._lock:
+            self._waiting -= 1
+            self._pending.appendleft(row)
 
     def abandon(self) -> None:
         """Record the end of a worker without an outcome."""
@@ -134,23 +156,27 @@ class Schedule(Generic[T]):
             self.running -= 1
 
     def stop(self, error: BaseException | None = None) -> None:
-        """Start no more rows. Once the running ones have ended and their outcomes are taken, the job ends."""
-        with self._lock:
-            self._stopped = True
-            self._pending.clear()
-            self.error = self.error or error
+        """Start no more rows. Once the running ones have ended and their outcomes are taken, the job ends.
 
-    @property
-    def stopped(self) -> bool:
-        """True if no more rows start."""
-        return self._stopped
+        A signal handler or a garbage collection may call this in the middle of the other methods, so it has no lock.
+        """
+        self.error = self.error or error
+        self.stopped = True
 
     @property
     def _drained(self) -> bool:
         """True if no row runs or will start."""
-        return not self.running and not self._pending and (self._input_ended or self._stopped)
+        if self.running:
+            return False
+        return self.stopped or (self._input_ended and not self._pending and not self._waiting)
 
     def _next(self) -> InputRow | None:
-        if not self._pending or self.running >= self.limit or self.ready >= max(self.limit, 2):
+        if not self.startable:
             return None
+        self.running += 1
         return self._pending.popleft()
+
+    def _finish(self, outcome: Outcome[T]) -> None:
+        self._finished[outcome.index] = outcome
+        while self._ready_to in self._finished:
+            self._ready_to += 1

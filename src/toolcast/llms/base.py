@@ -449,6 +449,11 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         return self._network
 
     @property
+    def prefers_event_loop(self) -> bool:
+        """True if async calls over its network are faster than sync ones, or the only ones: that of aiohttp."""
+        return getattr(self._network, "prefers_event_loop", False)
+
+    @property
     def calls_in_progress(self) -> int:
         """The number of calls that have a slot of `max_concurrency` or wait for one, in this process.
 

@@ -70,6 +70,11 @@ class FallbackLLM(FunctionCallingLLM):
         """The name, provider and capabilities of the current model."""
         return self.current.metadata
 
+    @property
+    def prefers_event_loop(self) -> bool:
+        """True if async calls of the current model are faster than sync ones, or the only ones."""
+        return self.current.prefers_event_loop
+
     def merge_settings(self, settings: Settings | None) -> Settings:
         """Return `settings` over this LLM's. The called LLM adds its own and `Configs.settings` below them."""
         return (settings or Settings()).over(self.settings)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from typing_extensions import TypeForm
@@ -140,6 +141,7 @@ class PreparedCall:
     verbose: bool = False
     hooks: CallHooks | None = None
     repeated: bool = False  # an answer of the call was rejected before
+    blocks: bool = False  # validation may block: in an event loop it runs in a worker thread
 
     def start_call(self, backend: IOBackend, trace: Trace) -> RequestState:
         """Return the state of the call, whose total time starts now."""
@@ -198,7 +200,7 @@ async def run_call(prepared: PreparedCall, backend: IOBackend, trace: Trace) -> 
                 continue
             trace.step("answered")
             try:
-                calls = validate_response(prepared, response, call)
+                calls = await _validated(prepared, response, call)
                 trace.step("calls_parsed")
             except (*RETRYABLE, TryAgain) as error:
                 prepared = retry_call(prepared, response, error, call, account)
@@ -236,6 +238,18 @@ def validate_response(
     except CallError as error:
         call.mark_failed(error)
         raise
+
+
+async def _validated(prepared: PreparedCall, response: ChatResponse, call: RequestState) -> list[ValidatedCall]:
+    """Return the valid calls of a complete response, as `validate_response`."""
+    if not prepared.blocks:
+        return validate_response(prepared, response, call)
+    from ..async_support.thread_bridge import run_in_thread
+
+    validated = partial(validate_response, prepared, response, call)
+    # A cancelled caller does not wait for a validator, which only reads.
+    valid: list[ValidatedCall] = await run_in_thread(validated, abandon=True)
+    return valid
 
 
 async def run_parsed_calls(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from ..async_support.shielding import Loop
 from ..errors import BadRequest
@@ -29,6 +29,8 @@ class AiohttpNetwork:
     `max_connections` is per event loop, `max_inflated` the bytes that a compressed body may hold. Needs
     `pip install 'toolcast[aiohttp]'`; raises `BadRequest` for a sync call and under trio, with nothing sent.
     """
+
+    prefers_event_loop: ClassVar[bool] = True
 
     def __init__(self, *, max_connections: int = 1000, max_inflated: int = LIMIT) -> None:
         self._clients = _AiohttpClients(max_connections, max_inflated)

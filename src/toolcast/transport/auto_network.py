@@ -28,6 +28,11 @@ class AutoNetwork:
         """The number of connections that serve a request now, until its response is read or closed, in this process."""
         return self._httpx.connections_in_use + (self._aiohttp.connections_in_use if self._aiohttp is not None else 0)
 
+    @property
+    def prefers_event_loop(self) -> bool:
+        """True if async calls are the faster ones: aiohttp is installed."""
+        return find_spec("aiohttp") is not None
+
     def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Response:
         """Send `request` and return its response; see `Network`."""
         return self._httpx.open(request, connect=connect, read=read)

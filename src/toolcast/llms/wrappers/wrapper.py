@@ -90,6 +90,11 @@ class WrapperLLM(FunctionCallingLLM):
         """The name, provider and capabilities of the model."""
         return self.llm.metadata
 
+    @property
+    def prefers_event_loop(self) -> bool:
+        """True if async calls of the wrapped LLM are faster than sync ones, or the only ones."""
+        return self.llm.prefers_event_loop
+
     def load(self, progress: Progress | None = None) -> None:
         """Download the weights of a local model and start it; `progress(done, total)` is in bytes."""
         self.llm.load(progress)

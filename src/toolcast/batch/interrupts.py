@@ -1,0 +1,49 @@
+"""The first Ctrl-C during a job: no item starts any more, and those that run are finished. The second is Python's own.
+
+One handler of SIGINT serves all jobs that run. It is set in the main thread alone, where Python calls it, and only
+while there is a job; the handler that was there before is called for the second Ctrl-C: Python's, that of
+`asyncio.run` or of trio.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from threading import current_thread, main_thread
+from types import FrameType
+from typing import Any, Final, TypeAlias
+
+Interrupt: TypeAlias = Callable[[], bool]
+"""Interrupts a job; returns False if it was interrupted before."""
+
+_jobs: Final[list[Interrupt]] = []
+_previous: Callable[[int, FrameType | None], Any] | None = None
+
+
+def watch(interrupt: Interrupt) -> None:
+    """Call `interrupt` at the first Ctrl-C, until `unwatch`. Without effect outside of the main thread."""
+    global _previous
+    if current_thread() is not main_thread():
+        return
+    if signal.getsignal(signal.SIGINT) is not _handle:
+        previous = signal.getsignal(signal.SIGINT)
+        if not callable(previous):  # ignored, or handled by the operating system: the program wants it so
+            return
+        _previous = previous
+        signal.signal(signal.SIGINT, _handle)
+    _jobs.append(interrupt)
+
+
+def unwatch(interrupt: Interrupt) -> None:
+    """End `watch`. From any thread; the handler is removed in the main thread."""
+    if interrupt in _jobs:
+        _jobs.remove(interrupt)
+    in_main = current_thread() is main_thread()
+    if not _jobs and _previous is not None and in_main and signal.getsignal(signal.SIGINT) is _handle:
+        signal.signal(signal.SIGINT, _previous)
+
+
+def _handle(number: int, frame: FrameType | None) -> None:
+    # Not `any` of a generator, as each job is to be interrupted.
+    if True not in [interrupt() for interrupt in tuple(_jobs)] and _previous is not None:
+        _previous(number, frame)
