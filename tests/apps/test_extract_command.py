@@ -15,7 +15,7 @@ import pytest
 
 from support.loopback import Loopback, chunk, head, whole
 from support.process import Process
-from toolcast.apps import cli, extract_command
+from toolcast.apps import cli, extract_command, extraction
 from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.provider_llms import LlamaCpp
 from toolcast.messages import Message
@@ -143,7 +143,7 @@ def test_the_embedded_model_is_asked_for_the_same_answer_again(stdin: Any, monke
         def __call__(self, text: str) -> Any:
             return self.output.model_validate({"name": text})
 
-    monkeypatch.setattr(extract_command, "ToolOrchestratingLLM", Make)
+    monkeypatch.setattr(extraction, "ToolOrchestratingLLM", Make)
     assert cli.main(["get", "name"]) == 0
     stdin(b"more")
     assert cli.main(["get", "name", "--model", "ollama:x"]) == 0

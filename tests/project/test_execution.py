@@ -23,6 +23,7 @@ EXECUTES = {
     ("experiments.embedders", "_quietly_imported"): "packages by the names in the library",
     ("experiments.grids.workers", "_Worker.__init__"): "a child of this program, with a job of its own",
     ("experiments.grids.workers", "_run_job"): "the job that the parent wrote to the pipe",
+    ("apps.output_type_argument", "_import_type"): "the module that the user names as MODULE:CLASS",
     ("apps.repl.tool_files", "_run"): "the file that the user names with --tools",
     ("apps.repl.repl", "Repl._run_shell"): "the command that the person at the terminal typed",
     ("toolbox.shell_command", "Shell._started"): "the tool for commands, which asks for approval",

@@ -16,25 +16,16 @@ from pathlib import Path
 from types import GenericAlias
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import TypeAdapter
 
 from ..errors import ToolcastError
 from ..llms.model_registry import choose_llm
-from ..llms.provider_llms import LlamaCpp
-from ..settings import Settings
 from ..structured.orchestrator import ToolOrchestratingLLM
 from .arguments import add_model_options
 from .config_file import choose_model
-from .one_line_schema import SchemaError, build_model, parse_schema
+from .extraction import make_call, with_text
+from .output_type_argument import SCHEMA_HELP, schema_argument
 from .pull_command import load_with_progress
-
-_PROMPTS = {
-    False: "Extract the data from this text.\n\n{text}",
-    True: "Extract all the data from this text, each item that it names.\n\n{text}",
-}
-# The embedded model does best with the text alone; without its prompt cache the answer is reproducible.
-_EMBEDDED_PROMPT = "{text}"
-_EMBEDDED = Settings(temperature=0, extra={"cache_prompt": False})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "schema",
         metavar="SCHEMA",
-        type=_schema,
-        help="the schema: 'name, age int, born date?, tags list, size small|large, author {name, city}'",
+        type=schema_argument,
+        help=SCHEMA_HELP,
     )
     parser.add_argument("text", nargs="?", metavar="TEXT", help="the text; default: that of --file or standard input")
     parser.add_argument("--file", type=Path, metavar="FILE", help="the file with the text; default: standard input")
@@ -66,22 +57,14 @@ def run(arguments: argparse.Namespace) -> int:
     llm = choose_llm(choose_model(arguments.model), arguments.host, arguments.token)
     text = _text(arguments.text, arguments.file)
     load_with_progress(llm, sys.stderr)
-    embedded = isinstance(llm, LlamaCpp)
-    prompt = arguments.prompt or (_EMBEDDED_PROMPT if embedded else _PROMPTS[arguments.many])
-    prompt = prompt if "{text}" in prompt else prompt + "\n\n{text}"
-    output: Any = GenericAlias(list, (arguments.schema,)) if arguments.many else arguments.schema
-    extractor = ToolOrchestratingLLM(output, prompt, llm, settings=_EMBEDDED if embedded else None)
-    for found in _extract(extractor, text, many=arguments.many):
-        print(found.model_dump_json(by_alias=True, indent=2 if arguments.pretty else None), flush=True)
+    kind = arguments.schema()
+    output: Any = GenericAlias(list, (kind,)) if arguments.many else kind
+    call = make_call(output, llm, with_text(arguments.prompt), many=arguments.many)
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    for found in _extract(call, text, many=arguments.many):
+        json = adapter.dump_json(found, by_alias=True, indent=2 if arguments.pretty else None)
+        print(json.decode(), flush=True)
     return 0
-
-
-def _schema(text: str) -> type[BaseModel]:
-    """Return the model class of the objects to extract; argparse reports a `SchemaError` as a wrong argument."""
-    try:
-        return build_model(parse_schema(text))
-    except SchemaError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _text(given: str | None, file: Path | None) -> str:
@@ -104,10 +87,10 @@ def _text(given: str | None, file: Path | None) -> str:
     return text
 
 
-def _extract(extractor: ToolOrchestratingLLM[Any], text: str, *, many: bool) -> Iterator[BaseModel]:
+def _extract(call: ToolOrchestratingLLM[Any], text: str, *, many: bool) -> Iterator[Any]:
     """Yield the extracted objects, each as soon as it is complete."""
     if not many:
-        yield extractor(text=text)
+        yield call(text=text)
         return
-    with extractor.stream(text=text) as stream:
+    with call.stream(text=text) as stream:
         yield from stream.items()
