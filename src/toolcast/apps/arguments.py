@@ -14,6 +14,17 @@ def positive_int(text: str) -> int:
     return int(text)
 
 
+def positive_number(text: str) -> float:
+    """Return the number in `text`; argparse reports the error for any other text, and for numbers up to 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, got {text!r}")
+    return number
+
+
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that choose a model: see `toolcast.llms.model_registry`."""
     parser.add_argument(

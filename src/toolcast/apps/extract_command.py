@@ -23,7 +23,7 @@ from ..llms.model_registry import choose_llm
 from ..structured.orchestrator import ToolOrchestratingLLM
 from .arguments import add_model_options
 from .config_file import choose_model
-from .extraction import make_call, with_text
+from .extraction import make_call, prompt_with_text
 from .output_type_argument import SCHEMA_HELP, schema_argument
 from .pull_command import load_with_progress
 
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     load_with_progress(llm, sys.stderr)
     kind = arguments.schema()
     output: Any = GenericAlias(list, (kind,)) if arguments.many else kind
-    call = make_call(output, llm, with_text(arguments.prompt), many=arguments.many)
+    call = make_call(output, llm, prompt_with_text(arguments.prompt, llm, many=arguments.many))
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     for found in _extract(call, text, many=arguments.many):
         json = adapter.dump_json(found, by_alias=True, indent=2 if arguments.pretty else None)

@@ -17,32 +17,18 @@ _EMBEDDED_PROMPT: Final = "{text}"
 _EMBEDDED: Final = Settings(temperature=0, extra={"cache_prompt": False})
 
 
-def make_call(
-    output: Any,
-    llm: FunctionCallingLLM,
-    prompt: str | None = None,
-    *,
-    many: bool = False,
-    max_tokens: int | None = None,
-) -> ToolOrchestratingLLM[Any]:
-    """Return the call that extracts `output`; without a prompt the text is sent with the default one.
-
-    Args:
-        output: The output type.
-        llm: The LLM.
-        prompt: A prompt template. Default: one with the variable `text`.
-        many: The output is a list of all items in the text.
-        max_tokens: The limit on the tokens of an answer.
-    """
-    embedded = isinstance(llm, LlamaCpp)
+def prompt_with_text(prompt: str | None, llm: FunctionCallingLLM, *, many: bool = False) -> str:
+    """Return the prompt with `{text}`, which follows it if it is not in it; None is the default prompt for `llm`."""
     if prompt is None:
-        prompt = _EMBEDDED_PROMPT if embedded else _PROMPT_OF_MANY if many else _PROMPT
-    settings = _EMBEDDED if embedded else None
+        return _EMBEDDED_PROMPT if isinstance(llm, LlamaCpp) else _PROMPT_OF_MANY if many else _PROMPT
+    return prompt if "{text}" in prompt else f"{prompt}\n\n{{text}}"
+
+
+def make_call(
+    output: Any, llm: FunctionCallingLLM, prompt: str, *, max_tokens: int | None = None
+) -> ToolOrchestratingLLM[Any]:
+    """Return the call that extracts `output`, with the settings that suit the LLM."""
+    settings = _EMBEDDED if isinstance(llm, LlamaCpp) else None
     if max_tokens is not None:
         settings = replace(settings or Settings(), max_tokens=max_tokens)
     return ToolOrchestratingLLM(output, prompt, llm, settings=settings)
-
-
-def with_text(prompt: str | None) -> str | None:
-    """Return the prompt with the text behind it if it has no `{text}`."""
-    return prompt if prompt is None or "{text}" in prompt else f"{prompt}\n\n{{text}}"

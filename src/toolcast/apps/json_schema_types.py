@@ -15,6 +15,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from .one_line_schema import field_name
+
 _ANNOTATIONS: Final = frozenset(
     (
         *("$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default", "examples"),
@@ -162,13 +164,12 @@ class _TypeBuilder:
         names: list[Any] = required
         if missing := [each for each in names if each not in properties]:
             raise JSONSchemaError(f"required names {missing[0]!r:.50}, which is not in properties", place)
-        # Some names, such as model_config, are reserved by Pydantic, so the schema's names become aliases.
         fields = {
-            f"field_{number}": self._field(name, part, name in names, f"{place}/properties/{name}")
-            for number, (name, part) in enumerate(cast("dict[str, Any]", properties).items())
+            field_name(name, properties): self._field(name, part, name in names, f"{place}/properties/{name}")
+            for name, part in cast("dict[str, Any]", properties).items()
         }
         title = re.sub(r"\W", "", str(node.get("title", "")) or place.rpartition("/")[2].title()) or "Data"
-        config = ConfigDict(extra="ignore" if further else "forbid", title=title)
+        config = ConfigDict(extra="ignore" if further else "forbid", title=title, protected_namespaces=())
         given = cast("dict[str, Any]", fields)
         model = create_model(title, __config__=config, __doc__=node.get("description"), **given)
         self._models.append(model)

@@ -12,7 +12,7 @@ right. A text that does not match the grammar raises `SchemaError`, which points
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any, Literal, NamedTuple, cast
 
@@ -67,12 +67,23 @@ def parse_schema(text: str) -> tuple[OneField, ...]:
 
 def build_model(fields: Sequence[OneField], name: str = "Data") -> type[BaseModel]:
     """Return a Pydantic model with these fields."""
-    # Some names, such as model_config, are reserved by Pydantic, so the schema's names become aliases.
-    made = {f"field_{number}": _field_definition(each) for number, each in enumerate(fields)}
+    names = [each.name for each in fields]
+    made = {field_name(each.name, names): _field_definition(each) for each in fields}
     return create_model(name, __config__=_CONFIG, **cast("dict[str, Any]", made))
 
 
-_CONFIG = ConfigDict(extra="ignore")
+def field_name(name: str, names: Collection[str]) -> str:
+    """Return the name of the attribute for a field called `name` beside others called `names`.
+
+    It is the name itself, unless a Pydantic model reserves it, as it does `copy` and names that begin with `_`.
+    """
+    made = name.lstrip("_") or "field"
+    while (made != name and made in names) or hasattr(BaseModel, made):
+        made += "_"
+    return made
+
+
+_CONFIG = ConfigDict(extra="ignore", protected_namespaces=())
 
 
 def _field_definition(field: OneField) -> tuple[Any, Any]:

@@ -1,0 +1,1 @@
+"""`toolcast map`: one structured call for each row of a file."""

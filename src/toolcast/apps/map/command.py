@@ -1,0 +1,264 @@
+"""`toolcast map`: one structured call for each row of a file, with progress, a budget, and resumption.
+
+    toolcast map 'name, age int, city' --input people.csv --column text --output people.jsonl
+
+With `--output` finished rows are stored in `OUTPUT.checkpoint` as they end, so that a run that was interrupted goes on
+with `--resume`. Without it each result is a line on stdout. Failed rows are in a file of their own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import sys
+from collections.abc import Generator, Iterable
+from contextlib import closing
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from pydantic import TypeAdapter
+
+from ...batch.checkpoint import CheckpointStatus, read_status
+from ...batch.job import Job
+from ...batch.job_options import JobOptions, Via
+from ...batch.outcome import Outcome
+from ...errors import ToolcastError
+from ...llms.base import FunctionCallingLLM
+from ...llms.model_registry import choose_llm
+from ...structured.orchestrator import ToolOrchestratingLLM
+from ...usage import NO_USAGE, Budget, Usage
+from ..arguments import add_model_options, positive_int, positive_number
+from ..command_parser import CommandParser
+from ..config_file import choose_model
+from ..extraction import make_call, prompt_with_text
+from ..output_type_argument import SCHEMA_HELP, schema_argument
+from ..pull_command import load_with_progress
+from .rows import CountedRows, InputFormat, PromptColumns, first_of, open_rows, plan_columns, read_lines
+
+_CHECKPOINT: Final = ".checkpoint"
+_INTERRUPTED: Final = 130
+_SAMPLE: Final = 20
+_AMOUNT: Final = re.compile(r"\$?(\d+(?:\.\d+)?)\s*(usd|\$|k?m?tok(?:en)?s?|[km])?", re.IGNORECASE)
+
+
+def add_arguments(parser: CommandParser) -> None:
+    """Add the options of `toolcast map`."""
+    parser.set_defaults(usage_error=parser.error)
+    option = parser.add_argument
+    option("schema", nargs="?", metavar="SCHEMA", type=schema_argument, help=SCHEMA_HELP)
+    source = parser.add_argument_group("input and output")
+    option = source.add_argument
+    option("--input", metavar="FILE", type=Path, help="the rows; default: standard input, each line a text")
+    option(
+        "--format",
+        choices=get_args(InputFormat),
+        help="of the rows; default: by the suffix .csv, .tsv, .jsonl, .parquet, .txt; of standard input jsonl where "
+        "--column is given, else lines",
+    )
+    option("--column", metavar="NAME", help="the column with the text; default: `text`, or the only one")
+    option(
+        "--prompt",
+        metavar="TEXT",
+        help="the prompt; {NAME} is replaced by that column, {text} by the text, which otherwise follows the prompt",
+    )
+    option(
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="the results: .jsonl, .csv, .tsv or .parquet; default: JSON lines on standard output",
+    )
+    option(
+        "--errors",
+        metavar="FILE",
+        type=Path,
+        help="the failed rows; default: OUTPUT with the suffix .errors.jsonl. As an --input it runs them again",
+    )
+    pace = parser.add_argument_group("pace and cost")
+    option = pace.add_argument
+    option("--concurrency", metavar="N", type=positive_int, help="rows at once; default: it adapts to the service")
+    option("--rpm", metavar="N", type=positive_number, help="requests per minute")
+    option("--tpm", metavar="N", type=positive_number, help="tokens per minute")
+    option("--budget", metavar="AMOUNT", type=_budget, help="the most to spend: 2usd, 500ktokens, or 2usd,1Mtokens")
+    option("--max-tokens", metavar="N", type=positive_int, help="the limit on the tokens of each answer")
+    option("--via", choices=get_args(Via), default="live", help="batch: the provider's batch API, at a lower price")
+    job = parser.add_argument_group("runs")
+    option = job.add_argument
+    option("--resume", action="store_true", help="go on with an earlier run: rows with a result are not asked again")
+    option(
+        "--checkpoint",
+        metavar="FILE",
+        type=Path,
+        help="the file from which a run can be resumed; default: OUTPUT.checkpoint",
+    )
+    option("--dry-run", action="store_true", help="show the rows, the prompt and the schema; send nothing")
+    option(
+        "--estimate",
+        metavar="N",
+        nargs="?",
+        type=positive_int,
+        const=_SAMPLE,
+        help=f"ask N rows, by default {_SAMPLE}, and project cost and time",
+    )
+    option("--status", metavar="FILE", type=Path, help="show how far the run with this checkpoint or output has come")
+    option("--quiet", action="store_true", help="write nothing to standard error but errors")
+    add_model_options(parser.add_argument_group("model"))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the job, or describe it, and return the exit code: 1 if a row failed, 130 after Ctrl-C."""
+    if arguments.status is not None:
+        print(*_status_lines(read_status(_checkpoint_of(arguments.status))), sep="\n")
+        return 0
+    if arguments.schema is None:
+        arguments.usage_error("the following arguments are required: SCHEMA, or --status FILE")
+    source = "standard input" if arguments.input is None else str(arguments.input)
+    with choose_llm(choose_model(arguments.model), arguments.host, arguments.token) as llm:
+        first, rows = first_of(_rows(arguments), source)
+        columns = plan_columns(prompt_with_text(arguments.prompt, llm), arguments.column, first, source)
+        call = make_call(arguments.schema(), llm, columns.prompt, max_tokens=arguments.max_tokens)
+        if arguments.dry_run:
+            print(*_dry_run_lines(call, columns, first, rows, source), sep="\n")
+            return 0
+        checkpoint = _checkpoint(arguments)
+        if not arguments.quiet:
+            load_with_progress(llm, sys.stderr)
+        job = Job(call, _counted(columns.rows(rows), arguments), **_options(arguments, checkpoint))
+        if arguments.estimate is not None:
+            print(job.estimate(sample=arguments.estimate))
+            return 0
+        return _run_job(job, arguments, checkpoint)
+
+
+def _rows(arguments: argparse.Namespace) -> Iterable[Any]:
+    if arguments.input is not None:
+        return open_rows(arguments.input, arguments.format)
+    if sys.stdin.isatty():
+        print("toolcast: type or paste the rows, one on each line, then press Ctrl-D", file=sys.stderr)
+    format = arguments.format or ("lines" if arguments.column is None else "jsonl")
+    if format not in ("lines", "jsonl"):
+        raise ToolcastError(f"--format {format} needs a file: pass it with --input")
+    return read_lines(sys.stdin.buffer, format, "standard input")
+
+
+def _counted(rows: Iterable[Any], arguments: argparse.Namespace) -> Iterable[Any]:
+    """Return the rows of a file with their number, where it is shown or the rows of an estimate are spread."""
+    shown = sys.stderr.isatty() and not arguments.quiet
+    if arguments.input is None or not (shown or arguments.estimate is not None):
+        return rows
+    return CountedRows(rows)
+
+
+def _options(arguments: argparse.Namespace, checkpoint: Path | None) -> JobOptions:
+    return {
+        "max_concurrency": arguments.concurrency,
+        "rpm": arguments.rpm,
+        "tpm": arguments.tpm,
+        "budget": arguments.budget,
+        "checkpoint": checkpoint,
+        "via": arguments.via,
+        "progress": False if arguments.quiet else None,
+    }
+
+
+def _budget(text: str) -> Budget:
+    """Return the budget of an amount; argparse reports the error for any other text."""
+    given: dict[str, Any] = {}
+    for part in text.split(","):
+        found = _AMOUNT.fullmatch(part.strip())
+        if found is None:
+            raise argparse.ArgumentTypeError(f"expected an amount such as 2usd, 500ktokens or 2usd,1Mtokens, got {text!r}")
+        number = Decimal(found["usd"] or found["dollars"] or found["tokens"])
+        if found["tokens"]:
+            given["tokens"] = int(number * {"": 1, "k": 1000, "m": 1_000_000}[(found["unit"] or "").lower()])
+        else:
+            given["usd"] = number
+    try:
+        return Budget(**given)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+# The checkpoint.
+
+
+def _checkpoint_of(file: Path) -> Path:
+    """Return the checkpoint that `--status` names: the file itself, or that of the output."""
+    beside = file.with_name(file.name + _CHECKPOINT)
+    return file if file.name.endswith(_CHECKPOINT) or not beside.exists() else beside
+
+
+def _checkpoint(arguments: argparse.Namespace) -> Path | None:
+    """Return the path of the checkpoint.
+
+    Raises:
+        ToolcastError: There are results of an earlier run and no `--resume`, or `--resume` without a file.
+    """
+    output: Path | None = arguments.output
+    path: Path | None = arguments.checkpoint
+    if path is None and output is not None and arguments.estimate is None:
+        path = output.with_name(output.name + _CHECKPOINT)
+    if arguments.resume:
+        if path is None:
+            raise ToolcastError("--resume needs --output FILE or --checkpoint FILE, which names the earlier run")
+        if not path.exists():
+            raise ToolcastError(f"--resume: there is no checkpoint {path}; leave --resume out to begin")
+        return path
+    if path is not None and path.exists():
+        status = read_status(path)
+        raise ToolcastError(
+            f"{path} has {pluralize(status.done, 'result')} of an earlier run: go on with --resume, or delete it to begin "
+            "anew"
+        )
+    if output is not None and output.exists() and arguments.estimate is None:
+        raise ToolcastError(f"{output} exists: choose another --output, or delete it")
+    return path
+
+
+def _status_lines(status: CheckpointStatus) -> Iterator[str]:
+    state = "running" if status.running else "not running"
+    yield f"{status.path}: {state}, started {pluralize(status.starts, 'time')}, last at {status.last_start}"
+    yield f"  done    {status.done:,}"
+    yield f"  failed  {status.failed:,}{', asked again by --resume' if status.failed else ''}"
+    yield f"  spent   {_spent(status.spent)}"
+    yield from (f"  {part:<7} {_one_line(text)}" for part, text in status.job.items() if part in ("model", "prompt"))
+
+
+# The run.
+
+
+def _run_job(job: Job[Any], arguments: argparse.Namespace, checkpoint: Path | None) -> int:
+    again = None if checkpoint is None else _resume_command(arguments.words)
+    try:
+        done, failed, usage, errors = _write(job, arguments)
+    except KeyboardInterrupt:
+        print("toolcast: interrupted.", again or "Nothing was stored: --output FILE makes a run resumable", file=sys.stderr)
+        return _INTERRUPTED
+    except JobStopped as error:
+        if again is None:
+            raise
+        raise JobStopped(f"{error}. {again}", reason=error.reason) from error
+    if not arguments.quiet:
+        where = f", in {errors}" if errors else ""
+        print(f"{pluralize(done, 'result')}, {failed:,} failed{where}; {_spent(usage)}", file=sys.stderr)
+    return int(failed > 0)
+
+
+def _write(job: Job[Any], arguments: argparse.Namespace) -> tuple[int, int, Usage, Path | None]:
+    """Run the job and write its results; return the counts of results and failures, the usage and the errors file."""
+    output: Path | None = arguments.output
+    if output is None:
+        return _print_results(job, arguments.errors)
+    options: ResultOptions = {"if_exists": "replace", "errors": arguments.errors}
+    match output.suffix.lower():
+        case ".jsonl" | ".ndjson":
+            saved = job.to_jsonl(output, **options)
+        case ".csv" | ".tsv" as suffix:
+            saved = job.to_csv(output, delimiter="\t" if suffix == ".tsv" else ",", **options)
+        case ".parquet":
+            saved = job.to_parquet(output, **options)
+        case suffix:
+            raise ToolcastError(f"--output {output}: expected the suffix .jsonl, .csv, .tsv or .parquet, got {suffix!r}")
+    return saved.done, saved.failed, saved.usage, saved.errors
