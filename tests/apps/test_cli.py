@@ -51,8 +51,8 @@ def test_python_runs_the_module_and_alone_it_prints_help(words: list[str]) -> No
         (["models", "openai", "a\x1b[2J"], r"toolcast models: error: unexpected argument: a\x1b[2J; put quotes around "
          "a text of several words"),
         (["chta"], "toolcast: error: unknown command 'chta'; did you mean chat?"),
-        (["xyz"], "toolcast: error: unknown command 'xyz'; expected one of: chat, web, get, config, experiment, logs, "
-         "models, pull"),
+        (["xyz"], "toolcast: error: unknown command 'xyz'; expected one of: chat, web, get, map, config, experiment, "
+         "logs, models, pull"),
         (["models", "opnai"], "toolcast models: error: argument PROVIDER: unknown value 'opnai'; did you mean openai?"),
         (["chat", "--mode", "-1"], "toolcast chat: error: argument --mode: unknown value '-1'; expected one of: plan, "
          "build, verify, auto"),

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import _ActionsContainer as ArgumentGroup  # the common base of parsers and their groups
 
 _MODES = ("plan", "build", "verify", "auto")
 
@@ -25,7 +29,7 @@ def positive_number(text: str) -> float:
     return number
 
 
-def add_model_options(parser: argparse.ArgumentParser) -> None:
+def add_model_options(parser: ArgumentGroup) -> None:
     """Add the options that choose a model: see `toolcast.llms.model_registry`."""
     parser.add_argument(
         "--model",

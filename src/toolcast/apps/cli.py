@@ -25,6 +25,7 @@ _COMMANDS: Mapping[str, CommandRow] = {
     "chat": CommandRow(".chat_command", "Chat with a model, at a terminal or in a pipe."),
     "web": CommandRow(".web_command", "Chat with a model in the browser; prints the address of the page."),
     "get": CommandRow(".extract_command", "Extract JSON from a text, by a schema in one line."),
+    "map": CommandRow(".map.command", "Make one structured call for each row of a file, with a budget and resumption."),
     "config": CommandRow(".config_command", "Show or change the default model and the aliases of models."),
     "experiment": CommandRow(".experiment.command", "Experiments with autonomous agents: run, assess, report."),
     "logs": CommandRow(".sessions_command", "List the saved sessions, or show one."),
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.print_help()
             return 0
         parsed = parser.parse_args(words)
+        parsed.words = words
         run: Callable[[argparse.Namespace], int] = parsed.run
         code = run(parsed)
         sys.stdout.flush()

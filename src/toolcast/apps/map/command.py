@@ -9,26 +9,29 @@ with `--resume`. Without it each result is a line on stdout. Failed rows are in 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shlex
 import sys
-from collections.abc import Generator, Iterable
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, nullcontext
 from decimal import Decimal
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Final, get_args
 
-from pydantic import TypeAdapter
-
 from ...batch.checkpoint import CheckpointStatus, read_status
-from ...batch.job import Job
+from ...batch.errors import JobStopped
+from ...batch.inputs import read_row
+from ...batch.job import Job, ResultOptions
 from ...batch.job_options import JobOptions, Via
-from ...batch.outcome import Outcome
+from ...batch.results.result_file import JSONLinesFile, outcome_json
 from ...errors import ToolcastError
 from ...llms.base import FunctionCallingLLM
 from ...llms.model_registry import choose_llm
+from ...prompts import PromptTemplate
 from ...structured.orchestrator import ToolOrchestratingLLM
+from ...terminal_text import visible
 from ...usage import NO_USAGE, Budget, Usage
 from ..arguments import add_model_options, positive_int, positive_number
 from ..command_parser import CommandParser
@@ -40,8 +43,12 @@ from .rows import CountedRows, InputFormat, PromptColumns, first_of, open_rows, 
 
 _CHECKPOINT: Final = ".checkpoint"
 _INTERRUPTED: Final = 130
-_SAMPLE: Final = 20
-_AMOUNT: Final = re.compile(r"\$?(\d+(?:\.\d+)?)\s*(usd|\$|k?m?tok(?:en)?s?|[km])?", re.IGNORECASE)
+_SHOWN: Final = 100  # characters of a prompt
+_NUMBER: Final = r"\d+(?:\.\d+)?"
+_AMOUNT: Final = re.compile(
+    rf"(?P<usd>{_NUMBER}) *usd|\$(?P<dollars>{_NUMBER})|(?P<tokens>{_NUMBER}) *(?P<unit>[km]?) *tok(?:en)?s?",
+    re.IGNORECASE,
+)
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -94,14 +101,6 @@ def add_arguments(parser: CommandParser) -> None:
         help="the file from which a run can be resumed; default: OUTPUT.checkpoint",
     )
     option("--dry-run", action="store_true", help="show the rows, the prompt and the schema; send nothing")
-    option(
-        "--estimate",
-        metavar="N",
-        nargs="?",
-        type=positive_int,
-        const=_SAMPLE,
-        help=f"ask N rows, by default {_SAMPLE}, and project cost and time",
-    )
     option("--status", metavar="FILE", type=Path, help="show how far the run with this checkpoint or output has come")
     option("--quiet", action="store_true", help="write nothing to standard error but errors")
     add_model_options(parser.add_argument_group("model"))
@@ -117,7 +116,7 @@ def run(arguments: argparse.Namespace) -> int:
     source = "standard input" if arguments.input is None else str(arguments.input)
     with choose_llm(choose_model(arguments.model), arguments.host, arguments.token) as llm:
         first, rows = first_of(_rows(arguments), source)
-        columns = plan_columns(prompt_with_text(arguments.prompt, llm), arguments.column, first, source)
+        columns = plan_columns(_prompt(arguments, llm), arguments.column, first, source)
         call = make_call(arguments.schema(), llm, columns.prompt, max_tokens=arguments.max_tokens)
         if arguments.dry_run:
             print(*_dry_run_lines(call, columns, first, rows, source), sep="\n")
@@ -126,9 +125,6 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.quiet:
             load_with_progress(llm, sys.stderr)
         job = Job(call, _counted(columns.rows(rows), arguments), **_options(arguments, checkpoint))
-        if arguments.estimate is not None:
-            print(job.estimate(sample=arguments.estimate))
-            return 0
         return _run_job(job, arguments, checkpoint)
 
 
@@ -137,18 +133,24 @@ def _rows(arguments: argparse.Namespace) -> Iterable[Any]:
         return open_rows(arguments.input, arguments.format)
     if sys.stdin.isatty():
         print("toolcast: type or paste the rows, one on each line, then press Ctrl-D", file=sys.stderr)
-    format = arguments.format or ("lines" if arguments.column is None else "jsonl")
+    format: InputFormat = arguments.format or ("lines" if arguments.column is None else "jsonl")
     if format not in ("lines", "jsonl"):
         raise ToolcastError(f"--format {format} needs a file: pass it with --input")
     return read_lines(sys.stdin.buffer, format, "standard input")
 
 
+def _prompt(arguments: argparse.Namespace, llm: FunctionCallingLLM) -> str:
+    """Return the prompt. The text follows one without variables, or one without `{text}` if `--column` names it."""
+    given: str | None = arguments.prompt
+    if given is not None and arguments.column is None and PromptTemplate(given).variables:
+        return given
+    return prompt_with_text(given, llm)
+
+
 def _counted(rows: Iterable[Any], arguments: argparse.Namespace) -> Iterable[Any]:
-    """Return the rows of a file with their number, where it is shown or the rows of an estimate are spread."""
-    shown = sys.stderr.isatty() and not arguments.quiet
-    if arguments.input is None or not (shown or arguments.estimate is not None):
-        return rows
-    return CountedRows(rows)
+    """Return the rows of a file with their number, where it is shown."""
+    is_shown = sys.stderr.isatty() and not arguments.quiet
+    return CountedRows(rows) if is_shown and arguments.input is not None else rows
 
 
 def _options(arguments: argparse.Namespace, checkpoint: Path | None) -> JobOptions:
@@ -169,7 +171,9 @@ def _budget(text: str) -> Budget:
     for part in text.split(","):
         found = _AMOUNT.fullmatch(part.strip())
         if found is None:
-            raise argparse.ArgumentTypeError(f"expected an amount such as 2usd, 500ktokens or 2usd,1Mtokens, got {text!r}")
+            raise argparse.ArgumentTypeError(
+                f"expected an amount such as 2usd, 500ktokens or 2usd,1Mtokens, got {text!r}"
+            )
         number = Decimal(found["usd"] or found["dollars"] or found["tokens"])
         if found["tokens"]:
             given["tokens"] = int(number * {"": 1, "k": 1000, "m": 1_000_000}[(found["unit"] or "").lower()])
@@ -198,7 +202,7 @@ def _checkpoint(arguments: argparse.Namespace) -> Path | None:
     """
     output: Path | None = arguments.output
     path: Path | None = arguments.checkpoint
-    if path is None and output is not None and arguments.estimate is None:
+    if path is None and output is not None:
         path = output.with_name(output.name + _CHECKPOINT)
     if arguments.resume:
         if path is None:
@@ -209,17 +213,17 @@ def _checkpoint(arguments: argparse.Namespace) -> Path | None:
     if path is not None and path.exists():
         status = read_status(path)
         raise ToolcastError(
-            f"{path} has {pluralize(status.done, 'result')} of an earlier run: go on with --resume, or delete it to begin "
-            "anew"
+            f"{path} has {_pluralize(status.done, 'result')} of an earlier run: go on with --resume, or delete it to "
+            "begin anew"
         )
-    if output is not None and output.exists() and arguments.estimate is None:
+    if output is not None and output.exists():
         raise ToolcastError(f"{output} exists: choose another --output, or delete it")
     return path
 
 
 def _status_lines(status: CheckpointStatus) -> Iterator[str]:
     state = "running" if status.running else "not running"
-    yield f"{status.path}: {state}, started {pluralize(status.starts, 'time')}, last at {status.last_start}"
+    yield f"{status.path}: {state}, started {_pluralize(status.starts, 'time')}, last at {status.last_start}"
     yield f"  done    {status.done:,}"
     yield f"  failed  {status.failed:,}{', asked again by --resume' if status.failed else ''}"
     yield f"  spent   {_spent(status.spent)}"
@@ -234,7 +238,8 @@ def _run_job(job: Job[Any], arguments: argparse.Namespace, checkpoint: Path | No
     try:
         done, failed, usage, errors = _write(job, arguments)
     except KeyboardInterrupt:
-        print("toolcast: interrupted.", again or "Nothing was stored: --output FILE makes a run resumable", file=sys.stderr)
+        next_step = again or "A run with --output FILE can be resumed."
+        print(f"toolcast: interrupted. {next_step}", file=sys.stderr)
         return _INTERRUPTED
     except JobStopped as error:
         if again is None:
@@ -242,7 +247,7 @@ def _run_job(job: Job[Any], arguments: argparse.Namespace, checkpoint: Path | No
         raise JobStopped(f"{error}. {again}", reason=error.reason) from error
     if not arguments.quiet:
         where = f", in {errors}" if errors else ""
-        print(f"{pluralize(done, 'result')}, {failed:,} failed{where}; {_spent(usage)}", file=sys.stderr)
+        print(f"{_pluralize(done, 'result')}, {failed:,} failed{where}; {_spent(usage)}", file=sys.stderr)
     return int(failed > 0)
 
 
@@ -260,5 +265,64 @@ def _write(job: Job[Any], arguments: argparse.Namespace) -> tuple[int, int, Usag
         case ".parquet":
             saved = job.to_parquet(output, **options)
         case suffix:
-            raise ToolcastError(f"--output {output}: expected the suffix .jsonl, .csv, .tsv or .parquet, got {suffix!r}")
+            raise ToolcastError(
+                f"--output {output}: expected the suffix .jsonl, .csv, .tsv or .parquet, got {suffix!r}"
+            )
     return saved.done, saved.failed, saved.usage, saved.errors
+
+
+def _print_results(job: Job[Any], errors: Path | None) -> tuple[int, int, Usage, Path | None]:
+    """Print each outcome as a line of JSON as it comes, and write those with an error to a file if there is one."""
+    done, failed, usage = 0, 0, NO_USAGE
+    failures = None if errors is None else JSONLinesFile(errors)
+    with job.run() as outcomes, nullcontext() if failures is None else closing(failures):
+        for outcome in outcomes:
+            print(outcome_json(outcome), flush=True)
+            usage += outcome.usage
+            done += outcome.ok
+            failed += not outcome.ok
+            if failures is not None and not outcome.ok:
+                failures.write(outcome)
+    if failures is not None:
+        failures.file.complete()
+    return done, failed, usage, errors if failed else None
+
+
+def _resume_command(words: Sequence[str]) -> str:
+    """Return the command line that resumes this run, without the value of `--token`."""
+    shown = [
+        "--token=..." if word.startswith("--token=") else "..." if before == "--token" else word
+        for before, word in zip(("", *words), words, strict=False)
+    ]
+    return f"Resume with: {shlex.join(('toolcast', *shown, *(() if '--resume' in shown else ('--resume',))))}"
+
+
+# Text.
+
+
+def _dry_run_lines(
+    call: ToolOrchestratingLLM[Any], columns: PromptColumns, first: Any, rows: Iterable[Any], source: str
+) -> Iterator[str]:
+    """Yield a description of the job, as one that was run would be."""
+    yield f"Dry run: no request is sent, no file is written. {call.llm!r}"
+    yield f"rows: {sum(1 for _ in rows):,} in {source}"
+    row = read_row(0, next(iter(columns.rows([first]))), call.prompt.variables)
+    if row.error is not None:
+        raise row.error
+    for message in call.prompt.format_messages(**row.values):
+        yield f"\n[{message.role}, the first row]\n{visible(message.text)}"
+    yield "\n[schema]"
+    yield from (json.dumps(tool.spec.parameters, ensure_ascii=False) for tool in call.tools)
+
+
+def _spent(usage: Usage) -> str:
+    tokens = f"{usage.total_tokens:,} tokens"
+    return tokens if usage.cost is None else f"{tokens}, ${usage.cost:,.4f}"
+
+
+def _one_line(text: str) -> str:
+    return visible(shorten(" ".join(text.split()), _SHOWN, placeholder=" ..."))
+
+
+def _pluralize(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Final, Literal, TypeAlias, cast
+from typing import IO, Any, Final, Literal, TypeAlias
 
 from pydantic_core import from_json
 
@@ -91,7 +91,7 @@ class CountedRows(Iterable[Any]):
 
     def __len__(self) -> int:
         if self._count is None:
-            self._count = len(self._rows) if hasattr(self._rows, "__len__") else sum(1 for _ in self._rows)
+            self._count = len(self._rows) if isinstance(self._rows, Sized) else sum(1 for _ in self._rows)
         return self._count
 
     def __iter__(self) -> Iterator[Any]:
@@ -145,7 +145,7 @@ def first_of(rows: Iterable[Any], source: str) -> tuple[Any, Iterable[Any]]:
 def plan_columns(prompt: str, column: str | None, row: Any, source: str) -> PromptColumns:
     """Return the template for rows such as `row`.
 
-    `{text}` stands for the column of `--column`, or the one called `text`, or the only one. Other variables are columns.
+    `{text}` is the column of `--column`, or the one called `text`, or the only one. Other variables are columns.
 
     Raises:
         ToolcastError: A column is missing, or `--column` has to choose one.
@@ -158,7 +158,8 @@ def plan_columns(prompt: str, column: str | None, row: Any, source: str) -> Prom
         if wrong := [name for name in variables if name != _TEXT]:
             raise ToolcastError(f"--prompt: the rows of {source} are texts, and {{{wrong[0]}}} is not {{text}}")
         return PromptColumns(prompt)
-    columns = [str(name) for name in cast("Mapping[Any, Any]", row)]
+    fields: Mapping[Any, Any] = row
+    columns = [str(name) for name in fields]
     for name in (column, *(variable for variable in variables if variable != _TEXT)):
         if name is not None and name not in columns:
             near = suggestion(name, columns) or f"; it has: {', '.join(columns)}"

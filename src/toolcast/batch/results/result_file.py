@@ -96,25 +96,30 @@ class JSONLinesFile(ResultFile):
 
     def write(self, outcome: Outcome[Any], error: Exception | None = None) -> None:
         """Write an outcome, or with an `error` the outcome that does not fit another format."""
-        usage = outcome.usage
-        record: dict[str, Any] = {"index": outcome.index, "key": outcome.key, "input": outcome.input}
-        if outcome.error is None:
-            record["output"] = outcome.output
-        if failure := error or outcome.error:
-            record["error"] = error_to_dict(failure)
-        record |= {
-            "attempts": outcome.attempts,
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cost": None if usage.cost is None else str(usage.cost),
-            "seconds": round(outcome.seconds, 3),
-        }
-        self._file.write(f"{_to_json(record)}\n".encode())
+        self._file.write(f"{outcome_json(outcome, error)}\n".encode())
         self._file.flush()  # to the system: it survives the end of the process
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def outcome_json(outcome: Outcome[Any], error: Exception | None = None) -> str:
+    """Return an outcome as a line of JSON, with `error` in place of its own."""
+    usage = outcome.usage
+    record: dict[str, Any] = {"index": outcome.index, "key": outcome.key, "input": outcome.input}
+    if outcome.error is None:
+        record["output"] = outcome.output
+    if failure := error or outcome.error:
+        record["error"] = error_to_dict(failure)
+    record |= {
+        "attempts": outcome.attempts,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cost": None if usage.cost is None else str(usage.cost),
+        "seconds": round(outcome.seconds, 3),
+    }
+    return _to_json(record)
 
 
 def _to_json(record: dict[str, Any]) -> str:
