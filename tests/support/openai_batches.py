@@ -3,6 +3,8 @@
     with OpenAIBatchServer() as server:
         ... use server.url as the base URL of a client ...
 
+`OpenAIBatchService` is the same without a socket: it is the `network` of an LLM, and `VirtualClock` its clock.
+
 A batch goes one status further with each request for its status: validating, in_progress, finalizing, completed.
 `answer` makes the response to each request of a batch: the status and the body of `/v1/chat/completions`, by default a
 tool call with `{"text": <the last message>}`. `/v1/chat/completions` itself answers likewise.
@@ -17,6 +19,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Callable
 from email.message import Message
 from email.parser import BytesParser
@@ -24,6 +27,12 @@ from email.policy import HTTP
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
+
+import anyio.lowlevel
+
+from toolcast.credentials import reveal
+from toolcast.errors import StreamInterrupted
+from toolcast.http_request import HTTPRequest
 
 Reply = tuple[int, bytes]
 CHAT = "/v1/chat/completions"
@@ -55,8 +64,55 @@ def echo(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     return 200, completion(body, {"text": last_text(body)})
 
 
-class OpenAIBatchServer:
-    """The server; see the module.
+class VirtualClock:
+    """A clock that passes only while something sleeps."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_800_000_000.0
+        self.sleeps: list[float] = []
+
+    def now(self) -> float:
+        return self.seconds
+
+    time = now
+
+    def sleep(self, seconds: float) -> None:
+        self.sleeps.append(seconds)
+        self.seconds += seconds
+
+    async def asleep(self, seconds: float) -> None:
+        self.sleep(seconds)
+        await anyio.lowlevel.checkpoint()
+
+
+class _Response:
+    """A response of the service without a socket; `pieces` are read one by one, and may raise an error instead."""
+
+    def __init__(self, status: int, pieces: list[bytes | Exception]) -> None:
+        self.status = status
+        self.headers: dict[str, str] = {}
+        self._pieces = iter(pieces)
+
+    def read(self, limit: float | None = None, /) -> bytes:
+        piece = next(self._pieces, b"")
+        if isinstance(piece, Exception):
+            raise piece
+        return piece
+
+    def close(self) -> None:
+        pass
+
+
+class _AsyncResponse(_Response):
+    async def read(self, limit: float | None, /) -> bytes:  # type: ignore[override]  # the async counterpart
+        return super().read(limit)
+
+    async def aclose(self) -> None:
+        pass
+
+
+class OpenAIBatchService:
+    """The service; see the module.
 
     Attributes:
         batches: The batch objects by id, the oldest first.
@@ -82,47 +138,37 @@ class OpenAIBatchServer:
         self.ends: Callable[[dict[str, Any]], str] = lambda batch: "completed"
         self.edit: Callable[[str, list[dict[str, Any]]], list[dict[str, Any]]] = lambda kind, lines: lines
         self.page = 20
+        self.url = f"http://127.0.0.1:1{prefix}/v1"
         self._numbers = iter(range(1, 1_000_000))
         self._lock = threading.RLock()
-        double = self
+        self.cut: Callable[[str, str, bytes], list[bytes | Exception]] = lambda method, path, body: [body]
+        self.now: Callable[[], float] = time.time
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+    # A network
 
-            def _serve(self) -> None:
-                body = self.rfile.read(int(self.headers.get("content-length") or 0))
-                try:
-                    status, sent = double.handle(self.command, self.path, self.headers, body)
-                except Dropped:
-                    self.close_connection = True
-                    return
-                self.send_response(status)
-                self.send_header("content-type", "application/json")
-                self.send_header("content-length", str(len(sent)))
-                self.end_headers()
-                self.wfile.write(sent)
+    def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Any:
+        return self._respond(_Response, request)
 
-            do_GET = do_POST = do_DELETE = _serve
+    async def aopen(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Any:
+        await anyio.lowlevel.checkpoint()
+        return self._respond(_AsyncResponse, request)
 
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
+    def _respond(self, kind: type[_Response], request: HTTPRequest) -> _Response:
+        headers = Message()
+        for name, value in request.headers.items():
+            headers[name] = reveal(value)
+        target = request.target.removeprefix(self.url.removesuffix(f"{self.prefix}/v1"))
+        try:
+            status, body = self.handle(request.method, target, headers, request.body)
+        except Dropped:
+            raise StreamInterrupted("the connection was closed without a response") from None
+        return kind(status, self.cut(request.method, target, body))
 
-        class Server(ThreadingHTTPServer):
-            daemon_threads = True
+    def close(self) -> None:
+        pass
 
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                pass  # a client that was killed
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}{prefix}/v1"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    async def aclose(self) -> None:
+        pass
 
     def handle(self, method: str, target: str, headers: Message, body: bytes) -> Reply:
         """Process one request."""
@@ -207,8 +253,8 @@ class OpenAIBatchServer:
             "status": "validating",
             "output_file_id": None,
             "error_file_id": None,
-            "created_at": self.now(),
-            "expires_at": self.now() + 86400,
+            "created_at": int(self.now()),
+            "expires_at": int(self.now()) + 86400,
             **times,
             "request_counts": {"total": 0, "completed": 0, "failed": 0},
             "metadata": metadata or None,
@@ -220,8 +266,6 @@ class OpenAIBatchServer:
         else:
             self.submitted.update({line["custom_id"]: line["body"] for line in lines})
         return _ok(batch)
-
-    now: Callable[[], int] = staticmethod(lambda: int(__import__("time").time()))
 
     def _validate(self, batch: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         lines, problems, ids = [], [], set()
@@ -304,6 +348,52 @@ class OpenAIBatchServer:
         self.live.append(given)
         status, answer = self.answer(given)
         return status, json.dumps(answer).encode()
+
+
+class OpenAIBatchServer(OpenAIBatchService):
+    """The service as a server on the loopback interface."""
+
+    def __init__(self, answer: Callable[[dict[str, Any]], tuple[int, dict[str, Any]]] = echo, prefix: str = "") -> None:
+        super().__init__(answer, prefix)
+        double = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _serve(self) -> None:
+                body = self.rfile.read(int(self.headers.get("content-length") or 0))
+                try:
+                    status, sent = double.handle(self.command, self.path, self.headers, body)
+                except Dropped:
+                    self.close_connection = True
+                    return
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(sent)))
+                self.end_headers()
+                self.wfile.write(sent)
+
+            do_GET = do_POST = do_DELETE = _serve
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        class Server(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                pass  # a client that was killed
+
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}{prefix}/v1"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 _STEPS = ("validating", "in_progress", "finalizing", "completed")

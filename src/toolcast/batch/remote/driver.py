@@ -597,7 +597,8 @@ class RemoteRun(Generic[T]):
             return
         usage, attempts = NO_USAGE, 1
         try:
-            answers = self._journal.answers(item.key)
+            # An earlier run may have been killed after it recorded this response as invalid.
+            answers = self._journal.answers(item.key, without=batch.plan.tag)
             attempts += len(answers)
             prepared = prepare_call(self._call, row.values)
             prepared, usage = after_answers(self._llm, prepared, answers, self._codec.price_factor)

@@ -145,10 +145,11 @@ class Journal:
             connection.execute("DELETE FROM remote_batches WHERE tag = ?", (tag,))
             connection.execute("DELETE FROM remote_items WHERE tag = ?", (tag,))
 
-    def answers(self, key: str) -> list[InvalidAnswer]:
-        """Return the invalid responses for an item, the oldest first."""
+    def answers(self, key: str, *, without: str = "") -> list[InvalidAnswer]:
+        """Return the invalid responses for an item, the oldest first, without that of the batch `without`."""
+        query = "SELECT body, reason FROM remote_answers WHERE key = ? AND tag <> ? ORDER BY number"
         with self._database.using() as connection:
-            rows = connection.execute("SELECT body, reason FROM remote_answers WHERE key = ? ORDER BY number", (key,))
+            rows = connection.execute(query, (key, without))
             return [InvalidAnswer(body, reason) for body, reason in rows]
 
     def add_answer(self, key: str, tag: str, answer: InvalidAnswer) -> None:
