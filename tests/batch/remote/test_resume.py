@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from batch.remote.test_driver import Once, Pair, once_invalid, said, texts
+from batch.remote.test_driver import Once, Pair, once_invalid, replies, texts
 from support.openai_batches import last_text
 from toolcast.batch import JobStopped
 from toolcast.batch.checkpoint import Checkpoint
 from toolcast.batch.errors import ProviderBatchError
 from toolcast.batch.remote.journal import Journal
+from toolcast.http_request import HTTPResponse
+from toolcast.providers.batch_codec import BatchStatus
 from toolcast.providers.chat_completions.batches import OpenAIBatches
 
 
@@ -90,7 +93,7 @@ def goes_on_after(step: int, path: Path, reask: str) -> bool:
         return False
     asked = submitted(pair)
     outcomes = pair.map(3, **options)
-    assert texts(outcomes) == said(0, 1, 2), killer.where
+    assert texts(outcomes) == replies(0, 1, 2), killer.where
     assert texts(got) == texts(outcomes)[: len(got)]
     assert set(submitted(pair).values()) == {1}, killer.where
     assert asked <= submitted(pair)
@@ -109,7 +112,7 @@ def test_outcomes_that_were_stored_are_not_asked_for_again(tmp_path: Path) -> No
     again = pair.map(3, checkpoint=path)
     assert [outcome.output for outcome in again] == [outcome.output for outcome in first]
     assert len(pair.service.log) == requests
-    assert texts(pair.map(4, checkpoint=path)) == said(0, 1, 2, 3)
+    assert texts(pair.map(4, checkpoint=path)) == replies(0, 1, 2, 3)
     assert submitted(pair).total() == 4
 
 
@@ -119,7 +122,7 @@ def test_failed_items_are_submitted_again_by_the_next_run(tmp_path: Path) -> Non
     pair.service.answer = lambda body: (400, {"error": {"message": "no", "type": "invalid_request_error"}})
     assert texts(pair.map(2, checkpoint=path)) == ["BadRequest", "BadRequest"]
     pair.service.answer = once_invalid(set())
-    assert texts(pair.map(2, checkpoint=path)) == said(0, 1)
+    assert texts(pair.map(2, checkpoint=path)) == replies(0, 1)
 
 
 def test_batches_go_on_when_a_job_with_a_checkpoint_is_closed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -130,7 +133,7 @@ def test_batches_go_on_when_a_job_with_a_checkpoint_is_closed(tmp_path: Path, ca
         next(outcomes)
     assert pair.count("POST /v1/batches") == 2
     assert "start the job again with the same checkpoint" in caplog.text
-    assert texts(pair.map(2, checkpoint=path)) == said(0, 1)
+    assert texts(pair.map(2, checkpoint=path)) == replies(0, 1)
     assert pair.count("POST /v1/batches") == 2
 
 
@@ -140,7 +143,7 @@ def test_inputs_in_another_order(tmp_path: Path) -> None:
     path = tmp_path / "job.db"
     stop(pair, path, 4)
     outcomes = pair.map([{"x": 3}, {"x": 4}, {"x": 1}, {"x": 0}, {"x": 2}], checkpoint=path)
-    assert texts(outcomes) == said(3, 4, 1, 0, 2)
+    assert texts(outcomes) == replies(3, 4, 1, 0, 2)
     assert set(submitted(pair).values()) == {1}
 
 
@@ -149,7 +152,7 @@ def test_inputs_that_are_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     path = tmp_path / "job.db"
     stop(pair, path, 3)
     pair.service.edit = lambda kind, lines: lines[:-1]
-    assert texts(pair.map([{"x": 1}], checkpoint=path)) == said(1)
+    assert texts(pair.map([{"x": 1}], checkpoint=path)) == replies(1)
     assert "2 items of batches" in caplog.text
 
 
@@ -178,7 +181,7 @@ def test_the_files_of_a_settled_batch_that_is_gone_are_nothing_to_delete(tmp_pat
     with pytest.raises(Killed):
         pair.map(1, checkpoint=path)
     pair.service.before = lambda method, path: (503, b"{}") if "batches/" in path else None
-    assert texts(pair.map(1, checkpoint=path)) == said(0)
+    assert texts(pair.map(1, checkpoint=path)) == replies(0)
     assert pair.service.files
 
 
@@ -195,16 +198,16 @@ def test_a_lookup_that_fails_leaves_the_batch_for_the_next_run(tmp_path: Path) -
     with pytest.raises(JobStopped, match="Start it again with the same checkpoint"):
         pair.map(1, checkpoint=path)
     pair.service.after = lambda method, path: None
-    assert texts(pair.map(1, checkpoint=path)) == said(0)
+    assert texts(pair.map(1, checkpoint=path)) == replies(0)
     assert len(pair.service.batches) == 1
 
 
 # A provider that stores no tags with its batches
 
 
-@pytest.mark.parametrize("results", ["running", "ended"])
+@pytest.mark.parametrize("state", ["running", "ended", "not created", "without results"])
 def test_without_tags_a_batch_is_recognized_by_the_ids_of_its_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, results: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     monkeypatch.setattr(OpenAIBatches, "lists_tags", False)
     pair = Pair()
@@ -214,18 +217,63 @@ def test_without_tags_a_batch_is_recognized_by_the_ids_of_its_results(
     pair.clock.seconds += 1_000
     pair.map(2)  # of another job
     pair.map(3)  # of another size
-    pair.service.edit = lambda kind, lines: [] if last_batch(pair)["input_file_id"].endswith("none") else lines
-    end = Once("POST /v1/batches", Killed())  # type: ignore[arg-type]  # a fault that nothing handles
-    pair.service.after = end
+    fault = Once("POST /v1/batches", Killed())  # type: ignore[arg-type]  # a fault that nothing handles
+    if state == "not created":
+        pair.service.before = fault
+    else:
+        pair.service.after = fault
     with pytest.raises(Killed):
         pair.map([{"x": 7}, {"x": 8}], checkpoint=path)
-    pair.service.after = lambda method, path: None
-    if results == "ended":
-        for _ in range(3):
-            pair.service._retrieve(last_batch(pair)["id"])
+    pair.service.before = pair.service.after = lambda method, path: None
     before = len(pair.service.batches)
-    assert texts(pair.map([{"x": 7}, {"x": 8}], checkpoint=path)) == said(7, 8)
-    assert len(pair.service.batches) == before
+    if state == "without results":
+        pair.service.edit = lambda kind, lines: []
+    if state in ("ended", "without results"):
+        for _ in range(3):
+            pair.service.handle("GET", f"/v1/batches/{last_batch(pair)['id']}", pair.service.headers[-1], b"")
+    pair.service.edit = lambda kind, lines: lines
+    assert texts(pair.map([{"x": 7}, {"x": 8}], checkpoint=path)) == replies(7, 8)
+    assert len(pair.service.batches) - before == (state in ("not created", "without results"))
+
+
+def test_without_tags_the_first_result_may_be_all_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OpenAIBatches, "lists_tags", False)
+    pair = Pair()
+    pair.limit(requests=1)
+    path = tmp_path / "job.db"
+    pair.service.cut = lambda method, path, body: [body.removesuffix(b"\n")]
+    fault = Once("POST /v1/batches")
+    for _ in range(2):  # the first batch is known when the second is looked for
+        pair.service.after = fault
+        with pytest.raises(Killed):
+            fault.error, fault.times = Killed(), 1  # type: ignore[assignment]  # a fault that nothing handles
+            pair.map(2, checkpoint=path)
+    pair.service.after = lambda method, path: None
+    assert texts(pair.map(2, checkpoint=path)) == replies(0, 1)
+    assert len(pair.service.batches) == 2
+
+
+def test_without_tags_results_may_be_in_the_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OpenAIBatches, "lists_tags", False)
+    pair = Pair()
+    path = tmp_path / "job.db"
+    read = OpenAIBatches.read_status
+
+    def read_status(self: OpenAIBatches, response: HTTPResponse) -> BatchStatus:
+        status = read(self, response)
+        found = tuple(
+            [result for file in status.files for result in self.result_decoder().feed(pair.service.files[file])]
+        )
+        return replace(status, results=found)
+
+    monkeypatch.setattr(OpenAIBatches, "read_status", read_status)
+    monkeypatch.setattr(OpenAIBatches, "downloads", lambda self, status: [])
+    pair.service.after = Once("POST /v1/batches", Killed())  # type: ignore[arg-type]  # a fault that nothing handles
+    with pytest.raises(Killed):
+        pair.map(2, checkpoint=path)
+    pair.service.after = lambda method, path: None
+    assert texts(pair.map(2, checkpoint=path)) == replies(0, 1)
+    assert len(pair.service.batches) == 1
 
 
 def last_batch(pair: Pair) -> dict[str, Any]:

@@ -63,8 +63,8 @@ def read_answer(llm: ServiceLLM, prepared: PreparedCall, body: bytes, factor: De
 def _priced(llm: ServiceLLM, usage: Usage, model: str | None, factor: Decimal) -> Usage:
     """Return the usage with its price in a batch. A cost that the service has reported is not changed."""
     priced = llm.price(usage, model)
-    if priced.pricing is None or priced.pricing is usage.pricing:
-        return priced
+    if priced is usage or priced.pricing is None:
+        return usage
     return priced.with_pricing(DiscountedPricing(priced.pricing, factor))
 
 
