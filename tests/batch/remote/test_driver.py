@@ -69,13 +69,13 @@ def texts(outcomes: list[Any]) -> list[str | None]:
     return [outcome.output.text if outcome.ok else type(outcome.error).__name__ for outcome in outcomes]
 
 
-def replies(*numbers: int) -> list[str]:
+def sayings(*numbers: int) -> list[str]:
     return [f"Say {number}" for number in numbers]
 
 
 def test_a_job_is_one_batch_at_half_the_price(pair: Pair) -> None:
     outcomes = pair.map(3)
-    assert texts(outcomes) == replies(0, 1, 2)
+    assert texts(outcomes) == sayings(0, 1, 2)
     assert [outcome.index for outcome in outcomes] == [0, 1, 2]
     assert [outcome.input for outcome in outcomes] == [{"x": 0}, {"x": 1}, {"x": 2}]
     assert {outcome.attempts for outcome in outcomes} == {1}
@@ -131,12 +131,12 @@ def test_a_large_job_is_several_batches(pair: Pair, ordered: bool) -> None:
     pair.service.edit = lambda kind, lines: lines[::-1]
     outcomes = pair.map(5, ordered=ordered)
     assert [batch["request_counts"]["total"] for batch in pair.service.batches.values()] == [2, 2, 1]
-    assert texts(outcomes) == (replies(0, 1, 2, 3, 4) if ordered else replies(1, 0, 3, 2, 4))
+    assert texts(outcomes) == (sayings(0, 1, 2, 3, 4) if ordered else sayings(1, 0, 3, 2, 4))
 
 
 def test_a_batch_is_not_larger_than_the_limit_of_bytes(pair: Pair) -> None:
     pair.limit(bytes=1_000)
-    assert texts(pair.map(5)) == replies(0, 1, 2, 3, 4)
+    assert texts(pair.map(5)) == sayings(0, 1, 2, 3, 4)
     sizes: list[int] = [batch["request_counts"]["total"] for batch in pair.service.batches.values()]
     assert sum(sizes) == 5
     assert len(sizes) > 1
@@ -161,7 +161,7 @@ def test_only_so_many_batches_are_open(pair: Pair, monkeypatch: pytest.MonkeyPat
         most = max(most, len(pair.service.running))
 
     pair.service.after = watch
-    assert texts(pair.map(6)) == replies(*range(6))
+    assert texts(pair.map(6)) == sayings(*range(6))
     assert most == 2
 
 
@@ -187,7 +187,7 @@ def test_an_expired_batch_is_continued_in_a_further_one(pair: Pair) -> None:
     ends = iter(["expired", "completed"])
     pair.service.ends = lambda batch: next(ends)
     outcomes = pair.map(4)
-    assert texts(outcomes) == replies(0, 1, 2, 3)
+    assert texts(outcomes) == sayings(0, 1, 2, 3)
     assert [batch["request_counts"]["total"] for batch in pair.service.batches.values()] == [4, 2]
     assert not pair.service.files
 
@@ -311,7 +311,7 @@ def test_a_batch_too_many_is_submitted_when_another_has_ended(pair: Pair) -> Non
         return lines, [*problems, over] if others and batch["status"] == "validating" else problems
 
     pair.service._validate = one_at_a_time  # type: ignore[method-assign]  # the fault of this service
-    assert texts(pair.map(3)) == replies(0, 1, 2)
+    assert texts(pair.map(3)) == sayings(0, 1, 2)
     assert not pair.service.files
 
 
@@ -355,7 +355,7 @@ def test_the_other_batches_end_before_a_job_without_checkpoint_is_stopped(pair: 
 def test_an_upload_is_tried_again(pair: Pair) -> None:
     replies = iter([(500, b"{}"), None])
     pair.service.before = lambda method, path: next(replies) if path == "/v1/files" and method == "POST" else None
-    assert texts(pair.map(1)) == replies(0)
+    assert texts(pair.map(1)) == sayings(0)
 
 
 class Once:
@@ -374,14 +374,14 @@ class Once:
 
 def test_a_batch_whose_response_was_lost_is_found_and_not_submitted_again(pair: Pair) -> None:
     pair.service.after = Once("POST /v1/batches")
-    assert texts(pair.map(2)) == replies(0, 1)
+    assert texts(pair.map(2)) == sayings(0, 1)
     assert pair.count("POST /v1/batches") == 1
     assert len(pair.service.batches) == 1
 
 
 def test_a_batch_that_was_not_created_is_submitted_again_after_the_list_was_read_twice(pair: Pair) -> None:
     pair.service.before = Once("POST /v1/batches")
-    assert texts(pair.map(2)) == replies(0, 1)
+    assert texts(pair.map(2)) == sayings(0, 1)
     assert len(pair.service.batches) == 1
     assert pair.service.log[:5] == [
         "POST /v1/files",
@@ -414,7 +414,7 @@ def test_the_list_is_read_page_by_page_up_to_the_time_of_the_batch(pair: Pair) -
         pair.map(1)
     pair.service.log.clear()
     pair.service.before = Once("POST /v1/batches")
-    assert texts(pair.map([{"x": 9}])) == replies(9)
+    assert texts(pair.map([{"x": 9}])) == sayings(9)
     assert pair.count("GET /v1/batches") - pair.count("GET /v1/batches/") == 4
 
 
@@ -429,7 +429,7 @@ def test_a_status_that_is_not_available_is_waited_for(pair: Pair, caplog: pytest
         return None
 
     pair.service.before = fail
-    assert texts(pair.map(1)) == replies(0)
+    assert texts(pair.map(1)) == sayings(0)
     assert "is not available" in caplog.text
 
 
@@ -456,7 +456,7 @@ def test_a_download_that_breaks_off_is_read_again(pair: Pair) -> None:
         return [bytes([each]) for each in body]
 
     pair.service.cut = cut
-    assert texts(pair.map(3)) == replies(0, 1, 2)
+    assert texts(pair.map(3)) == sayings(0, 1, 2)
     assert pair.count("GET /v1/files/") == 2
 
 
@@ -470,7 +470,7 @@ def test_a_download_that_ends_inside_a_line_is_read_again(pair: Pair) -> None:
         return [body[: len(body) - 5 * shorter]]
 
     pair.service.cut = cut
-    assert texts(pair.map(2)) == replies(0, 1)
+    assert texts(pair.map(2)) == sayings(0, 1)
 
 
 def test_a_download_that_always_breaks_off_stops_the_job(pair: Pair) -> None:
@@ -484,11 +484,11 @@ def test_a_download_that_always_breaks_off_stops_the_job(pair: Pair) -> None:
 
 def test_a_file_that_is_not_deleted_is_logged(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
     pair.service.before = lambda method, path: (403, b"{}") if method == "DELETE" else None
-    assert texts(pair.map(1)) == replies(0)
+    assert texts(pair.map(1)) == sayings(0)
     assert "DELETE" in caplog.text
     pair.service.before = lambda method, path: (404, b"{}") if method == "DELETE" else None
     caplog.clear()
-    assert texts(pair.map(1)) == replies(0)
+    assert texts(pair.map(1)) == sayings(0)
     assert "DELETE" not in caplog.text
 
 
@@ -510,7 +510,7 @@ def test_an_invalid_answer_is_asked_about_again(reask: Literal["live", "batch"])
     pair = Pair(max_attempts=2)
     pair.service.answer = once_invalid({"Say 1"})
     outcomes = pair.map(3, reask=reask)
-    assert texts(outcomes) == replies(0, 1, 2)
+    assert texts(outcomes) == sayings(0, 1, 2)
     assert [outcome.attempts for outcome in outcomes] == [1, 2, 1]
     assert [outcome.usage.total_tokens for outcome in outcomes] == [110, 220, 110]
     single = outcomes[0].cost
@@ -523,7 +523,7 @@ def test_an_invalid_answer_is_asked_about_again(reask: Literal["live", "batch"])
 def test_both_ways_ask_with_the_same_messages(reask: Literal["live", "batch"]) -> None:
     pair = Pair(max_attempts=2)
     pair.service.answer = once_invalid({"Say"})
-    assert texts(pair.map(1, reask=reask)) == replies(0)
+    assert texts(pair.map(1, reask=reask)) == sayings(0)
     again = pair.service.live[0] if reask == "live" else [*pair.service.submitted.values()][-1]
     assert [message["role"] for message in again["messages"]] == ["user", "assistant", "tool"]
     assert "Field required" in again["messages"][-1]["content"]
@@ -609,7 +609,7 @@ def test_under_an_event_loop(pair: Pair, anyio_backend: Any) -> None:
     async def main() -> list[Any]:
         return [outcome async for outcome in pair.call.amap([{"x": 0}, {"x": 1}], via="batch")]
 
-    assert texts(anyio.run(main, backend="asyncio")) == replies(0, 1)
+    assert texts(anyio.run(main, backend="asyncio")) == sayings(0, 1)
 
 
 def test_async_inputs(pair: Pair) -> None:
@@ -622,7 +622,7 @@ def test_async_inputs(pair: Pair) -> None:
             return [outcome async for outcome in outcomes]
 
     for backend in ("asyncio", "trio"):
-        assert texts(anyio.run(main, backend, backend=backend)) == replies(0, 1, 2)
+        assert texts(anyio.run(main, backend, backend=backend)) == sayings(0, 1, 2)
     with pytest.raises(TypeError, match="amap"):
         pair.call.map(rows(), via="batch")
 

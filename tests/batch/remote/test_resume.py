@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from batch.remote.test_driver import Once, Pair, once_invalid, replies, texts
+from batch.remote.test_driver import Once, Pair, once_invalid, sayings, texts
 from support.openai_batches import last_text
 from toolcast.batch import JobStopped
 from toolcast.batch.checkpoint import Checkpoint
@@ -93,7 +93,7 @@ def goes_on_after(step: int, path: Path, reask: str) -> bool:
         return False
     asked = submitted(pair)
     outcomes = pair.map(3, **options)
-    assert texts(outcomes) == replies(0, 1, 2), killer.where
+    assert texts(outcomes) == sayings(0, 1, 2), killer.where
     assert texts(got) == texts(outcomes)[: len(got)]
     assert set(submitted(pair).values()) == {1}, killer.where
     assert asked <= submitted(pair)
@@ -112,7 +112,7 @@ def test_outcomes_that_were_stored_are_not_asked_for_again(tmp_path: Path) -> No
     again = pair.map(3, checkpoint=path)
     assert [outcome.output for outcome in again] == [outcome.output for outcome in first]
     assert len(pair.service.log) == requests
-    assert texts(pair.map(4, checkpoint=path)) == replies(0, 1, 2, 3)
+    assert texts(pair.map(4, checkpoint=path)) == sayings(0, 1, 2, 3)
     assert submitted(pair).total() == 4
 
 
@@ -122,7 +122,7 @@ def test_failed_items_are_submitted_again_by_the_next_run(tmp_path: Path) -> Non
     pair.service.answer = lambda body: (400, {"error": {"message": "no", "type": "invalid_request_error"}})
     assert texts(pair.map(2, checkpoint=path)) == ["BadRequest", "BadRequest"]
     pair.service.answer = once_invalid(set())
-    assert texts(pair.map(2, checkpoint=path)) == replies(0, 1)
+    assert texts(pair.map(2, checkpoint=path)) == sayings(0, 1)
 
 
 def test_batches_go_on_when_a_job_with_a_checkpoint_is_closed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -133,7 +133,7 @@ def test_batches_go_on_when_a_job_with_a_checkpoint_is_closed(tmp_path: Path, ca
         next(outcomes)
     assert pair.count("POST /v1/batches") == 2
     assert "start the job again with the same checkpoint" in caplog.text
-    assert texts(pair.map(2, checkpoint=path)) == replies(0, 1)
+    assert texts(pair.map(2, checkpoint=path)) == sayings(0, 1)
     assert pair.count("POST /v1/batches") == 2
 
 
@@ -143,7 +143,7 @@ def test_inputs_in_another_order(tmp_path: Path) -> None:
     path = tmp_path / "job.db"
     stop(pair, path, 4)
     outcomes = pair.map([{"x": 3}, {"x": 4}, {"x": 1}, {"x": 0}, {"x": 2}], checkpoint=path)
-    assert texts(outcomes) == replies(3, 4, 1, 0, 2)
+    assert texts(outcomes) == sayings(3, 4, 1, 0, 2)
     assert set(submitted(pair).values()) == {1}
 
 
@@ -152,7 +152,7 @@ def test_inputs_that_are_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     path = tmp_path / "job.db"
     stop(pair, path, 3)
     pair.service.edit = lambda kind, lines: lines[:-1]
-    assert texts(pair.map([{"x": 1}], checkpoint=path)) == replies(1)
+    assert texts(pair.map([{"x": 1}], checkpoint=path)) == sayings(1)
     assert "2 items of batches" in caplog.text
 
 
@@ -181,7 +181,7 @@ def test_the_files_of_a_settled_batch_that_is_gone_are_nothing_to_delete(tmp_pat
     with pytest.raises(Killed):
         pair.map(1, checkpoint=path)
     pair.service.before = lambda method, path: (503, b"{}") if "batches/" in path else None
-    assert texts(pair.map(1, checkpoint=path)) == replies(0)
+    assert texts(pair.map(1, checkpoint=path)) == sayings(0)
     assert pair.service.files
 
 
@@ -198,7 +198,7 @@ def test_a_lookup_that_fails_leaves_the_batch_for_the_next_run(tmp_path: Path) -
     with pytest.raises(JobStopped, match="Start it again with the same checkpoint"):
         pair.map(1, checkpoint=path)
     pair.service.after = lambda method, path: None
-    assert texts(pair.map(1, checkpoint=path)) == replies(0)
+    assert texts(pair.map(1, checkpoint=path)) == sayings(0)
     assert len(pair.service.batches) == 1
 
 
@@ -232,7 +232,7 @@ def test_without_tags_a_batch_is_recognized_by_the_ids_of_its_results(
         for _ in range(3):
             pair.service.handle("GET", f"/v1/batches/{last_batch(pair)['id']}", pair.service.headers[-1], b"")
     pair.service.edit = lambda kind, lines: lines
-    assert texts(pair.map([{"x": 7}, {"x": 8}], checkpoint=path)) == replies(7, 8)
+    assert texts(pair.map([{"x": 7}, {"x": 8}], checkpoint=path)) == sayings(7, 8)
     assert len(pair.service.batches) - before == (state in ("not created", "without results"))
 
 
@@ -249,7 +249,7 @@ def test_without_tags_the_first_result_may_be_all_of_a_file(tmp_path: Path, monk
             fault.error, fault.times = Killed(), 1  # type: ignore[assignment]  # a fault that nothing handles
             pair.map(2, checkpoint=path)
     pair.service.after = lambda method, path: None
-    assert texts(pair.map(2, checkpoint=path)) == replies(0, 1)
+    assert texts(pair.map(2, checkpoint=path)) == sayings(0, 1)
     assert len(pair.service.batches) == 2
 
 
@@ -272,7 +272,7 @@ def test_without_tags_results_may_be_in_the_status(tmp_path: Path, monkeypatch: 
     with pytest.raises(Killed):
         pair.map(2, checkpoint=path)
     pair.service.after = lambda method, path: None
-    assert texts(pair.map(2, checkpoint=path)) == replies(0, 1)
+    assert texts(pair.map(2, checkpoint=path)) == sayings(0, 1)
     assert len(pair.service.batches) == 1
 
 

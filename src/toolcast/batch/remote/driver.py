@@ -329,7 +329,10 @@ class RemoteRun(Generic[T]):
         while status.state == "running":
             await self.backend.sleep(LONGEST_POLL if self._poll is None else self._poll)
             status = self._codec.read_status(await self._send(self._codec.status(status.id)))
-        first = await self._first_result(status)
+        try:
+            first = await self._first_result(status)
+        except NotFound:  # the results were deleted, as no other run deletes those of this plan
+            return False
         return first is not None and first.id.startswith(plan.tag)
 
     async def _first_result(self, status: BatchStatus) -> BatchResult | None:
