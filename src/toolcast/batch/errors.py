@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import ToolcastError
+from ..errors import CallError, ToolcastError
 
 
 class JobError(ToolcastError):
@@ -35,6 +35,13 @@ class JobStopped(JobError):
     def __init__(self, message: str = "", *, reason: str = "error") -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class BudgetReached(CallError):
+    """The error for a request that was not sent, as the budget of its job does not cover it. It stops the job.
+
+    Only an item that had sent other requests before has it in its outcome.
+    """
 
 
 class CheckpointError(JobError):

@@ -518,8 +518,9 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         gated = None
         if call.gate is not None:
             tools = tuple([tool.spec for tool in request.tools])
-            limit = request.settings.max_tokens
-            gated = call.gate, GateRequest(self.request_origin, request.messages, tools, limit, self.price), send
+            limit, most = request.settings.max_tokens, self.metadata.capabilities.max_output
+            asked = GateRequest(self.request_origin, request.messages, tools, limit, self.price, most)
+            gated = call.gate, asked, send
         return IteratorEvents(
             send(), backend, call, parallel=request.parallel, begin=observed, price=self.price, gated=gated
         )

@@ -16,6 +16,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final, Protocol, TypeVar
 
+from ..capabilities import LLMMetadata
 from ..credentials import Secret
 from ..errors import LimitExceeded, LLMError, StreamInterrupted, Timeout
 from ..events import Event, Finish, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, UsageReport
@@ -56,6 +57,8 @@ class HTTPService(Protocol):
     def retry_policy(self) -> RetryPolicy: ...
     @property
     def keep_raw(self) -> bool: ...
+    @property
+    def metadata(self) -> LLMMetadata: ...
     @property
     def request_origin(self) -> RequestOrigin:
         """The service, the model and the credentials of the requests."""
@@ -245,9 +248,10 @@ class HTTPExchange:
         self._began = self._now()  # of an attempt that fails here
         request = self._gate_request
         if request is None:
-            chat, limit = self._conversation, self._settings.max_tokens
-            origin = self._service.request_origin
-            request = self._gate_request = GateRequest(origin, chat.messages, chat.tools, limit, self._service.price)
+            chat, service = self._conversation, self._service
+            limit, most = self._settings.max_tokens, service.metadata.capabilities.max_output
+            request = GateRequest(service.request_origin, chat.messages, chat.tools, limit, service.price, most)
+            self._gate_request = request
         with self._cancel_handle:
             self._passage = await self._call.enter_gate(gate, request, self._backend)
         self._deadline = inf if self._call.deadline is None else self._call.deadline

@@ -58,6 +58,7 @@ class GateRequest:
         tools: The tools that it offers.
         max_tokens: The limit of the response's tokens; None if the request has none.
         price: Returns a usage with the prices of the LLM.
+        max_output: The most tokens that the model can write; None if it is unknown.
         nested: True if an earlier request of the same call has a passage that has not ended.
         first_refusal: For the gate: the time of the service's first refusal in an unbroken row of them, or None.
     """
@@ -67,6 +68,7 @@ class GateRequest:
     tools: Sequence[ToolSpec]
     max_tokens: int | None
     price: Callable[[Usage], Usage]
+    max_output: int | None = None
     nested: bool = False
     first_refusal: float | None = None
     _input_tokens: int | None = field(default=None, repr=False)

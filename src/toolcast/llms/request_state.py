@@ -140,6 +140,9 @@ class RequestState:
         began = backend.now()
         try:
             passage = await gate.enter(request, backend)
+        except CallError as error:
+            self.with_attempts(error)
+            raise
         finally:
             self.postpone(backend.now() - began)
         self.passages += 1

@@ -1,0 +1,404 @@
+"""Tests of `Ledger`, the budget of a job, and of `check_budget`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from decimal import Decimal
+from threading import Event, Thread
+from typing import Any
+
+import anyio
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from toolcast import Budget, Prices, Usage
+from toolcast.async_support import sync_driver
+from toolcast.batch.budget import Balance, Ledger, Spending, check_budget
+from toolcast.batch.errors import BudgetReached
+from toolcast.errors import (
+    AuthFailed,
+    ConnectFailed,
+    RateLimited,
+    StreamInterrupted,
+    StreamTruncated,
+    Timeout,
+    UnsupportedLLMError,
+)
+from toolcast.llms.request_gate import NOT_SENT, GateRequest, Gates, RequestOrigin
+from toolcast.prices import ModelPricing
+from toolcast.testing import ScriptedLLM
+from toolcast.transport.cancel_handle import CancelHandle
+from toolcast.transport.httpx_network import HttpxNetwork
+from toolcast.transport.network import async_backend, sync_backend
+from toolcast.usage import NO_USAGE
+
+DOLLAR_PER_TOKEN = Prices(1_000_000, 1_000_000)
+ORIGIN = RequestOrigin("openai", "m")
+SYNC, ASYNC = sync_backend(HttpxNetwork()), async_backend(HttpxNetwork())
+
+
+def priced(usage: Usage) -> Usage:
+    return usage.with_pricing(ModelPricing("openai", ("m",), DOLLAR_PER_TOKEN))
+
+
+def request(
+    input: int, output: int | None = None, price: Callable[[Usage], Usage] = priced, **more: Any
+) -> GateRequest:
+    made = GateRequest(ORIGIN, (), (), output, price, **more)
+    made._input_tokens = input  # pyright: ignore[reportPrivateUsage] - the estimate of such a text
+    return made
+
+
+def enter(ledger: Ledger, asked: GateRequest) -> Any:
+    return sync_driver.run(ledger.enter(asked, SYNC))
+
+
+# The balance, without threads
+
+
+@dataclass
+class Asked:
+    estimate: int
+    output: int
+    error: int
+    """The difference of the input to its estimate."""
+    part: float
+    """The part of the output that the model writes."""
+
+    @property
+    def actual(self) -> Usage:
+        return priced(Usage(max(self.estimate + self.error, 1), int(self.output * self.part)))
+
+    @property
+    def excess(self) -> int:
+        return max(self.actual.input_tokens - self.estimate, 0)
+
+
+requests = st.builds(
+    Asked, st.integers(1, 50), st.integers(1, 50), st.integers(-10, 10), st.floats(0, 1, allow_nan=False)
+)
+
+
+@given(st.lists(requests, max_size=40), st.integers(1, 500), st.randoms(use_true_random=False))
+def test_spent_and_reserved_stay_within_the_budget_but_for_errors_of_estimates(
+    asked: list[Asked], limit: int, random: Any
+) -> None:
+    balance = Balance(Decimal(limit), limit)
+    open_: list[tuple[Spending, Asked]] = []
+    excess = 0
+    for each in asked:
+        amount = Spending(Decimal(each.estimate + each.output), each.estimate + each.output)
+        fits = balance.exceeded_by(amount) is None
+        assert balance.reserve(amount) == fits
+        if fits:
+            open_.append((amount, each))
+            assert balance.spent.tokens + balance.reserved.tokens <= limit + excess
+        while open_ and random.random() < 0.5:
+            reserved, ended = open_.pop(random.randrange(len(open_)))
+            excess += ended.excess
+            used = ended.actual.total_tokens
+            balance.settle(reserved, Spending(Decimal(used), used))
+            assert balance.spent.tokens + balance.reserved.tokens <= limit + excess
+            assert balance.spent.usd + balance.reserved.usd <= limit + excess
+    for reserved, _ in open_:
+        balance.settle(reserved, Spending())
+    assert (balance.reserved, balance.under_way) == (Spending(), 0)
+
+
+# The gate, with threads and tasks
+
+
+class Job:
+    """Requests of a job that enter a ledger, and what has been spent and reserved meanwhile."""
+
+    def __init__(self, limit: int, in_usd: bool) -> None:
+        self.limit = limit
+        self.ledger = Ledger(Budget(usd=limit) if in_usd else Budget(tokens=limit))
+        self.excess = 0
+        self.refused = 0
+        self.ended: list[Asked] = []
+
+    def check(self) -> None:
+        ledger = self.ledger
+        with ledger._lock:  # pyright: ignore[reportPrivateUsage] - both amounts of one moment
+            total = ledger.spent.tokens + ledger.reserved.tokens
+            # What has ended was counted before, and what is under way cannot exceed its reservation yet.
+            assert total <= self.limit + sum(each.excess for each in self.ended)
+
+    async def ask(self, each: Asked, backend: Any, pause: Callable[[], Any]) -> None:
+        try:
+            passage = await self.ledger.enter(request(each.estimate, each.output), backend)
+        except BudgetReached:
+            self.refused += 1
+            return
+        self.check()
+        await pause()
+        self.ended.append(each)
+        passage.received(200, {})
+        assert not passage.leave(each.actual, None)
+        self.check()
+
+    def at_end(self, asked: Sequence[Asked]) -> None:
+        assert len(self.ended) + self.refused == len(asked)
+        assert self.ledger.reserved == Spending()
+        assert self.ledger.spent.tokens == sum(each.actual.total_tokens for each in self.ended)
+        assert self.ledger.spent.tokens <= self.limit + sum(each.excess for each in self.ended)
+        assert not self.ledger.is_waited_for
+        if sum(each.estimate + each.output for each in asked) <= self.limit:
+            assert not self.refused
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(requests, max_size=40), st.integers(1, 600), st.booleans(), st.integers(2, 12))
+def test_threads_never_spend_more_than_the_budget(asked: list[Asked], limit: int, in_usd: bool, threads: int) -> None:
+    job = Job(limit, in_usd)
+
+    async def no_pause() -> None:
+        pass
+
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(sync_driver.run, job.ask(each, SYNC, no_pause)) for each in asked]:
+            done.result(30)
+    job.at_end(asked)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@settings(max_examples=30, deadline=None)
+@given(st.lists(requests, max_size=40), st.integers(1, 600), st.booleans(), st.integers(0, 3))
+def test_tasks_never_spend_more_than_the_budget(
+    backend: str, asked: list[Asked], limit: int, in_usd: bool, steps: int
+) -> None:
+    job = Job(limit, in_usd)
+
+    async def pause() -> None:
+        for _ in range(steps):
+            await anyio.lowlevel.checkpoint()
+
+    async def main() -> None:
+        async with anyio.create_task_group() as tasks:
+            for each in asked:
+                tasks.start_soon(job.ask, each, ASYNC, pause)
+
+    anyio.run(main, backend=backend)
+    job.at_end(asked)
+
+
+def test_a_request_waits_for_those_that_may_cost_less_than_is_reserved() -> None:
+    ledger = Ledger(Budget(usd=100))
+    first = enter(ledger, request(10, 80))
+    admitted = Event()
+
+    def second() -> None:
+        passage = enter(ledger, request(10, 40))
+        admitted.set()
+        passage.leave(priced(Usage(10, 40)), None)
+
+    thread = Thread(target=second)
+    thread.start()
+    while not ledger.is_waited_for:
+        assert thread.is_alive()
+    assert not admitted.is_set()
+    assert (ledger.spent.usd, ledger.reserved.usd) == (0, 90)
+    first.leave(priced(Usage(10, 5)), None)
+    thread.join(30)
+    assert ledger.spent.usd == 65
+    assert ledger.describe() == "$65.00 of $100.00"
+
+
+def test_what_does_not_fit_beside_nothing_is_refused() -> None:
+    ledger = Ledger(Budget(tokens=100))
+    enter(ledger, request(10, 80)).leave(priced(Usage(10, 60)), None)
+    with pytest.raises(BudgetReached) as raised:
+        enter(ledger, request(10, 80))
+    assert str(raised.value) == (
+        "the budget is used up: 70 of 100 tokens spent, and the next request may cost 90 tokens; "
+        "allow more: Budget(tokens=...)"
+    )
+    assert ledger.reserved == Spending()
+
+
+@pytest.mark.parametrize(
+    ("budget", "asked", "message"),
+    [
+        (Budget(usd=5), request(3, 40), r"the budget of \$5.00 .* may cost \$43.00: .* up to 40 tokens, max_tokens"),
+        (Budget(tokens=5), request(3, 40), "the budget of 5 tokens .* may cost 43 tokens: "),
+        (Budget(usd=5), request(3, max_output=90), "up to 90 tokens, the most that the model can write"),
+    ],
+)
+def test_a_budget_that_does_not_cover_one_request(budget: Budget, asked: GateRequest, message: str) -> None:
+    with pytest.raises(BudgetReached, match=f"(?s){message}.*Nothing was sent"):
+        enter(Ledger(budget), asked)
+
+
+def test_spending_of_earlier_runs_counts() -> None:
+    ledger = Ledger(Budget(usd=100, tokens=1000), spent=priced(Usage(40, 40)))
+    assert ledger.describe() == "$80.00 of $100.00, 80 of 1.0k tokens"
+    with pytest.raises(BudgetReached, match=r"\$80.00 of \$100.00.*Budget\(usd="):
+        enter(ledger, request(10, 11))
+    enter(ledger, request(10, 10))
+    partly = Ledger(Budget(usd=100), spent=priced(Usage(40, 40)) + Usage(1, 1))
+    assert partly.spent == Spending(Decimal(80), 82)
+
+
+def test_without_max_tokens_the_most_of_the_model_is_reserved() -> None:
+    ledger = Ledger(Budget(usd=100))
+    enter(ledger, request(10, max_output=50))
+    assert ledger.reserved == Spending(Decimal(60), 60)
+
+
+def test_an_estimate_may_be_corrected() -> None:
+    ledger = Ledger(Budget(usd=100), estimate=lambda asked: asked.input_tokens * 1.25)
+    enter(ledger, request(10, 5))
+    assert ledger.reserved.tokens == 18
+
+
+def test_unknown_maxima_and_prices_are_errors_before_the_request() -> None:
+    with pytest.raises(UnsupportedLLMError, match=r"openai m are unknown: set a limit, .*max_tokens.*Nothing was sent"):
+        enter(Ledger(Budget(tokens=5)), request(3))
+    with pytest.raises(UnsupportedLLMError, match=r"needs the prices of openai m.*Nothing was sent"):
+        enter(Ledger(Budget(usd=5)), request(3, 4, price=lambda usage: usage))
+    unpriced = Ledger(Budget(tokens=50))
+    enter(unpriced, request(3, 4, price=lambda usage: usage)).leave(Usage(3, 3), None)
+    assert unpriced.spent.tokens == 6
+
+
+def test_the_prices_of_the_budget_come_first() -> None:
+    ledger = Ledger(Budget(usd=100, prices=Prices(2_000_000, 3_000_000)))
+    passage = enter(ledger, request(10, 10))
+    assert ledger.reserved.usd == 50
+    passage.leave(priced(Usage(10, 1)), None)
+    assert ledger.spent.usd == 23
+
+
+def test_usage_of_unknown_price_counts_as_its_reservation() -> None:
+    ledger = Ledger(Budget(usd=100))
+    enter(ledger, request(10, 10)).leave(Usage(10, 1), None)
+    assert ledger.spent == Spending(Decimal(20), 11)
+
+
+@pytest.mark.parametrize(
+    ("status", "usage", "error", "spent"),
+    [
+        (200, priced(Usage(9, 3)), None, 12),
+        (200, priced(Usage(9, 3)), StreamTruncated("cut"), 12),
+        (200, NO_USAGE, None, 20),  # no report
+        (200, NO_USAGE, StreamInterrupted("gone"), 20),
+        (429, NO_USAGE, RateLimited("slow"), 0),
+        (None, NO_USAGE, ConnectFailed("no"), 0),
+        (None, NO_USAGE, Timeout("late", phase="connect"), 0),
+        (None, NO_USAGE, Timeout("late", phase="first_token"), 20),
+        (None, NO_USAGE, StreamInterrupted("gone"), 20),
+        (None, NO_USAGE, AuthFailed("no key"), 0),
+        (None, NO_USAGE, KeyboardInterrupt(), 20),
+        (None, NO_USAGE, None, 20),  # of an LLM without HTTP
+        (None, NOT_SENT, KeyboardInterrupt(), 0),
+    ],
+)
+def test_what_a_request_without_a_report_costs(
+    status: int | None, usage: Usage, error: BaseException | None, spent: int
+) -> None:
+    ledger = Ledger(Budget(usd=100))
+    passage = enter(ledger, request(10, 10))
+    if status is not None:
+        passage.received(status, {})
+    passage.leave(usage, error)
+    assert (ledger.spent.tokens, ledger.reserved.tokens) == (spent, 0)
+
+
+def test_a_nested_request_does_not_wait_for_its_own() -> None:
+    ledger = Ledger(Budget(usd=100))
+    enter(ledger, request(10, 80))
+    with pytest.raises(BudgetReached):
+        enter(ledger, request(10, 40, nested=True))
+    enter(ledger, request(1, 4, nested=True))
+    assert ledger.reserved.usd == 95
+
+
+def test_the_wait_of_an_aborted_call_ends() -> None:
+    ledger = Ledger(Budget(usd=100))
+    first = enter(ledger, request(10, 80))
+    handle, raised = CancelHandle(), list[BaseException]()
+
+    def wait() -> None:
+        with handle:
+            try:
+                enter(ledger, request(10, 40))
+            except StreamInterrupted as error:
+                raised.append(error)
+
+    thread = Thread(target=wait)
+    thread.start()
+    while not ledger.is_waited_for:
+        assert thread.is_alive()
+    handle.break_off()
+    thread.join(30)
+    assert len(raised) == 1
+    assert not ledger.is_waited_for
+    first.leave(priced(Usage(1, 1)), None)
+    assert ledger.spent.usd == 2
+
+
+async def test_a_cancelled_task_leaves_the_queue() -> None:
+    ledger = Ledger(Budget(usd=100))
+    await ledger.enter(request(10, 80), ASYNC)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(ledger.enter, request(10, 40), ASYNC)
+        tasks.start_soon(ledger.enter, request(10, 50), ASYNC)
+        while not ledger.is_waited_for:
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    assert not ledger.is_waited_for
+    assert ledger.reserved.usd == 90
+
+
+def test_later_requests_do_not_overtake_one_that_waits() -> None:
+    ledger = Ledger(Budget(usd=100))
+    first = enter(ledger, request(10, 80))
+    order = list[str]()
+
+    def ask(name: str, input: int, output: int) -> Thread:
+        def main() -> None:
+            passage = enter(ledger, request(input, output))
+            order.append(name)
+            passage.leave(priced(Usage(input, 0)), None)
+
+        thread = Thread(target=main)
+        thread.start()
+        return thread
+
+    large = ask("large", 10, 60)
+    while not ledger.is_waited_for:
+        assert large.is_alive()
+    small = ask("small", 1, 1)  # would fit now
+    while len(ledger._queue) < 2:  # pyright: ignore[reportPrivateUsage] - both wait
+        assert small.is_alive()
+    first.leave(priced(Usage(10, 10)), None)
+    large.join(30)
+    small.join(30)
+    assert order == ["large", "small"]
+
+
+def test_when_another_gate_fails_nothing_stays_reserved() -> None:
+    class Closed:
+        async def enter(self, asked: GateRequest, backend: Any) -> Any:
+            raise RuntimeError("closed")
+
+    ledger = Ledger(Budget(usd=100))
+    with pytest.raises(RuntimeError, match="closed"):
+        sync_driver.run(Gates((ledger, Closed())).enter(request(10, 10), SYNC))
+    assert (ledger.spent, ledger.reserved) == (Spending(), Spending())
+
+
+def test_budgets_that_a_job_cannot_have() -> None:
+    llm = ScriptedLLM([])
+    for budget in (Budget(seconds=5), Budget(usd=1, tool_calls=5)):
+        with pytest.raises(ValueError, match=r"expected limits in usd and tokens, got (seconds|tool_calls)=5"):
+            check_budget(budget, llm)
+    with pytest.raises(ValueError, match="expected a limit"):
+        check_budget(Budget(), llm)
+    with pytest.raises(UnsupportedLLMError, match="Nothing was sent"):
+        check_budget(Budget(usd=5), llm)
+    check_budget(Budget(usd=5, prices=DOLLAR_PER_TOKEN), llm)
+    check_budget(Budget(tokens=5), llm)
