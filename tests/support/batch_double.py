@@ -24,7 +24,7 @@ from support.service_double import ServiceDouble, as_file
 
 T = TypeVar("T")
 EPOCH = 1_795_000_000
-"""The time of the first request in seconds since 1970; each later one comes a second later."""
+"""The time of the first request in seconds since 1970; each later one comes a second later, unless there is a clock."""
 
 
 @dataclass
@@ -59,6 +59,8 @@ class BatchDouble(ServiceDouble):
         self.doubled: list[str] = []
         self.foreign: list[str] = []
         self.cuts: deque[int] = deque()
+        self.clock: Callable[[], float] | None = None
+        self.submitted: list[tuple[str, dict[str, Any]]] = []
         self.held: dict[str, HeldBatch] = {}
         self.files: dict[str, bytes] = {}
         self._made = 0
@@ -75,10 +77,11 @@ class BatchDouble(ServiceDouble):
     @property
     def now(self) -> int:
         """The time of this request."""
-        return EPOCH + len(self.log)
+        return EPOCH + len(self.log) if self.clock is None else int(self.clock())
 
     def hold(self, id: str, requests: dict[str, dict[str, Any]], **fields: Any) -> HeldBatch:
-        """Store and return a new batch."""
+        """Store and return a new batch. `submitted` has the requests of all batches, deleted ones too."""
+        self.submitted += requests.items()
         batch = self.held[id] = HeldBatch(id, self.now, requests, fields, self.polls)
         return batch
 

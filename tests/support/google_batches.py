@@ -210,7 +210,6 @@ class GoogleBatches(BatchDouble):
             "state": f"BATCH_STATE_{STATES[batch.status]}",
             "name": batch.id,
             **({"endTime": moment(batch.ended)} if batch.ended is not None else {}),
-            **({"inputConfig": {"fileName": batch.fields["file"]}} if batch.fields["file"] else {}),
         }
         operation: dict[str, Any] = {"name": batch.id, "metadata": metadata}
         if not ended:

@@ -63,6 +63,8 @@ class ServiceDouble(Loopback):
         self.base = f"http://127.0.0.1:{self.port}"
         self.log: list[str] = []
         self.lock = threading.RLock()
+        self.processed: Callable[[str], None] = lambda line: None
+        """Called with `METHOD /path` of a request that was processed and is not answered yet."""
         self._faults: list[tuple[str, tuple[Piece, ...]]] = []
 
     def fail(self, pattern: str, *pieces: Piece, times: int = 1) -> None:
@@ -97,7 +99,9 @@ class ServiceDouble(Loopback):
                 for pattern, name in self.routes:
                     if found := re.fullmatch(pattern, line):
                         answer: Callable[..., tuple[Piece, ...]] = getattr(self, name)
-                        return answer(received, *found.groups())
+                        pieces = answer(received, *found.groups())
+                        self.processed(line)
+                        return pieces
                 raise self.not_found(received)
             except Refused as refused:
                 return as_json(refused.body, refused.status, *refused.headers)

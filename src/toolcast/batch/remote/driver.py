@@ -15,7 +15,7 @@ import random
 import secrets
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from ...errors import BadRequest, CallError, ConnectFailed, LLMError, NotFound, RateLimited, StreamTruncated, TryAgain
@@ -454,6 +454,7 @@ class RemoteRun(Generic[T]):
             self._refused(filling.items, error)
             return
         self._journal.submitting(plan.tag, file, self.backend.time())
+        plan = replace(plan, file=file)
         created = await self._create(plan, filling, file)
         if isinstance(created, LLMError):
             await self._discard(plan.tag, file)
@@ -715,6 +716,8 @@ class RemoteRun(Generic[T]):
                 if not isinstance(error, NotFound):
                     logger.warning("the files of batch %s were not deleted: %s", batch.id, error)
                 return
+        if status.input_file is None:  # not all providers return it
+            status = replace(status, input_file=batch.plan.file)
         for request in self._codec.delete_files(status):
             await self._send_quietly(request)
 
