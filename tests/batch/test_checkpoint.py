@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, computed_field, field_validator
 from pydantic_core import PydanticCustomError
 
+from support.unprivileged import mode, unprivileged
 from toolcast import ChatPromptTemplate, Prices, Settings, ToolOrchestratingLLM, Usage
 from toolcast.batch import Outcome
 from toolcast.batch.checkpoint import LAYOUT, Checkpoint, read_status
@@ -29,8 +29,6 @@ from toolcast.errors import CallError, RateLimited, ToolcastError
 from toolcast.prices import ModelPricing
 from toolcast.stores.sqlite import SQLiteStore
 from toolcast.testing import ScriptedLLM
-
-posix = pytest.mark.skipif(os.name == "nt", reason="permissions of POSIX")
 
 
 class Person(BaseModel):
@@ -446,35 +444,34 @@ def test_a_full_disk(checkpoint: Checkpoint, path: Path) -> None:
         again.write(Outcome(written, str(written), None, Person(name="Ada")))
 
 
-@posix
+OPEN = """
+import sys
+from toolcast import ToolOrchestratingLLM
+from toolcast.batch.checkpoint import Checkpoint
+from toolcast.testing import ScriptedLLM
+Checkpoint(sys.argv[1], ToolOrchestratingLLM(str, "x", ScriptedLLM("")))
+"""
+
+
 @pytest.mark.parametrize("protected", ["file", "folder"])
-def test_a_checkpoint_that_cannot_be_written(protected: str) -> None:
-    # A folder outside of pytest's, which another user may read: root may write everywhere.
-    folder = Path(tempfile.mkdtemp())
-    try:
-        file = folder / "jobs" / "people.ckpt"
-        with Checkpoint(file, call_for(str, "x")) as checkpoint:
-            checkpoint.write(Outcome(0, "a", None, "Ada"))
-        program = (
-            "import os, sys\nfrom toolcast import ToolOrchestratingLLM\nfrom toolcast.testing import ScriptedLLM\n"
-            "from toolcast.batch.checkpoint import Checkpoint\n"
-            "call = ToolOrchestratingLLM(str, 'x', ScriptedLLM(''))\nCheckpoint(sys.argv[2], call).close()\n"
-            "if os.getuid() == 0:\n    os.setgid(65534)\n    os.setuid(65534)\n"
-            "Checkpoint(sys.argv[1], call)"
-        )
-        folder.chmod(0o755)
-        for each in [file.parent, *file.parent.rglob("*")]:
-            each.chmod(0o777 if each.is_dir() else 0o444)
-        if protected == "folder":
-            file.parent.chmod(0o555)
-            file.with_name("people.ckpt.locks").chmod(0o555)
-        ended = subprocess.run(
-            [sys.executable, "-c", program, file, folder / "first"], capture_output=True, text=True, check=False
-        )
-        assert "CheckpointError: checkpoint" in ended.stderr
-        assert "the file can be written" in ended.stderr
-    finally:
-        shutil.rmtree(folder)
+def test_a_checkpoint_that_cannot_be_written(path: Path, protected: str) -> None:
+    with Checkpoint(path, call_for(str, "x")) as checkpoint:
+        checkpoint.write(Outcome(0, "a", None, "Ada"))
+    locks = path.with_name("people.ckpt.locks")
+    with ExitStack() as stack:
+        if protected == "file":
+            stack.enter_context(mode(path, 0o400))
+        else:
+            stack.enter_context(mode(locks, 0o500))
+            stack.enter_context(mode(path.parent, 0o500))
+        _, errors, _ = unprivileged(OPEN, path)
+    assert f"CheckpointError: checkpoint {path.resolve()} failed: " in errors
+    assert "What was written before is kept: make sure that the disk has space and the file can be written" in errors
+    assert stored_keys(path) == ["a"]
+
+
+def stored_keys(path: Path) -> list[str]:
+    return [row[0] for row in execute(path, "SELECT key FROM items")]
 
 
 def test_a_file_that_becomes_read_only(checkpoint: Checkpoint) -> None:
