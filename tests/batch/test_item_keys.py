@@ -243,6 +243,7 @@ def test_keys_of_the_caller() -> None:
         ("id", {"id": 1.5}, r"input 5: its key is 1\.5"),
         ("id", {"id": ""}, r"input 5: its key has 0 characters; expected 1 to 1000"),
         ("id", {"id": "x" * 1001}, r"input 5: its key has 1001 characters"),
+        (lambda row: row["nr"], {"id": 1}, r"input 5: key= raised KeyError: 'nr'"),
         (None, {"id": object()}, r"input 5: .*object has no stable hash\. Pass key= to the job"),
     ],
 )
@@ -268,3 +269,10 @@ def test_a_job_that_is_dropped_leaves_no_open_database() -> None:
     closed = keys._close
     del keys
     assert not closed.alive
+
+
+def test_a_row_that_cannot_be_read_needs_no_key() -> None:
+    with ItemKeys("id") as keys:
+        first = keys.key_of_bad_row("broken,row", 0)
+        assert (len(first), keys.key_of_bad_row("broken,row", 1)) == (32, f"{first}#2")
+        assert keys.key_of_bad_row(object(), 7) == "at-7"

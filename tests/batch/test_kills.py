@@ -39,7 +39,7 @@ class City(BaseModel):
 
 host, model, items, folder, network = sys.argv[1:]
 seen = os.open(folder + "/seen", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-llm = Ollama(model, host=host, network="aiohttp" if network == "aiohttp" else None)
+llm = Ollama(model, base_url=host, network="aiohttp" if network == "aiohttp" else None)
 call = ToolOrchestratingLLM(City, "Extract city number {number}", llm)
 
 class Noting(Job):
@@ -70,6 +70,7 @@ class Killer:
         self.moments = sorted(self._random.sample(range(1, ITEMS), KILLS))
         self.asked: list[int] = []  # in this run of the job
         self.job: subprocess.Popen[str] | None = None
+        self.killed = self.job
         self.total = 0
 
     def __call__(self, messages: Sequence[ChatMessage]) -> ChatMessage:
@@ -77,15 +78,17 @@ class Killer:
         with self._lock:
             self.asked.append(number)
             self.total += 1
-            kills = bool(self.moments) and self.total >= self.moments[0]
+            job = self.job
+            kills = job is not self.killed and bool(self.moments) and self.total >= self.moments[0]
             if kills:
+                self.killed = job
                 del self.moments[0]
                 until = perf_counter() + self._random.uniform(0, 0.003)
         if kills:
             while perf_counter() < until:
                 pass
-            assert self.job is not None
-            os.kill(self.job.pid, signal.SIGKILL)
+            assert job is not None
+            job.kill()
         return calls("City", name=f"c{number}", number=number)
 
 

@@ -78,18 +78,26 @@ class ItemKeys(Closing):
             raise UnstableInput(
                 f"input {index}: {error}. Pass key= to the job: a function of the input, or the name of a column"
             ) from error
-        times = self._count(text)
-        return text if times == 1 else f"{text}#{times}"
+        return self._count(text)
+
+    def key_of_bad_row(self, input: Any, index: int) -> str:
+        """Return a key of a row that cannot be read: it has no value that `key` could be taken from."""
+        try:
+            return self._count(stable_digest(input).hex())
+        except UnstableInput:
+            return f"at-{index}"
 
     def close(self) -> None:
         """Delete the counts."""
         with self._lock:
             self._close()
 
-    def _count(self, text: str) -> int:
+    def _count(self, text: str) -> str:
+        """Return the key with the number of its occurrence."""
         digest = blake2b(text.encode(), digest_size=_DIGEST_SIZE).digest()
         with self._lock:
-            return int(self._seen.execute(_COUNT, (digest,)).fetchone()[0])
+            times = self._seen.execute(_COUNT, (digest,)).fetchone()[0]
+        return text if times == 1 else f"{text}#{times}"
 
 
 _COUNT: Final = "INSERT INTO seen VALUES (?, 1) ON CONFLICT DO UPDATE SET times = times + 1 RETURNING times"
@@ -97,7 +105,12 @@ _COUNT: Final = "INSERT INTO seen VALUES (?, 1) ON CONFLICT DO UPDATE SET times 
 
 def _caller_key(key: Callable[[Any], object] | str, input: Any, index: int) -> str:
     """Return the key that the caller's function or column has for an input."""
-    value: Any = _column(key, input, index) if isinstance(key, str) else key(input)
+    try:
+        value: Any = _column(key, input, index) if isinstance(key, str) else key(input)
+    except UnstableInput:
+        raise
+    except Exception as error:  # of the caller's function
+        raise UnstableInput(f"input {index}: key= raised {type(error).__name__}: {error}") from error
     if _is_numpy(value):
         value = value.tolist()
     if isinstance(value, bool) or not isinstance(value, (str, int, UUID, Decimal, PurePath, date)):

@@ -88,7 +88,8 @@ class JobRun(Generic[T]):
             CheckpointError: The stored outcome of the input cannot be read.
         """
         row = read_row(self._read, input, self.call.prompt.variables)
-        row.key = self._keys.key_of(row.input, row.index)
+        key_of = self._keys.key_of if row.error is None else self._keys.key_of_bad_row
+        row.key = key_of(row.input, row.index)
         self._read += 1
         found = None if self._checkpoint is None else self._checkpoint.find(row.key, row.index, row.input)
         if found is not None:
