@@ -22,7 +22,7 @@ PAGE = DOCS / "reference" / "reliability.md"
 CATALOGUE = DOCS / "reliability.toml"
 MUTATION = DOCS / "mutation.json"
 
-Key: TypeAlias = str  # "1" to "149", "G1" to "G16"
+Key: TypeAlias = str  # "1" to "154", "G1" to "G16"
 Entry: TypeAlias = Mapping[str, str]
 
 _HEAD = """\

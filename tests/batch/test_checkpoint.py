@@ -257,6 +257,7 @@ def test_a_function_needs_a_return_annotation(path: Path, function: Callable[...
 # What is refused.
 
 
+@pytest.mark.fault(144)
 def test_the_file_is_a_database_for_the_owner_alone(checkpoint: Checkpoint, path: Path) -> None:
     checkpoint.write(Outcome(0, "a", {"text": "the input"}, Person(name="Ada")))
     assert execute(path, "PRAGMA application_id", "PRAGMA user_version") == [(LAYOUT.owner,), (LAYOUT.version,)]
@@ -275,6 +276,7 @@ def test_credentials_are_not_stored(path: Path) -> None:
         assert b"gateway" in stored
 
 
+@pytest.mark.fault(152)
 def test_a_second_writer_is_refused(checkpoint: Checkpoint, path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"people\.ckpt is being written by another job \(process: here\)"):
         Checkpoint(path, call_for())
@@ -348,6 +350,7 @@ Renamed.__name__ = "Person"
         ),
     ],
 )
+@pytest.mark.fault(152)
 def test_what_was_changed_is_named(
     checkpoint: Checkpoint, path: Path, call: ToolOrchestratingLLM[Any], changed: dict[str, str]
 ) -> None:
@@ -428,6 +431,7 @@ def test_an_unknown_type_of_an_output_is_named(path: Path) -> None:
         again.find("a")
 
 
+@pytest.mark.fault(151)
 def test_a_full_disk(checkpoint: Checkpoint, path: Path) -> None:
     with checkpoint.file.using() as connection:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
@@ -454,6 +458,7 @@ Checkpoint(sys.argv[1], ToolOrchestratingLLM(str, "x", ScriptedLLM("")))
 
 
 @pytest.mark.parametrize("protected", ["file", "folder"])
+@pytest.mark.fault(151)
 def test_a_checkpoint_that_cannot_be_written(path: Path, protected: str) -> None:
     with Checkpoint(path, call_for(str, "x")) as checkpoint:
         checkpoint.write(Outcome(0, "a", None, "Ada"))

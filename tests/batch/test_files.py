@@ -90,6 +90,7 @@ def test_another_encoding_and_delimiter(tmp_path: Path) -> None:
         read_csv(path, encoding="utf-16")
 
 
+@pytest.mark.fault(153)
 def test_bad_rows_of_csv_are_rows_with_an_error(tmp_path: Path) -> None:
     content = (
         b"text,n\n"
@@ -140,6 +141,7 @@ def test_long_fields_are_read_up_to_the_limit(tmp_path: Path) -> None:
     assert csv.field_size_limit() == usual
 
 
+@pytest.mark.fault(153)
 def test_a_quote_that_is_not_closed_swallows_one_row(tmp_path: Path) -> None:
     lines = b"".join([b"row,%d\n" % number for number in range(1_000)])
     path = file_of(tmp_path, "a.csv", b'text,n\n"open,0\n' + lines)
@@ -218,6 +220,7 @@ def test_rows_of_json_lines(tmp_path: Path) -> None:
         assert [*read_file(file_of(tmp_path, name, content))] == [{"text": "a"}, 7, "x", None, [1]]
 
 
+@pytest.mark.fault(153)
 def test_bad_lines_are_rows_with_an_error(tmp_path: Path) -> None:
     content = b'{"a": 1}\n{"a": \n\xff\n' + b"[" * 100_000 + b'\n{"a": 2} {"a": 3}\n{"a": 4}\n'
     found = shown(read_jsonl(file_of(tmp_path, "a.jsonl", content)))
@@ -229,6 +232,7 @@ def test_bad_lines_are_rows_with_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("read", [read_jsonl, read_csv])
+@pytest.mark.fault(153)
 def test_a_line_of_100_megabytes_takes_no_memory(tmp_path: Path, read: Callable[..., FileRows]) -> None:
     path = tmp_path / "a"
     with path.open("wb") as file:

@@ -109,6 +109,7 @@ def test_items_of_a_job_that_was_left_are_stored(path: Path) -> None:
     assert len(asked & {*again.asked}) <= 4  # those that ran
 
 
+@pytest.mark.fault(152)
 def test_a_changed_prompt_is_an_error_before_anything_is_sent(collect: Collect, path: Path) -> None:
     model = Model()
     collect(numbers(model), ["1"], checkpoint=path)
@@ -175,6 +176,7 @@ def test_the_spending_of_all_runs_is_kept(collect: Collect, path: Path) -> None:
 # A file that fails.
 
 
+@pytest.mark.fault(151)
 def test_what_ended_before_the_disk_was_full_is_returned(collect: Collect, path: Path, monkeypatch: Any) -> None:
     begin = Checkpoint._begin
 
@@ -236,6 +238,7 @@ print(json.dumps([found, asked, error]))
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no limits on files")
+@pytest.mark.fault(151)
 def test_the_system_refuses_to_write(path: Path) -> None:
     """The limit of the system on the size of a file makes the writes of SQLite fail, as a quota does."""
 
@@ -273,6 +276,7 @@ def no_writes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_writes")
+@pytest.mark.fault(151)
 def test_a_file_that_becomes_read_only_ends_the_job(collect: Collect, path: Path) -> None:
     model = Model()
     with pytest.raises(CheckpointError, match="attempt to write a readonly database"):

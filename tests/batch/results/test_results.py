@@ -241,6 +241,7 @@ def test_each_line_is_there_as_soon_as_it_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux")
+@pytest.mark.fault(151)
 def test_a_full_disk(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     (tmp_path / "a.jsonl.part").symlink_to("/dev/full")
@@ -300,6 +301,7 @@ def test_a_table_of_inputs_and_outputs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "＝1", "＋1", "－1", "＠1"])
+@pytest.mark.fault(154)
 def test_formulas_are_escaped(tmp_path: Path, text: str) -> None:
     def person(request: Any) -> Any:
         return Person(name=text, age=1)
