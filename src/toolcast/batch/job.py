@@ -11,7 +11,7 @@ from typing_extensions import Unpack
 from ..llms.defaults import replacement
 from ..option_suggestions import refuse_unknown
 from ..structured.orchestrator import ToolOrchestratingLLM
-from .inputs import Inputs, open_inputs
+from .inputs import Inputs, length_of, open_inputs
 from .job_options import JobOptions, check_options
 from .outcome import Outcome
 from .outcomes import AsyncOutcomes, Outcomes
@@ -59,7 +59,7 @@ class Job(Generic[T]):
         rows = open_inputs(self.inputs)
         if isinstance(rows, AsyncIterator):
             raise TypeError("inputs: expected an iterable, got an async one, which amap() and arun() read")
-        return Outcomes(JobRun(self.call, self.options), rows)
+        return Outcomes(JobRun(self.call, self.options, length_of(self.inputs)), rows)
 
     def arun(self) -> AsyncOutcomes[T]:
         """Return an async iterator over the outcomes. The calls begin with the first `anext`."""
@@ -68,7 +68,7 @@ class Job(Generic[T]):
 
             return AsyncRemoteOutcomes(self.call, self.inputs, self.options)
         rows = open_inputs(self.inputs)
-        return AsyncOutcomes(JobRun(self.call, self.options), rows)
+        return AsyncOutcomes(JobRun(self.call, self.options, length_of(self.inputs)), rows)
 
     @property
     def _is_remote(self) -> bool:

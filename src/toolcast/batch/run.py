@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from time import monotonic
 from typing import Any, Final, Generic, TypeVar, cast
 
 from ..async_support.waiters import Waiters
@@ -14,13 +16,17 @@ from ..tools.output_schema import calls_functions
 from ..transport.network import IOBackend
 from ..usage import NO_USAGE
 from . import interrupts
+from .budget import Ledger, check_budget
 from .checkpoint import Checkpoint
 from .equal_inputs import EqualInputs, copied
-from .errors import CheckpointError, JobStopped
+from .errors import BudgetReached, CheckpointError, JobStopped
 from .inputs import InputRow, read_row
 from .item_keys import ItemKeys
 from .job_options import JobOptions
 from .outcome import Outcome
+from .progress.account import JobProgress, RunState
+from .progress.choice import choose_display
+from .progress.reporter import ProgressReporter
 from .schedule import Schedule
 
 T = TypeVar("T")
@@ -43,30 +49,46 @@ class JobRun(Generic[T]):
         schedule: Which row starts next, and which outcome is returned next.
         changed: The waiters for outcomes and for room for further rows.
         raises: The first error ends the job.
+        progress: The counts of the job.
+
+    Args:
+        call: The call.
+        options: The options of the job.
+        total: The number of inputs, if it is known.
     """
 
-    def __init__(self, call: ToolOrchestratingLLM[T], options: JobOptions) -> None:
+    def __init__(self, call: ToolOrchestratingLLM[T], options: JobOptions, total: int | None = None) -> None:
+        budget = options.get("budget")
+        if budget is not None:
+            check_budget(budget, call.llm)
         self.call = call
+        self._total = total
+        self._path = options.get("checkpoint")
         self.schedule: Schedule[T] = Schedule(
             limit=options.get("max_concurrency") or CONCURRENCY, ordered=options.get("ordered", True)
         )
         self.changed = Waiters()
         self.raises: bool = options.get("on_error") == "raise"
-        self._gate: RequestGate | None = None
         self._equal: EqualInputs[T] | None = EqualInputs() if options.get("ask_once") else None
         self._block: list[InputRow] | None = [] if options.get("by_prefix") else None
         self._read = 0
         self._begun = self._closed = False
         # Validators that are functions may take long: in an event loop they would stop all other items.
         self._blocks = any(tool.output_type is None or calls_functions(tool.output_type) for tool in call.tools)
-        path = options.get("checkpoint")
-        self._keys = ItemKeys(options.get("key"), positions=path is None)
-        self._checkpoint = None if path is None else Checkpoint(path, call)
+        self._keys = ItemKeys(options.get("key"), positions=self._path is None)
+        self._checkpoint = None if self._path is None else Checkpoint(self._path, call)
+        spent = NO_USAGE if self._checkpoint is None else self._checkpoint.spent
+        self._ledger = None if budget is None else Ledger(budget, spent=spent)
+        self._gate: RequestGate | None = self._ledger
+        self.progress = JobProgress(self._state)
+        self._reporter = ProgressReporter(self.progress, choose_display(options.get("progress")), monotonic)
 
     def begin(self) -> None:
         """Begin the job: the consumer asks for the first outcome."""
         if not self._begun:
             self._begun = True
+            self.progress.begin(self._total, monotonic())
+            self._reporter.start()
             interrupts.watch(self._interrupt)
 
     def close(self) -> None:
@@ -74,6 +96,8 @@ class JobRun(Generic[T]):
         if not self._closed:
             self._closed = True
             interrupts.unwatch(self._interrupt)
+            self.progress.end(monotonic())
+            self._reporter.stop()
             self._keys.close()
             if self._checkpoint is not None:
                 self._checkpoint.close()
@@ -93,6 +117,7 @@ class JobRun(Generic[T]):
         self._read += 1
         found = None if self._checkpoint is None else self._checkpoint.find(row.key, row.index, row.input)
         if found is not None:
+            self.progress.restored(found)
             self.schedule.add_finished(found)
         elif row.error is not None:
             self.schedule.add_finished(self._stored(Outcome(row.index, row.key, row.input, error=row.error)))
@@ -142,7 +167,13 @@ class JobRun(Generic[T]):
         try:
             with use_gate(self._gate):
                 while row is not None:
-                    self._finish(row, await self._outcome(row, backend))
+                    outcome = await self._outcome(row, backend)
+                    if isinstance(outcome.error, BudgetReached):
+                        self._end_budget(outcome.error)
+                    if isinstance(outcome.error, BudgetReached) and not outcome.attempts:
+                        self.schedule.abandon()  # nothing was sent: it has no outcome, as if it had not started
+                    else:
+                        self._finish(row, outcome)
                     row = self.schedule.start()
                     self.changed.wake()
         except BaseException as error:
@@ -184,7 +215,11 @@ class JobRun(Generic[T]):
         return Outcome(row.index, row.key, row.input, output, None, len(result.attempts), result.usage, seconds)
 
     def _stored(self, outcome: Outcome[T]) -> Outcome[T]:
-        """Write an outcome to the checkpoint, before the consumer can see it. If that fails, the job ends."""
+        """Count an outcome, and write it to the checkpoint before the consumer can see it.
+
+        If that fails, the job ends.
+        """
+        self.progress.ended(outcome, monotonic())
         if self._checkpoint is not None:
             try:
                 self._checkpoint.write(outcome)
@@ -197,8 +232,37 @@ class JobRun(Generic[T]):
         if self.schedule.stopped:
             return False
         self.schedule.stop(KeyboardInterrupt())
+        self.progress.finish()
+        self._reporter.message(f"finishing {self._running_text}; press Ctrl-C again to stop now. {self._resume_text}")
         self.changed.wake()
         return True
+
+    def _end_budget(self, error: BudgetReached) -> None:
+        """Start no more items, as the budget does not cover them."""
+        stopped = JobStopped(f"{error}. {self._resume_text}", reason="budget")
+        stopped.__cause__ = error
+        self.schedule.stop(stopped)
+        self.progress.finish()
+
+    @property
+    def _running_text(self) -> str:
+        """The number of items that run, for a reader."""
+        return "1 running item" if self.schedule.running == 1 else f"{self.schedule.running} running items"
+
+    @property
+    def _resume_text(self) -> str:
+        """The way to go on with a job that ended early, for a reader."""
+        if self._path is None:
+            return "Without a checkpoint= another run asks for all items again."
+        return f"Resume with checkpoint={os.fspath(self._path)!r}."
+
+    def _state(self) -> RunState:
+        """Return the state of the run for a snapshot."""
+        schedule, ledger = self.schedule, self._ledger
+        if ledger is None:
+            return RunState(schedule.running, schedule.limit)
+        limited_by = "budget" if ledger.is_waited_for else ""
+        return RunState(schedule.running, schedule.limit, limited_by, ledger.describe())
 
 
 def _stopped_by(error: Exception) -> JobStopped:

@@ -1,10 +1,11 @@
+from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
 from hypothesis import given, strategies as st
 
 from toolcast.batch import Outcome
-from toolcast.batch.progress.account import JobProgress
+from toolcast.batch.progress.account import JobProgress, RunState
 from toolcast.prices import Prices, StoredCost
 from toolcast.usage import NO_USAGE, Usage
 
@@ -15,32 +16,28 @@ def outcome(usage: Usage = CENT, error: Exception | None = None) -> Outcome[str]
     return Outcome(0, "k", {}, None if error else "x", error, 1, usage)
 
 
-def running(total: int | None, ended: int, seconds_each: float = 1.0) -> JobProgress:
-    account = JobProgress()
+def running(
+    total: int | None, ended: int, seconds_each: float = 1.0, observe: Callable[[], RunState] = RunState
+) -> JobProgress:
+    account = JobProgress(observe)
     account.begin(total, 100.0)
     for each in range(ended):
-        account.started()
         account.ended(outcome(), 100.0 + (each + 1) * seconds_each)
     return account
 
 
 def test_the_counts_costs_and_times_of_a_running_job() -> None:
-    account = running(100, 10)
-    account.started()
-    account.limits(8, "rate limit")
-    account.budget("$0.10 of $5.00")
+    account = running(100, 10, observe=lambda: RunState(1, 8, "rate limit", "$0.10 of $5.00"))
     now = account.snapshot(110.0)
     assert (now.state, now.done, now.failed, now.running, now.total) == ("running", 10, 0, 1, 100)
     assert (now.seconds, now.per_second, now.seconds_left) == (10.0, 1.0, 90.0)
     assert (now.usage, now.cost, now.projected_cost) == (Usage(900, 100), Decimal("0.10"), Decimal("1.00"))
     assert (now.concurrency, now.limited_by, now.budget) == (8, "rate limit", "$0.10 of $5.00")
     assert now.share == 0.1
-    assert account.running == 1
 
 
 def test_failed_items_count_as_done_and_cost_money() -> None:
     account = running(4, 1)
-    account.started()
     account.ended(outcome(error=ValueError("no")), 102.0)
     now = account.snapshot(102.0)
     assert (now.done, now.failed, now.cost) == (2, 1, Decimal("0.02"))
@@ -55,7 +52,6 @@ def test_items_of_a_checkpoint_count_for_cost_but_not_for_the_rate() -> None:
     assert (before.done, before.from_checkpoint, before.per_second, before.seconds_left) == (50, 50, 0.0, None)
     assert (before.cost, before.projected_cost) == (Decimal("1.50"), None)
     for second in range(10):
-        account.started()
         account.ended(outcome(), second + 1.0)
     now = account.snapshot(10.0)
     assert (now.per_second, now.seconds_left) == (1.0, 40.0)
@@ -65,7 +61,6 @@ def test_items_of_a_checkpoint_count_for_cost_but_not_for_the_rate() -> None:
 def test_the_rate_is_that_of_the_last_minute() -> None:
     account = running(None, 100)  # one a second
     for each in range(240):  # and then four
-        account.started()
         account.ended(outcome(), 200.0 + (each + 1) / 4)
     assert account.snapshot(260.0).per_second == pytest.approx(4.0, rel=0.05)
     assert account.snapshot(260.0).seconds_left is None
@@ -94,7 +89,6 @@ def test_a_job_that_is_done_has_the_rate_of_all_its_time_and_a_stopped_clock() -
 
 def test_unknown_prices_leave_the_cost_unknown() -> None:
     account = running(3, 1)
-    account.started()
     account.ended(outcome(Usage(5, 5)), 102.0)
     now = account.snapshot(102.0)
     assert (now.cost, now.projected_cost) == (None, None)
@@ -103,7 +97,6 @@ def test_unknown_prices_leave_the_cost_unknown() -> None:
 
 def test_an_item_without_a_request_has_no_price_that_would_make_a_sum_unknown() -> None:
     account = running(3, 1)
-    account.started()
     account.ended(outcome(NO_USAGE, ValueError("a bad row")), 102.0)
     assert account.snapshot(102.0).cost == Decimal("0.01")
 
@@ -119,7 +112,6 @@ def test_any_row_of_ends_adds_up(ends: list[tuple[float, bool, int]]) -> None:
     account, prices, now = JobProgress(), Prices(1, 1), 0.0
     account.begin(len(ends), 0.0)
     for wait, fails, tokens in ends:
-        account.started()
         now += wait
         usage = Usage(tokens, pricing=StoredCost(prices.cost(Usage(tokens))))
         account.ended(outcome(usage, ValueError() if fails else None), now)

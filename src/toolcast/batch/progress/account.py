@@ -1,15 +1,16 @@
 """`JobProgress`: the counts of a running job, and `ProgressSnapshot`, its state at one moment.
 
-The run calls its methods as items start and end, from any thread; a display reads snapshots. The time is passed in, so
-nothing here reads a clock. Costs are computed when a snapshot is read, not as items end.
+The run calls its methods as items end, from any thread; a display reads snapshots. The time is passed in, so nothing
+here reads a clock. Most costs are computed when a snapshot is read, not as items end.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from decimal import Decimal
 from threading import RLock
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ...lazy_dataclasses import dataclass
 from ...usage import NO_USAGE, Usage
@@ -23,6 +24,22 @@ _SPACING: Final = 1.0  # seconds between two marks of it
 _ENOUGH: Final = 5  # items in the window: fewer are no rate, and the whole run is the window
 
 
+class RunState(NamedTuple):
+    """The state of a run that changes with each request, read when a snapshot is.
+
+    Attributes:
+        running: The items that run.
+        concurrency: The most requests at once; None if nothing limits them.
+        limited_by: The limit that keeps more from being sent, or an empty text.
+        budget: What is spent of a budget, or an empty text.
+    """
+
+    running: int = 0
+    concurrency: int | None = None
+    limited_by: str = ""
+    budget: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class ProgressSnapshot:
     """The progress of a job at one moment.
@@ -32,7 +49,7 @@ class ProgressSnapshot:
         done: The items that have ended, the failed ones included.
         failed: Those of them that have an error.
         from_checkpoint: Those of them that an earlier run had finished.
-        running: The items that have started and not ended.
+        running: The items that run.
         total: The number of inputs; None if they have no length.
         seconds: The time since the start of this run.
         per_second: The items that ended per second in the last minute, or in this run while that is shorter.
@@ -41,8 +58,8 @@ class ProgressSnapshot:
         cost: Their estimated cost in US dollars; None if it is unknown.
         projected_cost: The estimated cost of all items, by the mean of those that ended; None if it is unknown.
         concurrency: The most requests that may be sent at once now; None if nothing limits them.
-        limited_by: What limits the requests now, for example `rate limit`, `concurrency` or `service`; empty if nothing
-            does.
+        limited_by: What limits the requests now, for example `rate limit`, `concurrency`, `service` or `budget`; empty
+            if nothing does.
         budget: The limit of a budget with what is spent of it, for a reader; empty without one.
     """
 
@@ -69,22 +86,24 @@ class ProgressSnapshot:
 
 
 class JobProgress:
-    """The counts of a running job. Thread-safe."""
+    """The counts of a running job. Thread-safe.
 
-    def __init__(self, total: int | None = None) -> None:
-        self._lock = RLock()  # a signal handler or a garbage collection may end a job in the middle of anything here
+    Args:
+        observe: Returns the state of the run.
+    """
+
+    def __init__(self, observe: Callable[[], RunState] = RunState) -> None:
+        self._observe = observe
+        # Reentrant: a signal handler or a garbage collection may end a job in the middle of anything here.
+        self._lock = RLock()
         self._state: JobState = "running"
-        self._total = total
+        self._total: int | None = None
         self._began = 0.0
         self._ended: float | None = None
-        self._started = 0
         self._done = self._failed = self._stored = 0
         self._marks: deque[tuple[float, int]] = deque()  # the time, and the items that had ended in this run
         self._usage = NO_USAGE  # of items that ended in this run
         self._stored_usage = NO_USAGE  # of items from the checkpoint
-        self._concurrency: int | None = None
-        self._limited_by = ""
-        self._budget = ""
 
     def begin(self, total: int | None, now: float) -> None:
         """Start the clock of a job of `total` inputs, or of unknown length."""
@@ -93,15 +112,9 @@ class JobProgress:
             self._began = now
             self._marks.append((now, 0))
 
-    def started(self) -> None:
-        """Count an item that starts."""
-        with self._lock:
-            self._started += 1
-
     def ended(self, outcome: Outcome[Any], now: float) -> None:
-        """Count the end of an item that `started`."""
+        """Count the end of an item."""
         with self._lock:
-            self._started -= 1
             self._count(outcome)
             self._usage += outcome.usage
             if now - self._marks[-1][0] >= _SPACING:
@@ -117,14 +130,6 @@ class JobProgress:
             self._count(outcome)
             self._stored_usage += outcome.usage
 
-    def limits(self, concurrency: int | None, limited_by: str = "") -> None:
-        """Set the most requests that may be sent at once now, and what limits them."""
-        self._concurrency, self._limited_by = concurrency, limited_by
-
-    def budget(self, text: str) -> None:
-        """Set the description of the budget, with what is spent of it."""
-        self._budget = text
-
     def finish(self) -> None:
         """Set the state to `finishing`: no further item starts."""
         with self._lock:
@@ -137,13 +142,9 @@ class JobProgress:
             if self._ended is None:
                 self._state, self._ended = "done", now
 
-    @property
-    def running(self) -> int:
-        """The number of items that have started and not ended."""
-        return self._started
-
     def snapshot(self, now: float) -> ProgressSnapshot:
         """Return the progress at the time `now`."""
+        run = self._observe()
         with self._lock:
             if self._ended is not None:
                 now = self._ended
@@ -160,7 +161,7 @@ class JobProgress:
                 done=self._done,
                 failed=self._failed,
                 from_checkpoint=self._stored,
-                running=self._started,
+                running=run.running,
                 total=self._total,
                 seconds=now - self._began,
                 per_second=rate,
@@ -168,9 +169,9 @@ class JobProgress:
                 usage=usage,
                 cost=cost,
                 projected_cost=projected,
-                concurrency=self._concurrency,
-                limited_by=self._limited_by,
-                budget=self._budget,
+                concurrency=run.concurrency,
+                limited_by=run.limited_by,
+                budget=run.budget,
             )
 
     def _count(self, outcome: Outcome[Any]) -> None:
