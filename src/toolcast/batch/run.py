@@ -24,7 +24,7 @@ from .inputs import InputRow, read_row
 from .item_keys import ItemKeys
 from .job_options import JobOptions
 from .outcome import Outcome
-from .progress.account import JobProgress, RunState
+from .progress.account import JobActivity, JobProgress
 from .progress.choice import choose_display
 from .progress.reporter import ProgressReporter
 from .schedule import Schedule
@@ -256,13 +256,13 @@ class JobRun(Generic[T]):
             return "Without a checkpoint= another run asks for all items again."
         return f"Resume with checkpoint={os.fspath(self._path)!r}."
 
-    def _state(self) -> RunState:
+    def _state(self) -> JobActivity:
         """Return the state of the run for a snapshot."""
         schedule, ledger = self.schedule, self._ledger
         if ledger is None:
-            return RunState(schedule.running, schedule.limit)
+            return JobActivity(schedule.running, schedule.limit)
         limited_by = "budget" if ledger.is_waited_for else ""
-        return RunState(schedule.running, schedule.limit, limited_by, ledger.describe())
+        return JobActivity(schedule.running, schedule.limit, limited_by, ledger.describe())
 
 
 def _stopped_by(error: Exception) -> JobStopped:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast.batch import Outcome
-from toolcast.batch.progress.account import JobProgress, RunState
+from toolcast.batch.progress.account import JobActivity, JobProgress
 from toolcast.prices import Prices, StoredCost
 from toolcast.usage import NO_USAGE, Usage
 
@@ -17,7 +17,7 @@ def outcome(usage: Usage = CENT, error: Exception | None = None) -> Outcome[str]
 
 
 def running(
-    total: int | None, ended: int, seconds_each: float = 1.0, observe: Callable[[], RunState] = RunState
+    total: int | None, ended: int, seconds_each: float = 1.0, observe: Callable[[], JobActivity] = JobActivity
 ) -> JobProgress:
     account = JobProgress(observe)
     account.begin(total, 100.0)
@@ -27,7 +27,7 @@ def running(
 
 
 def test_the_counts_costs_and_times_of_a_running_job() -> None:
-    account = running(100, 10, observe=lambda: RunState(1, 8, "rate limit", "$0.10 of $5.00"))
+    account = running(100, 10, observe=lambda: JobActivity(1, 8, "rate limit", "$0.10 of $5.00"))
     now = account.snapshot(110.0)
     assert (now.state, now.done, now.failed, now.running, now.total) == ("running", 10, 0, 1, 100)
     assert (now.seconds, now.per_second, now.seconds_left) == (10.0, 1.0, 90.0)

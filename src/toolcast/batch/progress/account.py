@@ -24,7 +24,7 @@ _SPACING: Final = 1.0  # seconds between two marks of it
 _ENOUGH: Final = 5  # items in the window: fewer are no rate, and the whole run is the window
 
 
-class RunState(NamedTuple):
+class JobActivity(NamedTuple):
     """The state of a run that changes with each request, read when a snapshot is.
 
     Attributes:
@@ -92,7 +92,7 @@ class JobProgress:
         observe: Returns the state of the run.
     """
 
-    def __init__(self, observe: Callable[[], RunState] = RunState) -> None:
+    def __init__(self, observe: Callable[[], JobActivity] = JobActivity) -> None:
         self._observe = observe
         # Reentrant: a signal handler or a garbage collection may end a job in the middle of anything here.
         self._lock = RLock()
