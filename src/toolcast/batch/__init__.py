@@ -17,6 +17,12 @@ if TYPE_CHECKING:
         JobError as JobError,
         JobStopped as JobStopped,
     )
+    from .evaluation import (
+        Comparison as Comparison,
+        Evaluation as Evaluation,
+        FieldScore as FieldScore,
+        evaluate as evaluate,
+    )
     from .files import (
         FileError as FileError,
         FileRows as FileRows,
@@ -29,21 +35,34 @@ if TYPE_CHECKING:
     from .item_keys import UnstableInput as UnstableInput
     from .job import Job as Job, ResultOptions as ResultOptions
     from .job_options import JobOptions as JobOptions
+    from .metrics import (
+        Metric as Metric,
+        aligned as aligned,
+        exact as exact,
+        numeric as numeric,
+        overlap as overlap,
+        same_text as same_text,
+        similarity as similarity,
+    )
     from .outcome import Outcome as Outcome
     from .outcomes import AsyncOutcomes as AsyncOutcomes, Outcomes as Outcomes
     from .results.saved_results import SavedResults as SavedResults
+    from .review import review_page as review_page, write_review as write_review
     from .row_functions import RowFunction as RowFunction, RowOptions as RowOptions, row_function as row_function
 
 _EXPORTS = {
     "bad_rows": "BadRow",
     "checkpoint": "CheckpointStatus read_status",
     "errors": "CheckpointError CheckpointMismatch JobError JobStopped",
+    "evaluation": "Comparison Evaluation FieldScore evaluate",
     "files": "FileError FileRows RowError read_csv read_errors read_jsonl read_parquet",
     "item_keys": "UnstableInput",
     "job": "Job ResultOptions",
     "job_options": "JobOptions",
+    "metrics": "Metric aligned exact numeric overlap same_text similarity",
     "outcome": "Outcome",
     "outcomes": "AsyncOutcomes Outcomes",
+    "review": "review_page write_review",
     "row_functions": "RowFunction RowOptions row_function",
     "results.saved_results": "SavedResults",
 }
@@ -56,12 +75,16 @@ __all__ = [
     "CheckpointError",
     "CheckpointMismatch",
     "CheckpointStatus",
+    "Comparison",
+    "Evaluation",
+    "FieldScore",
     "FileError",
     "FileRows",
     "Job",
     "JobError",
     "JobOptions",
     "JobStopped",
+    "Metric",
     "Outcome",
     "Outcomes",
     "ResultOptions",
@@ -70,12 +93,21 @@ __all__ = [
     "RowOptions",
     "SavedResults",
     "UnstableInput",
+    "aligned",
+    "evaluate",
+    "exact",
+    "numeric",
+    "overlap",
     "read_csv",
     "read_errors",
     "read_jsonl",
     "read_parquet",
     "read_status",
+    "review_page",
     "row_function",
+    "same_text",
+    "similarity",
+    "write_review",
 ]
 
 

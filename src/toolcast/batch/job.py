@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from os import PathLike
 from typing import Any, Generic, TypedDict, TypeVar, get_args
 
@@ -69,6 +70,27 @@ class Job(Generic[T]):
             return AsyncRemoteOutcomes(self.call, self.inputs, self.options)
         rows = open_inputs(self.inputs)
         return AsyncOutcomes(JobRun(self.call, self.options, length_of(self.inputs)), rows)
+
+    def sample(self, count: int = 50, path: str | PathLike[str] | None = None) -> list[Outcome[T]]:
+        """Make the calls for some of the inputs, and return their outcomes, to look at them before the job is run.
+
+        Args:
+            count: The largest number of inputs: spread evenly over a list or DataFrame, or else the first ones, which
+                an iterator loses. Default: 50.
+            path: A file for an HTML table of the inputs, outputs and errors. Default: none is written.
+
+        Raises:
+            TypeError: The inputs are an async iterable.
+        """
+        from .review import write_review
+        from .samples import sample_inputs
+
+        chosen = sample_inputs(self.inputs, count)
+        part = Job(self.call, [each for _, each in chosen], **self.options)
+        outcomes = [replace(outcome, index=chosen[outcome.index][0]) for outcome in part.run()]
+        if path is not None:
+            write_review(outcomes, path)
+        return outcomes
 
     @property
     def _is_remote(self) -> bool:
