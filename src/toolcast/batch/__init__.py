@@ -18,8 +18,8 @@ if TYPE_CHECKING:
         JobStopped as JobStopped,
     )
     from .evaluation import (
-        Comparison as Comparison,
         Evaluation as Evaluation,
+        FieldComparison as FieldComparison,
         FieldScore as FieldScore,
         evaluate as evaluate,
     )
@@ -54,7 +54,7 @@ _EXPORTS = {
     "bad_rows": "BadRow",
     "checkpoint": "CheckpointStatus read_status",
     "errors": "CheckpointError CheckpointMismatch JobError JobStopped",
-    "evaluation": "Comparison Evaluation FieldScore evaluate",
+    "evaluation": "FieldComparison Evaluation FieldScore evaluate",
     "files": "FileError FileRows RowError read_csv read_errors read_jsonl read_parquet",
     "item_keys": "UnstableInput",
     "job": "Job ResultOptions",
@@ -75,8 +75,8 @@ __all__ = [
     "CheckpointError",
     "CheckpointMismatch",
     "CheckpointStatus",
-    "Comparison",
     "Evaluation",
+    "FieldComparison",
     "FieldScore",
     "FileError",
     "FileRows",

@@ -23,7 +23,7 @@ _WIDEST = 60  # characters of a value in a table
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FieldComparison:
     """One field of one outcome.
 
     Attributes:
@@ -78,7 +78,7 @@ class Evaluation:
     """
 
     fields: tuple[FieldScore, ...]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[FieldComparison, ...]
     count: int
     failed: int
 
@@ -87,7 +87,7 @@ class Evaluation:
         """The mean of the fields' mean scores."""
         return sum(field.mean for field in self.fields) / len(self.fields)
 
-    def worst(self, count: int = 10, path: str | None = None) -> list[Comparison]:
+    def worst(self, count: int = 10, path: str | None = None) -> list[FieldComparison]:
         """Return the comparisons with the lowest scores, lowest first, without perfect ones.
 
         Args:
@@ -193,7 +193,7 @@ def _all_fields(expected: Sequence[Any]) -> dict[str, Metric]:
     return chosen
 
 
-def _comparison(outcome: Outcome[Any], expected: Any, path: str, metric: Metric) -> Comparison:
+def _comparison(outcome: Outcome[Any], expected: Any, path: str, metric: Metric) -> FieldComparison:
     wanted = field_value(expected, path) if path else expected
     actual: Any = MISSING
     if outcome.ok:
@@ -204,10 +204,10 @@ def _comparison(outcome: Outcome[Any], expected: Any, path: str, metric: Metric)
         score = 0.0
     error = None if outcome.error is None else f"{type(outcome.error).__name__}: {outcome.error}"
     wanted, actual = (None if value is MISSING else value for value in (wanted, actual))
-    return Comparison(outcome.index, outcome.key, path or WHOLE, score, wanted, actual, error)
+    return FieldComparison(outcome.index, outcome.key, path or WHOLE, score, wanted, actual, error)
 
 
-def _field_score(path: str, metric: Metric, comparisons: Sequence[Comparison]) -> FieldScore:
+def _field_score(path: str, metric: Metric, comparisons: Sequence[FieldComparison]) -> FieldScore:
     scores = [each.score for each in comparisons]
     mean, count = sum(scores) / len(scores), len(scores)
     variance = sum((score - mean) ** 2 for score in scores) / (count - 1) if count > 1 else 0.0
@@ -225,7 +225,7 @@ def _numbers(field: FieldScore) -> tuple[str, str, str]:
     return f"{field.mean:.3f}", f"{field.stderr:.3f}", f"{field.perfect}/{field.count}"
 
 
-def _difference(comparison: Comparison) -> str:
+def _difference(comparison: FieldComparison) -> str:
     if comparison.error is not None:
         return _shortened(comparison.error)
     return f"expected {_shortened(json_text(comparison.expected))}, got {_shortened(json_text(comparison.actual))}"

@@ -37,7 +37,7 @@ pre { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; font: 13px/1.45
   tr { border: 1px solid var(--line); border-radius: 6px; margin-bottom: 1rem; }
   th, td { border: 0; }
   td::before { content: attr(data-label); display: block; font-size: .8rem; color: var(--dim); }
-  tbody th { background: var(--soft); }
+  tbody th.number { width: 100%; background: var(--soft); }
 }
 """
 
