@@ -11,6 +11,7 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -40,6 +41,7 @@ from toolcast.llms.http_llm import ServiceLLM
 from toolcast.output_mode import best_mode
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
+from toolcast.providers.http_adapter import HTTPAdapter
 from toolcast.providers.model_features import all_capabilities
 
 Rows: TypeAlias = Iterable[Sequence[str]]
@@ -245,6 +247,30 @@ def _sends(llm: ServiceLLM, messages: tuple[Message, ...]) -> bool:
     return _BYTES in body or b64encode(_BYTES) in body
 
 
+# -- batch APIs
+
+
+def batches() -> Iterator[Sequence[str]]:
+    """The limits and the price of each batch API; LLMs and services with the same stand in one line."""
+    yield ("LLM, or `service=`", "requests in a batch", "size of a batch", "price", "found again by")
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for name, llm in _speakers():
+        adapter = llm.adapter
+        codec = adapter.batches() if isinstance(adapter, HTTPAdapter) else None
+        if codec is not None:
+            line = (
+                f"{codec.limits.requests:,}",
+                f"{round(codec.limits.bytes / 1_000_000):,} MB",
+                _PRICES.get(codec.price_factor, f"{codec.price_factor:.0%} of the usual"),
+                "its metadata" if codec.lists_tags else "the ids of its results",
+            )
+            lines.setdefault(line, []).append(f"`{name}`")
+    yield from ((", ".join(names), *line) for line, names in lines.items())
+
+
+_PRICES = {Decimal("0.5"): "half", Decimal(1): "the usual, as far as known"}
+
+
 # -- the pages
 
 Tables: TypeAlias = Mapping[str, Callable[[], Rows]]
@@ -257,6 +283,7 @@ def _dialects(*names: str) -> Tables:
 PAGES: Mapping[str, Tables] = {
     "reference/providers/index.md": {"FEATURES": features, "SERVICES": services},
     "reference/messages.md": {"CONTENT": content},
+    "how-to/many-inputs.md": {"BATCHES": batches},
     "reference/providers/azure.md": _dialects("azure", "azure-v1"),
     "reference/providers/bedrock.md": _dialects("bedrock"),
     "reference/providers/ollama.md": _dialects("ollama"),

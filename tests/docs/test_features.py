@@ -35,6 +35,16 @@ def test_every_provider_has_a_line(features: ModuleType) -> None:
     assert {cell for line in lines for cell in line[1:-1]} == {"yes", "no", "·"}
 
 
+def test_every_batch_api_has_one_line(features: ModuleType) -> None:
+    _, *lines = features.batches()
+    names = [name.strip("`") for line in lines for name in line[0].split(", ")]
+    assert len(names) == len(set(names))
+    assert {"Anthropic", "Google", "Mistral", "OpenAIResponses"} < set(names)
+    assert set(names) & SERVICES.keys() == {name for name, row in SERVICES.items() if row.batches is not None}
+    prices = {name: line[3] for line in lines for name in line[0].split(", ")}
+    assert prices["`Anthropic`"] == "half"
+
+
 def test_every_service_says_where_it_is_and_what_it_reads(features: ModuleType) -> None:
     _, *lines = features.services()
     text = {name.strip("`"): (address, keys) for name, address, keys in lines}

@@ -12,12 +12,12 @@ import pytest
 
 from support.google_batches import KEY as GOOGLE_KEY, GoogleBatches
 from support.mistral_batches import KEY, MistralBatches
-from toolcast import Anthropic, Google, Mistral
+from toolcast import Anthropic, Google, Mistral, OpenAI, OpenAICompatible, OpenAIResponses
 from toolcast.async_support.sync_driver import run
 from toolcast.errors import BadRequest, LimitExceeded, NotFound, UnsupportedLLMError
 from toolcast.llms.service_files import PathContent, delete_file, describe_file, fetch_file, upload_file
 from toolcast.providers.chat_completions.files import OpenAIFiles
-from toolcast.providers.file_codec import StoredFile
+from toolcast.providers.file_codec import BytesContent, StoredFile
 from toolcast.testing import ScriptedLLM
 
 
@@ -137,7 +137,14 @@ def test_a_file_that_becomes_longer(tmp_path: Path) -> None:
     assert content.read(90, 100) == bytes(10)
 
 
-@pytest.mark.parametrize("llm", [Anthropic("claude-sonnet-4-6", api_key="k"), ScriptedLLM(["Hello"])])
+@pytest.mark.parametrize(
+    "llm",
+    [
+        Anthropic("claude-sonnet-4-6", api_key="k"),
+        OpenAICompatible("m", service="deepseek", api_key="k"),
+        ScriptedLLM(["Hello"]),
+    ],
+)
 def test_no_files(llm: Any) -> None:
     with pytest.raises(UnsupportedLLMError):
         run(describe_file(llm, "a", llm.sync_backend()))
@@ -149,3 +156,18 @@ def test_a_failed_file() -> None:
     codec = OpenAIFiles(Mistral("m", api_key=KEY).adapter)  # type: ignore[arg-type]  # its adapter is one behind HTTP
     found = codec.read(HTTPResponse(200, {}, b'{"id": "a", "status": "error", "expires_at": 5}'))
     assert found == StoredFile("a", expires=5, state="failed")
+
+
+@pytest.mark.parametrize(
+    ("llm", "purpose"),
+    [
+        (OpenAI("gpt-4o", api_key="k"), "user_data"),
+        (OpenAIResponses("gpt-4o", api_key="k"), "user_data"),
+        (OpenAICompatible("m", service="groq", api_key="k"), "batch"),
+    ],
+)
+def test_files_of_services_with_the_protocol_of_openai(llm: Any, purpose: str) -> None:
+    codec = llm.adapter.files()
+    request = next(codec.upload("a.txt", "text/plain", BytesContent(b"abc")))
+    assert request.url.endswith("/v1/files")
+    assert f'name="purpose"\r\n\r\n{purpose}\r\n'.encode() in request.body

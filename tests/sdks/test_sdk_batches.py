@@ -17,9 +17,10 @@ from support.anthropic_batches import KEY as ANTHROPIC_KEY
 from support.batch_client import BatchClient
 from support.batch_services import SERVICES
 from support.google_batches import KEY as GOOGLE_KEY, GoogleBatches
-from support.loopback import Request
+from support.loopback import Loopback, Request, whole
 from support.mistral_batches import KEY as MISTRAL_KEY, form_of
 from support.service_double import Received
+from toolcast import OpenAI
 from toolcast.async_support.sync_driver import run
 from toolcast.errors import BadRequest
 from toolcast.llms.service_files import delete_file, describe_file, fetch_file, upload_file
@@ -290,3 +291,36 @@ def test_files(name: str, official: Callable[[str], tuple[int | None, bytes]]) -
         assert [meant(each, other.base) for each in other.requests] == [
             meant(each, theirs.base) for each in theirs.requests
         ]
+
+
+def test_files_of_openai() -> None:
+    """Upload, description, download and deletion of a file, with the same responses for both."""
+    from openai import OpenAI as Client
+
+    file = {"id": "file-1", "object": "file", "bytes": len(FILE), "created_at": 1, "filename": "a b.pdf"}
+    document = json.dumps({**file, "purpose": "user_data", "status": "processed", "expires_at": None}).encode()
+    deleted = json.dumps({"id": "file-1", "object": "file", "deleted": True}).encode()
+    with Loopback() as server:
+        base = f"http://127.0.0.1:{server.port}"
+        for _ in range(2):
+            for answer in (document, document, FILE, deleted):
+                server.answer(whole(answer, 200, "content-type: application/json"))
+        with Client(base_url=f"{base}/v1", api_key="any", max_retries=0) as sdk:
+            theirs = sdk.files.create(file=("a b.pdf", FILE, "application/pdf"), purpose="user_data")
+            assert sdk.files.retrieve(theirs.id) == theirs
+            assert sdk.files.content(theirs.id).read() == FILE
+            assert sdk.files.delete(theirs.id).deleted
+        llm = OpenAI("gpt-4o", base_url=f"{base}/v1", api_key="any")
+        backend = llm.sync_backend()
+        ours = run(upload_file(llm, FILE, backend, name="a b.pdf"))
+        assert (ours.id, ours.name, ours.size, ours.created) == (
+            theirs.id,
+            theirs.filename,
+            theirs.bytes,
+            theirs.created_at,
+        )
+        assert run(describe_file(llm, ours.id, backend)) == ours
+        assert run(fetch_file(llm, ours.id, backend)) == FILE
+        run(delete_file(llm, ours.id, backend))
+        requests = [meant(each, base) for each in server.requests]
+        assert requests[4:] == requests[:4]

@@ -23,6 +23,7 @@ from .services import ServiceSpec
 
 if TYPE_CHECKING:
     from ..batch_codec import BatchCodec
+    from ..file_codec import FileCodec
 
 
 class OpenAIBaseAdapter(HTTPAdapter):
@@ -65,6 +66,16 @@ class OpenAIBaseAdapter(HTTPAdapter):
         # Azure has the prefix for the Responses API alone.
         prefix = "/v1" if self.path == "/responses" else spec.prefix
         return OpenAIBatches(self, spec, f"{prefix}{self.path}")
+
+    def files(self) -> FileCodec | None:
+        """Return the codec of the service's files; None if it has no batch API, and so as a rule no files."""
+        spec = self._service.batches
+        if spec is None:
+            return None
+        from .files import OpenAIFiles
+
+        # Services without the Responses API take files for batches alone.
+        return OpenAIFiles(self, purpose="user_data" if spec.responses else "batch")
 
 
 class OpenAIBaseEncoder(RequestEncoder):
