@@ -119,6 +119,7 @@ class OpenAIBatchService:
         files: The contents of the files that are not deleted, by id.
         log: The method and path of each request.
         headers: The headers of each request.
+        paused: A lock; while a test has it, no request is processed.
         submitted: The requests of all batches that were created: the bodies, by custom id.
         live: The bodies of the requests to `/v1/chat/completions`.
     """
@@ -140,7 +141,7 @@ class OpenAIBatchService:
         self.page = 20
         self.url = f"http://127.0.0.1:1{prefix}/v1"
         self._numbers = iter(range(1, 1_000_000))
-        self._lock = threading.RLock()
+        self.paused = threading.RLock()
         self.cut: Callable[[str, str, bytes], list[bytes | Exception]] = lambda method, path, body: [body]
         self.now: Callable[[], float] = time.time
 
@@ -174,7 +175,7 @@ class OpenAIBatchService:
         """Process one request."""
         url = urlsplit(target)
         path = url.path.removeprefix(self.prefix)
-        with self._lock:
+        with self.paused:
             self.log.append(f"{method} {path}")
             self.headers.append(headers)
             if not (headers.get("authorization") or "").startswith("Bearer "):
