@@ -39,6 +39,13 @@ CHAT = "/v1/chat/completions"
 USAGE = {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
 
 
+def parts_of(headers: Message, body: bytes) -> dict[Any, Any]:
+    """The parts of a form by name, as the parser of the standard library reads them."""
+    head = f"content-type: {headers['content-type']}\r\n\r\n".encode()
+    form = BytesParser(policy=HTTP).parsebytes(head + body)
+    return {part.get_param("name", header="content-disposition"): part for part in form.iter_parts()}
+
+
 class Dropped(Exception):
     """Cut the connection without a response."""
 
@@ -119,6 +126,7 @@ class OpenAIBatchService:
         files: The contents of the files that are not deleted, by id.
         log: The method and path of each request.
         headers: The headers of each request.
+        received: The method, the target and the body of each request.
         paused: A lock; while a test has it, no request is processed.
         submitted: The requests of all batches that were created: the bodies, by custom id.
         live: The bodies of the requests to `/v1/chat/completions`.
@@ -132,6 +140,7 @@ class OpenAIBatchService:
         self.names: dict[str, str] = {}
         self.log: list[str] = []
         self.headers: list[Message] = []
+        self.received: list[tuple[str, str, bytes]] = []
         self.submitted: dict[str, dict[str, Any]] = {}
         self.live: list[dict[str, Any]] = []
         self.before: Callable[[str, str], Reply | None] = lambda method, path: None
@@ -178,6 +187,7 @@ class OpenAIBatchService:
         with self.paused:
             self.log.append(f"{method} {path}")
             self.headers.append(headers)
+            self.received.append((method, target, body))
             if not (headers.get("authorization") or "").startswith("Bearer "):
                 return _error(401, "Missing bearer authentication in header", "invalid_request_error")
             replaced = self.before(method, path)
@@ -206,9 +216,7 @@ class OpenAIBatchService:
         return _error(404, f"Unknown request URL: {method} {path}", "invalid_request_error")
 
     def _upload(self, headers: Message, body: bytes) -> Reply:
-        head = f"content-type: {headers['content-type']}\r\n\r\n".encode()
-        form = BytesParser(policy=HTTP).parsebytes(head + body)
-        parts = {part.get_param("name", header="content-disposition"): part for part in form.iter_parts()}
+        parts = parts_of(headers, body)
         if "file" not in parts or "purpose" not in parts:
             return _error(400, "'file' and 'purpose' are required", "invalid_request_error")
         if parts["purpose"].get_payload(decode=True).decode().strip() != "batch":
