@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         CheckpointMismatch as CheckpointMismatch,
         JobError as JobError,
         JobStopped as JobStopped,
+        ProviderBatchError as ProviderBatchError,
     )
     from .evaluation import (
         Evaluation as Evaluation,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "bad_rows": "BadRow",
     "checkpoint": "CheckpointStatus read_status",
-    "errors": "CheckpointError CheckpointMismatch JobError JobStopped",
+    "errors": "CheckpointError CheckpointMismatch JobError JobStopped ProviderBatchError",
     "evaluation": "FieldComparison Evaluation FieldScore evaluate",
     "files": "FileError FileRows RowError read_csv read_errors read_jsonl read_parquet",
     "item_keys": "UnstableInput",
@@ -87,6 +88,7 @@ __all__ = [
     "Metric",
     "Outcome",
     "Outcomes",
+    "ProviderBatchError",
     "ResultOptions",
     "RowError",
     "RowFunction",

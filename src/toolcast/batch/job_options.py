@@ -72,6 +72,10 @@ def check_options(owner: str, options: JobOptions) -> None:
         require_number(name, value, whole=name == "max_concurrency")
         if isinstance(value, (int, float)) and value <= 0:
             raise ValueError(f"{name}={value!r}: expected a number above 0, or None for no limit")
+    if options.get("via") == "batch":
+        for name, instead in (("budget", "set a limit at the provider"), ("ask_once", "leave out equal inputs")):
+            if options.get(name):
+                raise ValueError(f"{name}= has no effect with via='batch': {instead}, or leave out via='batch'")
     for name, choices in (("on_error", OnError), ("via", Via), ("reask", Reask)):
         value = options.get(name, get_args(choices)[0])
         if value not in get_args(choices):

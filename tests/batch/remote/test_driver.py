@@ -655,6 +655,16 @@ def test_a_replacement_of_the_llm_is_called_live(pair: Pair) -> None:
     assert not pair.service.log
 
 
+# Options that a batch API does not have
+
+
+@pytest.mark.parametrize("options", [{"budget": toolcast.Budget(usd=1)}, {"ask_once": True}])
+def test_options_without_effect_are_errors(pair: Pair, options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="has no effect with via='batch'"):
+        pair.map(1, **options)
+    assert not pair.service.log
+
+
 # LLMs without a batch API
 
 
