@@ -8,8 +8,9 @@ from time import monotonic
 from typing import Any, Final, Generic, TypeVar, cast
 
 from ..async_support.waiters import Waiters
-from ..errors import AuthFailed, CallError, NotFound, QuotaExceeded, UnsupportedLLMError, WouldSuspend
+from ..errors import AuthFailed, NotFound, QuotaExceeded, UnsupportedLLMError, WouldSuspend
 from ..llms.request_gate import RequestGate, use_gate
+from ..llms.request_state import RequestState
 from ..structured.call import run_call
 from ..structured.orchestrator import ToolOrchestratingLLM, begin_call
 from ..tools.output_schema import calls_functions
@@ -39,6 +40,29 @@ CONCURRENCY: Final = 16
 
 BLOCK: Final = 256
 """The number of rows that are sorted by their prompts."""
+
+
+class AbortHandle:
+    """The handle to abort the sync call that a worker makes now, from another thread."""
+
+    __slots__ = ("_call", "aborted")
+
+    def __init__(self) -> None:
+        self.aborted: bool = False
+        self._call: RequestState | None = None
+
+    def begin(self, call: RequestState) -> None:
+        """Set the call that begins."""
+        self._call = call
+        if self.aborted:  # after the assignment, as in `RequestState.open`
+            call.break_off()
+
+    def abort(self) -> None:
+        """Abort the call, which raises an error soon. Tools and validators run to their end."""
+        self.aborted = True
+        call = self._call
+        if call is not None:
+            call.break_off()
 
 
 class JobRun(Generic[T]):
@@ -95,6 +119,7 @@ class JobRun(Generic[T]):
         """End the job once its workers have ended. Idempotent."""
         if not self._closed:
             self._closed = True
+            self.changed.wake()
             interrupts.unwatch(self._interrupt)
             self.progress.end(monotonic())
             self._reporter.stop()
@@ -157,21 +182,23 @@ class JobRun(Generic[T]):
         return self.schedule.wants_rows_soon or self.has_outcome()
 
     def has_outcome(self) -> bool:
-        """Return whether an outcome is ready, or none will follow."""
-        return self.schedule.ready > 0 or self.schedule.ended
+        """Return whether an outcome is ready, none will follow, or another thread or task has closed the job."""
+        return self.schedule.ready > 0 or self.schedule.ended or self._closed
 
     # Workers
 
-    async def work(self, row: InputRow | None, backend: IOBackend) -> None:
+    async def work(self, row: InputRow | None, backend: IOBackend, handle: AbortHandle) -> None:
         """Work on `row` and then on further rows, until no more may start."""
         try:
             with use_gate(self._gate):
                 while row is not None:
-                    outcome = await self._outcome(row, backend)
-                    if isinstance(outcome.error, BudgetReached):
-                        self._end_budget(outcome.error)
-                    if isinstance(outcome.error, BudgetReached) and not outcome.attempts:
-                        self.schedule.abandon()  # nothing was sent: it has no outcome, as if it had not started
+                    outcome = await self._outcome(row, backend, handle)
+                    error = outcome.error
+                    if isinstance(error, BudgetReached):
+                        self._end_budget(error)
+                    if (isinstance(error, BudgetReached) and not outcome.attempts) or (error and handle.aborted):
+                        # It has no outcome, as if it had not started: nothing was sent, or the caller has left.
+                        self.schedule.abandon()
                     else:
                         self._finish(row, outcome)
                     row = self.schedule.start()
@@ -198,21 +225,21 @@ class JobRun(Generic[T]):
                 self.schedule.resume(other)
         self.schedule.finish(outcome)
 
-    async def _outcome(self, row: InputRow, backend: IOBackend) -> Outcome[T]:
+    async def _outcome(self, row: InputRow, backend: IOBackend, handle: AbortHandle) -> Outcome[T]:
         began = backend.now()
+        state: RequestState | None = None
+        output, error = None, None
         try:
             prepared, trace = begin_call(self.call, row.values)
             if self._blocks and backend.concurrent:
                 prepared = replace(prepared, blocks=True)
-            result = await run_call(prepared, backend, trace)
-        except Exception as error:  # the item's: any error of the call, a validator or a tool
-            attempts = error.attempts if isinstance(error, CallError) else ()
-            usage = sum([attempt.usage or NO_USAGE for attempt in attempts], NO_USAGE)
-            seconds = backend.now() - began
-            return Outcome(row.index, row.key, row.input, None, error, len(attempts), usage, seconds)
-        seconds = backend.now() - began
-        output = cast("T", result.output)
-        return Outcome(row.index, row.key, row.input, output, None, len(result.attempts), result.usage, seconds)
+            state = prepared.start_call(backend, trace)
+            handle.begin(state)
+            output = cast("T", (await run_call(prepared, backend, trace, state)).output)
+        except Exception as raised:  # the item's: any error of the call, a validator or a tool
+            error = raised
+        attempts, usage = (0, NO_USAGE) if state is None else (len(state.attempts), state.usage)
+        return Outcome(row.index, row.key, row.input, output, error, attempts, usage, backend.now() - began)
 
     def _stored(self, outcome: Outcome[T]) -> Outcome[T]:
         """Count an outcome, and write it to the checkpoint before the consumer can see it.

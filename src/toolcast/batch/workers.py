@@ -17,9 +17,8 @@ from ..async_support import sync_driver
 from ..async_support.background_jobs import BackgroundJob, join_all, start_job
 from ..errors import WouldSuspend
 from ..llms.defaults import replacement
-from ..transport.cancel_handle import CancelHandle
 from .inputs import InputRow
-from .run import JobRun
+from .run import AbortHandle, JobRun
 
 if TYPE_CHECKING:
     import asyncio
@@ -60,12 +59,12 @@ class ThreadWorkers:
     def __init__(self, run: JobRun[Any]) -> None:
         self._run = run
         self._context = copy_context()
-        self._threads: dict[Thread, CancelHandle] = {}
+        self._threads: dict[Thread, AbortHandle] = {}
 
     def start(self) -> None:
         """Start a thread for each row that may start."""
         while (row := self._run.schedule.start()) is not None:
-            handle = CancelHandle()
+            handle = AbortHandle()
             target = partial(self._context.copy().run, self._work, row, handle)
             thread = Thread(target=target, name="toolcast map", daemon=True)
             self._threads[thread] = handle
@@ -74,7 +73,7 @@ class ThreadWorkers:
     def abandon(self) -> None:
         """Abort the calls that run, without waiting for their end."""
         for handle in tuple(self._threads.values()):
-            handle.break_off()
+            handle.abort()
 
     def close(self) -> None:
         """Abort the calls that run, and wait for their threads."""
@@ -82,11 +81,11 @@ class ThreadWorkers:
         for thread in tuple(self._threads):
             thread.join(GRACE)
 
-    def _work(self, row: InputRow, handle: CancelHandle) -> None:
+    def _work(self, row: InputRow, handle: AbortHandle) -> None:
         job = BackgroundJob("toolcast map")
         try:
-            with handle, suppress(WouldSuspend):  # it is the outcome of the row, and ends the job
-                sync_driver.run(job.work(partial(self._run.work, row, self._run.call.llm.sync_backend())))
+            with suppress(WouldSuspend):  # it is the outcome of the row, and ends the job
+                sync_driver.run(job.work(partial(self._run.work, row, self._run.call.llm.sync_backend(), handle)))
         finally:
             self._threads.pop(current_thread(), None)
 
@@ -120,7 +119,7 @@ class TaskWorkers:
 
     async def _work(self, row: InputRow, jobs: list[BackgroundJob]) -> None:
         try:
-            await self._run.work(row, self._run.call.llm.async_backend())
+            await self._run.work(row, self._run.call.llm.async_backend(), AbortHandle())
         finally:
             self._jobs.difference_update(jobs)
 

@@ -102,7 +102,7 @@ class RequestState:
     `stopped_early` is True while a response is closed that was found invalid before its end.
     `id` is that of a structured call, for its log lines; `request` is the last HTTP request. `gate` admits requests,
     `passages` counts those that have not ended, `postponed` is by how many seconds waits in the gate have moved the
-    deadline.
+    deadline. `source` is set by a structured call, which `break_off` aborts then.
     """
 
     deadline: float | None = None
@@ -113,10 +113,27 @@ class RequestState:
     undecided: tuple[Acceptance, ...] = ()
     stopped_early: bool = False
     id: str = ""
+    broken: bool = False
+    source: ResponseEvents | None = field(default=None, repr=False)
     request: HTTPRequest | None = field(default=None, repr=False)
     gate: RequestGate | None = None
     passages: int = 0
     postponed: float = 0.0
+
+    def open(self, source: ResponseEvents) -> ResponseEvents:
+        """Set the source of the response that the call waits for, and return it."""
+        self.source = source
+        # After the assignment: `break_off` in another thread either finds the source, or is seen here.
+        if self.broken:
+            source.break_off()
+        return source
+
+    def break_off(self) -> None:
+        """Abort the call of another thread, which raises an error soon; see `ResponseEvents.break_off`."""
+        self.broken = True
+        source = self.source
+        if source is not None:
+            source.break_off()
 
     def mask(self, text: str) -> str:
         """Return `text` without the credentials of the last HTTP request."""

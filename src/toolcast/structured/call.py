@@ -181,16 +181,20 @@ class PreparedCall:
         return list(values) if self.request.parallel else values[0]
 
 
-async def run_call(prepared: PreparedCall, backend: IOBackend, trace: Trace) -> Result[Any]:
-    """Make one call and return its result, retrying invalid responses while attempts are left."""
-    call = prepared.start_call(backend, trace)
+async def run_call(
+    prepared: PreparedCall, backend: IOBackend, trace: Trace, call: RequestState | None = None
+) -> Result[Any]:
+    """Make one call and return its result, retrying invalid responses while attempts are left.
+
+    `call` is its state, for a caller that reads it after an error or aborts the call.
+    """
+    call = call or prepared.start_call(backend, trace)
     account = prepared.account(trace, backend)
     try:
         while True:
             try:
-                response = await read_response(
-                    prepared.llm.source(prepared.request, backend, call), prepared.llm.origin
-                )
+                source = call.open(prepared.llm.source(prepared.request, backend, call))
+                response = await read_response(source, prepared.llm.origin)
             except MalformedEvent as error:
                 if prepared.max_attempts < 2:
                     raise
