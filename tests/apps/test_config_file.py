@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from toolcast.apps.config_file import CommandConfig, ConfigFileError, choose_model, config_path, read_config
+from toolcast.apps.config_file import (
+    CommandConfig,
+    ConfigFileError,
+    choose_model,
+    config_path,
+    read_config,
+    resolve_alias,
+)
 from toolcast.errors import UnsupportedLLMError
 
 
@@ -59,6 +66,7 @@ def test_the_order_is_option_variable_file(tmp_path: Path) -> None:
     assert choose_model(None, environ) is None
     file.write_text('model = "fast"\n[aliases]\nfast = "groq:x"\nbad = "opnai:x"\n', encoding="utf-8")
     assert choose_model(None, environ) == "groq:x"
+    assert (resolve_alias("fast", environ), resolve_alias("local", environ)) == ("groq:x", "local")
     assert choose_model(None, environ | {"TOOLCAST_MODEL": ""}) == "groq:x"
     assert choose_model(None, environ | {"TOOLCAST_MODEL": "openai:gpt"}) == "openai:gpt"
     assert choose_model("local", environ | {"TOOLCAST_MODEL": "openai:gpt"}) == "local"

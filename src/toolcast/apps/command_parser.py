@@ -60,8 +60,7 @@ class CommandParser(argparse.ArgumentParser):
             command = cast("CommandModule", import_module(module, package))
             self.set_defaults(**{called: command.run})
             command.add_arguments(self)
-        if args is not None:
-            self._refuse_unknown_options(args)
+        self._refuse_unknown_options(args or ())
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             words = visible(" ".join(unknown))

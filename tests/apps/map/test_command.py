@@ -225,6 +225,54 @@ def test_what_is_wrong_is_one_line(
     assert message in err
 
 
+def test_a_run_is_resumed(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("name, age int", "--input", "people.csv", "--column", "body", "--output", "out.jsonl", "--quiet")
+    assert run(*words) == 1
+    assert run(*words) == 1
+    message = (
+        "toolcast: out.jsonl.checkpoint has 2 results of an earlier run: go on with --resume, or delete it to begin"
+    )
+    assert capsys.readouterr().err.startswith(message)
+    for named in ("out.jsonl", "out.jsonl.checkpoint"):
+        assert run("--status", named) == 0
+        first, *lines = capsys.readouterr().out.splitlines()
+        assert "out.jsonl.checkpoint: not running, started 1 time, last at 2" in first
+        assert lines[:2] == ["  done    2", "  failed  1, asked again by --resume"]
+        assert lines[2].endswith(" tokens")
+        assert {line.split()[0] for line in lines[3:]} == {"model", "prompt"}
+    llm = Asked(lambda request: {"name": "Bob", "age": 5})
+    assert run(*words, "--resume", llm=llm) == 0
+    assert len(llm.requests) == 1
+    assert len(records(Path("out.jsonl").read_text())) == 3
+    Path("out.jsonl.checkpoint").unlink()
+    Path("own.checkpoint").touch()
+    assert run(*words, "--prompt", "Who is it?", "--checkpoint", "other.checkpoint") == 1
+    assert "out.jsonl exists: choose another --output, or delete it" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ((), "toolcast: interrupted. A run with --output FILE can be resumed.\n"),
+        (
+            ("--checkpoint", "c", "--resume"),
+            "toolcast: interrupted. Resume with: toolcast map name --input people.csv --column body --checkpoint c "
+            "--resume\n",
+        ),
+    ],
+)
+def test_ctrl_c(
+    more: Sequence[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*given: object) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "_print_results", interrupt)
+    Path("c").touch()
+    assert run("name", "--input", "people.csv", "--column", "body", *more) == 130
+    assert capsys.readouterr() == ("", message)
+
+
 def test_a_job_that_is_stopped_says_how_to_resume(capsys: pytest.CaptureFixture[str]) -> None:
     def refuse(request: ChatRequest) -> Any:
         raise AuthFailed("wrong key")

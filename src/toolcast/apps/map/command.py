@@ -307,8 +307,6 @@ def _dry_run_lines(
     yield f"Dry run: no request is sent, no file is written. {call.llm!r}"
     yield f"rows: {sum(1 for _ in rows):,} in {source}"
     row = read_row(0, next(iter(columns.rows([first]))), call.prompt.variables)
-    if row.error is not None:
-        raise row.error
     for message in call.prompt.format_messages(**row.values):
         yield f"\n[{message.role}, the first row]\n{visible(message.text)}"
     yield "\n[schema]"

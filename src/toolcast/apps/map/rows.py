@@ -49,7 +49,7 @@ def open_rows(path: Path, format: InputFormat | None) -> FileRows:
             return read_parquet(path)
         case "lines":
             return TextLines(path)
-        case None:
+        case _:
             return TextLines(path) if path.suffix.lower() in (".txt", ".log") else read_file(path)
 
 
