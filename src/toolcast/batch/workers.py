@@ -11,6 +11,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from threading import Thread, current_thread
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..async_support import sync_driver
@@ -76,10 +77,11 @@ class ThreadWorkers:
             handle.abort()
 
     def close(self) -> None:
-        """Abort the calls that run, and wait for their threads."""
+        """Abort the calls that run, and wait for their threads: not longer than `GRACE`, for all of them together."""
         self.abandon()
+        until = monotonic() + GRACE
         for thread in tuple(self._threads):
-            thread.join(GRACE)
+            thread.join(max(until - monotonic(), 0.0))
 
     def _work(self, row: InputRow, handle: AbortHandle) -> None:
         job = BackgroundJob("toolcast map")
