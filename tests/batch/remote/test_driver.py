@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, Literal
 
 import anyio
@@ -653,6 +655,32 @@ def test_a_replacement_of_the_llm_is_called_live(pair: Pair) -> None:
 
         assert anyio.run(main)[0].ok
     assert not pair.service.log
+
+
+# Progress
+
+
+def test_the_progress_counts_the_items_in_batches(pair: Pair, tmp_path: Path) -> None:
+    seen: list[Any] = []
+    asked = threading.Event()
+
+    def show(snapshot: Any) -> None:
+        seen.append(snapshot)
+        if snapshot.running:
+            asked.set()
+
+    pair.limit(requests=2)
+    pair.service.after = lambda method, path: asked.wait(30) and None if method == "GET" else None
+    path = tmp_path / "job.db"
+    pair.map(3, checkpoint=path, progress=show)
+    assert asked.is_set()
+    assert {snapshot.total for snapshot in seen} == {3}
+    assert max(snapshot.running for snapshot in seen) == 3
+    assert "batch API" in {snapshot.limited_by for snapshot in seen}
+    last = seen[-1]
+    assert (last.state, last.done, last.failed, last.running, last.from_checkpoint) == ("done", 3, 0, 0, 0)
+    pair.map(4, checkpoint=path, progress=seen.append)
+    assert (seen[-1].done, seen[-1].from_checkpoint) == (4, 3)
 
 
 # Options that a batch API does not have

@@ -34,6 +34,7 @@ from ...usage import NO_USAGE, Usage
 from ..errors import JobStopped, ProviderBatchError
 from ..inputs import InputRow
 from ..outcome import Outcome
+from ..progress.account import JobActivity, JobProgress
 from .item import RemoteItem, after_answers, output_of, read_answer, request_of
 from .journal import InvalidAnswer, Journal, Plan
 
@@ -144,6 +145,7 @@ class RemoteRun(Generic[T]):
         key_of: Return the key of a row.
         store: The stored outcomes; None without a checkpoint, so that batches end with the run.
         journal: The journal of the batches.
+        progress: The counts of the job.
         backend: The network and the clock.
         poll: The seconds between two requests for the status of a batch; None: 5, growing to 60.
         reask: `"live"`: an invalid response is asked about at once, at the usual price; `"batch"`: in the next batch.
@@ -161,6 +163,7 @@ class RemoteRun(Generic[T]):
         key_of: Callable[[InputRow], str],
         store: OutcomeStore | None,
         journal: Journal,
+        progress: JobProgress,
         backend: IOBackend,
         poll: float | None = None,
         reask: str = "live",
@@ -172,6 +175,7 @@ class RemoteRun(Generic[T]):
         self._key_of = key_of
         self._store = store
         self._journal = journal
+        self._progress = progress
         self.backend = backend
         self._poll = poll
         self._reask_live = reask == "live"
@@ -249,6 +253,13 @@ class RemoteRun(Generic[T]):
             ids = ", ".join([batch.id for batch in self._open])
             how = "their results are lost" if self._store is None else "start the job again with the same checkpoint"
             logger.warning("the batches %s of %s go on: %s", ids, self._codec.provider, how)
+
+    @property
+    def activity(self) -> JobActivity:
+        """The number of items in batches, for the display of the progress."""
+        batches = self._open if self._fetch is None else [*self._open, self._fetch.batch]
+        items = sum([len(batch.items) for batch in batches])
+        return JobActivity(items, None, "batch API" if items else "")
 
     # The batches of earlier runs
 
@@ -387,6 +398,7 @@ class RemoteRun(Generic[T]):
             return
         key = self._key_of(row)
         if self._store is not None and (stored := self._store.find(key, row.index, row.input)) is not None:
+            self._progress.restored(stored)
             self._finished[row.index] = stored
             # That run may have been killed in the middle of the results of a batch.
             if (item := self._waiting.pop(key, None)) is not None:
@@ -662,6 +674,7 @@ class RemoteRun(Generic[T]):
         if self._store is not None:
             self._store.write(outcome)
         self._journal.drop_answers(outcome.key)
+        self._progress.ended(outcome, self.backend.now())
         self._finished[outcome.index] = outcome
 
     def _take(self, *, all: bool = False) -> list[Outcome[T]]:

@@ -13,11 +13,14 @@ from ...errors import LLMError
 from ...structured.orchestrator import ToolOrchestratingLLM
 from ...transport.network import IOBackend
 from ..checkpoint import Checkpoint
-from ..inputs import InputRow, Inputs, open_inputs, read_row
+from ..inputs import InputRow, Inputs, length_of, open_inputs, read_row
 from ..item_keys import ItemKeys
 from ..job_options import JobOptions
 from ..outcome import Outcome
 from ..outcomes import AsyncOutcomes, Outcomes
+from ..progress.account import JobActivity, JobProgress
+from ..progress.choice import choose_display
+from ..progress.reporter import ProgressReporter
 from ..workers import GRACE
 from .driver import RemoteRun
 from .journal import Journal, TemporaryDatabase
@@ -34,7 +37,7 @@ class RemoteOutcomes(Outcomes[T]):
         rows = open_inputs(inputs)
         if isinstance(rows, AsyncIterator):
             raise TypeError("inputs: expected an iterable, got an async one, which amap() reads")
-        self._job = _RemoteJob(call, rows, options, call.llm.sync_backend)
+        self._job = _RemoteJob(call, rows, options, call.llm.sync_backend, length_of(inputs))
 
     def __next__(self) -> Outcome[T]:
         outcome = sync_driver.run(self._job.next_outcome())
@@ -55,7 +58,7 @@ class AsyncRemoteOutcomes(AsyncOutcomes[T]):
     """The outcomes of a job through the batch API of the provider. All of it happens in the task that iterates."""
 
     def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, options: JobOptions) -> None:
-        self._job = _RemoteJob(call, open_inputs(inputs), options, call.llm.async_backend)
+        self._job = _RemoteJob(call, open_inputs(inputs), options, call.llm.async_backend, length_of(inputs))
 
     async def __anext__(self) -> Outcome[T]:
         outcome = await self._job.next_outcome()
@@ -81,12 +84,16 @@ class _RemoteJob(Generic[T]):
         rows: Iterator[Any] | AsyncIterator[Any],
         options: JobOptions,
         backend: Callable[[], IOBackend],
+        total: int | None,
     ) -> None:
         self._call = call
         self._rows = rows
         self._options = options
         self._backend = backend
+        self._total = total
         self._count = 0
+        self._progress = JobProgress(self._activity)
+        self._reporter: ProgressReporter | None = None
         self._run: RemoteRun[T] | None = None
         self._checkpoint: Checkpoint | None = None
         self._keys: ItemKeys | None = None
@@ -143,6 +150,9 @@ class _RemoteJob(Generic[T]):
             self._close_files()
 
     def _close_files(self) -> None:
+        if self._run is not None and self._reporter is not None:
+            self._progress.end(self._run.backend.now())
+            self._reporter.stop()
         for each in (self._checkpoint, self._keys):
             if each is not None:
                 each.close()
@@ -158,18 +168,26 @@ class _RemoteJob(Generic[T]):
         else:
             self._checkpoint = Checkpoint(path, self._call)
         database = TemporaryDatabase() if self._checkpoint is None else self._checkpoint.file
+        backend = self._backend()
+        self._progress.begin(self._total, backend.now())
+        self._reporter = ProgressReporter(self._progress, choose_display(self._options.get("progress")), backend.now)
         self._run = RemoteRun(
             self._call,
             read_row=self._read_row,
             key_of=self._key_of,
             store=self._checkpoint,
             journal=Journal(database),
-            backend=self._backend(),
+            progress=self._progress,
+            backend=backend,
             poll=self._options.get("poll"),
             reask=self._options.get("reask", "live"),
             ordered=self._options.get("ordered", True),
         )
+        self._reporter.start()
         return self._run
+
+    def _activity(self) -> JobActivity:
+        return JobActivity() if self._run is None else self._run.activity
 
     def _key_of(self, row: InputRow) -> str:
         assert self._keys is not None  # made before the run
