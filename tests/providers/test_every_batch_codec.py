@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 
 import pytest
@@ -181,6 +182,29 @@ def test_responses_that_are_no_batch(name: str, body: bytes) -> None:
     codec = codec_of(name)
     with pytest.raises(MalformedEvent):
         codec.read_status(HTTPResponse(200, {}, body))
+
+
+NAMES = (
+    *("id", "name", "status", "state", "processing_status", "metadata", "batchStats", "request_counts", "created_at"),
+    *("results_url", "output", "inlinedResponses", "responsesFile", "done", "error", "errors", "input_files", "data"),
+    *("custom_id", "key", "result", "type", "response", "status_code", "body", "message", "code", "operations"),
+)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.sampled_from(["", "ended", "FAILED", "succeeded", "errored", "a/b"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=6),
+    max_leaves=12,
+)
+
+
+@given(st.sampled_from(sorted(SERVICES)), st.dictionaries(st.sampled_from(NAMES), JSON))
+def test_any_document_is_read_or_malformed(name: str, document: dict[str, object]) -> None:
+    codec, body = codec_of(name), json.dumps(document).encode()
+    with suppress(MalformedEvent):
+        codec.read_status(HTTPResponse(200, {}, body))
+    with suppress(MalformedEvent):
+        codec.read_page(HTTPResponse(200, {}, body), None)
+    with suppress(MalformedEvent):
+        codec.result_decoder().feed(body + b"\n")
 
 
 @pytest.mark.parametrize("line", [b"[]", b"1", b"{}", b'{"custom_id": 1}', b"nonsense"])

@@ -55,6 +55,8 @@ class GoogleBatches(BatchDouble):
         self.named: dict[str, dict[str, Any]] = {}
         self.upload_base: str | None = None
         """The origin of upload URLs, if it is another one."""
+        self.oldest_first = False
+        """The order of the list, which the reference does not name."""
         self.lost_parts = 0
         """The number of the next parts of uploads that are received, but whose answer is lost."""
 
@@ -172,7 +174,7 @@ class GoogleBatches(BatchDouble):
         return as_json(self.document(self.looked_at(self.find(request, id))))
 
     def list(self, request: Received) -> tuple[Piece, ...]:
-        newest = sorted(self.held.values(), key=lambda batch: batch.created, reverse=True)
+        newest = list(self.held.values())[:: 1 if self.oldest_first else -1]
         size, after = int(request.query.get("pageSize", 50)), int(request.query.get("pageToken", 0))
         found = {"operations": [self.document(batch) for batch in newest[after : after + size]]}
         more = {"nextPageToken": str(after + size)} if after + size < len(newest) else {}

@@ -108,12 +108,14 @@ class BatchCodec(ABC):
         price_factor: The price of a request in a batch as a part of its usual price.
         lists_tags: True if the status of a batch has the tag that it was submitted with. If not, a batch is recognized
             by the ids of its results, which begin with the tag.
+        newest_first: True if the pages of the list are known to begin with the newest batch.
     """
 
     provider: str
     limits: BatchLimits
     price_factor: Decimal = Decimal("0.5")
     lists_tags: bool = True
+    newest_first: bool = True
 
     @abstractmethod
     def encode(self, id: str, request: HTTPRequest) -> bytes:
@@ -143,7 +145,7 @@ class BatchCodec(ABC):
 
     @abstractmethod
     def list_page(self, cursor: str | None) -> HTTPRequest:
-        """Return the request for a page of the provider's batches, the newest first. `cursor` is None for the first."""
+        """Return the request for a page of the provider's batches. `cursor` is None for the first."""
 
     @abstractmethod
     def read_page(self, response: HTTPResponse, cursor: str | None) -> tuple[list[BatchStatus], str | None]:

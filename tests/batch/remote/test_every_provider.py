@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from support.batch_double import BatchDouble
 from support.batch_services import SERVICES
+from support.google_batches import GoogleBatches
 from support.loopback import whole
 from support.openai_batches import VirtualClock
 from toolcast import ToolOrchestratingLLM
@@ -35,6 +36,7 @@ from toolcast.providers.google import batches as google_batches
 from toolcast.providers.mistral.batches import MistralBatches
 from toolcast.transport.httpx_network import HttpxNetwork
 from toolcast.transport.network import Response
+from toolcast.usage import Usage
 
 CODECS = {
     "anthropic": AnthropicBatches,
@@ -93,11 +95,11 @@ class Setting:
         self.network = HttpxNetwork()
         self.call = self.make()
 
-    def make(self, network: HttpxNetwork | None = None) -> Any:
+    def make(self, network: HttpxNetwork | None = None, **options: Any) -> Any:
         service = SERVICES[self.name.partition("-")[0]]
         llm = service.llm(self.server.base, network=network or self.network, max_retries=2)
         llm.clock = self.clock
-        return ToolOrchestratingLLM(Text, "{x}", llm)
+        return ToolOrchestratingLLM(Text, "{x}", llm, **options)
 
     def map(self, count: int, call: Any = None, **options: Any) -> list[Outcome[Text]]:
         return list((call or self.call).map([{"x": f"No. {at}"} for at in range(count)], via="batch", **options))
@@ -132,9 +134,11 @@ def test_a_job_of_several_batches(setting: Setting) -> None:
     assert texts(outcomes) == wanted(5)
     assert_asked_once(setting.server, 5)
     assert not setting.server.files
-    live = outcomes[0].usage
-    assert (live.input_tokens, live.output_tokens) == (20, 10)
-    assert outcomes[0].cost is not None
+    usage = outcomes[0].usage
+    assert (usage.input_tokens, usage.output_tokens) == (20, 10)
+    usual = setting.call.llm.price(Usage(20, 10)).cost
+    assert usual
+    assert {outcome.cost for outcome in outcomes} == {usual / 2}
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
@@ -219,13 +223,52 @@ def test_too_many_requests_while_polling(setting: Setting) -> None:
     assert len([seconds for seconds in setting.clock.sleeps if 7 <= seconds < 7.5]) == 2  # a little later than allowed
 
 
+def test_a_batch_at_the_end_of_a_long_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gemini's list has no order that is documented: all of its pages are read."""
+    with GoogleBatches() as server:
+        setting = Setting("google", server, monkeypatch)
+        setting.clock.seconds -= 1_000_000
+        for _ in range(25):
+            server.hold(
+                f"batches/{server.number():04}", {}, model="models/m", displayName="old", file=None, metadata=True
+            )
+        server.submitted.clear()
+        setting.clock.seconds += 1_000_000
+        server.oldest_first = True
+        network = LosingNetwork(killed=True)
+        with pytest.raises(Killed):
+            setting.map(2, setting.make(network), checkpoint=tmp_path / "job.db")
+        network.close()
+        assert texts(setting.map(2, checkpoint=tmp_path / "job.db")) == wanted(2)
+        assert_asked_once(server, 2)
+        setting.network.close()
+
+
+def test_invalid_responses_are_asked_about_in_the_next_batch(setting: Setting) -> None:
+    replies: list[Any] = [{"text": "No. 0"}, {"wrong": "No. 1"}, {"text": "No. 1"}]
+    # Two are submitted first; the third is the second one again.
+    setting.server.reply = lambda text: replies[2 if len(setting.server.submitted) == 3 else "No. 1" in text]
+    outcomes = setting.map(2, setting.make(max_attempts=2), reask="batch")
+    assert len(setting.server.submitted) == 3
+    first, second, again = [body for _, body in setting.server.submitted]
+    name = "contents" if "contents" in first else "messages"
+    assert (len(first[name]), len(second[name]), len(again[name])) == (1, 1, 3)
+    assert [outcome.attempts for outcome in outcomes] == [1, 2]
+    assert texts(outcomes) == wanted(2)
+    assert outcomes[1].usage.input_tokens == 40
+
+
 class LosingNetwork(KillingNetwork):
-    """A network that loses the response to the first request that creates a batch."""
+    """A network that loses the response to the first request that creates a batch, or ends the process then."""
+
+    def __init__(self, *, killed: bool = False) -> None:
+        super().__init__()
+        self.killed = killed
 
     def step(self, name: str) -> None:
         if not self.where and name.startswith("after POST") and name.endswith(("/batches", "/jobs", "GenerateContent")):
             self.where = name
-            raise Timeout("the response is lost", phase="first_token")
+            raise Killed if self.killed else Timeout("the response is lost", phase="first_token")
 
 
 def test_a_lost_response_to_the_submission(setting: Setting) -> None:

@@ -322,9 +322,10 @@ class RemoteRun(Generic[T]):
             for status in batches:
                 if await self._is_batch_of(plan, status):
                     return status.id
-            # The newest come first: what is older than the plan is not its batch.
+            # What is older than the plan is not its batch, and neither is what comes after it.
             oldest = min([status.created for status in batches if status.created is not None], default=None)
-            if cursor is None or (oldest is not None and oldest < plan.created - CLOCK_SKEW):
+            old = self._codec.newest_first and oldest is not None and oldest < plan.created - CLOCK_SKEW
+            if cursor is None or old:
                 return None
 
     async def _is_batch_of(self, plan: Plan, status: BatchStatus) -> bool:

@@ -51,6 +51,7 @@ class GoogleBatches(BatchCodec):
 
     # No number of requests is documented, and files may have 2 GB: smaller batches need less memory here.
     limits = BatchLimits(100_000, 200_000_000)
+    newest_first = False  # the reference names no order
 
     def __init__(self, adapter: HTTPAdapter) -> None:
         self.provider: str = adapter.provider
@@ -91,7 +92,7 @@ class GoogleBatches(BatchCodec):
         return self._status(operation, inlined if isinstance(inlined, list) else [])
 
     def list_page(self, cursor: str | None) -> HTTPRequest:
-        """Return the request for a page of the batches, the newest first."""
+        """Return the request for a page of the batches."""
         query = {"pageSize": "10"} | ({} if cursor is None else {"pageToken": cursor})
         return self._adapter.service_request("GET", "/batches", query=query)
 
