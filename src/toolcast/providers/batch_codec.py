@@ -215,6 +215,12 @@ def as_mapping(value: object) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
+def objects_in(found: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    """Return the objects in the list in the field `name`; none if it is no list."""
+    value = found.get(name)
+    return [as_mapping(each) for each in cast("list[object]", value)] if isinstance(value, list) else []
+
+
 def text_field(found: Mapping[str, Any], name: str) -> str:
     """Return the text in the field `name`. Raise `MalformedEvent` without one."""
     value = found.get(name)

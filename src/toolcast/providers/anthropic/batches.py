@@ -20,6 +20,7 @@ from ..batch_codec import (
     JSONLResults,
     as_mapping,
     as_object,
+    objects_in,
     optional_count,
     optional_text,
     text_field,
@@ -71,8 +72,7 @@ class AnthropicBatches(BatchCodec):
     def read_page(self, response: HTTPResponse, cursor: str | None) -> tuple[list[BatchStatus], str | None]:
         """Return the batches of a page, and the id of the last one if there are more."""
         page = as_object(response.body)
-        data: Any = page.get("data")
-        batches = [_status(as_mapping(each)) for each in (data if isinstance(data, list) else [])]
+        batches = [_status(each) for each in objects_in(page, "data")]
         return batches, optional_text(page, "last_id") if page.get("has_more") is True else None
 
     def cancel(self, id: str) -> HTTPRequest:

@@ -22,6 +22,7 @@ from ..batch_codec import (
     JSONLResults,
     as_mapping,
     as_object,
+    objects_in,
     optional_count,
     optional_text,
     text_field,
@@ -98,8 +99,7 @@ class OpenAIBatches(BatchCodec):
     def read_page(self, response: HTTPResponse, cursor: str | None) -> tuple[list[BatchStatus], str | None]:
         """Return the batches of the page `cursor`, and the id of the last one if there are more."""
         page = as_object(response.body)
-        data: Any = page.get("data")
-        batches = [self._status(each) for each in (data if isinstance(data, list) else [])]
+        batches = [self._status(each) for each in objects_in(page, "data")]
         return batches, batches[-1].id if batches and page.get("has_more") is True else None
 
     def cancel(self, id: str) -> HTTPRequest:
@@ -143,8 +143,7 @@ class OpenAIBatches(BatchCodec):
 
     def _refusal(self, batch: Mapping[str, Any]) -> LLMError:
         """Return the error of a batch that was not begun."""
-        found: Any = as_mapping(batch.get("errors")).get("data")
-        problems = [as_mapping(each) for each in (found if isinstance(found, list) else [])]
+        problems = objects_in(as_mapping(batch.get("errors")), "data")
         texts = [self._described(problem) for problem in problems[:3]]
         codes = {str(problem.get("code")) for problem in problems}
         summary = "; ".join(texts) or "no reason given"

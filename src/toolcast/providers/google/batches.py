@@ -22,6 +22,7 @@ from ..batch_codec import (
     JSONLResults,
     as_mapping,
     as_object,
+    objects_in,
     optional_text,
     text_field,
     unix_time,
@@ -88,8 +89,8 @@ class GoogleBatches(BatchCodec):
     def read_status(self, response: HTTPResponse) -> BatchStatus:
         """Return the status in the response to `submit` or `status`."""
         operation = as_object(response.body)
-        inlined: Any = as_mapping(_output(operation).get("inlinedResponses")).get("inlinedResponses")
-        return self._status(operation, inlined if isinstance(inlined, list) else [])
+        inlined = as_mapping(_output(operation).get("inlinedResponses"))
+        return self._status(operation, objects_in(inlined, "inlinedResponses"))
 
     def list_page(self, cursor: str | None) -> HTTPRequest:
         """Return the request for a page of the batches."""
@@ -99,10 +100,8 @@ class GoogleBatches(BatchCodec):
     def read_page(self, response: HTTPResponse, cursor: str | None) -> tuple[list[BatchStatus], str | None]:
         """Return the batches of a page, and the token of the next page."""
         page = as_object(response.body)
-        data: Any = page.get("operations")
-        operations = [as_mapping(each) for each in (data if isinstance(data, list) else [])]
         # Without their results: those of other programs' batches may have no keys.
-        batches = [self._status(each, []) for each in operations]
+        batches = [self._status(each, []) for each in objects_in(page, "operations")]
         return batches, optional_text(page, "nextPageToken")
 
     def cancel(self, id: str) -> HTTPRequest:
@@ -127,7 +126,7 @@ class GoogleBatches(BatchCodec):
         """Return the request that deletes an uploaded file."""
         return self._files.delete(file)
 
-    def _status(self, operation: Mapping[str, Any], inlined: Sequence[Any]) -> BatchStatus:
+    def _status(self, operation: Mapping[str, Any], inlined: Sequence[Mapping[str, Any]]) -> BatchStatus:
         batch = as_mapping(operation.get("metadata"))
         raw = optional_text(batch, "state") or ""
         error = as_mapping(operation.get("error"))
@@ -149,7 +148,7 @@ class GoogleBatches(BatchCodec):
             whole_number(stats.get("failedRequestCount")),
             optional_text(as_mapping(batch.get("inputConfig")), "fileName"),
             () if file is None else (file,),
-            tuple([self._inlined(as_mapping(each)) for each in inlined]),
+            tuple([self._inlined(each) for each in inlined]),
             self._error(error) if state == "failed" else None,
             raw.endswith("CANCELLED"),
         )

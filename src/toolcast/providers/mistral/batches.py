@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ...errors import LLMError, MalformedEvent
 from ...http_request import HTTPRequest, HTTPResponse
@@ -21,6 +21,7 @@ from ..batch_codec import (
     JSONLResults,
     as_mapping,
     as_object,
+    objects_in,
     optional_count,
     optional_text,
     text_field,
@@ -89,8 +90,7 @@ class MistralBatches(BatchCodec):
 
     def read_page(self, response: HTTPResponse, cursor: str | None) -> tuple[list[BatchStatus], str | None]:
         """Return the jobs of the page `cursor`, and the number of the next one."""
-        data: Any = as_object(response.body).get("data")
-        jobs = [self._status(as_mapping(each)) for each in (data if isinstance(data, list) else [])]
+        jobs = [self._status(each) for each in objects_in(as_object(response.body), "data")]
         return jobs, str(int(cursor or 0) + 1) if len(jobs) == _PAGE else None
 
     def cancel(self, id: str) -> HTTPRequest:
@@ -115,7 +115,8 @@ class MistralBatches(BatchCodec):
 
     def _status(self, job: Mapping[str, Any]) -> BatchStatus:
         raw = text_field(job, "status")
-        inputs: Any = job.get("input_files")
+        inputs: object = job.get("input_files")
+        first = cast("list[object]", inputs)[:1] if isinstance(inputs, list) else []
         files = tuple([file for name in ("output_file", "error_file") if (file := optional_text(job, name))])
         # Results of a failed job are those of its requests, of which all may have failed.
         state: BatchState = "ended" if files and raw == "FAILED" else _STATES.get(raw, "running")
@@ -128,7 +129,7 @@ class MistralBatches(BatchCodec):
             optional_count(job, "total_requests"),
             optional_count(job, "succeeded_requests"),
             optional_count(job, "failed_requests"),
-            str(inputs[0]) if isinstance(inputs, list) and inputs else None,
+            next((file for file in first if isinstance(file, str)), None),
             files,
             error=self._refusal(job) if state == "failed" else None,
             cancelled=raw == "CANCELLED",
@@ -136,9 +137,7 @@ class MistralBatches(BatchCodec):
 
     def _refusal(self, job: Mapping[str, Any]) -> LLMError:
         """Return the error of a job that failed as a whole."""
-        errors: Any = job.get("errors")
-        found = [as_mapping(each) for each in (errors if isinstance(errors, list) else [])]
-        texts = [str(each["message"]) for each in found if each.get("message")]
+        texts = [str(each["message"]) for each in objects_in(job, "errors") if each.get("message")]
         message = f"the service refused the batch: {'; '.join(texts[:3]) or 'no reason given'}"
         return self._adapter.error(400, {}, json.dumps({"message": message}).encode())
 
@@ -153,5 +152,5 @@ class MistralBatches(BatchCodec):
             return BatchResult(id, error=self._adapter.error(status, {}, body))
         if error is None:
             return BatchResult(id, error=MalformedEvent("the line of this request has neither a response nor an error"))
-        shown = {"error": error} if isinstance(error, dict) else {"message": str(error)}
+        shown: object = {"error": error} if as_mapping(error) else {"message": str(error)}
         return BatchResult(id, error=self._adapter.error(500, {}, json.dumps(shown).encode()))
