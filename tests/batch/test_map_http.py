@@ -248,7 +248,7 @@ def interrupted(call: Any, server: NumberServer, pressing: threading.Thread) -> 
 
     def release() -> None:
         pressing.join()
-        server.wait(lambda: outcomes._run.schedule.stopped)
+        wait_until_stopped(outcomes)
         server.release()
 
     pressing.start()
@@ -258,6 +258,11 @@ def interrupted(call: Any, server: NumberServer, pressing: threading.Thread) -> 
     releasing.join()
 
 
+def wait_until_stopped(outcomes: Any) -> None:
+    run = outcomes._run
+    assert run.changed.block(lambda: run.schedule.stopped, 30)
+
+
 def test_the_second_interrupt_stops_at_once(server: NumberServer, network: Any) -> None:
     server.hold()
 
@@ -265,8 +270,8 @@ def test_the_second_interrupt_stops_at_once(server: NumberServer, network: Any) 
 
     def press() -> None:
         server.wait(lambda: server.running == 3)
-        while not outcomes._run.schedule.stopped:  # two signals in a moment are one
-            signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        wait_until_stopped(outcomes)
         signal.raise_signal(signal.SIGINT)
 
     pressing = threading.Thread(target=press)
