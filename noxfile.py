@@ -11,7 +11,8 @@ Sessions share environments under `.nox/`, so that a fresh clone installs little
 * `sdks`: sdks (with the services' own clients and the mock servers)
 * `site`: site
 * `demo`: the demo alone, with what a user of `toolcast[local]` has
-* `bench`: bench-peers; each peer has an environment of its own, below `peers/`, and is installed anew every week
+* `bench`: bench-peers and bench-batch; each peer has an environment of its own, below `peers/`, and is installed anew
+  every week
 
 An environment is filled again only when what it was made from has changed; `uv` does it where it is to be
 had, pip otherwise. `nox --install-only` prepares without running.
@@ -340,6 +341,16 @@ def bench_peers(session: nox.Session) -> None:
     if render or "--write" in session.posargs:
         plots = ROOT / "benchmarks" / "plots.py"
         Environment(session, "peers/plots", *_requirements(plots), edition=_week()).script(str(plots))
+
+
+@nox.session(name="bench-batch")
+def bench_batch(session: nox.Session) -> None:
+    """The benchmark of many inputs, beside the openai SDK and instructor (posargs: see benchmarks/batch.py)."""
+    env = Environment(session, "bench", "-e", ".", "httpx2", "aiohttp")
+    peers = _peers()
+    for name in ("openai", "instructor"):
+        Environment(session, f"peers/{name}", *_requirements(peers[name]), edition=_week())
+    env.script("benchmarks/batch.py", *session.posargs)
 
 
 @nox.session
