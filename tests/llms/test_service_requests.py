@@ -249,3 +249,10 @@ def test_a_key_is_required_before_anything_is_sent(monkeypatch: pytest.MonkeyPat
 def test_an_llm_without_a_service() -> None:
     with pytest.raises(UnsupportedLLMError, match="ScriptedLLM is no LLM of one service"):
         sync_driver.run(llm_target(toolcast.testing.ScriptedLLM([]), Client().llm.sync_backend()))
+
+
+def test_an_adapter_that_is_not_for_http() -> None:
+    client = Client()
+    client.llm._made = object()  # type: ignore[assignment]  # another program's adapter
+    with pytest.raises(UnsupportedLLMError, match="OpenAI is no LLM of one service"):
+        client.send("GET", "/files")

@@ -22,6 +22,7 @@ from toolcast.batch.remote import driver
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
+    ConnectFailed,
     PromptError,
     RateLimited,
     ServerError,
@@ -174,6 +175,22 @@ def test_inputs_that_need_no_request(pair: Pair) -> None:
     assert [outcome.key for outcome in outcomes] == ["1", "1", "2", "3"]
     assert isinstance(outcomes[1].error, PromptError)
     assert [outcome.attempts for outcome in outcomes] == [1, 0, 0, 1]
+
+
+def test_a_request_that_cannot_be_encoded_is_the_error_of_its_item() -> None:
+    pair = Pair(settings=toolcast.Settings(extra={"no": object()}))
+    assert texts(pair.map(1)) == ["BadRequest"]
+    assert not pair.service.log
+
+
+def test_a_job_that_is_closed_before_it_begins(pair: Pair) -> None:
+    with pair.call.map([{"x": 0}], via="batch") as outcomes:
+        pass
+    assert list(outcomes) == []
+    assert not pair.service.log
+    for make in (pair.call.map, pair.call.amap):
+        with pytest.raises(TypeError, match="one text"):
+            make("text", via="batch")
 
 
 def test_an_error_is_raised_if_that_is_asked_for(pair: Pair) -> None:
@@ -358,6 +375,18 @@ def test_an_upload_is_tried_again(pair: Pair) -> None:
     replies = iter([(500, b"{}"), None])
     pair.service.before = lambda method, path: next(replies) if path == "/v1/files" and method == "POST" else None
     assert texts(pair.map(1)) == sayings(0)
+
+
+def test_a_service_that_cannot_be_reached_stops_the_job(pair: Pair) -> None:
+    def refuse(method: str, path: str) -> None:
+        if (method, path) == ("POST", "/v1/batches"):
+            raise ConnectFailed("connection refused")
+
+    pair.service.before = refuse
+    with pytest.raises(JobStopped, match="connection refused"):
+        pair.map(1)
+    assert pair.count("GET /v1/batches") == 0
+    assert not pair.service.files
 
 
 class Once:
@@ -655,6 +684,25 @@ def test_a_replacement_of_the_llm_is_called_live(pair: Pair) -> None:
 
         assert anyio.run(main)[0].ok
     assert not pair.service.log
+
+
+def test_the_responses_api() -> None:
+    pair = Pair()
+
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        arguments = json.dumps({"text": body["input"][-1]["content"]})
+        call = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "Out", "status": "completed"}
+        usage = {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}
+        base = {"id": "resp_1", "object": "response", "status": "completed", "model": body["model"], "error": None}
+        return 200, {**base, "output": [call | {"arguments": arguments}], "usage": usage}
+
+    pair.service.answer = answer
+    llm = toolcast.OpenAIResponses("gpt-4o-mini", api_key="k", base_url=pair.service.url, network=pair.service)
+    llm.clock = pair.clock
+    outcomes = list(pair.call.with_(llm=llm).map([{"x": 0}, {"x": 1}], via="batch"))
+    assert texts(outcomes) == sayings(0, 1)
+    assert [outcome.usage.total_tokens for outcome in outcomes] == [110, 110]
+    assert {batch["endpoint"] for batch in pair.service.batches.values()} == {"/v1/responses"}
 
 
 # Progress

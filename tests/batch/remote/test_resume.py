@@ -227,7 +227,10 @@ def test_without_tags_a_batch_is_recognized_by_the_ids_of_its_results(
     pair.service.before = pair.service.after = lambda method, path: None
     before = len(pair.service.batches)
     if state == "without results":
-        pair.service.edit = lambda kind, lines: []
+        pair.service.edit = lambda kind, lines: [] if kind == "output" else LINES
+        pair.service.cut = lambda method, path, body: [
+            b"" if path.endswith("/content") and b"another" in body else body
+        ]
     if state in ("ended", "without results"):
         for _ in range(3):
             pair.service.handle("GET", f"/v1/batches/{last_batch(pair)['id']}", pair.service.headers[-1], b"")
@@ -243,12 +246,12 @@ def test_without_tags_the_first_result_may_be_all_of_a_file(tmp_path: Path, monk
     path = tmp_path / "job.db"
     pair.service.cut = lambda method, path, body: [body.removesuffix(b"\n")]
     fault = Once("POST /v1/batches")
-    for _ in range(2):  # the first batch is known when the second is looked for
-        pair.service.after = fault
+    for moment in ("after", "before"):  # the first batch is known when the second, which was not created, is looked for
+        setattr(pair.service, moment, fault)
         with pytest.raises(Killed):
             fault.error, fault.times = Killed(), 1  # type: ignore[assignment]  # a fault that nothing handles
             pair.map(2, checkpoint=path)
-    pair.service.after = lambda method, path: None
+        setattr(pair.service, moment, lambda method, path: None)
     assert texts(pair.map(2, checkpoint=path)) == sayings(0, 1)
     assert len(pair.service.batches) == 2
 
@@ -274,6 +277,9 @@ def test_without_tags_results_may_be_in_the_status(tmp_path: Path, monkeypatch: 
     pair.service.after = lambda method, path: None
     assert texts(pair.map(2, checkpoint=path)) == sayings(0, 1)
     assert len(pair.service.batches) == 1
+
+
+LINES = [{"custom_id": "another-0"}]
 
 
 def last_batch(pair: Pair) -> dict[str, Any]:
