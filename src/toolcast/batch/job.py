@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Generic, TypedDict, TypeVar, get_args
+from typing import Any, Final, Generic, TypedDict, TypeVar, get_args
 
 from typing_extensions import Unpack
 
@@ -16,10 +17,13 @@ from .inputs import Inputs, length_of, open_inputs
 from .job_options import JobOptions, check_options
 from .outcome import Outcome
 from .outcomes import AsyncOutcomes, Outcomes
+from .remote.journal import open_batches
 from .results.saved_results import IfExists, SavedResults
 from .run import JobRun
 
 T = TypeVar("T")
+
+logger: Final = logging.getLogger("toolcast")
 
 
 class ResultOptions(TypedDict, total=False):
@@ -60,7 +64,7 @@ class Job(Generic[T]):
         rows = open_inputs(self.inputs)
         if isinstance(rows, AsyncIterator):
             raise TypeError("inputs: expected an iterable, got an async one, which amap() and arun() read")
-        return Outcomes(JobRun(self.call, self.options, length_of(self.inputs)), rows)
+        return Outcomes(self._live_run(), rows)
 
     def arun(self) -> AsyncOutcomes[T]:
         """Return an async iterator over the outcomes. The calls begin with the first `anext`."""
@@ -69,7 +73,7 @@ class Job(Generic[T]):
 
             return AsyncRemoteOutcomes(self.call, self.inputs, self.options)
         rows = open_inputs(self.inputs)
-        return AsyncOutcomes(JobRun(self.call, self.options, length_of(self.inputs)), rows)
+        return AsyncOutcomes(self._live_run(), rows)
 
     def sample(self, count: int = 50, path: str | PathLike[str] | None = None) -> list[Outcome[T]]:
         """Make the calls for some of the inputs, and return their outcomes, to look at them before the job is run.
@@ -91,6 +95,16 @@ class Job(Generic[T]):
         if path is not None:
             write_review(outcomes, path)
         return outcomes
+
+    def _live_run(self) -> JobRun[T]:
+        run = JobRun(self.call, self.options, length_of(self.inputs))
+        if run.checkpoint is not None and (batches := open_batches(run.checkpoint.file)):
+            logger.warning(
+                "the job has batches at the provider whose results were not fetched (%s): their items are asked again "
+                "and paid for twice. Continue it with via='batch'",
+                ", ".join(batches),
+            )
+        return run
 
     @property
     def _is_remote(self) -> bool:

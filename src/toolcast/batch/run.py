@@ -73,6 +73,7 @@ class JobRun(Generic[T]):
         schedule: Which row starts next, and which outcome is returned next.
         changed: The waiters for outcomes and for room for further rows.
         raises: The first error ends the job.
+        checkpoint: The stored outcomes, if there is a checkpoint.
         progress: The counts of the job.
 
     Args:
@@ -100,8 +101,8 @@ class JobRun(Generic[T]):
         # Validators that are functions may take long: in an event loop they would stop all other items.
         self._blocks = any(tool.output_type is None or calls_functions(tool.output_type) for tool in call.tools)
         self._keys = ItemKeys(options.get("key"), positions=self._path is None)
-        self._checkpoint = None if self._path is None else Checkpoint(self._path, call)
-        spent = NO_USAGE if self._checkpoint is None else self._checkpoint.spent
+        self.checkpoint: Checkpoint | None = None if self._path is None else Checkpoint(self._path, call)
+        spent = NO_USAGE if self.checkpoint is None else self.checkpoint.spent
         self._ledger = None if budget is None else Ledger(budget, spent=spent)
         self._gate: RequestGate | None = self._ledger
         self.progress = JobProgress(self._state)
@@ -124,8 +125,8 @@ class JobRun(Generic[T]):
             self.progress.end(monotonic())
             self._reporter.stop()
             self._keys.close()
-            if self._checkpoint is not None:
-                self._checkpoint.close()
+            if self.checkpoint is not None:
+                self.checkpoint.close()
 
     # Rows, in the consumer's thread
 
@@ -140,7 +141,7 @@ class JobRun(Generic[T]):
         key_of = self._keys.key_of if row.error is None else self._keys.key_of_bad_row
         row.key = key_of(row.input, row.index)
         self._read += 1
-        found = None if self._checkpoint is None else self._checkpoint.find(row.key, row.index, row.input)
+        found = None if self.checkpoint is None else self.checkpoint.find(row.key, row.index, row.input)
         if found is not None:
             self.progress.restored(found)
             self.schedule.add_finished(found)
@@ -247,9 +248,9 @@ class JobRun(Generic[T]):
         If that fails, the job ends.
         """
         self.progress.ended(outcome, monotonic())
-        if self._checkpoint is not None:
+        if self.checkpoint is not None:
             try:
-                self._checkpoint.write(outcome)
+                self.checkpoint.write(outcome)
             except CheckpointError as error:
                 self.schedule.stop(error)
         return outcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -163,6 +163,30 @@ def stop(pair: Pair, path: Path, count: int) -> None:
     with pytest.raises(Killed):
         pair.map(count, checkpoint=path)
     pair.service.before = lambda method, path: None
+
+
+def test_a_live_run_warns_of_batches_that_it_does_not_fetch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    pair = Pair()
+    path = tmp_path / "job.db"
+    assert all(outcome.ok for outcome in pair.call.map([{"x": 7}], checkpoint=path))
+    assert "via='batch'" not in caplog.text
+    stop(pair, path, 1)
+    assert all(outcome.ok for outcome in pair.call.map([{"x": 0}], checkpoint=path))
+    assert "batch_2" in caplog.text
+    assert "via='batch'" in caplog.text
+
+
+def test_an_error_of_the_inputs_is_raised_after_the_outcomes_before_it(tmp_path: Path) -> None:
+    def rows() -> Iterator[Any]:
+        yield {"x": 0}
+        yield {"x": 1}
+        raise OSError("the disk is gone")
+
+    pair = Pair()
+    outcomes = pair.call.map(rows(), via="batch")
+    assert texts([next(outcomes), next(outcomes)]) == sayings(0, 1)
+    with pytest.raises(OSError, match="the disk is gone"):
+        next(outcomes)
 
 
 def test_a_batch_that_is_gone_is_an_error(tmp_path: Path) -> None:

@@ -194,6 +194,7 @@ class RemoteRun(Generic[T]):
         self._finished: dict[int, Outcome[T]] = {}
         self._returned = 0  # ordered: the outcomes up to this index were returned
         self._refusal: LLMError | None = None  # of all further batches
+        self._input_error: Exception | None = None
         self._error: Exception | None = None  # the end of the run
 
     async def next_outcomes(self) -> list[Outcome[T]]:
@@ -232,8 +233,12 @@ class RemoteRun(Generic[T]):
                 await self._poll_batches()
             elif self._refusal is not None:
                 raise self._refusal
+            elif ready := self._take(all=True):
+                return ready
+            elif self._input_error is not None:
+                raise self._input_error
             else:
-                return self._take(all=True)
+                return []
 
     async def close(self) -> None:
         """End the run. Batches that nothing would fetch the results of are cancelled and deleted."""
@@ -390,7 +395,11 @@ class RemoteRun(Generic[T]):
         if self._again:
             self._put(self._again.popleft())
             return
-        row = await self._read_row()
+        try:
+            row = await self._read_row()
+        except Exception as error:  # the caller's iterator; raised after the outcomes of the rows before it
+            self._input_error = error
+            row = None
         if row is None:
             self._end_input()
             return

@@ -96,6 +96,15 @@ class TemporaryDatabase:
             yield connection
 
 
+def open_batches(database: Database) -> list[str]:
+    """Return the provider's ids of the batches in a journal whose results were not fetched; none without a journal."""
+    with database.using() as connection:
+        if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'remote_batches'").fetchone():
+            return []
+        rows = connection.execute("SELECT batch FROM remote_batches WHERE state = 'submitted' ORDER BY created")
+        return [batch for (batch,) in rows]
+
+
 class Journal:
     """The journal in a database. Each method is one transaction."""
 
