@@ -188,9 +188,10 @@ def test_a_batch_that_another_client_cancels(setting: Setting) -> None:
     assert len(server.submitted) == 1
 
 
+@pytest.mark.parametrize(
+    "setting", sorted(CODECS.keys() - {"anthropic"}), indirect=True
+)  # its batches are checked when they are created
 def test_a_batch_that_is_refused_as_a_whole(setting: Setting) -> None:
-    if setting.name == "anthropic":
-        pytest.skip("its batches are checked when they are created")
     setting.server.fate = "failed"
     with pytest.raises(JobStopped):
         setting.map(1)
@@ -207,9 +208,8 @@ def test_results_that_do_not_fit(setting: Setting, fault: str) -> None:
         setting.map(2)
 
 
+@pytest.mark.parametrize("setting", sorted(CODECS.keys() - {"google"}), indirect=True)  # its results are in the status
 def test_a_download_that_breaks_off_is_fetched_again(setting: Setting) -> None:
-    if setting.name == "google":
-        pytest.skip("its results are in the status")
     setting.server.cuts.append(450)
     assert texts(setting.map(2)) == wanted(2)
     assert not setting.server.cuts
