@@ -32,7 +32,7 @@ CELL, LINE, MARGIN = 8.4, 19, 12
 CTRL_C = "\x03"
 COMMAND = ("toolcast", "map", "name, age int, city", "--input", "people.csv", "--output", "people.jsonl")
 PROGRAM = "import sys; from toolcast.apps.cli import main; sys.exit(main())"
-PATIENCE = 120.0  # seconds: the embedded model has to be loaded first
+PATIENCE = 1800.0  # seconds: a busy machine takes minutes
 
 STYLE = """\
   .bg { fill: #ffffff; stroke: #d0d7de } text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; \

@@ -39,6 +39,14 @@ from toolcast.errors import EmptyResponse, NoToolCallError, ValidationError
         ("stopped; raise max_rounds=, or submit() without text to go on from here", "stopped"),
         ("again; state in the prompt when to stop, or raise max_repeats=", "again; state in the prompt when to stop"),
         ("go on with it (--resume, resume=True), or not", "go on with it (--resume), or not"),
+        ("unknown: set a limit, settings=Settings(max_tokens=1000). Nothing was sent.", "unknown: set a limit, "
+         "--max-tokens N. Nothing was sent."),
+        ("Set a lower limit, settings=Settings(max_tokens=...), or allow more, Budget(usd=...)", "Set a lower limit, "
+         "--max-tokens N, or allow more by --budget"),
+        ("It is reached: allow more: Budget(tokens=...)", "It is reached: allow more by --budget"),
+        ("it needs the prices of x m: pass your own, prices=Prices(input=3, output=15), to the LLM or to Budget. "
+         "Nothing was sent.", "it needs the prices of x m; a budget in tokens needs none. Nothing was sent."),
+        ("once only. Pass checkpoint=, a file", "once only. Give --checkpoint FILE"),
         (FileNotFoundError(2, "No such file", "x"), "No such file: 'x'"),
         ("nothing of that", "nothing of that"),
     ],

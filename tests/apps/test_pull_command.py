@@ -33,3 +33,13 @@ def test_progress_rewrites_one_line_on_a_terminal_only() -> None:
     for done in (0, 1, 500_000, 1_000_000):
         show(done, 1_000_000)
     assert terminal.getvalue() == "\r  0 % of 1.0 MB\r 50 % of 1.0 MB\r100 % of 1.0 MB\n"
+
+
+def test_the_start_of_the_model_is_one_line_that_goes() -> None:
+    terminal = _Terminal()
+    progress = pull_command.progress_line(terminal)
+    assert progress is not None
+    progress(0, 1)
+    assert terminal.getvalue() == "\rloading the model"
+    progress(1, 1)
+    assert terminal.getvalue() == f"\rloading the model\r{' ' * 17}\r"

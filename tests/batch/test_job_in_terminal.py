@@ -118,7 +118,8 @@ def test_ctrl_c_once_finishes_what_runs_and_the_next_run_goes_on(tmp_path: Path)
     terminal.expect("press Ctrl-C again to stop now")
     terminal.press_enter()
     text = terminal.end()
-    message = f"finishing 4 running items; press Ctrl-C again to stop now. Resume with checkpoint='{path}'."
+    goes_on = f"A run with the checkpoint '{path}' goes on from here."
+    message = f"finishing 4 running items; press Ctrl-C again to stop now. {goes_on}"
     assert message.replace(" ", "") in re.sub(r"\s", "", text)  # the path wraps
     assert text.splitlines()[-2:] == ["interrupted", "9 outcomes, 9 requests"]
     again = Terminal(tmp_path, str(path), "99").end()

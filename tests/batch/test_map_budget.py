@@ -99,7 +99,7 @@ def test_a_budget_ends_the_job_after_what_it_covers(collect: Collect) -> None:
     assert isinstance(error, JobStopped)
     assert error.reason == "budget"
     assert isinstance(error.__cause__, BudgetReached)
-    assert "Without a checkpoint= another run asks for all items again." in str(error)
+    assert "Without a checkpoint another run asks for all items again." in str(error)
     assert all(outcome.ok for outcome in outcomes)
     assert len(outcomes) == requests_of(call)
     spent = sum(35 for _ in outcomes)
@@ -120,7 +120,7 @@ def test_a_resumed_job_has_what_is_left(collect: Collect, tmp_path: Path) -> Non
     call = numbers()
     first, error = collect(call, texts(40), budget=Budget(usd=700), checkpoint=path)
     assert isinstance(error, JobStopped)
-    assert f"Resume with checkpoint={str(path)!r}" in str(error)
+    assert f"A run with the checkpoint {str(path)!r} goes on from here." in str(error)
     again, error = collect(call, texts(40), budget=Budget(usd=700), checkpoint=path)
     assert isinstance(error, JobStopped)
     assert "$700.00 spent, and the next request" in str(error)

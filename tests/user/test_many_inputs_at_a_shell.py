@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from queue import Queue
 from threading import Event
@@ -13,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from support.driven_repl import CTRL_C, PROGRAM, Driven
 from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, reply
 from user.commands import command, needs_a_shell, shell
 from user.session import PATIENCE, command_environment, finish
@@ -69,6 +72,9 @@ def results(file: str = "people.jsonl") -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(file).read_text().splitlines()]
 
 
+COLOUR = re.compile("\x1b\\[(?:\\d+;)*[39]\\d")
+"""A code that sets a colour of the text."""
+
 MAP = ("map", "name, age int", "--input", "people.csv", "--output", "people.jsonl", "--concurrency", "3")
 
 
@@ -102,3 +108,38 @@ def test_a_run_that_is_killed_is_resumed(env: dict[str, str], people: People, se
     assert shell("toolcast map 'name, age int' --input people.csv --output people.jsonl --resume", env).code == 0
     assert [each["output"]["age"] for each in results()] == list(range(ROWS))
     assert len(server.requests) - before == ROWS - done
+
+
+@contextmanager
+def at_terminal(words: Sequence[str], env: dict[str, str]) -> Iterator[Driven]:
+    """The command in a terminal of its own."""
+    program = [sys.executable, "-W", "error", "-c", PROGRAM, *words]
+    terminal = Driven(program, {"TERM": "xterm-256color", **env}, 120, 24)
+    try:
+        yield terminal
+    finally:
+        terminal.close()
+
+
+@pytest.mark.parametrize("colour", [{}, {"NO_COLOR": "1"}], ids=["colours", "NO_COLOR"])
+def test_ctrl_c_once_finishes_the_rows_that_run(
+    colour: dict[str, str], env: dict[str, str], people: People, server: OllamaByRule
+) -> None:
+    people.hold = 5
+    env.pop("NO_COLOR", None)
+    with at_terminal(MAP, env | colour) as terminal:
+        for _ in range(8):
+            people.asked.get(timeout=PATIENCE)
+        terminal.until("5/12", "3 of 3 running")
+        terminal.type(CTRL_C)
+        terminal.until("finishing 3 running items; press Ctrl-C again to stop now. A run with the checkpoint")
+        people.go.set()
+        assert terminal.ends() == 130
+        assert "toolcast: interrupted. Resume with: toolcast map 'name, age int' --input people.csv" in terminal.text
+        assert bool(COLOUR.search(terminal.raw)) is not bool(colour)
+    assert len(server.requests) == 8
+    with at_terminal((*MAP, "--resume"), env) as terminal:
+        assert terminal.ends() == 0
+        assert "12 results, 0 failed; 1,320 tokens" in terminal.text
+    assert len(server.requests) == ROWS
+    assert [each["output"]["age"] for each in results()] == list(range(ROWS))

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from argparse import _ActionsContainer as ArgumentGroup  # the common base of parsers and their groups
+    from argparse import ArgumentParser, _ArgumentGroup  # pyright: ignore[reportPrivateUsage]  # a group has no other
 
 _MODES = ("plan", "build", "verify", "auto")
 
@@ -29,7 +29,7 @@ def positive_number(text: str) -> float:
     return number
 
 
-def add_model_options(parser: ArgumentGroup) -> None:
+def add_model_options(parser: ArgumentParser | _ArgumentGroup) -> None:
     """Add the options that choose a model: see `toolcast.llms.model_registry`."""
     parser.add_argument(
         "--model",

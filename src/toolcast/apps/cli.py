@@ -64,7 +64,7 @@ def _parser() -> CommandParser:
     """Return the parser of all commands."""
     parser = CommandParser(prog="toolcast", description="Structured, tool-orchestrated LLM calls.")
     parser.add_argument("--version", action="version", version=f"toolcast {version('toolcast')}")
-    parser.add_commands(_COMMANDS, __package__)
+    parser.add_commands(_COMMANDS, "toolcast.apps")
     return parser
 
 

@@ -48,7 +48,7 @@ class CommandParser(argparse.ArgumentParser):
             own = commands.add_parser(name, help=row.summary, description=row.summary)
             own._module = (row.module, package, called)
 
-    def parse_known_args(  # type: ignore[override]  # the overloads of the base class are one function
+    def parse_known_args(  # type: ignore[override]  # pyright: ignore[reportIncompatibleMethodOverride]  # overloads
         self,
         args: Sequence[str] | None = None,
         namespace: Any = None,

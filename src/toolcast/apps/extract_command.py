@@ -75,16 +75,18 @@ def _text(given: str | None, file: Path | None) -> str:
     """
     if given is not None and file is not None:
         raise ToolcastError("pass the text or --file, not both")
-    if given is None:
-        if file is None and sys.stdin.isatty():
-            print("toolcast: type or paste the text, then press Ctrl-D", file=sys.stderr)
-        data = sys.stdin.buffer.read() if file is None else file.read_bytes()
-        given = data.decode(errors="replace")
-    if not (text := given.strip()):
+    if not (text := (_read_text(file) if given is None else given).strip()):
         raise ToolcastError(
             "the text is empty: write it after the schema, pass a file with --file, or text on standard input"
         )
     return text
+
+
+def _read_text(file: Path | None) -> str:
+    if file is None and sys.stdin.isatty():
+        print("toolcast: type or paste the text, then press Ctrl-D", file=sys.stderr)
+    data = sys.stdin.buffer.read() if file is None else file.read_bytes()
+    return data.decode(errors="replace")
 
 
 def _extract(call: ToolOrchestratingLLM[Any], text: str, *, many: bool) -> Iterator[Any]:

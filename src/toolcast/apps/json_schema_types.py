@@ -112,7 +112,7 @@ class _TypeBuilder:
             return _literal([value] if keyword == "const" else value, place)
         if not isinstance(value, list) or not value:
             raise JSONSchemaError(f"expected a list of schemas, got {value!r:.50}", place)
-        members: list[Any] = value
+        members = cast("Sequence[Any]", value)
         if keyword == "allOf" and len(members) > 1:
             raise JSONSchemaError("allOf with several schemas is not implemented: write them as one", place)
         return _union([self._type(each, f"{place}/{number}") for number, each in enumerate(members)])
@@ -123,7 +123,7 @@ class _TypeBuilder:
         if named is None:
             self._check_keywords(node, (), place)
             return Any
-        names: Any = named if isinstance(named, list) else [named]
+        names = cast("Sequence[Any]", named) if isinstance(named, list) else [named]
         unknown = [each for each in names if not isinstance(each, str) or each not in _KEYWORDS]
         if unknown or not names:
             raise JSONSchemaError(f"unknown type {named!r:.50}; expected one of {', '.join(_KEYWORDS)}", place)
@@ -161,12 +161,12 @@ class _TypeBuilder:
             return dict[str, self._type(further, f"{place}/additionalProperties")]  # type: ignore[misc]  # made here
         if not isinstance(further, bool):
             raise JSONSchemaError("a schema in additionalProperties beside properties is not implemented", place)
-        names: list[Any] = required
-        if missing := [each for each in names if each not in properties]:
+        parts, names = cast("dict[str, Any]", properties), cast("Sequence[Any]", required)
+        if missing := [each for each in names if each not in parts]:
             raise JSONSchemaError(f"required names {missing[0]!r:.50}, which is not in properties", place)
         fields = {
-            field_name(name, properties): self._field(name, part, name in names, f"{place}/properties/{name}")
-            for name, part in cast("dict[str, Any]", properties).items()
+            field_name(name, parts): self._field(name, part, name in names, f"{place}/properties/{name}")
+            for name, part in parts.items()
         }
         title = re.sub(r"\W", "", str(node.get("title", "")) or place.rpartition("/")[2].title()) or "Data"
         config = ConfigDict(extra="ignore" if further else "forbid", title=title, protected_namespaces=())
@@ -177,7 +177,7 @@ class _TypeBuilder:
 
     def _field(self, name: str, schema: Any, required: bool, place: str) -> tuple[Any, Any]:
         kind = self._type(schema, place)
-        node: dict[str, Any] = schema if isinstance(schema, dict) else {}
+        node = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
         default = ... if required else node.get("default")
         if default is None and kind is not Any:
             kind = _union([kind, None])
@@ -204,10 +204,10 @@ class _TypeBuilder:
         found: Any = self._document
         for step in reference.split("/")[1:] if reference != "#" else ():
             key: Any = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list):
-                key = int(key) if key.isdecimal() else key
+            if isinstance(found, list) and key.isdecimal():
+                key = int(key)
             try:
-                found = found[key]
+                found = cast("Any", found)[key]
             except (KeyError, IndexError, TypeError):
                 raise JSONSchemaError(f"$ref {reference!r:.100} leads nowhere", place) from None
         return found
@@ -221,7 +221,7 @@ class _TypeBuilder:
 def _literal(values: Any, place: str) -> Any:
     if not isinstance(values, list) or not values:
         raise JSONSchemaError(f"expected a list of values, got {values!r:.50}", place)
-    members: list[Any] = values
+    members = cast("Sequence[Any]", values)
     for value in members:
         if value is not None and not isinstance(value, (str, int, bool)):
             raise JSONSchemaError(f"expected a text, whole number, boolean or null, got {value!r:.50}", place)

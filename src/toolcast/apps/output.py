@@ -21,6 +21,10 @@ _REPLACEMENTS: Final = (
     (r"; raise max_rounds=, or submit\(\) without text to go on from here", ""),
     (r", or raise max_repeats=", ""),
     (r"--resume, resume=True", "--resume"),
+    (r"settings=Settings\(max_tokens=[\w.]+\)", "--max-tokens N"),
+    (r"(, or)? allow more[:,] Budget\(\w+=\.\.\.\)", r"\1 allow more by --budget"),
+    (r": pass your own, prices=Prices\([^()]*\), to the LLM or to Budget\.", "; a budget in tokens needs none."),
+    (r"Pass checkpoint=, a file", "Give --checkpoint FILE"),
 )
 _PATTERNS: Final = tuple((re.compile(pattern), replacement) for pattern, replacement in _REPLACEMENTS)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TextIO
+from typing import Final, TextIO
 
 from ..capabilities import Progress
 from ..llms.base import FunctionCallingLLM
 from ..llms.local.weights import WEIGHTS, pull
 from ..llms.provider_llms import LlamaCpp
+
+_LOADING: Final = "loading the model"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,6 +42,10 @@ def progress_line(stream: TextIO) -> Progress | None:
 
     def show(done: int, total: int) -> None:
         nonlocal shown
+        if total == 1:  # no bytes: the start of the model's server
+            stream.write("\r" + " " * len(_LOADING) + "\r" if done else f"\r{_LOADING}")
+            stream.flush()
+            return
         percent = done * 100 // total
         if percent != shown:
             shown = percent

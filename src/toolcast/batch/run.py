@@ -281,8 +281,8 @@ class JobRun(Generic[T]):
     def _resume_text(self) -> str:
         """The way to go on with a job that ended early, for a reader."""
         if self._path is None:
-            return "Without a checkpoint= another run asks for all items again."
-        return f"Resume with checkpoint={os.fspath(self._path)!r}."
+            return "Without a checkpoint another run asks for all items again."
+        return f"A run with the checkpoint {os.fspath(self._path)!r} goes on from here."
 
     def _state(self) -> JobActivity:
         """Return the state of the run for a snapshot."""

@@ -25,7 +25,7 @@ COMMANDS: Final[Mapping[str, CommandRow]] = {
 
 def add_arguments(parser: CommandParser) -> None:
     """Add the sub-commands of `toolcast experiment`."""
-    parser.add_commands(COMMANDS, __package__, called="experiment_run")
+    parser.add_commands(COMMANDS, "toolcast.apps.experiment", called="experiment_run")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -37,7 +37,7 @@ from ..arguments import add_model_options, positive_int, positive_number
 from ..command_parser import CommandParser
 from ..config_file import choose_model
 from ..extraction import make_call, prompt_with_text
-from ..output_type_argument import SCHEMA_HELP, schema_argument
+from ..output_type_argument import SCHEMA_HELP, LoadType, schema_argument
 from ..pull_command import load_with_progress
 from .rows import CountedRows, InputFormat, PromptColumns, first_of, open_rows, plan_columns, read_lines
 
@@ -111,13 +111,14 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.status is not None:
         print(*_status_lines(read_status(_checkpoint_of(arguments.status))), sep="\n")
         return 0
-    if arguments.schema is None:
-        arguments.usage_error("the following arguments are required: SCHEMA, or --status FILE")
+    load_type: LoadType = arguments.schema or arguments.usage_error(
+        "the following arguments are required: SCHEMA, or --status FILE"
+    )
     source = "standard input" if arguments.input is None else str(arguments.input)
     with choose_llm(choose_model(arguments.model), arguments.host, arguments.token) as llm:
         first, rows = first_of(_rows(arguments), source)
         columns = plan_columns(_prompt(arguments, llm), arguments.column, first, source)
-        call = make_call(arguments.schema(), llm, columns.prompt, max_tokens=arguments.max_tokens)
+        call = make_call(load_type(), llm, columns.prompt, max_tokens=arguments.max_tokens)
         if arguments.dry_run:
             print(*_dry_run_lines(call, columns, first, rows, source), sep="\n")
             return 0

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Final, Literal, TypeAlias
+from typing import IO, Any, Final, Literal, TypeAlias, cast
 
 from pydantic_core import from_json
 
@@ -158,8 +158,7 @@ def plan_columns(prompt: str, column: str | None, row: Any, source: str) -> Prom
         if wrong := [name for name in variables if name != _TEXT]:
             raise ToolcastError(f"--prompt: the rows of {source} are texts, and {{{wrong[0]}}} is not {{text}}")
         return PromptColumns(prompt)
-    fields: Mapping[Any, Any] = row
-    columns = [str(name) for name in fields]
+    columns = [str(name) for name in cast("Mapping[str, Any]", row)]
     for name in (column, *(variable for variable in variables if variable != _TEXT)):
         if name is not None and name not in columns:
             near = suggestion(name, columns) or f"; it has: {', '.join(columns)}"
