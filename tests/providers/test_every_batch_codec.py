@@ -257,6 +257,13 @@ def test_every_end_of_a_download(name: str) -> None:
         assert shown(found) == shown(wanted[: len(found)])
 
 
+def test_a_download_that_ends_inside_a_line(name: str) -> None:
+    decoder = codec_of(name).result_decoder()
+    assert decoder.feed(b'{"custom_id": "a", "key": "a", "res') == []
+    with pytest.raises(StreamTruncated, match="Fetch them again"):
+        decoder.close()
+
+
 @given(name=st.sampled_from(sorted(SERVICES)), places=st.lists(st.integers(0, 2000), max_size=6))
 def test_cuts_of_a_download(name: str, places: list[int]) -> None:
     data, wanted = download(name)
