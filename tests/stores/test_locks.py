@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -140,3 +142,26 @@ def test_on_windows_the_file_stays(windows: ModuleType, tmp_path: Path) -> None:
                 windows.claim_file(path, "a")
     assert path.exists()
     assert open_files() == before
+
+
+@posix
+def test_on_windows_threads_lock_an_open_file_in_turn(windows: ModuleType, tmp_path: Path) -> None:
+    path, turns = tmp_path / "a.txt", list[str]()
+    inside = threading.Event()
+
+    def write(name: str) -> None:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT)
+        with windows.locked(fd):
+            turns.append(name)
+            if name == "first":
+                inside.set()
+                time.sleep(0.05)  # the second tries in vain meanwhile
+                turns.append("end of the first")
+        os.close(fd)
+
+    first = threading.Thread(target=write, args=("first",))
+    first.start()
+    assert inside.wait(10)
+    write("second")
+    first.join()
+    assert turns == ["first", "end of the first", "second"]
