@@ -26,6 +26,7 @@ from toolcast.batch.files import (
     FileError,
     FileRows,
     RowError,
+    _FieldLimit,
     read_csv,
     read_errors,
     read_file,
@@ -164,6 +165,17 @@ def test_threads_read_long_fields_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert found == [[200_000] * 10] * 4
+    assert csv.field_size_limit() == usual
+
+
+def test_the_limit_on_a_field_is_lifted_until_its_last_user_has_ended() -> None:
+    usual = csv.field_size_limit()
+    limit = _FieldLimit()
+    limit.widen()
+    limit.widen()
+    limit.restore()
+    assert csv.field_size_limit() > usual
+    limit.restore()
     assert csv.field_size_limit() == usual
 
 

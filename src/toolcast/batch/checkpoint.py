@@ -153,7 +153,9 @@ class Checkpoint(SQLiteBacked):
                 written before is there.
         """
         row = self._row(outcome)
-        with _failures(self.path), self._file.changing() as connection:
+        # One statement is a transaction of its own. BEGIN and COMMIT would each give up the interpreter's lock, and under
+        # many threads wait for it again while others wait for the file.
+        with _failures(self.path), self._file.using() as connection:
             connection.execute(_WRITE, row)
 
     def close(self) -> None:
