@@ -229,11 +229,12 @@ if limit:
 call = ToolOrchestratingLLM(Number, "{text}", ScriptedLLM(answer))
 found, error = [], None
 try:
-    for outcome in call.map(map(str, range(2_000)), checkpoint=sys.argv[1], max_concurrency=1):
+    for outcome in call.map(map(str, range(300)), checkpoint=sys.argv[1], max_concurrency=1):
         found.append(outcome.output.value)
 except Exception as raised:
     error = f"{type(raised).__name__}: {raised}"
-resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))  # for what measures coverage
+# Coverage writes its data as the process ends.
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 print(json.dumps([found, asked, error]))
 """
 
@@ -251,14 +252,14 @@ def test_the_system_refuses_to_write(path: Path) -> None:
     found, asked, error = run(200_000)
     assert error.startswith("CheckpointError: checkpoint ")
     assert "What was written before is kept: make sure that the disk has space" in error
-    assert 10 < len(found) < 2_000
+    assert 10 < len(found) < 300
     assert found == [*range(len(found))]
     assert len(asked) <= len(found) + 1
     stored = read_status(path).done
     assert stored >= len(found) - 1  # all but the one whose write failed, which is returned nevertheless
     found, asked, error = run(0)
-    assert (found, error) == ([*range(2_000)], None)
-    assert len(asked) == 2_000 - stored
+    assert (found, error) == ([*range(300)], None)
+    assert len(asked) == 300 - stored
 
 
 @pytest.fixture
