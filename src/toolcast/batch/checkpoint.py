@@ -153,8 +153,8 @@ class Checkpoint(SQLiteBacked):
                 written before is there.
         """
         row = self._row(outcome)
-        # One statement is a transaction of its own. BEGIN and COMMIT would each release the interpreter's lock, and then
-        # wait for it while other threads wait for the file.
+        # One statement is a transaction of its own. BEGIN and COMMIT would each release the interpreter's lock, and
+        # then wait for it while other threads wait for the file.
         with _failures(self.path), self._file.using() as connection:
             connection.execute(_WRITE, row)
 
