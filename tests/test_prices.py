@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 
 import pytest
+from hypothesis import given, strategies as st
 
 from support.process import Process
 from toolcast import prices
@@ -111,3 +112,25 @@ def test_without_the_list(without_list: None) -> None:
     assert cost("openai", "gpt-4o") is None
     assert cost("openai", "gpt-4o", own=Prices(1, 10)) == 2
     assert not has_prices("openai", "gpt-4o")
+
+
+TOKENS = st.integers(0, 3_000_000)
+
+
+@given(
+    st.sampled_from([("openai", "gpt-4o-mini"), ("anthropic", "claude-sonnet-4-5"), ("google", "gemini-2.5-pro")]),
+    TOKENS,
+    TOKENS,
+    TOKENS,
+)
+def test_proportional_prices_cost_what_the_list_calculates(
+    model: tuple[str, str], input: int, output: int, cached: int
+) -> None:
+    usage = Usage(input, output, min(cached, input))
+    assert prices._listed_cost(*model, usage) == prices._calculated_cost(*model, usage)
+
+
+def test_only_proportional_prices_are_taken_from_samples() -> None:
+    assert prices._rates("openai", "gpt-4o-mini", 0) is not None
+    assert prices._rates("google", "gemini-2.5-pro", 0) is None  # long prompts cost more per token
+    assert prices._rates("openai", "no-such-model", 0) is None

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from functools import cache
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from functools import cache, lru_cache
+from time import monotonic
+from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
 from .lazy_dataclasses import dataclass
 
@@ -154,6 +155,27 @@ class _Tokens(NamedTuple):
 
 _A_THOUSAND: Final = _Tokens()
 
+_MANY: Final = 1_000_000
+_UNITS: Final = (
+    _Tokens(_MANY, 0),
+    _Tokens(0, _MANY),
+    _Tokens(_MANY, 0, _MANY),
+    _Tokens(_MANY, 0, 0, _MANY),
+)
+"""A million tokens of each price: input, output, read from the cache, and written to it."""
+
+_SAMPLES: Final = (
+    *[
+        _Tokens(size, size, cached, written)
+        for size in (10, 10_000, 10_000_000)
+        for cached in (0, size // 2)
+        for written in (0, size // 5)
+    ],
+    _Tokens(10, 10_000_000),
+    _Tokens(10_000_000, 10),
+)
+"""Counts from small to larger than any context window: what costs the same per token in all of them has one price."""
+
 
 @cache
 def _calculator() -> Callable[[str, str, Mapping[str, int]], Decimal] | None:
@@ -171,8 +193,37 @@ def _calculator() -> Callable[[str, str, Mapping[str, int]], Decimal] | None:
 
 def _listed_cost(provider: str, model: str, usage: TokenCounts) -> Decimal | None:
     """Return the cost by the price list; None if it has no such model."""
-    if provider == _UNLISTED or (calculate := _calculator()) is None:
+    if provider == _UNLISTED or _calculator() is None:
         return None
+    if not usage.audio_tokens:
+        rates = _rates(provider, model, int(monotonic() / _FRESH))
+        if rates is not None:
+            return rates.cost(usage)
+    return _calculated_cost(provider, model, usage)
+
+
+_FRESH: Final = 60.0
+"""The seconds for which rates are used: some models have other prices at other times of the day."""
+
+
+@lru_cache(maxsize=64)
+def _rates(provider: str, model: str, minute: int) -> Prices | None:
+    """Return the prices of a model whose cost is proportional to its tokens, which costs a fiftieth of asking the list.
+
+    None for all others: prices that depend on the length of the input, or models that are not listed.
+    """
+    costs = [_calculated_cost(provider, model, usage) for usage in _UNITS]
+    if None in costs:
+        return None
+    found = Prices(*[cast("Decimal", cost) for cost in costs])
+    samples = [_calculated_cost(provider, model, usage) for usage in _SAMPLES]
+    return found if samples == [found.cost(usage) for usage in _SAMPLES] else None
+
+
+def _calculated_cost(provider: str, model: str, usage: TokenCounts) -> Decimal | None:
+    """Return the cost that the price list calculates; None if it has no such model."""
+    calculate = _calculator()
+    assert calculate is not None
     cached = usage.cache_read_tokens + usage.cache_creation_tokens
     tokens = {
         "input_tokens": max(usage.input_tokens, cached),  # a service may count cached input beside its input

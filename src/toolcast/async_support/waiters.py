@@ -11,6 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from threading import Lock
 from time import monotonic
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import anyio
 
 Ready = Callable[[], bool]
 
@@ -36,6 +40,14 @@ class Waiters:
         for _ in range(len(calls)):
             with suppress(IndexError):  # a waiter left, or another thread woke it
                 calls.pop(0)()
+
+    def wake_here(self) -> None:
+        """Wake all current waiters, from a task of the event loop in which they wait: that takes half of the time."""
+        calls = self._calls
+        for _ in range(len(calls)):
+            with suppress(IndexError):  # as in `wake`
+                call = calls.pop(0)
+                (call.event.set if isinstance(call, _TaskWaker) else call)()
 
     def block(self, ready: Ready, seconds: float | None = None) -> bool:
         """Block this thread until `ready()`, or for `seconds`. Return whether it is ready."""
@@ -64,11 +76,7 @@ class Waiters:
         soon = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
         while not ready():
             woken = anyio.Event()
-
-            def wake(event: anyio.Event = woken) -> None:
-                with suppress(RuntimeError):  # its loop is closed
-                    soon(event.set)
-
+            wake = _TaskWaker(woken, soon)
             self._calls.append(wake)
             try:
                 if not ready():
@@ -79,3 +87,17 @@ class Waiters:
     def _forget(self, call: Callable[[], object]) -> None:
         with suppress(ValueError):
             self._calls.remove(call)
+
+
+class _TaskWaker:
+    """A function that wakes one task from any thread; `event.set` does so in the task's event loop."""
+
+    __slots__ = ("_soon", "event")
+
+    def __init__(self, event: anyio.Event, soon: Callable[[Callable[[], object]], object]) -> None:
+        self.event = event
+        self._soon = soon
+
+    def __call__(self) -> None:
+        with suppress(RuntimeError):  # its loop is closed
+            self._soon(self.event.set)

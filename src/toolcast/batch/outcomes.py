@@ -71,6 +71,7 @@ class AsyncOutcomes(AsyncClosing, Uncopyable, AsyncIterator[Outcome[T]]):
     def __init__(self, run: JobRun[T], rows: Iterator[Any] | AsyncIterator[Any]) -> None:
         self._rows = rows
         self._run = run
+        run.wake = run.changed.wake_here  # the workers are tasks of the same event loop
         self._workers = TaskWorkers(run)
         self._reader: BackgroundJob | None = None
         self._closed = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
 from typing import Any, Final, Generic, TypeVar, cast
@@ -72,6 +73,7 @@ class JobRun(Generic[T]):
         call: The call that is made for each row.
         schedule: Which row starts next, and which outcome is returned next.
         changed: The waiters for outcomes and for room for further rows.
+        wake: The function by which workers wake the consumer.
         raises: The first error ends the job.
         checkpoint: The stored outcomes, if there is a checkpoint.
         progress: The counts of the job.
@@ -93,6 +95,7 @@ class JobRun(Generic[T]):
             limit=options.get("max_concurrency") or CONCURRENCY, ordered=options.get("ordered", True)
         )
         self.changed = Waiters()
+        self.wake: Callable[[], None] = self.changed.wake
         self.raises: bool = options.get("on_error") == "raise"
         self._equal: EqualInputs[T] | None = EqualInputs() if options.get("ask_once") else None
         self._block: list[InputRow] | None = [] if options.get("by_prefix") else None
@@ -203,7 +206,7 @@ class JobRun(Generic[T]):
                     else:
                         self._finish(row, outcome)
                     row = self.schedule.start()
-                    self.changed.wake()
+                    self.wake()
         except BaseException as error:
             # A cancellation, or an exit that a tool demands; the consumer raises the latter.
             self.schedule.stop(error)

@@ -1,0 +1,164 @@
+"""Tests of the inputs of a job, and of its options."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pandas
+import pytest
+from pydantic import BaseModel
+
+from toolcast import Message, ToolOrchestratingLLM, user
+from toolcast.batch import BadRow, Job
+from toolcast.batch.inputs import length_of, open_inputs, read_row
+from toolcast.testing import ScriptedLLM
+
+
+class City(BaseModel):
+    name: str
+
+
+@dataclass
+class Named:
+    name: str
+    country: str
+
+
+Pair = namedtuple("Pair", "name country")
+FIELDS = ("name", "country")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"name": "Lima", "country": "Peru", "id": 3}, Named("Lima", "Peru"), Pair("Lima", "Peru")],
+    ids=lambda given: type(given).__name__,
+)
+def test_values_by_fields(given: Any) -> None:
+    row = read_row(0, given, FIELDS)
+    assert dict(row.values) == {"name": "Lima", "country": "Peru"}
+    assert row.error is None
+
+
+def test_a_prompt_with_one_variable_takes_the_value_itself() -> None:
+    message = user("hello")
+    assert read_row(0, message, ("text",)).values == {"text": message}
+    assert read_row(0, City(name="Lima"), ("name",)).values == {"name": "Lima"}
+    assert isinstance(message, Message)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"), [({"nam": "Lima"}, "no value for 'name', 'country' in the input; it has: nam"), (5, "is a int")]
+)
+def test_missing_values_are_the_error_of_the_row(given: Any, said: str) -> None:
+    row = read_row(0, given, FIELDS)
+    assert said in str(row.error)
+
+
+def test_a_bad_row_keeps_its_error() -> None:
+    error = ValueError("broken")
+    row = read_row(3, BadRow("{", error), FIELDS)
+    assert (row.index, row.error, row.values) == (3, error, {})
+
+
+def test_rows_of_data_frames() -> None:
+    columns = {"name": ["Lima", None], "size": [1.5, float("nan")]}
+    expected = [{"name": "Lima", "size": 1.5}, {"name": None, "size": None}]
+    assert list(open_inputs(pandas.DataFrame(columns))) == expected  # type: ignore[arg-type]
+    assert list(open_inputs(Frame())) == [{"name": "Lima"}]  # type: ignore[arg-type]
+    assert length_of(pandas.DataFrame(columns)) == 2
+    assert length_of(iter([])) is None
+    missing = pandas.DataFrame({"at": [pandas.NaT], "x": pandas.array([None], dtype="Int64")})
+    assert list(open_inputs(missing)) == [{"at": None, "x": None}]  # type: ignore[arg-type]
+
+
+class Frame:
+    """The methods of a DataFrame of polars that are used."""
+
+    columns = ("name",)
+
+    def iter_rows(self, *, named: bool) -> Any:
+        assert named
+        return iter([{"name": "Lima"}])
+
+
+class Columns:
+    columns = ("a",)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("a text", "one text"), ({"a": 1}, "one mapping"), (7, "got int"), (Columns(), "DataFrame of pandas or polars")],
+    ids=lambda given: type(given).__name__,
+)
+def test_no_inputs(given: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        open_inputs(given)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"concurrency": 3}, TypeError),
+        ({"key": 3}, TypeError),
+        ({"ordered": "no"}, TypeError),
+        ({"rpm": 0}, ValueError),
+        ({"max_concurrency": 2.5}, TypeError),
+        ({"on_error": "stop"}, ValueError),
+    ],
+    ids=str,
+)
+def test_wrong_options(options: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind):
+        ToolOrchestratingLLM(City, "{name}", ScriptedLLM("x")).map(["a"], **options)
+
+
+def test_async_inputs_need_amap() -> None:
+    async def inputs() -> Any:
+        yield "a"
+
+    with pytest.raises(TypeError, match="amap"):
+        Job(ToolOrchestratingLLM(City, "{name}", ScriptedLLM("x")), inputs()).run()
+
+
+Make = Callable[..., Any]
+
+
+def counting(asked: list[str]) -> ScriptedLLM:
+    def answer(request: Any) -> Any:
+        text = request.messages[-1].text
+        asked.append(text)
+        return "no city" if text == "bad" else City(name=text)
+
+    return ScriptedLLM(answer)
+
+
+def test_equal_prompts_are_asked_once() -> None:
+    asked: list[str] = []
+    inputs = [{"name": name, "id": index} for index, name in enumerate(["Lima", "Oslo", "Lima"] * 50)]
+    call = ToolOrchestratingLLM(City, "{name}", counting(asked))
+    outcomes = list(call.map(inputs, ask_once=True, max_concurrency=3))
+    assert [outcome.output for outcome in outcomes] == [City(name=each["name"]) for each in inputs]
+    assert [outcome.input for outcome in outcomes] == inputs
+    assert sorted(asked) == ["Lima", "Oslo"]
+    assert sum(outcome.attempts for outcome in outcomes) == 2
+    assert len({outcome.key for outcome in outcomes}) == len(inputs)
+
+
+def test_after_an_error_an_equal_prompt_is_asked_again() -> None:
+    asked: list[str] = []
+    call = ToolOrchestratingLLM(City, "{name}", counting(asked))
+    outcomes = list(call.map(["bad"] * 5, ask_once=True, max_concurrency=2))
+    assert [outcome.ok for outcome in outcomes] == [False] * 5
+    assert asked == ["bad"] * 5
+
+
+def test_prompts_with_the_same_beginning_follow_each_other() -> None:
+    asked: list[str] = []
+    call = ToolOrchestratingLLM(City, "{name}", counting(asked))
+    inputs = [f"{number % 3} {number}" for number in range(300)]
+    outcomes = list(call.map(inputs, by_prefix=True, max_concurrency=1))
+    assert [outcome.input for outcome in outcomes] == inputs
+    assert asked == [*sorted(inputs[:256]), *sorted(inputs[256:])]
