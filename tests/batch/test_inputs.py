@@ -50,11 +50,12 @@ def test_a_prompt_with_one_variable_takes_the_value_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"), [({"nam": "Lima"}, "no value for 'name', 'country' in the input; it has: nam"), (5, "is a int")]
+    ("given", "problem"),
+    [({"nam": "Lima"}, "no value for 'name', 'country' in the input; it has: nam"), (5, "is a int")],
 )
-def test_missing_values_are_the_error_of_the_row(given: Any, said: str) -> None:
+def test_missing_values_are_the_error_of_the_row(given: Any, problem: str) -> None:
     row = read_row(0, given, FIELDS)
-    assert said in str(row.error)
+    assert problem in str(row.error)
 
 
 def test_a_bad_row_keeps_its_error() -> None:
@@ -66,12 +67,12 @@ def test_a_bad_row_keeps_its_error() -> None:
 def test_rows_of_data_frames() -> None:
     columns = {"name": ["Lima", None], "size": [1.5, float("nan")]}
     expected = [{"name": "Lima", "size": 1.5}, {"name": None, "size": None}]
-    assert list(open_inputs(pandas.DataFrame(columns))) == expected  # type: ignore[arg-type]
-    assert list(open_inputs(Frame())) == [{"name": "Lima"}]  # type: ignore[arg-type]
+    assert list(open_inputs(pandas.DataFrame(columns))) == expected
+    assert list(open_inputs(Frame())) == [{"name": "Lima"}]
     assert length_of(pandas.DataFrame(columns)) == 2
     assert length_of(iter([])) is None
     missing = pandas.DataFrame({"at": [pandas.NaT], "x": pandas.array([None], dtype="Int64")})
-    assert list(open_inputs(missing)) == [{"at": None, "x": None}]  # type: ignore[arg-type]
+    assert list(open_inputs(missing)) == [{"at": None, "x": None}]
 
 
 class Frame:
@@ -89,12 +90,12 @@ class Columns:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "problem"),
     [("a text", "one text"), ({"a": 1}, "one mapping"), (7, "got int"), (Columns(), "DataFrame of pandas or polars")],
     ids=lambda given: type(given).__name__,
 )
-def test_no_inputs(given: Any, said: str) -> None:
-    with pytest.raises(TypeError, match=said):
+def test_no_inputs(given: Any, problem: str) -> None:
+    with pytest.raises(TypeError, match=problem):
         open_inputs(given)
 
 
