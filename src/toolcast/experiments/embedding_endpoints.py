@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,19 +18,22 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
+from ..async_support import sync_driver
 from ..credentials import API_KEY_VARIABLES, Secret, SecretURL, missing_api_key, read_api_key
-from ..errors import LimitExceeded, LLMError, MalformedEvent, Timeout, ToolcastError
+from ..errors import LLMError, MalformedEvent, ToolcastError
 from ..http_request import HTTPRequest, build_request
+from ..llms.service_requests import send_request
 from ..providers.chat_completions import endpoints
 from ..providers.chat_completions.services import SERVICES, ServiceSpec
 from ..providers.google import adapter as google
 from ..providers.http_adapter import Endpoint, check_header, join_url, json_member, json_object
-from ..providers.http_errors import BODY_LIMIT, http_error
+from ..providers.http_errors import http_error
 from ..providers.mistral.adapter import MISTRAL
 from ..providers.ollama import adapter as ollama
-from ..retries import RetryPolicy, next_wait, retry_after
+from ..retries import RetryPolicy
+from ..settings import Timeouts
 from ..transport.httpx_network import HttpxNetwork
-from ..transport.network import Clock, Network, SystemClock, is_sent_to, open_response, read_body
+from ..transport.network import Clock, IOBackend, Network, SystemClock, is_sent_to, sync_backend
 from ..transport.transport_errors import scrub_exception
 from .similarity import LONGEST, Vector
 
@@ -63,7 +65,7 @@ class EndpointEmbedder:
         self.retry_policy: RetryPolicy = RetryPolicy(max_retries)
         self.clock: Clock = SystemClock()
         self._provider = provider
-        self._model = model
+        self.model: str = model
         self._address = SecretURL(base_url) if base_url else None
         self._key = Secret(api_key) if api_key else None
         del base_url, api_key  # no frame of a traceback may hold a key
@@ -76,54 +78,44 @@ class EndpointEmbedder:
 
     def _vectors(self, texts: list[str]) -> list[Vector]:
         """Return the vectors of one batch."""
-        before, used = sys.exception(), 0
         service = self._service = self._service or self._find_service()
-        request = service.request(self._model, texts)
-        while True:
-            try:
-                return self._send(service, request, len(texts))
-            except LLMError as error:
-                error.provider, error.model = error.provider or self._provider, error.model or self._model
-                scrub_exception(error, request, before)
-                wait = self._wait_after(error, used)
-                if wait is None:
-                    raise
-                used += 1
-            self.clock.sleep(wait)
+        request = service.request(self.model, texts)
+        backend = sync_backend(self._network, self.clock)
+        before = sys.exception()
+        try:
+            sent = send_request(_Target(service, self), request, backend, repeatable=True, limit=_MAX_BYTES)
+            return service.format.vectors(sync_driver.run(sent).body, len(texts), request)
+        except LLMError as error:
+            error.provider, error.model = error.provider or self._provider, error.model or self.model
+            scrub_exception(error, request, before)
+            raise
 
     def _find_service(self) -> _EmbeddingService:
         url = self._address.reveal() if self._address else None
         try:
-            return _service_of(self._provider, self._model, url, self._key)
+            return _service_of(self._provider, self.model, url, self._key)
         except (ToolcastError, ValueError) as error:
             error.__traceback__ = None  # its frames hold the URL and what the environment says
             raise
         finally:
             del url
 
-    def _wait_after(self, error: LLMError, used: int) -> float | None:
-        chance, now = random.random(), self.clock.now()
-        return next_wait(self.retry_policy, error, retries_used=used, now=now, deadline=None, chance=chance)
 
-    def _send(self, service: _EmbeddingService, request: HTTPRequest, count: int) -> list[Vector]:
-        response = open_response(self._network, request, connect=_CONNECT, read=_READ)
-        try:
-            if response.status >= 300:
-                body = read_body(response, _READ, BODY_LIMIT)
-                error = http_error(
-                    response.status, response.headers, body[:BODY_LIMIT], service.address.error_source(self._model)
-                )
-                waits = retry_after(response.headers, self.clock.time())
-                error.retry_after = error.retry_after if waits is None else waits
-                raise error
-            body = read_body(response, _READ, _MAX_BYTES)
-            if len(body) > _MAX_BYTES:
-                raise LimitExceeded(f"{self.name} sent an answer of more than {_MAX_BYTES} bytes")
-            return service.format.vectors(body, count, request)
-        except TimeoutError as error:
-            raise Timeout(f"{self.name} sent nothing for {_READ:.0f} s; try again", phase="idle") from error
-        finally:
-            response.close()
+class _Target:
+    """The service of an embedder, as the target of requests."""
+
+    def __init__(self, service: _EmbeddingService, embedder: EndpointEmbedder) -> None:
+        self.timeouts: Timeouts = Timeouts(connect=_CONNECT, first_token=_READ, idle=_READ)
+        self.retry_policy: RetryPolicy = embedder.retry_policy
+        self._source = service.address.error_source(embedder.model)
+
+    async def authorize(self, request: HTTPRequest, backend: IOBackend) -> HTTPRequest:
+        """Return `request`, which has its credentials."""
+        return request
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
+        """Return the exception for a response with a status of 300 or more."""
+        return http_error(status, headers, body, self._source)
 
 
 class _Format(NamedTuple):

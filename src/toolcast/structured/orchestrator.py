@@ -512,13 +512,14 @@ class ToolOrchestratingLLM(Generic[T]):
 
 def begin_call(make: ToolOrchestratingLLM[Any], values: Mapping[str, Any]) -> tuple[PreparedCall, Trace]:
     """Return one call of `make` that begins now, and its trace, for `run_call`."""
-    trace = make._trace(CALL)
-    return make._prepare(values, trace, make._begin(trace)), trace
+    trace = make._trace(CALL)  # pyright: ignore[reportPrivateUsage] - the class of this module
+    hooks = make._begin(trace)  # pyright: ignore[reportPrivateUsage] - as above
+    return make._prepare(values, trace, hooks), trace  # pyright: ignore[reportPrivateUsage] - as above
 
 
 def prepare_call(make: ToolOrchestratingLLM[Any], values: Mapping[str, Any]) -> PreparedCall:
     """Return one call of `make` for a request that a batch of the provider makes: without hooks and observers."""
-    return make._prepare(values, Trace(CALL))
+    return make._prepare(values, Trace(CALL))  # pyright: ignore[reportPrivateUsage] - the class of this module
 
 
 def _check_options(values: Mapping[str, Any], variables: Sequence[str]) -> None:
