@@ -100,7 +100,7 @@ def test_a_budget_ends_the_job_after_what_it_covers(collect: Collect) -> None:
     assert error.reason == "budget"
     assert isinstance(error.__cause__, BudgetReached)
     assert "Without a checkpoint another run asks for all items again." in str(error)
-    assert all(outcome.ok for outcome in outcomes)
+    assert [outcome.error for outcome in outcomes if not outcome.ok] == []
     assert len(outcomes) == requests_of(call)
     spent = sum(35 for _ in outcomes)
     # The next request would have been reserved with its estimate, of less than 60 tokens, and 20 of output.

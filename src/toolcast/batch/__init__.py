@@ -12,12 +12,14 @@ if TYPE_CHECKING:
     from .bad_rows import BadRow as BadRow
     from .checkpoint import CheckpointStatus as CheckpointStatus, read_status as read_status
     from .errors import (
+        BudgetReached as BudgetReached,
         CheckpointError as CheckpointError,
         CheckpointMismatch as CheckpointMismatch,
         JobError as JobError,
         JobStopped as JobStopped,
         ProviderBatchError as ProviderBatchError,
     )
+    from .estimate import Estimate as Estimate, Interval as Interval
     from .evaluation import (
         Evaluation as Evaluation,
         FieldComparison as FieldComparison,
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     )
     from .outcome import Outcome as Outcome
     from .outcomes import AsyncOutcomes as AsyncOutcomes, Outcomes as Outcomes
+    from .progress.account import ProgressSnapshot as ProgressSnapshot
     from .results.saved_results import SavedResults as SavedResults
     from .review import review_page as review_page, write_review as write_review
     from .row_functions import RowFunction as RowFunction, RowOptions as RowOptions, row_function as row_function
@@ -54,8 +57,9 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "bad_rows": "BadRow",
     "checkpoint": "CheckpointStatus read_status",
-    "errors": "CheckpointError CheckpointMismatch JobError JobStopped ProviderBatchError",
+    "errors": "BudgetReached CheckpointError CheckpointMismatch JobError JobStopped ProviderBatchError",
     "evaluation": "FieldComparison Evaluation FieldScore evaluate",
+    "estimate": "Estimate Interval",
     "files": "FileError FileRows RowError read_csv read_errors read_jsonl read_parquet",
     "item_keys": "UnstableInput",
     "job": "Job ResultOptions",
@@ -64,6 +68,7 @@ _EXPORTS = {
     "outcome": "Outcome",
     "outcomes": "AsyncOutcomes Outcomes",
     "review": "review_page write_review",
+    "progress.account": "ProgressSnapshot",
     "row_functions": "RowFunction RowOptions row_function",
     "results.saved_results": "SavedResults",
 }
@@ -73,14 +78,17 @@ _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in nam
 __all__ = [
     "AsyncOutcomes",
     "BadRow",
+    "BudgetReached",
     "CheckpointError",
     "CheckpointMismatch",
     "CheckpointStatus",
+    "Estimate",
     "Evaluation",
     "FieldComparison",
     "FieldScore",
     "FileError",
     "FileRows",
+    "Interval",
     "Job",
     "JobError",
     "JobOptions",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
+from itertools import chain
 from os import PathLike
 from typing import Any, Final, Generic, TypedDict, TypeVar, get_args
 
@@ -12,7 +13,9 @@ from typing_extensions import Unpack
 
 from ..llms.defaults import replacement
 from ..option_suggestions import refuse_unknown
+from ..option_types import require_number
 from ..structured.orchestrator import ToolOrchestratingLLM
+from .estimate import SAMPLE, Estimate, spread
 from .inputs import Inputs, length_of, open_inputs
 from .job_options import JobOptions, check_options
 from .outcome import Outcome
@@ -95,6 +98,39 @@ class Job(Generic[T]):
         if path is not None:
             write_review(outcomes, path)
         return outcomes
+
+    def estimate(self, sample: int = SAMPLE) -> Estimate[T]:
+        """Ask `sample` items, and project cost, tokens and time to all of them, with an interval of 95 %.
+
+        The sample is spread over the inputs if they have a length; else it is their beginning. Its requests are sent
+        live and count for the budget. With a checkpoint a run does not ask for these items again; without one they are
+        in the `outcomes` of the estimate alone.
+
+        Args:
+            sample: The number of items. Default: 20.
+
+        Returns:
+            The estimate; `print` shows it.
+
+        Raises:
+            ValueError: `sample` is not positive, or there are no inputs.
+            JobStopped: An error that all items would get, or the budget, ended the sample.
+        """
+        require_number("sample", sample, whole=True)
+        if sample < 1:
+            raise ValueError(f"sample={sample}: expected at least 1")
+        rows, total = open_inputs(self.inputs), length_of(self.inputs)
+        if isinstance(rows, AsyncIterator):
+            raise TypeError("inputs: estimate() reads no async iterable; pass a list of some of the inputs")
+        asked = spread(rows, total, sample)
+        if not asked:
+            raise ValueError("there are no inputs to estimate by")
+        if rows is self.inputs:  # an iterator: what was read of it belongs to the run
+            self.inputs = chain(asked, rows)
+        run = JobRun(self.call, self.options, len(asked))
+        with Outcomes(run, iter(asked)) as outcomes:
+            found = tuple(outcomes)
+        return Estimate(found, total, run.schedule.limit, self.options.get("rpm"), self.options.get("tpm"))
 
     def _live_run(self) -> JobRun[T]:
         run = JobRun(self.call, self.options, length_of(self.inputs))

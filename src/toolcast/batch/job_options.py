@@ -11,6 +11,7 @@ from ..option_types import require_callable, require_flag, require_number
 
 if TYPE_CHECKING:
     from ..usage import Budget
+    from .progress.account import ProgressSnapshot
 
 OnError = Literal["outcome", "raise"]
 Via = Literal["live", "batch"]
@@ -32,15 +33,17 @@ class JobOptions(TypedDict, total=False):
         by_prefix: Start the items in an order in which prompts that begin likewise follow each other, in blocks of 256,
             for services that cache the beginning of a prompt. Default: False.
         checkpoint: A file in which finished items are stored, so that a later run does not ask for them again.
-        budget: Limits on US dollars and tokens.
+        budget: Limits on US dollars and tokens, earlier runs with the same checkpoint included. The most that a request
+            may cost is reserved before it is sent.
         on_error: `"outcome"`: an error is the outcome of its item; `"raise"`: the first one ends the job and is raised.
             Default: `"outcome"`.
         via: `"live"`: one request for each item; `"batch"`: the provider's batch API. Default: `"live"`.
         poll: With `via="batch"`, the seconds between two requests for the status of a batch. Default: 5, growing to 60.
         reask: With `via="batch"`, and more than one of the call's `max_attempts`: an invalid answer is asked about
             `"live"`, at the usual price, or in the next `"batch"`. Default: `"live"`.
-        progress: True shows the progress, False does not; a function is called with each snapshot. Default: in
-            terminals and notebooks, once a job takes longer than a second.
+        progress: True shows the progress, False does not; a function is called with a `ProgressSnapshot` up to ten
+            times a second, by another thread, and at the end. Default: in terminals and notebooks once a job takes
+            longer than a second, elsewhere a line in the log every 30 seconds.
     """
 
     key: Callable[[Any], str] | str | None
@@ -56,7 +59,7 @@ class JobOptions(TypedDict, total=False):
     via: Via
     poll: float | None
     reask: Reask
-    progress: bool | Callable[[Any], object] | None
+    progress: bool | Callable[[ProgressSnapshot], object] | None
 
 
 def check_options(owner: str, options: JobOptions) -> None:
