@@ -96,6 +96,7 @@ __all__ = [
     "Metric",
     "Outcome",
     "Outcomes",
+    "ProgressSnapshot",
     "ProviderBatchError",
     "ResultOptions",
     "RowError",

@@ -108,7 +108,7 @@ class Estimate(Generic[T]):
 
     def _project(self, value: Callable[[Outcome[T]], float]) -> Interval | None:
         """Return the sum of `value` over all items."""
-        sample = [value(outcome) for outcome in self.outcomes]
+        sample = [float(value(outcome)) for outcome in self.outcomes]
         if self.total is None:
             return None
         known, rest = sum(sample), self.total - len(sample)

@@ -283,7 +283,11 @@ class IteratorEvents:
         """Return a list of the next event, or an empty list at the end."""
         if not self._started:
             if self._gated is not None:
-                await self._enter(*self._gated)
+                try:
+                    await self._enter(*self._gated)
+                except BaseException:
+                    self._recorded = True  # nothing was sent: `close` records no attempt
+                    raise
             self._start()
         while True:
             try:
