@@ -79,9 +79,9 @@ def retry_after(headers: Mapping[str, str], wall_now: float) -> float | None:
     text = headers.get("retry-after")
     if (seconds := _number(text)) is not None:
         return seconds
-    if (then := _date(text)) is None:
+    if (then := http_date(text)) is None:
         return None
-    now = _date(headers.get("date"))
+    now = http_date(headers.get("date"))
     wait = then - (wall_now if now is None else now)
     return wait if wait >= 0 else None
 
@@ -124,7 +124,8 @@ def _number(text: str | None) -> float | None:
     return number if isfinite(number) and number >= 0 else None
 
 
-def _date(text: str | None) -> float | None:
+def http_date(text: str | None) -> float | None:
+    """Return the seconds since 1970 of an HTTP date (RFC 9110, 5.6.7); None if there is none, or a malformed one."""
     try:
         return parsedate_to_datetime(text).timestamp() if text else None
     except (ValueError, TypeError, IndexError, OverflowError, OSError):
