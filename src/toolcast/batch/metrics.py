@@ -159,9 +159,9 @@ def _number(value: Any) -> float | None:
 
 
 def _items(value: Any) -> list[Any]:
+    given: Any = value  # as in `as_data`
     if isinstance(value, list):
-        items: Any = value
-        return list(items)
+        return list(given)
     return [] if value is None else [value]
 
 
