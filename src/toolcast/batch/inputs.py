@@ -7,8 +7,9 @@ inputs, a DataFrame, or the path of a file.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from operator import getitem
 from os import PathLike
 from typing import Any, TypeAlias, cast
 
@@ -59,9 +60,9 @@ def open_inputs(source: Inputs) -> Iterator[Any] | AsyncIterator[Any]:
         return _table_rows(source)
     if isinstance(source, AsyncIterable):
         return aiter(source)
-    if isinstance(source, Iterable):
+    if hasattr(source, "__iter__") or hasattr(source, "__getitem__"):
         return iter(source)
-    kind = type(cast("object", source)).__name__
+    kind = type(source).__name__
     raise TypeError(f"inputs: expected an iterable, an async iterable, a DataFrame or a path, got {kind}")
 
 
@@ -97,12 +98,13 @@ def read_row(index: int, input: Any, variables: Sequence[str]) -> InputRow:
     """Return the row of one input, with the values of the prompt's `variables` or the error that they are missing."""
     if isinstance(input, BadRow):
         return InputRow(index, input.input, {}, input.error)
+    is_mapping = _is_mapping(input)
     fields = _field_names(input)
     missing = [name for name in variables if name not in fields]
     if not missing:
-        read = input.__getitem__ if isinstance(input, Mapping) else partial(getattr, input)
+        read: Callable[[str], Any] = partial(getitem if is_mapping else getattr, input)
         return InputRow(index, input, {name: read(name) for name in variables})
-    if len(variables) == 1 and not isinstance(input, Mapping):
+    if len(variables) == 1 and not is_mapping:
         return InputRow(index, input, {variables[0]: input})
     names = ", ".join(map(repr, missing))
     has = f"it has: {', '.join(map(str, fields))}" if fields else f"it is a {type(input).__name__} without fields"
@@ -112,9 +114,14 @@ def read_row(index: int, input: Any, variables: Sequence[str]) -> InputRow:
 
 def _field_names(input: Any) -> Collection[str]:
     """Return the names of the fields of an input: the keys of a mapping; none for a value without fields."""
-    if isinstance(input, Mapping):
+    if _is_mapping(input):
         return cast("Mapping[str, Any]", input).keys()
+    kind = cast("type[object]", type(input))
     for attribute in ("__pydantic_fields__", "__dataclass_fields__", "_fields"):  # the last is of named tuples
-        if (names := getattr(type(input), attribute, None)) is not None:
+        if (names := getattr(kind, attribute, None)) is not None:
             return cast("Collection[str]", names)
     return ()
+
+
+def _is_mapping(input: object) -> bool:
+    return isinstance(input, Mapping)
