@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -38,11 +39,11 @@ STYLE = """\
   .bg { fill: #ffffff; stroke: #d0d7de } text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; \
 fill: #1f2328; white-space: pre }
   .bold { font-weight: 700 } .italics { font-style: italic }
-  .black { fill: #57606a } .red { fill: #cf222e } .green { fill: #116329 } .brown { fill: #7d4e00 }
+  .black { fill: #afb8c1 } .red { fill: #cf222e } .green { fill: #116329 } .brown { fill: #7d4e00 }
   .blue { fill: #0969da } .magenta { fill: #8250df } .cyan { fill: #1b7c83 } .white { fill: #6e7781 }
   @media (prefers-color-scheme: dark) {
     .bg { fill: #0d1117; stroke: #30363d } text { fill: #e6edf3 }
-    .black { fill: #8b949e } .red { fill: #ff7b72 } .green { fill: #3fb950 } .brown { fill: #d29922 }
+    .black { fill: #57606a } .red { fill: #ff7b72 } .green { fill: #3fb950 } .brown { fill: #d29922 }
     .blue { fill: #58a6ff } .magenta { fill: #bc8cff } .cyan { fill: #39c5cf } .white { fill: #b1bac4 }
   }"""
 
@@ -108,7 +109,8 @@ def spans(screen: pyte.Screen) -> Iterator[list[tuple[int, str, str]]]:
             part = list(group)
             text = "".join(cell.data for _, cell in part)
             if text.strip():
-                found.append((part[0][0], text.rstrip() if part[-1][0] == screen.columns - 1 else text, classes))
+                indent = len(text) - len(text.lstrip())
+                found.append((part[0][0] + indent, text.strip(), classes))
         yield found
 
 
@@ -136,7 +138,7 @@ def svg(screen: pyte.Screen, title: str) -> str:
     width, height = COLUMNS * CELL + 2 * MARGIN, len(lines) * LINE + 2 * MARGIN
     texts = [
         f'<text x="{MARGIN + x * CELL:.1f}" y="{MARGIN + y * LINE + 14}" textLength="{len(text) * CELL:.1f}" '
-        f'lengthAdjust="spacingAndGlyphs" class="{classes}">{escape(text)}</text>'
+        f'lengthAdjust="spacingAndGlyphs" class="{classes or "plain"}">{escape(text)}</text>'
         for y, line in enumerate(lines)
         for x, text, classes in line
     ]
@@ -160,6 +162,7 @@ def ended(text: str) -> int:
 
 def main(count: int) -> None:
     """Run the command, interrupt it, resume it, and write the three pictures."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the command would inherit that it is ignored
     with TemporaryDirectory() as name:
         folder = Path(name)
         example = ROOT / "examples" / "many_inputs.py"
