@@ -49,7 +49,15 @@ if TYPE_CHECKING:
     )
     from .outcome import Outcome as Outcome
     from .outcomes import AsyncOutcomes as AsyncOutcomes, Outcomes as Outcomes
+    from .permits import PermitsLost as PermitsLost
     from .progress.account import ProgressSnapshot as ProgressSnapshot
+    from .ray_map import (
+        RayLimits as RayLimits,
+        RayMapper as RayMapper,
+        RayOptions as RayOptions,
+        ray_map as ray_map,
+        ray_permits as ray_permits,
+    )
     from .results.saved_results import SavedResults as SavedResults
     from .review import review_page as review_page, write_review as write_review
     from .row_functions import RowFunction as RowFunction, RowOptions as RowOptions, row_function as row_function
@@ -69,6 +77,8 @@ _EXPORTS = {
     "outcomes": "AsyncOutcomes Outcomes",
     "review": "review_page write_review",
     "progress.account": "ProgressSnapshot",
+    "permits": "PermitsLost",
+    "ray_map": "RayLimits RayMapper RayOptions ray_map ray_permits",
     "row_functions": "RowFunction RowOptions row_function",
     "results.saved_results": "SavedResults",
 }
@@ -96,8 +106,12 @@ __all__ = [
     "Metric",
     "Outcome",
     "Outcomes",
+    "PermitsLost",
     "ProgressSnapshot",
     "ProviderBatchError",
+    "RayLimits",
+    "RayMapper",
+    "RayOptions",
     "ResultOptions",
     "RowError",
     "RowFunction",
@@ -109,6 +123,8 @@ __all__ = [
     "exact",
     "numeric",
     "overlap",
+    "ray_map",
+    "ray_permits",
     "read_csv",
     "read_errors",
     "read_jsonl",
