@@ -3,8 +3,8 @@
     with CountingService(answer) as service:
         OpenAI("model", base_url=service.url)
 
-`answer` makes the arguments of the tool call from the text of the last message. With `together=n`, requests are answered
-only once n are under way (or all that are left of `total`), so that a client with fewer at once would never end.
+`answer` makes the arguments of the tool call from the text of the last message. With `together=n`, requests are
+answered only once n are under way (or all that are left of `total`): a client with fewer at once would never end.
 """
 
 from __future__ import annotations

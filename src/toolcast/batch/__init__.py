@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .permits import PermitsLost as PermitsLost
     from .progress.account import ProgressSnapshot as ProgressSnapshot
     from .ray_map import (
+    from .ray_datasets import (
         RayLimits as RayLimits,
         RayMapper as RayMapper,
         RayOptions as RayOptions,
@@ -78,7 +79,7 @@ _EXPORTS = {
     "review": "review_page write_review",
     "progress.account": "ProgressSnapshot",
     "permits": "PermitsLost",
-    "ray_map": "RayLimits RayMapper RayOptions ray_map ray_permits",
+    "ray_datasets": "RayLimits RayMapper RayOptions ray_map ray_permits",
     "row_functions": "RowFunction RowOptions row_function",
     "results.saved_results": "SavedResults",
 }

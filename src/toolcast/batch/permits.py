@@ -107,7 +107,13 @@ class _Worker:
     passages: dict[int, Passage] = field(default_factory=dict)
     admitted: list[int] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    error: BaseException | None = None
+    exchanges: int = 0
+    error: Exception | None = None
+
+    def wake(self) -> None:
+        """Let the exchanges that wait look again."""
+        self.changed.set()
+        self.changed = asyncio.Event()
 
 
 class PermitDesk:
@@ -139,16 +145,17 @@ class PermitDesk:
         if lease is None:
             return None
         lease.seen = self._backend.now()
-        lease.changed.set()  # an exchange that waits returns now
+        lease.exchanges = latest = lease.exchanges + 1
+        lease.wake()  # an earlier exchange that waits returns now
         for end in ended:
             self._end(lease, end)
         for wish in wanted:
             lease.waiting[wish.number] = asyncio.create_task(self._admit(lease, wish))
         await asyncio.sleep(0)  # the gate admits at once what it can
-        changed = lease.changed = asyncio.Event()
-        if not lease.admitted and lease.waiting:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), self._lease / 3)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0 if first else self._lease / 3):  # a worker sends no second one before that
+                while lease.waiting and not lease.admitted and lease.exchanges == latest:
+                    await lease.changed.wait()
         if lease.error is not None:
             raise lease.error
         admitted, lease.admitted = lease.admitted, []
@@ -203,7 +210,7 @@ class PermitDesk:
             lease.error = error
         finally:
             lease.waiting.pop(wish.number, None)
-            lease.changed.set()
+            lease.wake()
 
     def _end(self, lease: _Worker, end: PermitEnd) -> None:
         task = lease.waiting.pop(end.number, None)
@@ -259,7 +266,7 @@ class PermitGate:
         self._exchanges: set[asyncio.Task[None]] = set()
         self._first = True
         self._registered = False
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop  # of the first request
         self._closed = Event()
         if renew is not None:
             Thread(target=self._keep, args=(renew,), name="toolcast permits", daemon=True).start()
@@ -302,7 +309,7 @@ class PermitGate:
             return
         # The first exchange alone begins the lease, which a second one must not overtake.
         most = 2 if news and self._registered else 1
-        if self._loop is not None and len(self._exchanges) < most and (news or self._waiting):
+        if len(self._exchanges) < most and (news or self._waiting):
             task = self._loop.create_task(self._exchange())
             self._exchanges.add(task)
             task.add_done_callback(self._exchanges.discard)
@@ -339,22 +346,24 @@ class PermitGate:
             try:
                 alive = renew(self.name)
             except Exception as error:  # the desk's, and whatever the connection to it raises
-                if self._loop is not None:
-                    self._loop.call_soon_threadsafe(self._lose, error)
+                self._loop.call_soon_threadsafe(self._lose, error)
                 return
             if not alive:
-                self._expired()
+                self._end_process()
                 return
             self._renewed = max(self._renewed, sent)
 
     def _expired(self) -> None:
+        if self.lost is None:
+            self._end_process()
+            self._lose(TimeoutError("the lease of the worker has expired"))
+
+    def _end_process(self) -> None:
         logger.error("the lease of this worker has expired: its permits may be in use elsewhere, so its process ends")
         self._on_expired()
-        self._lose(TimeoutError("the lease of the worker has expired"))
 
     def _lose(self, error: Exception) -> None:
-        if self.lost is None:
-            self.lost = permits_lost(error)
+        self.lost = self.lost or permits_lost(error)
         self._fail(self.lost)
 
     def _fail(self, error: PermitsLost) -> None:
@@ -399,4 +408,3 @@ def _portable(error: LLMError) -> LLMError:
     return type(error)(
         "", status=error.status, retry_after=error.retry_after, retryable=error.retryable, rate_limits=error.rate_limits
     )
-

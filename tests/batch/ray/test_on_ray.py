@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from support.counting_service import CountingService
 from toolcast import OpenAI, ToolOrchestratingLLM
-from toolcast.batch import ray_map, ray_permits
+from toolcast.batch import ray_map
 
 pytestmark = [
     pytest.mark.timeout(240),

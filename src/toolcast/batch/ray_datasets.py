@@ -148,9 +148,7 @@ class PermitActor:
 
     def __init__(self, limits: RayLimits, lease: float) -> None:
         clock = SystemClock()
-        self._desk = PermitDesk(
-            Pace(**limits), async_backend(HttpxNetwork(), clock), lease
-        )
+        self._desk = PermitDesk(Pace(**limits), async_backend(HttpxNetwork(), clock), lease)
         self._lease = lease
 
     async def lease(self) -> float:
@@ -213,6 +211,10 @@ class RayMapper(Generic[T]):
             raise permits_lost(error) from error
         actor = ray.get_runtime_context().get_actor_id()
         self._gate = PermitGate(desk, lease, actor=actor, renew=partial(desk.renew_now, timeout=lease))
+
+    def close(self) -> None:
+        """Stop renewing the lease. Ray ends the process, which does the same."""
+        self._gate.close()
 
     async def __call__(self, batch: Any) -> AsyncIterator[Any]:
         """Yield the `pyarrow.Table` of a batch of rows with the columns of their outcomes."""
