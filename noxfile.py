@@ -295,8 +295,9 @@ def browser(session: nox.Session) -> None:
 
 @nox.session
 def ray(session: nox.Session) -> None:
-    """Grids of experiments on a local Ray cluster."""
-    Environment(session, "ray", lock="ray").run("pytest", *(session.posargs or ["tests/experiments/grids/ray"]))
+    """Data sets and grids of experiments on local Ray clusters."""
+    folders = ["tests/batch/ray", "tests/experiments/grids/ray"]
+    Environment(session, "ray", lock="ray").run("pytest", *(session.posargs or folders))
 
 
 @nox.session

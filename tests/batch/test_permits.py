@@ -87,7 +87,7 @@ class Office:
 
 
 def request(nested: bool = False) -> GateRequest:
-    return GateRequest(ORIGIN, (), (), 100, lambda usage: usage, nested, _input_tokens=7)
+    return GateRequest(ORIGIN, (), (), 100, lambda usage: usage, nested=nested, _input_tokens=7)
 
 
 async def enter(gate: PermitGate, wanted: GateRequest | None = None) -> Passage:

@@ -103,9 +103,9 @@ class _Worker:
     """The lease of one worker, with its permits."""
 
     seen: float
-    waiting: dict[int, asyncio.Task[None]] = field(default_factory=dict)
-    passages: dict[int, Passage] = field(default_factory=dict)
-    admitted: list[int] = field(default_factory=list)
+    waiting: dict[int, asyncio.Task[None]] = field(default_factory=dict[int, asyncio.Task[None]])
+    passages: dict[int, Passage] = field(default_factory=dict[int, Passage])
+    admitted: list[int] = field(default_factory=list[int])
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     exchanges: int = 0
     error: Exception | None = None
@@ -201,7 +201,7 @@ class PermitDesk:
 
     async def _admit(self, lease: _Worker, wish: PermitRequest) -> None:
         request = GateRequest(
-            wish.origin, (), (), wish.max_tokens, _unpriced, wish.nested, _input_tokens=wish.input_tokens
+            wish.origin, (), (), wish.max_tokens, _unpriced, nested=wish.nested, _input_tokens=wish.input_tokens
         )
         try:
             lease.passages[wish.number] = await self._gate.enter(request, self._backend)

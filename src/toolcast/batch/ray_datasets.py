@@ -11,21 +11,24 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, Generic, TypedDict, TypeVar
+from typing import Any, Final, Generic, TypedDict, TypeVar, cast
 from uuid import uuid4
 
 from typing_extensions import Unpack
 
-from ..llms.request_gate import use_gate
 from ..option_suggestions import refuse_unknown
 from ..option_types import require_number
+from ..structured.orchestrator import ToolOrchestratingLLM
 from ..transport.httpx_network import HttpxNetwork
 from ..transport.network import SystemClock, async_backend
+from .job_options import JobOptions
 from .outcome import Outcome
 from .outcome_columns import OutcomeColumns, require_columns
+from .outcomes import AsyncOutcomes
 from .pacing import Pace
 from .permits import PermitDesk, PermitEnd, PermitGate, PermitRequest, permits_lost
 from .portable_calls import CallOrFactory, PortableCall
+from .run import JobRun
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -93,7 +96,8 @@ def ray_map(dataset: Any, call: CallOrFactory[T], **options: Unpack[RayOptions])
     portable = PortableCall(call)
     portable.require_portable()
     data = _ray("ray.data")
-    limits: RayLimits = {name: options[name] for name in RayLimits.__annotations__ if name in options}  # type: ignore[assignment,literal-required]  # a part of the same keys
+    given: dict[str, Any] = {**options}
+    limits = cast("RayLimits", {name: given[name] for name in RayLimits.__annotations__ if name in given})
     permits = options.get("permits")
     if permits is not None and limits:
         raise TypeError(f"ray_map: expected permits or limits, got both: {', '.join(limits)} belong to ray_permits()")
@@ -201,8 +205,8 @@ class RayMapper(Generic[T]):
 
     def __init__(self, call: CallOrFactory[T] | PortableCall[T], permits: Any, prefix: str = "") -> None:
         ray = _ray("ray")
-        portable = call if isinstance(call, PortableCall) else PortableCall(call)
-        self._call = portable.call
+        portable = cast("PortableCall[T]", call if isinstance(call, PortableCall) else PortableCall(call))
+        self._call: ToolOrchestratingLLM[T] = portable.call
         self._columns = OutcomeColumns(self._call, prefix)
         desk = _RemoteDesk(ray, permits)
         try:
@@ -221,13 +225,12 @@ class RayMapper(Generic[T]):
         require_columns(batch.column_names, self._call.prompt.variables)
         rows = batch.select(list(self._call.prompt.variables)).to_pylist()
         outcomes: list[Outcome[T]] = []
-        with use_gate(self._gate):
-            job = self._call.amap(rows, max_concurrency=max(len(rows), 1), progress=False)
-            async with job:
-                async for outcome in job:
-                    if self._gate.lost is not None:
-                        raise self._gate.lost
-                    outcomes.append(outcome)
+        options: JobOptions = {"max_concurrency": max(len(rows), 1), "progress": False}
+        async with AsyncOutcomes(JobRun(self._call, options, gate=self._gate), iter(rows)) as job:
+            async for outcome in job:
+                if self._gate.lost is not None:
+                    raise self._gate.lost
+                outcomes.append(outcome)
         yield self._columns.append(batch, outcomes)
 
 

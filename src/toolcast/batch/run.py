@@ -82,9 +82,17 @@ class JobRun(Generic[T]):
         call: The call.
         options: The options of the job.
         total: The number of inputs, if it is known.
+        gate: A gate that admits the requests in place of the job's own limits: one for many machines.
     """
 
-    def __init__(self, call: ToolOrchestratingLLM[T], options: JobOptions, total: int | None = None) -> None:
+    def __init__(
+        self,
+        call: ToolOrchestratingLLM[T],
+        options: JobOptions,
+        total: int | None = None,
+        *,
+        gate: RequestGate | None = None,
+    ) -> None:
         budget = options.get("budget")
         if budget is not None:
             check_budget(budget, call.llm)
@@ -107,7 +115,7 @@ class JobRun(Generic[T]):
         self.checkpoint: Checkpoint | None = None if self._path is None else Checkpoint(self._path, call)
         spent = NO_USAGE if self.checkpoint is None else self.checkpoint.spent
         self._ledger = None if budget is None else Ledger(budget, spent=spent)
-        self._gate: RequestGate | None = self._ledger
+        self._gate: RequestGate | None = gate or self._ledger
         self.progress = JobProgress(self._state)
         self._reporter = ProgressReporter(self.progress, choose_display(options.get("progress")), monotonic)
 
