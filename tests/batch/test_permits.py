@@ -348,7 +348,7 @@ async def test_the_lease_is_renewed_from_a_thread() -> None:
 
 async def test_the_thread_notices_that_the_desk_is_gone() -> None:
     office = Office(FixedGate(0))
-    worker = PermitGate(office.desk, 0.01, actor="a", renew=Renewals(ConnectionError("gone")))
+    worker = PermitGate(office.desk, 0.01, actor="a", renew=Renewals(ConnectionError("gone")), on_expired=list)
     waits = asyncio.create_task(enter(worker))
     with pytest.raises(PermitsLost, match="ConnectionError: gone"):
         await waits

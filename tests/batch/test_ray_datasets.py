@@ -177,8 +177,11 @@ async def test_the_death_of_the_permits_stops_the_job(ray: FakeRay, service: Cou
     dataset.mapper.close()
 
 
-async def test_the_lease_is_renewed(ray: FakeRay) -> None:
+async def test_the_lease_is_renewed(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of the two clocks none goes on: an expired lease would end this process.
+    monkeypatch.setattr("toolcast.batch.permits.monotonic", lambda: 0.0)
     permits = ray_permits(lease=0.01)
+    permits.made._desk._backend = SimpleNamespace(now=lambda: 0.0, concurrent=True)
     llm = ScriptedLLM([Square(square=1)] * 40)
     dataset = ray_map(FakeDataset(NUMBERS), lambda: ToolOrchestratingLLM(Square, "{number}", llm), permits=permits)
     await dataset.take()
@@ -239,6 +242,6 @@ def test_unknown_options(ray: FakeRay) -> None:
 
 
 def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray.data", None)
     with pytest.raises(ImportError, match=r"pip install 'toolcast\[ray\]'"):
         ray_permits()

@@ -95,7 +95,7 @@ def ray_map(dataset: Any, call: CallOrFactory[T], **options: Unpack[RayOptions])
     refuse_unknown("ray_map", options, ("dataset", "call", *RayOptions.__annotations__))
     portable = PortableCall(call)
     portable.require_portable()
-    data = _ray("ray.data")
+    ray = _ray()
     given: dict[str, Any] = {**options}
     limits = cast("RayLimits", {name: given[name] for name in RayLimits.__annotations__ if name in given})
     permits = options.get("permits")
@@ -112,7 +112,7 @@ def ray_map(dataset: Any, call: CallOrFactory[T], **options: Unpack[RayOptions])
         },
         batch_format="pyarrow",
         batch_size=options.get("batch_size", _BATCH),
-        compute=data.ActorPoolStrategy(min_size=least, max_size=most),
+        compute=ray.data.ActorPoolStrategy(min_size=least, max_size=most),
         num_cpus=options.get("num_cpus", 1),
     )
 
@@ -134,7 +134,7 @@ def ray_permits(*, name: str | None = None, lease: float = LEASE, **limits: Unpa
         require_number(limit, value, whole=limit == "max_concurrency")
         if isinstance(value, (int, float)) and value <= 0:
             raise ValueError(f"{limit}={value!r}: expected a number above 0, or None for no limit")
-    actor = _ray("ray").remote(PermitActor)
+    actor = _ray().remote(PermitActor)
     # It waits more than it works, and its many exchanges wait at once. A new one would not have the requests in flight.
     started = actor.options(
         name=name or f"toolcast-permits-{uuid4().hex[:8]}", num_cpus=0, max_restarts=0, max_concurrency=100_000
@@ -204,7 +204,7 @@ class RayMapper(Generic[T]):
     """
 
     def __init__(self, call: CallOrFactory[T] | PortableCall[T], permits: Any, prefix: str = "") -> None:
-        ray = _ray("ray")
+        ray = _ray()
         portable = cast("PortableCall[T]", call if isinstance(call, PortableCall) else PortableCall(call))
         self._call: ToolOrchestratingLLM[T] = portable.call
         self._columns = OutcomeColumns(self._call, prefix)
@@ -234,8 +234,10 @@ class RayMapper(Generic[T]):
         yield self._columns.append(batch, outcomes)
 
 
-def _ray(module: str) -> Any:
+def _ray() -> Any:
+    """Return the module ray, with its part for data sets."""
     try:
-        return import_module(module)
+        import_module("ray.data")
+        return import_module("ray")
     except ImportError as error:
         raise ImportError("Ray Data needs Ray: pip install 'toolcast[ray]'", name="ray") from error

@@ -97,7 +97,9 @@ def test_the_same_outcomes_as_in_one_process_with_an_actor_killed(cluster: Any, 
             (tmp_path / str(os.getpid())).touch()
             return call_for(url)
 
-        numbers = cluster.data.from_items([{"number": number} for number in range(ITEMS)], override_num_blocks=ITEMS // BLOCK)
+        numbers = cluster.data.from_items(
+            [{"number": number} for number in range(ITEMS)], override_num_blocks=ITEMS // BLOCK
+        )
         rows = rows_of(ray_map(numbers, make_call, max_concurrency=10, workers=2, batch_size=25))
         most, received, texts = service.most, service.received, set(service.texts)
         service.texts.clear()
