@@ -50,7 +50,7 @@ def permits_lost(error: Exception) -> PermitsLost:
 
 @dataclass(frozen=True, slots=True)
 class PermitRequest:
-    """What a worker asks for one request.
+    """A request for which a worker needs a permit.
 
     Attributes:
         number: Its number in the worker.
