@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from .outcomes import AsyncOutcomes as AsyncOutcomes, Outcomes as Outcomes
     from .permits import PermitsLost as PermitsLost
     from .progress.account import ProgressSnapshot as ProgressSnapshot
-    from .ray_map import (
     from .ray_datasets import (
         RayLimits as RayLimits,
         RayMapper as RayMapper,
