@@ -149,6 +149,19 @@ def test_the_options_reach_the_job(monkeypatch: pytest.MonkeyPatch, process: Pro
     assert options["progress"] is None
 
 
+def test_an_estimate_asks_some_rows_whose_results_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("name, age int", "--input", "people.csv", "--column", "body", "--quiet")
+    llm = Asked(lambda request: {"name": "A", "age": 1})
+    assert run(*words, "--estimate", llm=llm) == 0
+    out, err = capsys.readouterr()
+    assert (len(llm.requests), err) == (3, "")
+    assert "3" in out
+    assert run(*words, "--output", "out.jsonl", "--estimate", "2", llm=llm) == 0
+    assert capsys.readouterr().err == "toolcast: these rows are stored; run the job with --resume\n"
+    assert run(*words, "--output", "out.jsonl", "--resume", llm=llm) == 0
+    assert len(llm.requests) == 3 + 3
+
+
 def test_a_dry_run_sends_and_writes_nothing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     llm = Asked()
     words = ("name", "--input", "people.csv", "--column", "body", "--output", "out.jsonl", "--dry-run")

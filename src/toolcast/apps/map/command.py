@@ -22,6 +22,7 @@ from typing import Any, Final, get_args
 
 from ...batch.checkpoint import CheckpointStatus, read_status
 from ...batch.errors import JobStopped
+from ...batch.estimate import SAMPLE
 from ...batch.inputs import read_row
 from ...batch.job import Job, ResultOptions
 from ...batch.job_options import JobOptions, Via
@@ -101,6 +102,14 @@ def add_arguments(parser: CommandParser) -> None:
         help="the file from which a run can be resumed; default: OUTPUT.checkpoint",
     )
     option("--dry-run", action="store_true", help="show the rows, the prompt and the schema; send nothing")
+    option(
+        "--estimate",
+        metavar="N",
+        nargs="?",
+        type=positive_int,
+        const=SAMPLE,
+        help=f"ask N rows, by default {SAMPLE}, and project cost and time; with --output they are kept for --resume",
+    )
     option("--status", metavar="FILE", type=Path, help="show how far the run with this checkpoint or output has come")
     option("--quiet", action="store_true", help="write nothing to standard error but errors")
     add_model_options(parser.add_argument_group("model"))
@@ -126,6 +135,11 @@ def run(arguments: argparse.Namespace) -> int:
         if not arguments.quiet:
             load_with_progress(llm, sys.stderr)
         job = Job(call, _counted(columns.rows(rows), arguments), **_options(arguments, checkpoint))
+        if arguments.estimate is not None:
+            print(job.estimate(sample=arguments.estimate))
+            if checkpoint is not None:
+                print("toolcast: these rows are stored; run the job with --resume", file=sys.stderr)
+            return 0
         return _run_job(job, arguments, checkpoint)
 
 
@@ -149,9 +163,9 @@ def _prompt(arguments: argparse.Namespace, llm: FunctionCallingLLM) -> str:
 
 
 def _counted(rows: Iterable[Any], arguments: argparse.Namespace) -> Iterable[Any]:
-    """Return the rows of a file with their number, where it is shown."""
-    is_shown = sys.stderr.isatty() and not arguments.quiet
-    return CountedRows(rows) if is_shown and arguments.input is not None else rows
+    """Return the rows of a file with their number, where it is shown or an estimate needs it."""
+    needed = arguments.estimate is not None or (sys.stderr.isatty() and not arguments.quiet)
+    return CountedRows(rows) if needed and arguments.input is not None else rows
 
 
 def _options(arguments: argparse.Namespace, checkpoint: Path | None) -> JobOptions:
