@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from ..async_support.waiters import Waiters
 from ..errors import AuthFailed, NotFound, QuotaExceeded, UnsupportedLLMError, WouldSuspend
-from ..llms.request_gate import RequestGate, use_gate
+from ..llms.request_gate import Gates, RequestGate, use_gate
 from ..llms.request_state import RequestState
 from ..structured.call import run_call
 from ..structured.orchestrator import ToolOrchestratingLLM, begin_call
@@ -26,6 +26,7 @@ from .inputs import InputRow, read_row
 from .item_keys import ItemKeys
 from .job_options import JobOptions
 from .outcome import Outcome
+from .pacing import Pace
 from .progress.account import JobActivity, JobProgress
 from .progress.choice import choose_display
 from .progress.reporter import ProgressReporter
@@ -37,7 +38,10 @@ HOPELESS: Final = (AuthFailed, NotFound, QuotaExceeded, UnsupportedLLMError, Wou
 """The errors that every other item would get too: those of the key, the model, the account or the API."""
 
 CONCURRENCY: Final = 16
-"""The number of items at once where neither the caller nor the service sets one."""
+"""The number of items at once where neither the caller nor the service sets one: some wait to be admitted."""
+
+MOST_ITEMS: Final = 256
+"""The number of items at once that the service's answers may lead to; each may be a thread."""
 
 BLOCK: Final = 256
 """The number of rows that are sorted by their prompts."""
@@ -115,7 +119,10 @@ class JobRun(Generic[T]):
         self.checkpoint: Checkpoint | None = None if self._path is None else Checkpoint(self._path, call)
         spent = NO_USAGE if self.checkpoint is None else self.checkpoint.spent
         self._ledger = None if budget is None else Ledger(budget, spent=spent)
-        self._gate: RequestGate | None = gate or self._ledger
+        self._most: int | None = options.get("max_concurrency")
+        self._pace = Pace(rpm=options.get("rpm"), tpm=options.get("tpm"), max_concurrency=self._most)
+        own = self._pace if self._ledger is None else Gates((self._ledger, self._pace))
+        self._gate: RequestGate = gate or own
         self.progress = JobProgress(self._state)
         self._reporter = ProgressReporter(self.progress, choose_display(options.get("progress")), monotonic)
 
@@ -133,6 +140,7 @@ class JobRun(Generic[T]):
             self._closed = True
             self.changed.wake()
             interrupts.unwatch(self._interrupt)
+            self._pace.close()
             self.progress.end(monotonic())
             self._reporter.stop()
             self._keys.close()
@@ -213,6 +221,7 @@ class JobRun(Generic[T]):
                         self.schedule.abandon()
                     else:
                         self._finish(row, outcome)
+                    self._adapt()
                     row = self.schedule.start()
                     self.wake()
         except BaseException as error:
@@ -221,6 +230,11 @@ class JobRun(Generic[T]):
             self.schedule.abandon()
             self.changed.wake()
             raise
+
+    def _adapt(self) -> None:
+        """Start as many items as the service takes requests, unless the caller has set their number."""
+        if self._most is None:
+            self.schedule.limit = min(max(self._pace.concurrency, CONCURRENCY), MOST_ITEMS)
 
     def _finish(self, row: InputRow, outcome: Outcome[T]) -> None:
         error = outcome.error
@@ -298,10 +312,13 @@ class JobRun(Generic[T]):
     def _state(self) -> JobActivity:
         """Return the state of the run for a snapshot."""
         schedule, ledger = self.schedule, self._ledger
+        concurrency = min(self._pace.concurrency, schedule.limit)
+        limited_by: str = self._pace.limited_by or ""
         if ledger is None:
-            return JobActivity(schedule.running, schedule.limit)
-        limited_by = "budget" if ledger.is_waited_for else ""
-        return JobActivity(schedule.running, schedule.limit, limited_by, ledger.describe())
+            return JobActivity(schedule.running, concurrency, limited_by)
+        if ledger.is_waited_for:
+            limited_by = "budget"
+        return JobActivity(schedule.running, concurrency, limited_by, ledger.describe())
 
 
 def _stopped_by(error: Exception) -> JobStopped:
