@@ -118,9 +118,10 @@ class JobRun(Generic[T]):
         self._keys = ItemKeys(options.get("key"), positions=self._path is None)
         self.checkpoint: Checkpoint | None = None if self._path is None else Checkpoint(self._path, call)
         spent = NO_USAGE if self.checkpoint is None else self.checkpoint.spent
-        self._ledger = None if budget is None else Ledger(budget, spent=spent)
         self._most: int | None = options.get("max_concurrency")
         self._pace = Pace(rpm=options.get("rpm"), tpm=options.get("tpm"), max_concurrency=self._most)
+        estimate = self._pace.expected_input_tokens
+        self._ledger = None if budget is None else Ledger(budget, spent=spent, estimate=estimate)
         own = self._pace if self._ledger is None else Gates((self._ledger, self._pace))
         self._gate: RequestGate = gate or own
         self.progress = JobProgress(self._state)

@@ -164,7 +164,7 @@ def admitted(control: Controller, now: float, **options: bool) -> Permit:
 
 
 def test_what_limits_is_named() -> None:
-    control = controller(most=5)
+    control = controller()
     assert control.limited_by(0) is None
     permits = [admitted(control, 0) for _ in range(4)]
     assert control.limited_by(0) == "service"
@@ -172,11 +172,21 @@ def test_what_limits_is_named() -> None:
     control.accepted(permits[0], 1)
     control.accepted(permits[0], 1)
     assert control.concurrency == 5
+    control.set_limits([], [], [5])
     permits.append(admitted(control, 1))
     assert control.limited_by(1) == "concurrency"
     control.refused(permits[1], 30.0, 0.5, 1)
     assert control.limited_by(2) == "service"
     assert control.admit(10, None, 2) == pytest.approx(29.25)
+
+
+def test_a_concurrency_by_hand_is_used_at_once() -> None:
+    control = controller(most=50)
+    assert control.concurrency == 50
+    control.refused(admitted(control, 0), None, 0.5, 1)
+    assert control.concurrency < 50
+    control.set_limits([], [], [80])  # what the service takes is known by now
+    assert control.concurrency < 50
 
 
 def test_a_known_limit_is_named() -> None:

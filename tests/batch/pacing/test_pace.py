@@ -254,7 +254,7 @@ def test_a_thread_with_a_handle_waits_for_its_turn() -> None:
 def test_jobs_share_the_strictest_limits() -> None:
     loose, strict = Pace(rpm=100, tpm=10**6, max_concurrency=9), Pace(rpm=1, max_concurrency=3)
     passages = [enter(loose) for _ in range(2)]
-    assert (loose.concurrency, loose.limited_by) == (4, None)
+    assert (loose.concurrency, loose.limited_by) == (9, None)
     passages.append(enter(strict))
     assert (loose.concurrency, loose.in_flight, strict.in_flight) == (3, 3, 3)
     assert loose.limited_by == strict.limited_by == "rate limit"

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from threading import Lock, get_ident
+from threading import Lock, RLock, get_ident
 from time import monotonic, time as wall_clock
 from typing import Any, Final
 from weakref import WeakSet, WeakValueDictionary
@@ -34,7 +34,7 @@ PATIENCE: Final = 600.0
 class Pace:
     """The pacing of the requests of one job, a `RequestGate`. Thread-safe.
 
-    Concurrency begins low and follows the service: its refusals, its latency and the limits that it reports. Limits by
+    Concurrency begins low, or at `max_concurrency`, and follows the service: its refusals, its latency and the limits that it reports. Limits by
     hand come on top of that, for each service, model and key; of several jobs in this process the strictest apply to
     all of them together.
 
@@ -136,7 +136,7 @@ class _SharedPace:
         self._jobs: WeakSet[Pace] = WeakSet()
         self._queue: deque[_ThreadTurn | _TaskTurn] = deque()
         # Held for microseconds, and never while anything waits.
-        self._lock = Lock()
+        self._lock = RLock()  # a garbage collection inside it may end an abandoned request, which enters it again
 
     def join(self, job: Pace) -> None:
         with self._lock:
