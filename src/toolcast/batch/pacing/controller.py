@@ -151,13 +151,16 @@ class Controller:
             self._first = now
         for quantity, amount in amounts.items():
             self._sent[quantity] += amount
-        entries = [(limit, quantity, limit.add(amounts[quantity], now)) for quantity, limit in self._hand.items()]
+        entries: list[tuple[HandLimit, Quantity, list[float]]] = [
+            (limit, quantity, limit.add(amounts[quantity], now)) for quantity, limit in self._hand.items()
+        ]
         return Permit(now, input_estimate, amounts, dict(self._sent), entries)
 
     def read(self, permit: Permit, readings: Iterable[LimitReading], now: float) -> None:
         """Use the limits in the headers of a response."""
         for reading in readings:
-            key, mark = (reading.quantity, reading.period), permit.marks[reading.quantity]
+            key: tuple[Quantity, float | None] = (reading.quantity, reading.period)
+            mark = permit.marks[reading.quantity]
             limit = self._reported.get(key)
             if limit is None:
                 self._reported[key] = ReportedLimit(reading, mark, now)

@@ -101,8 +101,11 @@ class Pace:
     @property
     def limited_by(self) -> LimitedBy | None:
         """The reason why no more requests are sent now; of several models, that of the first that is limited."""
-        found = (shared.limited_by(self._clock()) for shared in self._shared.values())
-        return next((limit for limit in found if limit is not None), None)
+        for shared in self._shared.values():
+            limit = shared.limited_by(self._clock())
+            if limit is not None:
+                return limit
+        return None
 
     def close(self) -> None:
         """Remove the limits of this job from those that are shared. Idempotent; a later request adds them again."""
