@@ -8,9 +8,10 @@ Four things limit it, and the strictest one decides:
 * **A learned rate**, where the service refuses requests and reports no limits. A refusal sets it a little below the
   rate of the requests that were accepted since the last refusal, or in the last minute. Then it grows, at first slowly,
   then ever faster, as TCP CUBIC does (RFC 9438). So it stays near the limit, and finds it again after it has changed.
-* **A concurrency**, which begins low (at the one by hand, if there is one), doubles with each round of responses, and follows AIMD (RFC 5681) after the first
-  refusal. It shrinks too while responses take more than `SLOW` times as long as they did with fewer at once: then the
-  service queues them, and more requests only wait there. It does not grow while it is not used.
+* **A concurrency**, which begins low (at the one by hand, if there is one), doubles with each round of responses, and
+  follows AIMD (RFC 5681) after the first refusal. It shrinks too while responses take more than `SLOW` times as long
+  as they did with fewer at once: then the service queues them, and more requests only wait there. It does not grow
+  while it is not used.
 """
 
 from __future__ import annotations

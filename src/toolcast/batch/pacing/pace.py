@@ -34,9 +34,9 @@ PATIENCE: Final = 600.0
 class Pace:
     """The pacing of the requests of one job, a `RequestGate`. Thread-safe.
 
-    Concurrency begins low, or at `max_concurrency`, and follows the service: its refusals, its latency and the limits that it reports. Limits by
-    hand come on top of that, for each service, model and key; of several jobs in this process the strictest apply to
-    all of them together.
+    Concurrency begins low, or at `max_concurrency`, and follows the service: its refusals, its latency and the
+    limits that it reports. Limits by hand come on top of that, for each service, model and key; of several jobs in
+    this process the strictest apply to all of them together.
 
     A refused request (`RateLimited`, `Overloaded`) is sent again when the service is expected to accept it, for up to
     `patience` seconds, and without counting as a retry.
