@@ -80,7 +80,7 @@ class ArrowOutput:
         if inspect.isroutine(output_type) or (callable(output_type) and not _is_type(output_type)):
             output_type = _return_type(output_type)
         self._adapter = _adapter(list[output_type] if many else output_type)
-        self.column = _json_text() if self._adapter is None else _column_of(self._adapter)
+        self.column: ArrowColumn = _json_text() if self._adapter is None else _column_of(self._adapter)
 
     @property
     def type(self) -> Any:

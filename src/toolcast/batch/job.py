@@ -54,9 +54,9 @@ class Job(Generic[T]):
 
     def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, **options: Unpack[JobOptions]) -> None:
         check_options("Job", options)
-        self.call = call
-        self.inputs = inputs
-        self.options = options
+        self.call: ToolOrchestratingLLM[T] = call
+        self.inputs: Inputs = inputs
+        self.options: JobOptions = options
 
     def run(self) -> Outcomes[T]:
         """Return an iterator over the outcomes. The calls begin with the first `next`."""

@@ -55,7 +55,7 @@ class OutcomeColumns:
             "cost": arrow.float64(),
             "seconds": arrow.float64(),
         }
-        self.schema = arrow.schema([(prefix + name, types[name]) for name in OUTCOME_COLUMNS])
+        self.schema: Any = arrow.schema([(prefix + name, types[name]) for name in OUTCOME_COLUMNS])
 
     def row(self, outcome: Outcome[Any]) -> dict[str, Any]:
         """Return the values of one outcome by column. An output that does not fit its column is an error."""

@@ -100,13 +100,13 @@ class JobRun(Generic[T]):
         budget = options.get("budget")
         if budget is not None:
             check_budget(budget, call.llm)
-        self.call = call
+        self.call: ToolOrchestratingLLM[T] = call
         self._total = total
         self._path = options.get("checkpoint")
         self.schedule: Schedule[T] = Schedule(
             limit=options.get("max_concurrency") or CONCURRENCY, ordered=options.get("ordered", True)
         )
-        self.changed = Waiters()
+        self.changed: Waiters = Waiters()
         self.wake: Callable[[], None] = self.changed.wake
         self.raises: bool = options.get("on_error") == "raise"
         self._equal: EqualInputs[T] | None = EqualInputs() if options.get("ask_once") else None
@@ -124,7 +124,7 @@ class JobRun(Generic[T]):
         self._ledger = None if budget is None else Ledger(budget, spent=spent, estimate=estimate)
         own = self._pace if self._ledger is None else Gates((self._ledger, self._pace))
         self._gate: RequestGate = gate or own
-        self.progress = JobProgress(self._state)
+        self.progress: JobProgress = JobProgress(self._state)
         self._reporter = ProgressReporter(self.progress, choose_display(options.get("progress")), monotonic)
 
     def begin(self) -> None:

@@ -137,7 +137,7 @@ class CallbackDisplay:
 
     def __init__(self, callback: ProgressCallback, messages: ProgressDisplay) -> None:
         self._callback = callback
-        self.message = messages.message
+        self.message: Callable[[str], None] = messages.message
 
     def draw(self, snapshot: ProgressSnapshot) -> None:
         """Call the function."""

@@ -76,7 +76,7 @@ class ResultFile(ABC):
     """
 
     def __init__(self, path: str | os.PathLike[str], if_exists: IfExists) -> None:
-        self.file = PartFile(Path(path), if_exists)
+        self.file: PartFile = PartFile(Path(path), if_exists)
 
     @abstractmethod
     def write(self, outcome: Outcome[Any]) -> None:

@@ -39,7 +39,7 @@ _UNPROCESSED: Final = {
 class AnthropicBatches(BatchCodec):
     """The codec of Message Batches. They have no metadata: a batch is recognized by the ids of its results."""
 
-    limits = BatchLimits(100_000, 256_000_000 - len(_HEAD + _TAIL))
+    limits: BatchLimits = BatchLimits(100_000, 256_000_000 - len(_HEAD + _TAIL))
     lists_tags = False
 
     def __init__(self, adapter: HTTPAdapter) -> None:

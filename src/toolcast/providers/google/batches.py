@@ -51,7 +51,7 @@ class GoogleBatches(BatchCodec):
     """The codec of the Gemini API's batches. The tag is the display name of a batch."""
 
     # No number of requests is documented, and files may have 2 GB: smaller batches need less memory here.
-    limits = BatchLimits(100_000, 200_000_000)
+    limits: BatchLimits = BatchLimits(100_000, 200_000_000)
     newest_first = False  # the reference names no order
 
     def __init__(self, adapter: HTTPAdapter) -> None:

@@ -47,7 +47,7 @@ class MistralBatches(BatchCodec):
     """The codec of Mistral's batch jobs."""
 
     # A file may have 512 MB: smaller batches need less memory here.
-    limits = BatchLimits(100_000, 200_000_000)
+    limits: BatchLimits = BatchLimits(100_000, 200_000_000)
 
     def __init__(self, adapter: HTTPAdapter) -> None:
         self.provider: str = adapter.provider
