@@ -137,7 +137,11 @@ class CallbackDisplay:
 
     def __init__(self, callback: ProgressCallback, messages: ProgressDisplay) -> None:
         self._callback = callback
-        self.message: Callable[[str], None] = messages.message
+        self._messages = messages
+
+    def message(self, text: str) -> None:
+        """Write a line in the way of the other display."""
+        self._messages.message(text)
 
     def draw(self, snapshot: ProgressSnapshot) -> None:
         """Call the function."""
