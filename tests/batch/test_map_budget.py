@@ -16,6 +16,7 @@ from toolcast import Budget, NotFound, Prices, Settings, ToolOrchestratingLLM, U
 from toolcast.batch import Job, JobStopped, Outcome
 from toolcast.batch.errors import BudgetReached
 from toolcast.batch.progress.account import ProgressSnapshot
+from toolcast.batch.run import JobRun
 from toolcast.events import Finish, ToolCallDone, ToolCallStart, UsageReport
 from toolcast.testing import ScriptedLLM, ScriptedRequest
 
@@ -182,6 +183,18 @@ def test_a_function_gets_the_progress(collect: Collect) -> None:
     last = seen[-1]
     assert (last.state, last.done, last.failed, last.total, last.running) == ("done", 30, 0, 30, 0)
     assert (last.cost, last.budget) == (Decimal(1050), "$1,050.00 of $5,000.00")
+
+
+def test_items_that_wait_to_be_admitted_do_not_count_as_running() -> None:
+    run = JobRun(numbers(), {})
+    for number in range(10):
+        run.read(str(number))
+        run.schedule.start()
+    seen = run.progress.snapshot(0.0)
+    assert (seen.running, seen.concurrency) == (4, 4)
+    run.schedule.stop()
+    assert run.progress.snapshot(0.0).running == 10
+    run.close()
 
 
 def test_the_progress_of_a_resumed_job(collect: Collect, tmp_path: Path) -> None:

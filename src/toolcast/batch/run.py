@@ -315,11 +315,13 @@ class JobRun(Generic[T]):
         schedule, ledger = self.schedule, self._ledger
         concurrency = min(self._pace.concurrency, schedule.limit)
         limited_by: str = self._pace.limited_by or ""
+        # Further items have started, and wait to be admitted by the pace; a job that ends waits for them too.
+        running = schedule.running if schedule.stopped else min(schedule.running, concurrency)
         if ledger is None:
-            return JobActivity(schedule.running, concurrency, limited_by)
+            return JobActivity(running, concurrency, limited_by)
         if ledger.is_waited_for:
             limited_by = "budget"
-        return JobActivity(schedule.running, concurrency, limited_by, ledger.describe())
+        return JobActivity(running, concurrency, limited_by, ledger.describe())
 
 
 def _stopped_by(error: Exception) -> JobStopped:

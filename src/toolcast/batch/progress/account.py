@@ -28,7 +28,7 @@ class JobActivity(NamedTuple):
     """The state of a run that changes with each request, read when a snapshot is.
 
     Attributes:
-        running: The items that run.
+        running: The items that run; those that wait to be admitted only once the job ends.
         concurrency: The most requests at once; None if nothing limits them.
         limited_by: The limit that keeps more from being sent, or an empty text.
         budget: What is spent of a budget, or an empty text.
@@ -49,7 +49,7 @@ class ProgressSnapshot:
         done: The items that have ended, the failed ones included.
         failed: Those of them that have an error.
         from_checkpoint: Those of them that an earlier run had finished.
-        running: The items that run.
+        running: The items that run; those that wait to be admitted only once the job ends.
         total: The number of inputs; None if they have no length.
         seconds: The time since the start of this run.
         per_second: The items that ended per second in the last minute, or in this run while that is shorter.
