@@ -49,7 +49,6 @@ class Job(Generic[T]):
         call: The call.
         inputs: An iterable or async iterable of mappings, dataclasses, Pydantic models or single values, a DataFrame,
             or the path of a file.
-        **options: Options of the job.
     """
 
     def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, **options: Unpack[JobOptions]) -> None:
