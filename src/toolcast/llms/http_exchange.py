@@ -219,7 +219,8 @@ class HTTPExchange:
         if self._decoder is not None and not self._ended:
             self._ended = True
             self._call.record(None, self._usage, self.request_id, self._now() - self._began)
-        self._leave(None)
+        if self._passage is not None:
+            self._leave(None)
         await self._drop()
 
     def break_off(self) -> None:
