@@ -61,6 +61,11 @@ class NumberServer:
     def release(self) -> None:
         self._call(self._release)
 
+    def respond(self, connection: _Connection) -> None:
+        """Answer the request of a connection, now or later."""
+        if not self.holds:
+            connection.answer()
+
     def _release(self) -> None:
         self.holds = False
         for connection in tuple(self.connections):
@@ -119,12 +124,11 @@ class _Connection(asyncio.Protocol):
         self.held = json.loads(body)["messages"][-1]["content"]
         self._server.texts.append(self.held)
         self._server.count(requests=1, running=1)
-        if not self._server.holds:
-            self.answer()
+        self._server.respond(self)
 
-    def answer(self) -> None:
+    def answer(self, response: bytes | None = None) -> None:
         if self.held is not None:
-            self.transport.write(_answer(self.held))
+            self.transport.write(response or number_response(self.held))
             self.held = None
             self._server.count(running=-1)
 
@@ -134,17 +138,20 @@ class _Connection(asyncio.Protocol):
         self.held = None
 
 
-def _answer(text: str) -> bytes:
+def number_response(text: str, input_tokens: int = 10, output_tokens: int = 5, headers: str = "") -> bytes:
     if "refuse" in text:
-        status, body = "401 Unauthorized", {"error": {"message": "the key is wrong"}}
-    else:
-        status, body = "200 OK", _completion(text)
+        return response("401 Unauthorized", {"error": {"message": "the key is wrong"}})
+    return response("200 OK", _completion(text, input_tokens, output_tokens), headers)
+
+
+def response(status: str, body: dict[str, Any], headers: str = "") -> bytes:
+    """Return a response of HTTP; `headers` are lines with their ends."""
     content = json.dumps(body).encode()
-    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
+    head = f"HTTP/1.1 {status}\r\n{headers}content-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n"
     return head.encode() + content
 
 
-def _completion(text: str) -> dict[str, Any]:
+def _completion(text: str, input_tokens: int, output_tokens: int) -> dict[str, Any]:
     number = re.search(r"\d+", text)
     if "bad" in text or number is None:
         message: dict[str, Any] = {"role": "assistant", "content": "no number"}
@@ -152,7 +159,8 @@ def _completion(text: str) -> dict[str, Any]:
         function = {"name": "Number", "arguments": json.dumps({"value": int(number[0])})}
         message = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
     reason = "tool_calls" if "tool_calls" in message else "stop"
-    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    usage = {"prompt_tokens": input_tokens, "completion_tokens": output_tokens}
+    usage["total_tokens"] = input_tokens + output_tokens
     return {
         "id": "x",
         "object": "chat.completion",

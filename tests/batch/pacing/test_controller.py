@@ -41,7 +41,7 @@ def test_limits_by_hand(server: str, rpm: int) -> None:
 
 
 @pytest.mark.parametrize("rpm", [60, 600])
-@pytest.mark.parametrize("server", ["token bucket", "bucket of 10 s", "fixed window"])
+@pytest.mark.parametrize("server", LIMITS)
 def test_limits_of_headers(server: str, rpm: int) -> None:
     every = [Item()] * (rpm * 10)
     best = best_end(Service([("requests", LIMITS[server](rpm))]), every)
@@ -60,11 +60,11 @@ def test_limits_of_tokens(server: str, source: str) -> None:
         limits = [("requests", LIMITS[server](600)), ("tokens", LIMITS[server](90_000))]
         return Service(limits, reports=source == "headers")  # type: ignore[arg-type]  # two of the literals
 
-    if (server, source) == ("sliding window", "headers"):
-        pytest.skip("headers do not describe a sliding window: its reset moves with each request")
     every = items(12_000)
     found = run(service(), controller(600, 90_000) if source == "hand" else controller(), every)
-    assert found.end < 1.05 * best_end(service(), every)
+    # A sliding window is recognized by its second reset, a minute late.
+    slower = 1.07 if (server, source) == ("sliding window", "headers") else 1.05
+    assert found.end < slower * best_end(service(), every)
     assert found.refused_share < 0.02
 
 

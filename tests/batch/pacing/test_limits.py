@@ -55,7 +55,7 @@ def test_a_refusal_halves_the_period_at_the_same_rate() -> None:
 
 def reported(**fields: object) -> ReportedLimit:
     values = {"limit": 10, "remaining": 4, "reset": 30, "period": 60, "gradual": False} | fields
-    return ReportedLimit(LimitReading("requests", **values), 5, 100)  # type: ignore[arg-type]  # of several types
+    return ReportedLimit(LimitReading("requests", **values), 5, 100, 100)  # type: ignore[arg-type]  # of several types
 
 
 def test_what_was_sent_since_counts() -> None:
@@ -79,9 +79,9 @@ def test_a_bucket_is_refilled() -> None:
 
 def test_a_late_reading_is_ignored() -> None:
     limit = reported()
-    limit.read(LimitReading("requests", 10, 9, 30, 60), 4, 101)
+    limit.read(LimitReading("requests", 10, 9, 30, 60), 4, 101, 101)
     assert limit.wait(1, 9, 101) > 0
-    limit.read(LimitReading("requests", 10, 9, 30, 60), 6, 101)
+    limit.read(LimitReading("requests", 10, 9, 30, 60), 6, 101, 101)
     assert limit.wait(1, 9, 101) == 0
 
 
@@ -96,3 +96,32 @@ def test_without_a_reset_the_limit_comes_back_gradually() -> None:
     limit = reported(reset=None)
     assert limit.wait(1, 8, 100) == 0
     assert limit.wait(1, 9, 100) == 6
+
+
+def test_a_sliding_window_is_recognized_by_its_reset() -> None:
+    """What was sent a minute ago comes back, though the reset moves on with each request."""
+    limit = ReportedLimit(LimitReading("requests", 10, 9, 60, 60), 1, 0, 0)
+    limit.read(LimitReading("requests", 10, 5, 60, 60), 5, 10, 10)
+    assert limit.wait(1, 5, 10) == 0
+    limit.read(LimitReading("requests", 10, 0, 60, 60), 10, 20, 20)
+    assert limit.wait(1, 10, 20) == pytest.approx(50.24)
+    assert limit.wait(1, 10, 70.3) == 0
+    assert limit.wait(5, 10, 70.3) == 0
+    assert limit.wait(6, 10, 70.3) == pytest.approx(9.8)
+
+
+@given(st.floats(1, 60), st.lists(st.tuples(st.floats(0, 90), st.floats(0, 20)), max_size=30), st.booleans())
+def test_a_fixed_window_is_not_taken_for_a_sliding_one(
+    end: float, requests: list[tuple[float, float]], late: bool
+) -> None:
+    """Its reset is rounded, and written before or after a response of any length."""
+    limit: ReportedLimit | None = None
+    for mark, (sent_at, seconds) in enumerate(sorted(requests)):
+        written = sent_at + seconds * late
+        reset = round((end - written) % 60)
+        reading = LimitReading("requests", 1000, 500, reset, 60)
+        if limit is None:
+            limit = ReportedLimit(reading, mark, sent_at, sent_at + seconds)
+        else:
+            limit.read(reading, mark, sent_at, sent_at + seconds)
+        assert not limit._slides

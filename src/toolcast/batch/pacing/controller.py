@@ -164,9 +164,9 @@ class Controller:
             mark = permit.marks[reading.quantity]
             limit = self._reported.get(key)
             if limit is None:
-                self._reported[key] = ReportedLimit(reading, mark, now)
+                self._reported[key] = ReportedLimit(reading, mark, permit.sent_at, now)
             else:
-                limit.read(reading, mark, now)
+                limit.read(reading, mark, permit.sent_at, now)
 
     def accepted(self, permit: Permit, now: float) -> None:
         """Record that the service has accepted a request. Idempotent."""
@@ -229,8 +229,8 @@ class Controller:
         return longest * (0.5 + 0.5 * chance)
 
     def _is_reported(self, now: float) -> bool:
-        """Return True if a reported limit is exhausted, which explains a refusal."""
-        return any(limit.wait(1.0, self._sent[key[0]], now) > 0 for key, limit in self._reported.items())
+        """Return True if less than a tenth of a reported limit is left, which explains a refusal."""
+        return any(limit.wait(limit.tenth, self._sent[key[0]], now) > 0 for key, limit in self._reported.items())
 
     def _learn(self, now: float) -> None:
         """Set the learned rate below that of the accepted requests."""

@@ -5,7 +5,8 @@ sliding window, whose amounts fit into all three: any 60 s contain no more than 
 periods than they document (1 or 10 s of a limit per minute: OpenAI and Azure, "quantized"). So a refusal within the
 limit halves the period and its amount, down to a second: the same rate in smaller portions.
 
-`ReportedLimit` follows the service's own count: what was left, less what was sent since that request.
+`ReportedLimit` follows the service's own count: what was left, less what was sent since that request. A sliding window
+shows in a reset that moves on while it has not been reached; then what was sent a period ago has come back, too.
 """
 
 from __future__ import annotations
@@ -87,25 +88,37 @@ class ReportedLimit:
     Args:
         reading: The first reading.
         mark: The amount that had been sent when the request of the reading was sent, that request included.
+        sent_at: The time when that request was sent.
         now: The time.
     """
 
-    def __init__(self, reading: LimitReading, mark: float, now: float) -> None:
+    def __init__(self, reading: LimitReading, mark: float, sent_at: float, now: float) -> None:
         self._mark = mark
         self._full_at: float | None = None
-        self.read(reading, mark, now)
+        self._end: tuple[float, float] | None = None  # the earliest and the latest time that a reset can mean
+        self._slides = False
+        self._log: deque[tuple[float, float]] = deque()  # times, and what had been sent until then
+        self._gone = 0.0  # of all that was sent, what was sent more than a period ago
+        self.read(reading, mark, sent_at, now)
 
-    def read(self, reading: LimitReading, mark: float, now: float) -> None:
+    def read(self, reading: LimitReading, mark: float, sent_at: float, now: float) -> None:
         """Use a newer reading. That of an earlier request is ignored: its response was late."""
         if mark < self._mark:
             return
+        self._detect_sliding(reading, sent_at, now)
         self._mark = mark
         self._limit = reading.limit
         self._gradual = reading.gradual or reading.reset is None
         self._period = reading.period or 60.0
+        self._expire(now)
         self._rebase(reading.remaining, mark, now)
         full_at = None if reading.reset is None else now + reading.reset + _LATE
         self._full_at = full_at
+
+    @property
+    def tenth(self) -> float:
+        """A tenth of the limit, and at least 1."""
+        return max((self._limit or 0.0) / 10, 1.0)
 
     def wait(self, amount: float, sent: float, now: float) -> float:
         """Return the seconds until `amount` may be sent; 0 if now. `sent` is the amount that has ever been sent."""
@@ -126,8 +139,30 @@ class ReportedLimit:
             self._rebase(limit, sent, now)
             self._mark = sent
             self._full_at = full_at = now + self._period
-        missing = min(amount, limit) - (self._remaining - (sent - self._base))
-        return 0.0 if missing <= 1e-9 else full_at - now
+        if self._slides:
+            self._expire(now)
+            if not self._log or sent > self._log[-1][1]:
+                self._log.append((now, sent))
+        level = self._remaining - (sent - self._base) + self._gone - self._gone_before
+        missing = min(amount, limit) - level
+        if missing <= 1e-9:
+            return 0.0
+        enough = (time + self._period * MARGIN for time, total in self._log if total - self._gone >= missing)
+        return min(next(enough, full_at), full_at) - now
+
+    def _detect_sliding(self, reading: LimitReading, sent_at: float, now: float) -> None:
+        """Compare the reset with the last one: that of a fixed window means the same time until it is reached."""
+        # The service wrote it between `sent_at` and `now`, in whole seconds perhaps.
+        end = None if reading.reset is None else (sent_at + reading.reset - 1, now + reading.reset + 1)
+        if self._end is None or now >= self._end[0]:
+            self._end = end
+        elif end is not None and end[0] > self._end[1]:
+            self._slides = True
+
+    def _expire(self, now: float) -> None:
+        while self._log and self._log[0][0] <= now - self._period * MARGIN:
+            self._gone = self._log.popleft()[1]
 
     def _rebase(self, remaining: float, sent: float, now: float) -> None:
         self._remaining, self._base, self._at = remaining, sent, now
+        self._gone_before = self._gone
