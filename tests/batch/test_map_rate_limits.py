@@ -67,8 +67,8 @@ def test_few_requests_are_refused(source: str, count: int, fast: None) -> None:
         seconds = clock() - begin
         llm.close()
     assert [outcome.output.value for outcome in outcomes if outcome.ok] == list(range(count))
-    assert {outcome.attempts for outcome in outcomes} == {1}
     assert len(server.accepted) == count
+    assert sum(outcome.attempts for outcome in outcomes) == count + len(server.refused)
     print(f"\n{source}: {figures(server, inputs, begin, seconds)}")
     # An unknown limit is found by refusals: all requests that were sent before the first of them arrived.
     counted = begin + 60 if source == "unknown" else begin

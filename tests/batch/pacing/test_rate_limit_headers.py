@@ -99,7 +99,10 @@ def test_together() -> None:
     found = read(
         x_tokenlimit_limit="1000", x_tokenlimit_remaining="10", x_ratelimit_remaining="3", x_ratelimit_reset="1"
     )
-    assert found == [LimitReading("tokens", 1000, 10, gradual=True), LimitReading("requests", None, 3, 1)]
+    assert found == [
+        LimitReading("tokens", 1000, 10, None, 1, gradual=True),
+        LimitReading("requests", None, 3, 1, 1),
+    ]
 
 
 def test_the_ietf_draft() -> None:

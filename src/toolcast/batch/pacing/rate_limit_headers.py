@@ -6,10 +6,10 @@
 | Azure OpenAI | the same; often without a limit or reset; counted in periods of 1 or 10 s | learn.microsoft.com, "Manage Azure OpenAI quota" |
 | Groq | the same, where requests are those of a day | console.groq.com/docs/rate-limits |
 | Mistral | `x-ratelimit-{limit,remaining}-{req,tokens}-{minute,month}` | github.com/mistralai/client-ts/issues/169 |
-| Cerebras | `x-ratelimit-{limit,remaining,reset}-{requests-day,tokens-minute}` | inference-docs.cerebras.ai/support/rate-limits |
-| Anthropic | `anthropic-ratelimit-{requests,input-tokens,output-tokens}-{limit,remaining,reset}`, resets in RFC 3339 | docs.anthropic.com/en/api/rate-limits |
-| OpenRouter | `x-ratelimit-{limit,remaining,reset}`, resets in milliseconds since 1970 | openrouter.ai/docs/api/reference/limits |
-| Together | `x-ratelimit-*` and `x-tokenlimit-*`, resets in seconds | docs.together.ai/docs/rate-limits |
+| Cerebras | `x-ratelimit-{limit,remaining,reset}-{requests-day,tokens-minute}`, resets in seconds; token buckets | inference-docs.cerebras.ai/support/rate-limits |
+| Anthropic | `anthropic-ratelimit-{requests,input-tokens,output-tokens}-{limit,remaining,reset}`, resets in RFC 3339; token buckets | platform.claude.com/docs/en/api/rate-limits |
+| OpenRouter | `x-ratelimit-{limit,remaining,reset}` of refusals, resets in milliseconds since 1970 | openrouter.ai/docs/api_reference/limits |
+| Together | `x-ratelimit-{limit,remaining,reset}` and `x-tokenlimit-{limit,remaining}` per second, resets in seconds | docs.together.ai/docs/rate-limits |
 | IETF draft 8 and later | `ratelimit: "default";r=50;t=30`, `ratelimit-policy: "default";q=100;w=60` | draft-ietf-httpapi-ratelimit-headers |
 | IETF drafts to 7 | `ratelimit-{limit,remaining,reset}`, resets in seconds | draft-ietf-httpapi-ratelimit-headers-06 |
 
@@ -68,7 +68,9 @@ def read_limits(headers: Mapping[str, str], wall_now: float) -> list[LimitReadin
         return []
     date = http_date(headers.get("date"))
     now = wall_now if date is None else date
-    readings = [each for series, fields in found.items() for each in _read(series, fields, now)]
+    # Of the services with plain names, Together alone has limits of tokens, and counts both per second.
+    second = _TOKENS in found
+    readings = [each for series, fields in found.items() for each in _read(series, fields, now, second)]
     # Anthropic's `tokens` repeat the most restrictive limit of input and output.
     if any(each.quantity == "input_tokens" for each in readings):
         readings = [each for each in readings if each.quantity != "tokens"]
@@ -93,6 +95,7 @@ class _Place:
     field: str
 
 
+_TOKENS: Final = _Series("tokens", 1.0)
 _PERIODS: Final = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "month": 30 * 86400.0}
 _SHORT_PERIODS: Final = {"1s": 1.0, "1m": 60.0, "1h": 3600.0, "1d": 86400.0}
 _QUANTITIES: Final[Mapping[str, Quantity]] = {
@@ -125,13 +128,13 @@ def _place(name: str) -> _Place | None:
     if match := _ANTHROPIC.fullmatch(name):
         return _Place(_Series(_QUANTITIES[match[1]], 60.0, gradual=True), match[2])
     if match := _PLAIN.fullmatch(name):
-        return _Place(_Series("tokens" if match[1] == "x-tokenlimit" else "requests"), match[2])
+        return _Place(_TOKENS if match[1] == "x-tokenlimit" else _Series("requests"), match[2])
     if name in ("ratelimit", "ratelimit-policy"):
         return _Place(_Series("requests", draft=True), name)
     return None
 
 
-def _read(series: _Series, fields: Mapping[str, str], now: float) -> Iterable[LimitReading]:
+def _read(series: _Series, fields: Mapping[str, str], now: float, second: bool) -> Iterable[LimitReading]:
     if series.draft:
         return _read_draft(fields)
     remaining = _number(fields.get("remaining"))
@@ -140,7 +143,7 @@ def _read(series: _Series, fields: Mapping[str, str], now: float) -> Iterable[Li
     # A limit of 0 is that of a proxy that does not enforce one.
     if remaining is None or limit == 0 or (limit is None and reset is None):
         return ()
-    period = series.period or _window(fields.get("limit", ""))
+    period = series.period or _window(fields.get("limit", "")) or (1.0 if second else None)
     gradual = series.gradual or reset is None
     if series.gradual and period is None:
         period = 60.0 if series.quantity != "requests" else _period(limit, remaining, reset)
