@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas
@@ -14,6 +15,7 @@ from pydantic import BaseModel
 from toolcast import Message, ToolOrchestratingLLM, user
 from toolcast.batch import BadRow, Job
 from toolcast.batch.inputs import length_of, open_inputs, read_row
+from toolcast.batch.schedule import WINDOW
 from toolcast.testing import ScriptedLLM
 
 
@@ -163,3 +165,16 @@ def test_prompts_with_the_same_beginning_follow_each_other() -> None:
     outcomes = list(call.map(inputs, by_prefix=True, max_concurrency=1))
     assert [outcome.input for outcome in outcomes] == inputs
     assert asked == [*sorted(inputs[:256]), *sorted(inputs[256:])]
+
+
+def test_sorted_rows_start_before_stored_outcomes_fill_the_window(tmp_path: Path) -> None:
+    """The first row is new, and the stored outcomes of all others wait for it."""
+    asked: list[str] = []
+    call = ToolOrchestratingLLM(City, "{name}", counting(asked))
+    inputs = [str(number) for number in range(2 * WINDOW)]
+    path = tmp_path / "job.db"
+    assert len(list(call.map(inputs, checkpoint=path))) == len(inputs)
+    del asked[:]
+    outcomes = list(call.map(["new", *inputs], checkpoint=path, by_prefix=True))
+    assert [outcome.input for outcome in outcomes] == ["new", *inputs]
+    assert asked == ["new"]

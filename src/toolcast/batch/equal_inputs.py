@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import field, replace
+from dataclasses import replace
 from threading import Lock
 from typing import Final, Generic, TypeVar
 
-from ..lazy_dataclasses import dataclass
 from ..usage import NO_USAGE
 from .inputs import InputRow
 from .item_keys import UnstableInput, stable_digest
@@ -19,20 +18,13 @@ MOST: Final = 10_000
 """The number of outcomes that are kept for rows that follow."""
 
 
-@dataclass(slots=True, eq=False)
-class _Entry(Generic[T]):
-    """The outcome of the first of several equal rows, and the rows that wait for it."""
-
-    outcome: Outcome[T] | None = None
-    waiting: list[InputRow] = field(default_factory=list[InputRow])
-
-
 class EqualInputs(Generic[T]):
     """The latest outcomes by the values of the prompt's variables. Thread-safe."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._entries: OrderedDict[bytes, _Entry[T]] = OrderedDict()
+        self._waiting: dict[bytes, list[InputRow]] = {}  # for the outcome of a row that runs
+        self._outcomes: OrderedDict[bytes, Outcome[T]] = OrderedDict()  # the first was used longest ago
         self._lock = Lock()
 
     def add(self, row: InputRow) -> Outcome[T] | bool:
@@ -45,15 +37,14 @@ class EqualInputs(Generic[T]):
         except UnstableInput:
             return False
         with self._lock:
-            entry = self._entries.get(row.digest)
-            if entry is None:
-                self._entries[row.digest] = _Entry()
-                return False
-            if entry.outcome is None:
-                entry.waiting.append(row)
+            if (outcome := self._outcomes.get(row.digest)) is not None:
+                self._outcomes.move_to_end(row.digest)
+                return copied(outcome, row)
+            if (waiting := self._waiting.get(row.digest)) is not None:
+                waiting.append(row)
                 return True
-            self._entries.move_to_end(row.digest)
-            return copied(entry.outcome, row)
+            self._waiting[row.digest] = []
+            return False
 
     def ended(self, row: InputRow, outcome: Outcome[T]) -> list[InputRow]:
         """Record the outcome of a row; return the rows that waited for it.
@@ -61,20 +52,16 @@ class EqualInputs(Generic[T]):
         They get copies of a valid outcome. After an error the first of them is asked, and the others wait for it.
         """
         with self._lock:
-            entry = self._entries.get(row.digest)
-            if entry is None:
+            waiting = self._waiting.get(row.digest)
+            if waiting is None:  # a row without a stable hash
                 return []
-            if outcome.error is not None:
-                if entry.waiting:
-                    return [entry.waiting.pop(0)]
-                del self._entries[row.digest]
-                return []
-            entry.outcome = outcome
-            waiting, entry.waiting = entry.waiting, []
-            self._entries.move_to_end(row.digest)
-            # The first entries are those that ended or were used longest ago; one without an outcome has to stay.
-            while len(self._entries) > self._most and next(iter(self._entries.values())).outcome is not None:
-                self._entries.popitem(last=False)
+            if outcome.error is not None and waiting:
+                return [waiting.pop(0)]
+            del self._waiting[row.digest]
+            if outcome.error is None:
+                self._outcomes[row.digest] = outcome
+                if len(self._outcomes) > self._most:
+                    self._outcomes.popitem(last=False)
             return waiting
 
 

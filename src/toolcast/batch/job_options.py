@@ -7,10 +7,10 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from ..option_suggestions import refuse_unknown
-from ..option_types import require_callable, require_flag, require_number
+from ..option_types import require, require_callable, require_flag, require_number, require_optional
+from ..usage import Budget
 
 if TYPE_CHECKING:
-    from ..usage import Budget
     from .progress.account import ProgressSnapshot
 
 OnError = Literal["outcome", "raise"]
@@ -70,10 +70,15 @@ def check_options(owner: str, options: JobOptions) -> None:
         require_callable("key", key, "a function of an input, the name of a field, or None")
     for name in ("ordered", "ask_once", "by_prefix"):
         require_flag(name, options.get(name, True))
+    progress = options.get("progress")
+    if progress is not None and not callable(progress):
+        require("progress", progress, bool, "True, False, a function of a ProgressSnapshot, or None")
+    require_optional("checkpoint", options.get("checkpoint"), (str, PathLike), "the path of a file")
+    require_optional("budget", options.get("budget"), Budget, "a Budget")
     for name in ("max_concurrency", "rpm", "tpm", "poll"):
         value = options.get(name)
         require_number(name, value, whole=name == "max_concurrency")
-        if isinstance(value, (int, float)) and value <= 0:
+        if value is not None and not value > 0:  # nor NaN
             raise ValueError(f"{name}={value!r}: expected a number above 0, or None for no limit")
     if options.get("via") == "batch":
         for name, instead in (("budget", "set a limit at the provider"), ("ask_once", "leave out equal inputs")):

@@ -171,8 +171,9 @@ class JobRun(Generic[T]):
             self._add(row)
         else:
             self._block.append(row)
-            if len(self._block) == BLOCK:
-                self._add_block(self._block)
+        # Also where no more rows are wanted: stored outcomes after the first row of the block wait for it.
+        if self._block and (len(self._block) == BLOCK or not self.schedule.wanted):
+            self._add_block(self._block)
 
     def end_input(self, error: Exception | None = None) -> None:
         """Record the end of the inputs, or the error of reading them, which ends the job."""
