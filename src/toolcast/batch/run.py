@@ -141,7 +141,7 @@ class JobRun(Generic[T]):
             self._closed = True
             self.changed.wake()
             interrupts.unwatch(self._interrupt)
-            self._pace.close()
+            self._close_pace()
             self.progress.end(monotonic())
             self._reporter.stop()
             self._keys.close()
@@ -232,6 +232,14 @@ class JobRun(Generic[T]):
             self.schedule.abandon()
             self.changed.wake()
             raise
+        finally:
+            if self._closed:
+                self._close_pace()
+
+    def _close_pace(self) -> None:
+        """Remove the limits of the job from those that jobs share, once no request of it waits for them."""
+        if not self.schedule.running:
+            self._pace.close()
 
     def _adapt(self) -> None:
         """Start as many items as the service takes requests, unless the caller has set their number."""

@@ -166,7 +166,8 @@ class LoopWorkers:
     def _main(self) -> None:
         import asyncio
 
-        asyncio.run(self._serve())
+        with suppress(KeyboardInterrupt, SystemExit):  # a tool demands it, which cancels the others; the consumer exits
+            asyncio.run(self._serve())
 
     async def _serve(self) -> None:
         import asyncio

@@ -1,0 +1,108 @@
+"""Tests of the handler of Ctrl-C that jobs share."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Generator
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from toolcast.batch import interrupts
+
+
+class Job:
+    """Counts its interrupts; only the first one has an effect."""
+
+    def __init__(self) -> None:
+        self.interrupts = 0
+
+    def interrupt(self) -> bool:
+        self.interrupts += 1
+        return self.interrupts == 1
+
+
+@pytest.fixture
+def pressed() -> Generator[list[int]]:
+    """The signals that reach the handler of the program."""
+    found: list[int] = []
+
+    def handler(number: int, frame: Any) -> None:
+        found.append(number)
+
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        yield found
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_the_first_interrupt_is_the_jobs_and_the_second_the_programs(pressed: list[int]) -> None:
+    jobs = [Job(), Job()]
+    for job in jobs:
+        interrupts.watch(job.interrupt)
+    signal.raise_signal(signal.SIGINT)
+    assert [job.interrupts for job in jobs] == [1, 1]
+    assert pressed == []
+    signal.raise_signal(signal.SIGINT)
+    assert pressed == [signal.SIGINT]
+    interrupts.unwatch(jobs[0].interrupt)
+    new = Job()
+    interrupts.watch(new.interrupt)
+    signal.raise_signal(signal.SIGINT)
+    assert (new.interrupts, pressed) == (1, [signal.SIGINT])
+    interrupts.unwatch(jobs[1].interrupt)
+    interrupts.unwatch(new.interrupt)
+
+
+def in_thread(function: Any, *arguments: Any) -> None:
+    thread = Thread(target=function, args=arguments)
+    thread.start()
+    thread.join()
+
+
+def test_a_job_of_another_thread_is_not_interrupted(pressed: list[int]) -> None:
+    job = Job()
+    in_thread(interrupts.watch, job.interrupt)
+    signal.raise_signal(signal.SIGINT)
+    interrupts.unwatch(job.interrupt)
+    assert (job.interrupts, pressed) == (0, [signal.SIGINT])
+
+
+def test_a_job_that_another_thread_ends(pressed: list[int]) -> None:
+    """The handler stays until a job ends in the main thread; the program's one is called."""
+    job, second = Job(), Job()
+    interrupts.watch(job.interrupt)
+    in_thread(interrupts.unwatch, job.interrupt)
+    signal.raise_signal(signal.SIGINT)
+    assert (job.interrupts, pressed) == (0, [signal.SIGINT])
+    interrupts.watch(second.interrupt)
+    signal.raise_signal(signal.SIGINT)
+    assert (second.interrupts, pressed) == (1, [signal.SIGINT])
+    interrupts.unwatch(second.interrupt)
+
+
+def test_a_program_that_ignores_interrupts_goes_on_to_do_so() -> None:
+    job = Job()
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        interrupts.watch(job.interrupt)
+        signal.raise_signal(signal.SIGINT)
+        assert job.interrupts == 0
+        interrupts.unwatch(job.interrupt)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_handler_that_the_program_sets_during_a_job_stays(pressed: list[int]) -> None:
+    job = Job()
+    own = signal.getsignal(signal.SIGINT)
+    interrupts.watch(job.interrupt)
+    signal.signal(signal.SIGINT, own)
+    signal.raise_signal(signal.SIGINT)
+    assert (job.interrupts, pressed) == (0, [signal.SIGINT])
+    interrupts.unwatch(job.interrupt)
+    assert signal.getsignal(signal.SIGINT) is own
