@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import stat
@@ -25,7 +26,7 @@ from toolcast.batch import Outcome
 from toolcast.batch.checkpoint import LAYOUT, Checkpoint, read_status
 from toolcast.batch.errors import CheckpointError, CheckpointMismatch
 from toolcast.batch.item_keys import UnstableInput
-from toolcast.errors import CallError, RateLimited, ToolcastError
+from toolcast.errors import CallError, RateLimited, ToolcastError, error_from_dict
 from toolcast.prices import ModelPricing
 from toolcast.stores.sqlite import SQLiteStore
 from toolcast.testing import ScriptedLLM
@@ -85,22 +86,15 @@ def test_an_outcome_is_found_again(path: Path) -> None:
         assert (checkpoint.found, checkpoint.find("other")) == (1, None)
 
 
-def test_a_failed_item_is_asked_again_unless_errors_are_kept(path: Path) -> None:
+def test_a_failed_item_is_asked_again(path: Path) -> None:
     error = RateLimited("too many requests", provider="openai", model="gpt", status=429)
     with Checkpoint(path, call_for()) as checkpoint:
         checkpoint.write(Outcome(0, "a", None, error=error, attempts=3))
         checkpoint.write(Outcome(1, "b", None, error=KeyError("no such \ud800")))
     with Checkpoint(path, call_for()) as checkpoint:
-        assert (checkpoint.find("a"), checkpoint.found) == (None, 2)
-    with Checkpoint(path, call_for(), keep_errors=True) as checkpoint:
-        found, other = checkpoint.find("a"), checkpoint.find("b")
-    assert found is not None
-    assert other is not None
-    assert type(found.error) is RateLimited
-    assert str(found.error) == str(error)
-    assert found.attempts == 3
-    assert type(other.error) is CallError
-    assert str(other.error) == r"KeyError: 'no such \ud800'"
+        assert (checkpoint.find("a"), checkpoint.find("b"), checkpoint.found) == (None, None, 2)
+    stored = [json.loads(row[0]) for row in execute(path, "SELECT error FROM items")]
+    assert [str(error_from_dict(each)) for each in stored] == [str(error), r"KeyError: 'no such \ud800'"]
 
 
 def test_the_last_outcome_of_a_key_counts(path: Path) -> None:
@@ -292,6 +286,14 @@ def test_a_second_writer_is_refused(checkpoint: Checkpoint, path: Path) -> None:
         assert "CheckpointError" in ended.stderr
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows cannot remove a file that is open elsewhere")
+def test_a_checkpoint_is_one_file_once_the_job_has_ended(path: Path) -> None:
+    with Checkpoint(path, call_for()) as checkpoint:
+        checkpoint.write(Outcome(0, "a", None, Person(name="Ada")))
+        assert path.with_name("people.ckpt.lock").is_file()
+    assert [*path.parent.iterdir()] == [path]
+
+
 def test_the_lock_ends_with_a_failed_opening(path: Path) -> None:
     for _ in range(2):
         with Checkpoint(path, call_for()):
@@ -462,12 +464,10 @@ Checkpoint(sys.argv[1], ToolOrchestratingLLM(str, "x", ScriptedLLM("")))
 def test_a_checkpoint_that_cannot_be_written(path: Path, protected: str) -> None:
     with Checkpoint(path, call_for(str, "x")) as checkpoint:
         checkpoint.write(Outcome(0, "a", None, "Ada"))
-    locks = path.with_name("people.ckpt.locks")
     with ExitStack() as stack:
         if protected == "file":
             stack.enter_context(mode(path, 0o400))
         else:
-            stack.enter_context(mode(locks, 0o500))
             stack.enter_context(mode(path.parent, 0o500))
         _, errors, _ = unprivileged(OPEN, path)
     assert f"CheckpointError: checkpoint {path.resolve()} failed: " in errors
@@ -530,7 +530,6 @@ def test_the_status_of_something_else(tmp_path: Path, checkpoint: Checkpoint) ->
     (tmp_path / "diary").write_text("dear diary" * 100)
     with pytest.raises(CheckpointError, match="file is not a database"):
         read_status(tmp_path / "diary")
-    (tmp_path / "diary.locks").rename(tmp_path / "elsewhere")
-    (tmp_path / "diary.locks").write_text("")
+    (tmp_path / "diary.lock").mkdir()
     with pytest.raises(CheckpointError, match="diary failed"):
         read_status(tmp_path / "diary")

@@ -151,7 +151,7 @@ def test_an_empty_file_becomes_ours(path: Path) -> None:
 
 
 def test_opening_waits_for_another_that_opens(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = claim_file(sqlite_files.lock_file(path, "_opening"), "notes.db")
+    other = claim_file(path.with_name("notes.db.opening"), "notes.db")
     monkeypatch.setattr(sqlite_files.time, "sleep", lambda seconds: other.release())
     file = SQLiteFile(path, LAYOUT)
     add(file, "one")
@@ -163,7 +163,7 @@ def test_opening_does_not_wait_forever(path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sqlite_files.time, "monotonic", lambda: next(times))
     monkeypatch.setattr(sqlite_files.time, "sleep", lambda seconds: None)
     message = r"notes\.db is still being opened by another after 5 seconds: end that process"
-    opening = claim_file(sqlite_files.lock_file(path, "_opening"), "notes.db")
+    opening = claim_file(path.with_name("notes.db.opening"), "notes.db")
     with opening, pytest.raises(ToolcastError, match=message):
         SQLiteFile(path, LAYOUT)
 

@@ -19,12 +19,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from ..errors import SessionLocked, ToolcastError, error_from_dict, error_to_dict
+from ..errors import SessionLocked, ToolcastError, error_to_dict
 from ..json_text import replace_surrogates
 from ..lazy_dataclasses import dataclass
 from ..prices import StoredCost
 from ..stores.locks import claim_file
-from ..stores.sqlite_files import Layout, SQLiteBacked, SQLiteFile, lock_file
+from ..stores.sqlite_files import Layout, SQLiteBacked, SQLiteFile
 from ..stores.store import SessionLease, wrap_os_errors
 from ..structured.orchestrator import ToolOrchestratingLLM
 from ..usage import NO_USAGE, TOKENS, Usage
@@ -55,7 +55,7 @@ _USAGE: Final = (*TOKENS, *_MONEY)
 _COLUMNS: Final = ("key", "position", "output", "types", "error", "attempts", "seconds", *_USAGE)
 _WRITE: Final = f"INSERT INTO items ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 _FIND: Final = (
-    f"SELECT output, types, error, attempts, seconds, {', '.join(_USAGE)} FROM items "
+    f"SELECT output, types, error IS NOT NULL, attempts, seconds, {', '.join(_USAGE)} FROM items "
     "WHERE key = ? ORDER BY number DESC LIMIT 1"
 )
 _START: Final = "INSERT INTO starts (process, began) VALUES (?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"
@@ -73,13 +73,11 @@ _STARTS: Final = "SELECT count(*), max(began) FROM starts"
 class Checkpoint(SQLiteBacked):
     """The stored outcomes of one job. Safe to use from several threads.
 
-    A failed item is asked again when the job goes on, unless `keep_errors` is True. The requests of all its attempts
-    count as spending.
+    A failed item is asked again when the job goes on. The requests of all its attempts count as spending.
 
     Args:
         path: The file, which is created with its folders, for its owner alone, if it does not exist. On a local disk.
         call: The call that the job makes; its prompt, schema, model and settings must be those of the file.
-        keep_errors: Return failed items too, so that they are not asked again. Default: False.
 
     Attributes:
         path: The file.
@@ -94,12 +92,9 @@ class Checkpoint(SQLiteBacked):
 
     layout: ClassVar[Layout] = LAYOUT
 
-    def __init__(
-        self, path: str | os.PathLike[str], call: ToolOrchestratingLLM[Any], *, keep_errors: bool = False
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str], call: ToolOrchestratingLLM[Any]) -> None:
         self._codec = OutputCodec(call)
         identity = JobIdentity.of(call)
-        self._keep_errors = keep_errors
         self._lease = _claim(path)
         try:
             with _failures(path):
@@ -131,13 +126,12 @@ class Checkpoint(SQLiteBacked):
             row = connection.execute(_FIND, (key,)).fetchone()
         if row is None:
             return None
-        output, types, error, attempts, seconds, *usage = row
-        if error is not None and not self._keep_errors:
+        output, types, failed, attempts, seconds, *usage = row
+        if failed:
             return None
         try:
-            value = None if error is not None else self._codec.decode(output, types)
-            failure = None if error is None else error_from_dict(json.loads(error))
-            return Outcome(index, key, input, value, failure, attempts, _usage(usage), seconds)
+            value = self._codec.decode(output, types)
+            return Outcome(index, key, input, value, None, attempts, _usage(usage), seconds)
         except (ValueError, TypeError, KeyError) as why:
             raise CheckpointError(
                 f"checkpoint {self.path}: the stored outcome of input {index} (key {key}) is not valid: {why!s:.500}. "
@@ -257,7 +251,8 @@ def _claim(path: str | os.PathLike[str]) -> SessionLease:
     try:
         with wrap_os_errors(path):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return claim_file(lock_file(path, "_job"), path.name)
+            # A file beside it: where a process closes any descriptor of a database, it loses the locks that SQLite has.
+            return claim_file(path.with_name(f"{path.name}.lock"), path.name)
     except SessionLocked as error:
         where = "here" if error.owner == os.getpid() else "in another" if error.owner is None else f"{error.owner}"
         raise CheckpointError(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, cast
 
 from .locks import claim_file
-from .sqlite_files import Layout, SQLiteBacked, lock_file
+from .sqlite_files import Layout, SQLiteBacked
 from .store import SessionLease, check_id, damaged_record, file_name, from_json_text, to_json_text, wrap_os_errors
 
 LAYOUT: Final = Layout(
@@ -63,7 +63,9 @@ class SQLiteStore(SQLiteBacked):
     def claim(self, id: str, /) -> SessionLease:
         """Return the exclusive right to append, a file lock in `<path>.locks`. Raise `SessionLocked`."""
         with wrap_os_errors(self.path):
-            return claim_file(lock_file(self.path, file_name(id)), id)
+            folder = self.path.with_name(f"{self.path.name}.locks")
+            folder.mkdir(mode=0o700, exist_ok=True)
+            return claim_file(folder / f"{file_name(id)}.lock", id)
 
     def ids(self) -> list[str]:
         """Return the ids of all logs, oldest first."""

@@ -142,13 +142,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_registration)
 
 
-def lock_file(path: Path, name: str) -> Path:
-    """Return the path of the lock file `name` beside the database at `path`."""
-    folder = path.with_name(f"{path.name}.locks")
-    folder.mkdir(mode=0o700, exist_ok=True)
-    return folder / f"{name}.lock"
-
-
 def _connect(path: Path, layout: Layout) -> sqlite3.Connection:
     """Open the file, and create it if it does not exist."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -169,7 +162,7 @@ def _exclusive(path: Path) -> Generator[None]:
     until = time.monotonic() + WAIT
     while True:
         try:
-            claim = claim_file(lock_file(path, "_opening"), path.name)
+            claim = claim_file(path.with_name(f"{path.name}.opening"), path.name)
             break
         except SessionLocked as error:
             if time.monotonic() > until:
