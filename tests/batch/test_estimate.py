@@ -12,7 +12,6 @@ from pydantic import BaseModel
 
 from toolcast import Budget, Prices, Settings, ToolOrchestratingLLM, Usage
 from toolcast.batch import Estimate, Interval, Job, JobStopped, Outcome
-from toolcast.batch.estimate import spread
 from toolcast.events import Finish, ToolCallDone, ToolCallStart, UsageReport
 from toolcast.prices import ModelPricing
 from toolcast.testing import ScriptedLLM, ScriptedRequest
@@ -120,15 +119,8 @@ def test_the_interval_covers_the_true_value_in_95_of_100_cases(sample: int) -> N
     assert 0.92 <= covered / rounds <= 0.98
 
 
-def test_positions_are_spread_evenly() -> None:
-    assert spread(iter(range(10)), 10, 5) == [1, 3, 5, 7, 9]
-    assert spread(iter(range(7)), 7, 3) == [1, 3, 5]
-    assert spread(iter(range(3)), 3, 5) == [0, 1, 2]
-    assert spread(iter(range(100)), None, 2) == [0, 1]
-
-
 def test_what_no_estimate_can_be_made_of() -> None:
-    with pytest.raises(ValueError, match="sample=0: expected at least 1"):
+    with pytest.raises(ValueError, match="a sample of 0 inputs: expected at least 1"):
         job(["1"]).estimate(0)
     with pytest.raises(ValueError, match="no inputs"):
         job([]).estimate()
@@ -136,7 +128,7 @@ def test_what_no_estimate_can_be_made_of() -> None:
     async def texts() -> AsyncIterator[str]:
         yield "1"
 
-    with pytest.raises(TypeError, match="reads no async iterable"):
+    with pytest.raises(TypeError, match="a sample reads no async iterable"):
         job(texts()).estimate()
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from toolcast import Prices, ToolOrchestratingLLM, Usage
 from toolcast.batch import Job, Outcome, review_page, write_review
-from toolcast.batch.samples import sample_inputs
 from toolcast.prices import ModelPricing
 from toolcast.testing import AutoLLM
 
@@ -77,31 +76,28 @@ def test_a_sample_of_a_job(tmp_path: Path) -> None:
     call = ToolOrchestratingLLM(int, "How long is {text}?", AutoLLM())
     job = Job(call, [f"text {n}" for n in range(10)])
     outcomes = job.sample(5, tmp_path / "sample.html")
-    assert [outcome.index for outcome in outcomes] == [0, 2, 4, 6, 8]
+    assert [outcome.index for outcome in outcomes] == [1, 3, 5, 7, 9]
     assert all(outcome.ok for outcome in outcomes)
-    assert "text 8" in (tmp_path / "sample.html").read_text(encoding="utf-8")
+    assert "text 9" in (tmp_path / "sample.html").read_text(encoding="utf-8")
     assert len(job.sample()) == 10
     assert len(list(job.run())) == 10
 
 
-@pytest.mark.parametrize(
-    ("total", "count", "chosen"), [(10, 3, [0, 3, 6]), (2, 3, [0, 1]), (3, 3, [0, 1, 2]), (5, 1, [0])]
-)
-def test_inputs_are_spread(total: int, count: int, chosen: list[int]) -> None:
-    assert sample_inputs(list(range(total)), count) == [(n, n) for n in chosen]
-
-
-def test_an_iterator_gives_its_first() -> None:
-    numbers = iter(range(10))
-    assert sample_inputs(numbers, 2) == [(0, 0), (1, 1)]
-    assert next(numbers) == 2
+def test_a_sample_of_an_iterator_is_its_beginning_and_a_run_reads_it_again() -> None:
+    call = ToolOrchestratingLLM(int, "How long is {text}?", AutoLLM())
+    job = Job(call, iter([f"text {n}" for n in range(4)]))
+    assert [outcome.input for outcome in job.sample(2)] == ["text 0", "text 1"]
+    assert [outcome.input for outcome in job.run()] == ["text 0", "text 1", "text 2", "text 3"]
 
 
 def test_a_sample_needs_one_at_least_and_no_loop() -> None:
     async def numbers() -> AsyncIterator[Any]:
         yield 1
 
-    with pytest.raises(ValueError, match="at least 1"):
-        sample_inputs([1], 0)
-    with pytest.raises(TypeError, match="event loop"):
-        sample_inputs(numbers(), 1)
+    call = ToolOrchestratingLLM(int, "How long is {text}?", AutoLLM())
+    with pytest.raises(ValueError, match="a sample of 0 inputs: expected at least 1"):
+        Job(call, [1]).sample(0)
+    with pytest.raises(TypeError, match="the size of a sample: expected a whole number or None, got str"):
+        Job(call, [1]).sample("3")  # type: ignore[arg-type]  # for the test
+    with pytest.raises(TypeError, match="a sample reads no async iterable"):
+        Job(call, numbers()).sample(1)

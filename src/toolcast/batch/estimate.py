@@ -7,22 +7,18 @@ the sample. It supposes that the sample is like the rest, and covers no change o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from itertools import islice
 from math import sqrt
 from statistics import mean, stdev
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from ..lazy_dataclasses import dataclass
 from .outcome import Outcome
 from .progress.text import duration, money, number
 
 T = TypeVar("T")
-
-SAMPLE: Final = 20
-"""The number of items that are asked, by default."""
 
 _Z: Final = 1.959964  # the 97.5 % point of the normal distribution
 _T: Final = (12.706, 4.303, 3.182, 2.776)  # those of Student's t with 1 to 4 degrees of freedom
@@ -119,15 +115,6 @@ class Estimate(Generic[T]):
             return Interval(known, expected, float("inf"))
         error = _t(len(sample) - 1) * stdev(sample) * rest * sqrt(1 / len(sample) + 1 / rest)
         return Interval(max(expected - error, known), expected, expected + error)
-
-
-def spread(rows: Iterator[Any], total: int | None, sample: int) -> list[Any]:
-    """Return `sample` of the rows: spread evenly if their `total` is known, else the first ones."""
-    if total is None or total <= sample:
-        return list(islice(rows, sample))
-    # The middle of each of as many equal parts: the first and the last rows of a file are often unlike the others.
-    wanted = {(2 * part + 1) * total // (2 * sample) for part in range(sample)}
-    return [row for index, row in enumerate(islice(rows, max(wanted) + 1)) if index in wanted]
 
 
 def _t(freedom: int) -> float:

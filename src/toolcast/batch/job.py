@@ -15,7 +15,7 @@ from ..llms.defaults import replacement
 from ..option_suggestions import refuse_unknown
 from ..option_types import require_number
 from ..structured.orchestrator import ToolOrchestratingLLM
-from .estimate import SAMPLE, Estimate, spread
+from .estimate import Estimate
 from .inputs import Inputs, length_of, open_inputs
 from .job_options import JobOptions, check_options
 from .outcome import Outcome
@@ -23,6 +23,7 @@ from .outcomes import AsyncOutcomes, Outcomes
 from .remote.journal import open_batches
 from .results.saved_results import IfExists, SavedResults
 from .run import JobRun
+from .samples import spread
 
 T = TypeVar("T")
 
@@ -81,24 +82,24 @@ class Job(Generic[T]):
         """Make the calls for some of the inputs, and return their outcomes, to look at them before the job is run.
 
         Args:
-            count: The largest number of inputs: spread evenly over a list or DataFrame, or else the first ones, which
-                an iterator loses. Default: 50.
+            count: The largest number of inputs: spread evenly over them if they have a length, else their beginning.
+                Default: 50.
             path: A file for an HTML table of the inputs, outputs and errors. Default: none is written.
 
         Raises:
             TypeError: The inputs are an async iterable.
+            ValueError: `count` is not positive.
         """
         from .review import write_review
-        from .samples import sample_inputs
 
-        chosen = sample_inputs(self.inputs, count)
+        chosen, _ = self._sample(count)
         part = Job(self.call, [each for _, each in chosen], **self.options)
         outcomes = [replace(outcome, index=chosen[outcome.index][0]) for outcome in part.run()]
         if path is not None:
             write_review(outcomes, path)
         return outcomes
 
-    def estimate(self, sample: int = SAMPLE) -> Estimate[T]:
+    def estimate(self, sample: int = 20) -> Estimate[T]:
         """Ask `sample` items, and project cost, tokens and time to all of them, with an interval of 95 %.
 
         The sample is spread over the inputs if they have a length; else it is their beginning. Its requests are sent
@@ -115,21 +116,28 @@ class Job(Generic[T]):
             ValueError: `sample` is not positive, or there are no inputs.
             JobStopped: An error that all items would get, or the budget, ended the sample.
         """
-        require_number("sample", sample, whole=True)
-        if sample < 1:
-            raise ValueError(f"sample={sample}: expected at least 1")
+        chosen, total = self._sample(sample)
+        if not chosen:
+            raise ValueError("there are no inputs to estimate by")
+        run = JobRun(self.call, self.options, len(chosen))
+        with Outcomes(run, iter([each for _, each in chosen])) as outcomes:
+            found = tuple([replace(outcome, index=chosen[outcome.index][0]) for outcome in outcomes])
+        return Estimate(found, total, run.schedule.limit, self.options.get("rpm"), self.options.get("tpm"))
+
+    def _sample(self, count: int) -> tuple[list[tuple[int, Any]], int | None]:
+        """Return up to `count` inputs with their indexes, and the number of all inputs if it is known."""
+        require_number("the size of a sample", count, whole=True)
+        if count < 1:
+            raise ValueError(f"a sample of {count} inputs: expected at least 1")
         rows, total = open_inputs(self.inputs), length_of(self.inputs)
         if isinstance(rows, AsyncIterator):
-            raise TypeError("inputs: estimate() reads no async iterable; pass a list of some of the inputs")
-        asked = spread(rows, total, sample)
-        if not asked:
-            raise ValueError("there are no inputs to estimate by")
-        if rows is self.inputs:  # an iterator: what was read of it belongs to the run
-            self.inputs = chain(asked, rows)
-        run = JobRun(self.call, self.options, len(asked))
-        with Outcomes(run, iter(asked)) as outcomes:
-            found = tuple(outcomes)
-        return Estimate(found, total, run.schedule.limit, self.options.get("rpm"), self.options.get("tpm"))
+            raise TypeError("inputs: a sample reads no async iterable; pass a list of some of the inputs")
+        if rows is not self.inputs:
+            return spread(rows, total, count), total
+        # An iterator, of which a run reads what is left: the sample is its beginning, which is put back.
+        chosen = spread(rows, None, count)
+        self.inputs = chain([each for _, each in chosen], rows)
+        return chosen, total
 
     def _live_run(self) -> JobRun[T]:
         run = JobRun(self.call, self.options, length_of(self.inputs))

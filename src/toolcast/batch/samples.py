@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
-from typing import Any, cast
-
-from .inputs import Inputs, open_inputs
+from typing import Any
 
 
-def sample_inputs(source: Inputs, count: int) -> list[tuple[int, Any]]:
-    """Return up to `count` inputs with their indexes: spread evenly over a list or DataFrame, or else the first ones.
-
-    The inputs that are taken from an iterator are lost to it.
-
-    Raises:
-        TypeError: `source` is an async iterable.
-        ValueError: `count` is less than 1.
-    """
-    if count < 1:
-        raise ValueError(f"a sample of {count} inputs: expected at least 1")
-    opened = open_inputs(source)
-    if isinstance(opened, AsyncIterator):
-        raise TypeError("a sample needs inputs that can be read without an event loop: pass a list of some of them")
-    total = len(cast("Sequence[Any]", source)) if hasattr(source, "__len__") else 0
-    if total <= count:
-        return list(enumerate(islice(opened, count)))
-    wanted = {at * total // count for at in range(count)}
-    return [(index, each) for index, each in enumerate(islice(opened, max(wanted) + 1)) if index in wanted]
+def spread(rows: Iterator[Any], total: int | None, count: int) -> list[tuple[int, Any]]:
+    """Return `count` of the rows with their indexes: spread evenly if their `total` is known, else the first ones."""
+    if total is None or total <= count:
+        return list(enumerate(islice(rows, count)))
+    # The middle of each of as many equal parts: the first and the last rows of a file are often unlike the others.
+    wanted = {(2 * part + 1) * total // (2 * count) for part in range(count)}
+    return [(index, row) for index, row in enumerate(islice(rows, max(wanted) + 1)) if index in wanted]
