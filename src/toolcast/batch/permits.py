@@ -23,13 +23,13 @@ from time import monotonic
 from typing import Final, Protocol
 from uuid import uuid4
 
-from ..errors import LLMError, Overloaded, RateLimited
+from ..errors import LLMError
 from ..lazy_dataclasses import dataclass
 from ..llms.request_gate import NOT_SENT, GateRequest, Passage, RequestGate, RequestOrigin
 from ..transport.network import IOBackend
 from ..usage import Usage
 from .errors import JobError
-from .pacing.pace import PATIENCE
+from .pacing.pace import is_sent_again
 
 logger: Final = getLogger("toolcast")
 
@@ -388,14 +388,7 @@ class _PermitPassage:
     def leave(self, usage: Usage, error: BaseException | None) -> bool:
         reported = _portable(error) if isinstance(error, LLMError) else None
         self._gate.end(PermitEnd(self._number, usage, self._response, reported))
-        request = self._request
-        if not isinstance(error, (RateLimited, Overloaded)):
-            request.first_refusal = None
-            return False
-        now = self._now()
-        if request.first_refusal is None:
-            request.first_refusal = now
-        return now - request.first_refusal + (error.retry_after or 0.0) < PATIENCE
+        return is_sent_again(self._request, error, self._now())
 
 
 def _counts(name: str) -> bool:

@@ -15,7 +15,7 @@ import pytest
 from support.albums import SEA, Album
 from support.chunks import album_body
 from support.sync_and_async import API
-from toolcast import OpenAI, Overloaded, RateLimited, StreamInterrupted, ToolOrchestratingLLM
+from toolcast import ConnectFailed, OpenAI, Overloaded, RateLimited, StreamInterrupted, ToolOrchestratingLLM
 from toolcast.async_support import sync_driver
 from toolcast.batch.pacing import Pace
 from toolcast.batch.pacing.pace import _registry
@@ -61,12 +61,6 @@ def waiting(pace: Pace) -> int:
 def until_waiting(pace: Pace, count: int) -> None:
     while waiting(pace) < count:
         threading.Event().wait(0.001)
-
-
-@pytest.mark.parametrize(("name", "value"), [("rpm", 0), ("tpm", -1), ("max_concurrency", 0)])
-def test_limits_are_positive(name: str, value: int) -> None:
-    with pytest.raises(ValueError, match=f"{name}={value} must be greater than 0"):
-        Pace(**{name: value})  # type: ignore[arg-type]  # one of three names
 
 
 def test_before_the_first_request() -> None:
@@ -304,6 +298,16 @@ def test_a_refused_request_is_sent_again_with_patience(kind: type[RateLimited | 
     assert not enter(pace, of).leave(Usage(), kind("busy"))
     clock.now += 60
     assert not enter(pace, request()).leave(Usage(), kind("tomorrow", retry_after=86_400.0))
+
+
+def test_patience_counts_from_the_first_refusal_of_an_unbroken_row() -> None:
+    clock, of = Time(), request()
+    pace = Pace(patience=100, clock=clock)
+    assert enter(pace, of).leave(Usage(), Overloaded("busy", retry_after=0.0))
+    clock.now += 60
+    assert not enter(pace, of).leave(Usage(), ConnectFailed("refused"))  # a retry of the call follows
+    clock.now += 60
+    assert enter(pace, of).leave(Usage(), Overloaded("busy", retry_after=0.0))
 
 
 def test_other_errors_are_not_the_paces() -> None:

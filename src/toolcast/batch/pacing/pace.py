@@ -19,7 +19,7 @@ from typing import Any, Final
 from weakref import WeakSet, WeakValueDictionary
 
 from ...async_support.waiters import SLICE
-from ...errors import LLMError, Overloaded, RateLimited, StreamInterrupted
+from ...errors import Overloaded, RateLimited, StreamInterrupted
 from ...llms.request_gate import GateRequest, Passage, RequestOrigin
 from ...transport.cancel_handle import current_handle
 from ...transport.network import IOBackend
@@ -29,6 +29,19 @@ from .rate_limit_headers import read_limits
 
 PATIENCE: Final = 600.0
 """The seconds for which a refused request is sent again, before its error is that of the call."""
+
+
+def is_sent_again(request: GateRequest, error: BaseException | None, now: float, patience: float = PATIENCE) -> bool:
+    """Return True if `request`, which ended with `error`, was refused, and is to be sent again.
+
+    It is for `patience` seconds after the first refusal of an unbroken row of them.
+    """
+    if not isinstance(error, RateLimited | Overloaded):
+        request.first_refusal = None
+        return False
+    if request.first_refusal is None:
+        request.first_refusal = now
+    return now - request.first_refusal + (error.retry_after or 0.0) < patience
 
 
 class Pace:
@@ -47,9 +60,6 @@ class Pace:
         max_concurrency: The number of requests at once.
         patience: The seconds for which a refused request is sent again.
         clock: Returns the time in seconds, for tests.
-
-    Raises:
-        ValueError: A limit is not positive.
     """
 
     def __init__(
@@ -61,9 +71,6 @@ class Pace:
         patience: float = PATIENCE,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        for name, limit in (("rpm", rpm), ("tpm", tpm), ("max_concurrency", max_concurrency)):
-            if limit is not None and not limit > 0:
-                raise ValueError(f"{name}={limit!r} must be greater than 0, or None for no limit")
         self.rpm: float | None = rpm
         self.tpm: float | None = tpm
         self.max_concurrency: int | None = max_concurrency
@@ -242,14 +249,7 @@ class _PacedPassage:
 
     def leave(self, usage: Usage, error: BaseException | None) -> bool:
         self._shared.end(self._permit, usage, error)
-        return isinstance(error, RateLimited | Overloaded) and self._is_patient(error)
-
-    def _is_patient(self, error: LLMError) -> bool:
-        """Return True if the refused request is to be sent again."""
-        began = self._request.first_refusal
-        if began is None:
-            began = self._request.first_refusal = self._permit.sent_at
-        return self._permit.sent_at - began + (error.retry_after or 0.0) < self._pace.patience
+        return is_sent_again(self._request, error, self._permit.sent_at, self._pace.patience)
 
 
 class _ThreadTurn:
