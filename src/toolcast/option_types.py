@@ -55,6 +55,13 @@ def require_number(name: str, value: object, *, whole: bool = False) -> None:
         raise _wrong(name, value, "a whole number or None" if whole else "a number or None")
 
 
+def require_limit(name: str, value: object, *, whole: bool = False) -> None:
+    """Raise `TypeError` or `ValueError` if `value` is neither None nor a number above 0."""
+    require_number(name, value, whole=whole)
+    if value is not None and not cast("float", value) > 0:  # nor NaN
+        raise ValueError(f"{name}={value!r}: expected a number above 0, or None for no limit")
+
+
 def require_text(name: str, value: object) -> None:
     """Raise `TypeError` if `value` is neither None nor a str."""
     require_optional(name, value, str, "str")

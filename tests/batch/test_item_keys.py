@@ -259,11 +259,6 @@ def test_without_a_checkpoint_the_position_is_enough() -> None:
         keys.key_of({}, 0)
 
 
-def test_a_key_of_another_type_is_refused() -> None:
-    with pytest.raises(TypeError, match="key=7: expected a function of the input, the name of a column, or None"):
-        ItemKeys(7)  # type: ignore[arg-type]  # for the test
-
-
 def test_a_job_that_is_dropped_leaves_no_open_database() -> None:
     keys = ItemKeys()
     closed = keys._close

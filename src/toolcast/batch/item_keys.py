@@ -52,8 +52,6 @@ class ItemKeys(Closing):
     """
 
     def __init__(self, key: KeyOption = None, *, positions: bool = False) -> None:
-        if key is not None and not isinstance(key, str) and not callable(key):
-            raise TypeError(f"key={key!r:.100}: expected a function of the input, the name of a column, or None")
         self._key: KeyOption = key
         self._positions = positions
         self._lock = Lock()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from ..option_suggestions import refuse_unknown
-from ..option_types import require, require_callable, require_flag, require_number, require_optional
+from ..option_types import require, require_callable, require_flag, require_limit, require_optional
 from ..usage import Budget
 
 if TYPE_CHECKING:
@@ -76,10 +76,7 @@ def check_options(owner: str, options: JobOptions) -> None:
     require_optional("checkpoint", options.get("checkpoint"), (str, PathLike), "the path of a file")
     require_optional("budget", options.get("budget"), Budget, "a Budget")
     for name in ("max_concurrency", "rpm", "tpm", "poll"):
-        number = cast("float | None", options.get(name))
-        require_number(name, number, whole=name == "max_concurrency")
-        if number is not None and not number > 0:  # nor NaN
-            raise ValueError(f"{name}={number!r}: expected a number above 0, or None for no limit")
+        require_limit(name, options.get(name), whole=name == "max_concurrency")
     if options.get("via") == "batch":
         for name, instead in (("budget", "set a limit at the provider"), ("ask_once", "leave out equal inputs")):
             if options.get(name):

@@ -17,7 +17,7 @@ from uuid import uuid4
 from typing_extensions import Unpack
 
 from ..option_suggestions import refuse_unknown
-from ..option_types import require_number
+from ..option_types import require_limit
 from ..structured.orchestrator import ToolOrchestratingLLM
 from ..transport.httpx_network import HttpxNetwork
 from ..transport.network import SystemClock, async_backend
@@ -130,10 +130,7 @@ def ray_permits(*, name: str | None = None, lease: float = LEASE, **limits: Unpa
     """
     refuse_unknown("ray_permits", limits, ("name", "lease", *RayLimits.__annotations__))
     for limit in RayLimits.__annotations__:
-        value = limits.get(limit)
-        require_number(limit, value, whole=limit == "max_concurrency")
-        if isinstance(value, (int, float)) and value <= 0:
-            raise ValueError(f"{limit}={value!r}: expected a number above 0, or None for no limit")
+        require_limit(limit, limits.get(limit), whole=limit == "max_concurrency")
     actor = _ray().remote(PermitActor)
     # It waits more than it works, and its many exchanges wait at once. A new one would not have the requests in flight.
     started = actor.options(
