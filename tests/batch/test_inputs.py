@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas
 import pytest
@@ -15,6 +15,7 @@ from pydantic import BaseModel
 from toolcast import Message, ToolOrchestratingLLM, user
 from toolcast.batch import BadRow, Job
 from toolcast.batch.inputs import length_of, open_inputs, read_row
+from toolcast.batch.results.columns import input_fields
 from toolcast.batch.schedule import WINDOW
 from toolcast.testing import ScriptedLLM
 
@@ -27,6 +28,13 @@ class City(BaseModel):
 class Named:
     name: str
     country: str
+
+
+@dataclass
+class Counted:
+    name: str
+    number: InitVar[int]
+    seen: ClassVar[int] = 0
 
 
 Pair = namedtuple("Pair", "name country")
@@ -58,6 +66,12 @@ def test_a_prompt_with_one_variable_takes_the_value_itself() -> None:
 def test_missing_values_are_the_error_of_the_row(given: Any, problem: str) -> None:
     row = read_row(0, given, FIELDS)
     assert problem in str(row.error)
+
+
+def test_what_only_the_constructor_of_a_dataclass_gets_is_no_field() -> None:
+    row = read_row(0, Counted("Lima", 7), ("name", "number"))
+    assert str(row.error).startswith("no value for 'number' in the input; it has: name.")
+    assert input_fields(Counted("Lima", 7)) == {"name": "Lima"}
 
 
 def test_a_bad_row_keeps_its_error() -> None:

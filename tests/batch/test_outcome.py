@@ -10,8 +10,9 @@ from toolcast.prices import ModelPricing
 
 
 def test_an_outcome_has_an_output_or_an_error() -> None:
-    assert Outcome(0, "a", {"topic": "sea"}, "an album").ok
-    assert not Outcome(1, "b", {"topic": "sea"}, error=ValueError("no")).ok
+    album, failed = Outcome(0, "a", {"topic": "sea"}, "an album"), Outcome(1, "b", None, error=ValueError("no"))
+    assert (album.ok, album.error_text) == (True, None)
+    assert (failed.ok, failed.error_text) == (False, "ValueError: no")
 
 
 def test_the_cost_is_that_of_the_usage() -> None:

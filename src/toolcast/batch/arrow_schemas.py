@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from importlib import import_module
-from typing import Any, Final, cast, get_origin, get_type_hints
+from typing import Any, Final, cast, get_origin
 
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
@@ -37,6 +37,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaV
 from pydantic_core import core_schema
 
 from ..lazy_dataclasses import dataclass
+from .stored_outputs import return_type
 
 _PRECISION: Final = 38  # the most digits of a decimal128
 _SCALE: Final = 18
@@ -78,7 +79,8 @@ class ArrowOutput:
 
     def __init__(self, output_type: Any, *, many: bool = False) -> None:
         if inspect.isroutine(output_type) or (callable(output_type) and not _is_type(output_type)):
-            output_type = _return_type(output_type)
+            found = return_type(output_type)
+            output_type = Any if found is inspect.Signature.empty else found
         self._adapter = _adapter(list[output_type] if many else output_type)
         self.column: ArrowColumn = _json_text() if self._adapter is None else _column_of(self._adapter)
 
@@ -107,14 +109,6 @@ class ArrowOutput:
 
 def _is_type(value: object) -> bool:
     return isinstance(value, type) or get_origin(value) is not None or hasattr(value, "__value__")
-
-
-def _return_type(function: Any) -> Any:
-    """Return the annotated return type of a function, or Any."""
-    try:
-        return get_type_hints(function, include_extras=True).get("return", Any)
-    except (NameError, TypeError):  # a name that only type checkers import; an object without annotations
-        return Any
 
 
 def _adapter(output_type: Any) -> TypeAdapter[Any] | None:

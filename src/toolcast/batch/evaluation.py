@@ -202,9 +202,8 @@ def _comparison(outcome: Outcome[Any], expected: Any, path: str, metric: Metric)
         score = compare(wanted, actual, metric)
     else:
         score = 0.0
-    error = None if outcome.error is None else f"{type(outcome.error).__name__}: {outcome.error}"
     wanted, actual = (None if value is MISSING else value for value in (wanted, actual))
-    return FieldComparison(outcome.index, outcome.key, path or WHOLE, score, wanted, actual, error)
+    return FieldComparison(outcome.index, outcome.key, path or WHOLE, score, wanted, actual, outcome.error_text)
 
 
 def _field_score(path: str, metric: Metric, comparisons: Sequence[FieldComparison]) -> FieldScore:

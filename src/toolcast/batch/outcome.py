@@ -42,6 +42,11 @@ class Outcome(Generic[T]):
         return self.error is None
 
     @property
+    def error_text(self) -> str | None:
+        """The name of the error's class and its message, or None."""
+        return None if self.error is None else f"{type(self.error).__name__}: {self.error}"
+
+    @property
     def cost(self) -> Decimal | None:
         """The estimated cost of all requests in US dollars; None if it is unknown."""
         return self.usage.cost

@@ -91,10 +91,9 @@ def write_review(outcomes: Iterable[Outcome[Any]], path: str | os.PathLike[str],
 
 
 def _row(outcome: Outcome[Any]) -> str:
-    if outcome.error is None:
+    if (error := outcome.error_text) is None:
         answer = f'<td data-label="Output">{_data(outcome.output)}</td>'
     else:
-        error = f"{type(outcome.error).__name__}: {outcome.error}"
         answer = f'<td class="error" data-label="Error">{_pre(error)}</td>'
     return (
         f'<tr><th class="number" scope="row">{outcome.index}</th>'

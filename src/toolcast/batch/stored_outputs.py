@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pydantic
@@ -104,8 +105,11 @@ def _output_type(tool: CallableTool) -> Any:
 def output_type(tool: CallableTool) -> Any:
     """Return the type of what a tool returns; `inspect.Signature.empty` for a function that does not name it."""
     function = tool.function or tool.async_function
-    if function is None:
-        return tool.output_type
+    return tool.output_type if function is None else return_type(function)
+
+
+def return_type(function: Callable[..., Any]) -> Any:
+    """Return the return annotation of a function; `inspect.Signature.empty` if there is none."""
     try:
         return inspect.signature(function, eval_str=True).return_annotation
     except NameError:  # a name that exists for type checkers alone

@@ -6,7 +6,6 @@ outputs whose name is taken is `output.NAME`.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 
 from ...plain_data import to_plain
 from ...structured.orchestrator import ToolOrchestratingLLM
+from ..inputs import field_names
 from ..stored_outputs import output_type
 
 
@@ -37,15 +37,10 @@ class OutputColumns:
 
 def input_fields(input: object) -> dict[str, Any]:
     """Return the columns of an input with their values; one named `input` if it has no fields."""
-    given: Any = input
-    if isinstance(input, pydantic.BaseModel):
-        given = {name: getattr(input, name) for name in type(input).model_fields}
-    elif dataclasses.is_dataclass(input) and not isinstance(input, type):
-        given = {field.name: getattr(given, field.name) for field in dataclasses.fields(input)}
-    elif isinstance(input, tuple) and hasattr(given, "_asdict"):
-        given = given._asdict()
-    named: object = given  # isinstance narrows this name, not the other
-    return {str(name): value for name, value in given.items()} if isinstance(named, Mapping) else {"input": given}
+    given: Any = input  # isinstance narrows the other name, not this one
+    if isinstance(input, Mapping):
+        return {str(name): value for name, value in given.items()}
+    return {name: getattr(given, name) for name in field_names(given)} or {"input": given}
 
 
 def _fields_of(kind: Any) -> list[str] | None:

@@ -61,11 +61,8 @@ class _Table:
         """Add a row."""
         if self._frame is None:
             self._inputs[outcome.index] = input_fields(outcome.input)
-        if outcome.error is None:
-            values = [*self._columns.values(outcome.output), None]
-        else:
-            values = [None] * len(self._columns.names(())) + [f"{type(outcome.error).__name__}: {outcome.error}"]
-        self._outputs[outcome.index] = values
+        values = self._columns.values(outcome.output) if outcome.ok else [None] * len(self._columns.names(()))
+        self._outputs[outcome.index] = [*values, outcome.error_text]
 
     def made(self) -> Any:
         """Return the DataFrame."""
