@@ -20,6 +20,9 @@ from .progress.text import duration, money, number
 
 T = TypeVar("T")
 
+SAMPLE: Final = 20
+"""The number of items that are asked, by default."""
+
 _Z: Final = 1.959964  # the 97.5 % point of the normal distribution
 _T: Final = (12.706, 4.303, 3.182, 2.776)  # those of Student's t with 1 to 4 degrees of freedom
 

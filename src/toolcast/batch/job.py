@@ -15,7 +15,7 @@ from ..llms.defaults import replacement
 from ..option_suggestions import refuse_unknown
 from ..option_types import require_number
 from ..structured.orchestrator import ToolOrchestratingLLM
-from .estimate import Estimate
+from .estimate import SAMPLE, Estimate
 from .inputs import Inputs, length_of, open_inputs
 from .job_options import JobOptions, check_options
 from .outcome import Outcome
@@ -99,7 +99,7 @@ class Job(Generic[T]):
             write_review(outcomes, path)
         return outcomes
 
-    def estimate(self, sample: int = 20) -> Estimate[T]:
+    def estimate(self, sample: int = SAMPLE) -> Estimate[T]:
         """Ask `sample` items, and project cost, tokens and time to all of them, with an interval of 95 %.
 
         The sample is spread over the inputs if they have a length; else it is their beginning. Its requests are sent
