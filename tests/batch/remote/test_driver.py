@@ -18,7 +18,7 @@ import toolcast
 from support.openai_batches import CHAT, Dropped, OpenAIBatchService, VirtualClock, completion, echo, last_text
 from toolcast.batch import JobStopped
 from toolcast.batch.errors import ProviderBatchError
-from toolcast.batch.remote import driver
+from toolcast.batch.remote import driver, open_batches, recovery
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -421,7 +421,7 @@ def test_a_batch_that_was_not_created_is_submitted_again_after_the_list_was_read
         "GET /v1/batches",
         "POST /v1/batches",
     ]
-    assert pair.clock.sleeps[0] == driver.GRACE
+    assert pair.clock.sleeps[0] == recovery.GRACE
 
 
 def test_a_batch_that_is_never_created_stops_the_job(pair: Pair) -> None:
@@ -471,7 +471,7 @@ def test_a_status_that_stays_unavailable_stops_the_job(pair: Pair) -> None:
     pair.service.before = fail
     with pytest.raises(JobStopped, match="gets no further"):
         pair.map(1)
-    assert sum(pair.clock.sleeps) > driver.PATIENCE
+    assert sum(pair.clock.sleeps) > open_batches.PATIENCE
 
 
 def test_a_download_that_breaks_off_is_read_again(pair: Pair) -> None:

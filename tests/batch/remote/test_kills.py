@@ -23,11 +23,11 @@ import sys
 from pydantic import BaseModel
 
 import toolcast
-from toolcast.batch.remote import driver
+from toolcast.batch.remote import recovery
 from toolcast.providers.chat_completions.services import OPENAI
 
 url, path, reask = sys.argv[1:]
-driver.GRACE = 0.2  # seconds for which a batch may be missing in the list; here it never is
+recovery.GRACE = 0.2  # seconds for which a batch may be missing in the list; here it never is
 
 
 class Out(BaseModel):

@@ -1,9 +1,10 @@
 """`RemoteRun`: a job through the batch API of a provider, written once for sync and async callers.
 
-Each call of `next_outcomes` takes one step at a time, in this order: look for the batches of an earlier process, read
-the results of an ended batch, read inputs until a batch is full, submit it, ask for the status of the batches. A step
-that changes something at the provider is recorded in the journal first (journal.py), so that the process may be killed
-at any moment: what was submitted is found again, and an outcome that was written is not asked for again.
+Each call of `next_outcomes` takes one step at a time, in this order: look for the batches of an earlier process
+(recovery.py), read the results of an ended batch (fetching.py), read inputs until a batch is full, submit it
+(submission.py), ask for the status of the batches (open_batches.py). A step that changes something at the provider is
+recorded in the journal first (journal.py), so that the process may be killed at any moment: what was submitted is found
+again, and an outcome that was written is not asked for again.
 
 All I/O is awaited from an `IOBackend`; the order of the steps depends only on the responses and on the clock in it.
 """
@@ -11,32 +12,30 @@ All I/O is awaited from an `IOBackend`; the order of the steps depends only on t
 from __future__ import annotations
 
 import logging
-import random
-import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field, replace
+from collections.abc import Awaitable, Callable
+from decimal import Decimal
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
-from ...errors import BadRequest, CallError, ConnectFailed, LLMError, NotFound, RateLimited, StreamTruncated, TryAgain
-from ...http_request import HTTPRequest, HTTPResponse
-from ...lazy_dataclasses import dataclass
+from ...errors import BadRequest, CallError, LLMError, RateLimited, StreamTruncated, TryAgain
 from ...llms.http_llm import ServiceLLM
-from ...llms.service_files import run_exchange
-from ...llms.service_requests import Download, LLMTarget, llm_target, open_download, send_request
-from ...providers.batch_codec import BatchCodec, BatchResult, BatchStatus, ResultDecoder
-from ...retries import next_wait
+from ...providers.batch_codec import BatchResult, BatchStatus
 from ...structured.call import run_call
 from ...structured.orchestrator import ToolOrchestratingLLM, begin_call, prepare_call
 from ...structured.response_validation import RETRYABLE, retry_text
 from ...transport.network import IOBackend
 from ...usage import NO_USAGE, Usage
-from ..errors import JobStopped, ProviderBatchError
+from ..errors import JobStopped
 from ..inputs import InputRow
 from ..outcome import Outcome
 from ..progress.account import JobActivity, JobProgress
+from .fetching import Fetch
 from .item import RemoteItem, after_answers, output_of, read_answer, request_of
 from .journal import InvalidAnswer, Journal, Plan
+from .open_batches import OpenBatches, RemoteBatch
+from .recovery import find_batch
+from .service import BatchService, batch_service
+from .submission import NextBatch, discard, submit_batch
 
 T = TypeVar("T")
 
@@ -44,19 +43,6 @@ logger: Final = logging.getLogger("toolcast")
 
 OPEN_BATCHES: Final = 8
 """The number of batches at once. The inputs of the items in them are in memory."""
-
-FIRST_POLL: Final = 5.0
-LONGEST_POLL: Final = 60.0
-POLL_GROWTH: Final = 1.5
-
-PATIENCE: Final = 3600.0
-"""The seconds for which the status of a batch may be unavailable."""
-
-GRACE: Final = 30.0
-"""The seconds after which a batch that was submitted is in the provider's list, if it was created at all."""
-
-CLOCK_SKEW: Final = 300.0
-"""The seconds by which the clocks of this machine and the provider may differ."""
 
 
 class OutcomeStore(Protocol):
@@ -69,71 +55,6 @@ class OutcomeStore(Protocol):
     def write(self, outcome: Outcome[Any]) -> None:
         """Store an outcome, before it is returned."""
         ...
-
-
-@dataclass(slots=True)
-class Filling:
-    """The next batch: its tag, its items, their lines, and the size of these in bytes."""
-
-    tag: str = field(default_factory=lambda: f"tc{secrets.token_hex(12)}")
-    items: list[RemoteItem] = field(default_factory=list[RemoteItem])
-    lines: list[bytes] = field(default_factory=list[bytes])
-    size: int = 0
-
-
-@dataclass(slots=True)
-class RemoteBatch:
-    """A submitted batch.
-
-    Attributes:
-        plan: Its row of the journal.
-        id: The provider's id.
-        items: Its items, by position.
-        status: Its last status.
-        next_poll: The time of the next request for its status, on the backend's clock.
-        wait: The seconds between the last two.
-        seen: The time of its last status.
-    """
-
-    plan: Plan
-    id: str
-    items: list[RemoteItem]
-    status: BatchStatus | None = None
-    next_poll: float = 0.0
-    wait: float = FIRST_POLL
-    seen: float = 0.0
-
-    @property
-    def is_complete(self) -> bool:
-        """True if the inputs of all its items have been read."""
-        return all(item.row is not None for item in self.items)
-
-
-@dataclass(slots=True)
-class Fetch:
-    """The results of an ended batch, which are being read.
-
-    Attributes:
-        batch: The batch.
-        left: The downloads that were not begun.
-        current: The download that is being read.
-        open: Its response.
-        decoder: Its decoder.
-        seen: The positions of the results so far.
-        read: The number of results of the current download that were processed.
-        skip: The number of its results to skip, after it was begun anew.
-        retries: How often it was begun anew.
-    """
-
-    batch: RemoteBatch
-    left: deque[HTTPRequest]
-    current: HTTPRequest | None = None
-    open: Download | None = None
-    decoder: ResultDecoder | None = None
-    seen: set[int] = field(default_factory=set[int])
-    read: int = 0
-    skip: int = 0
-    retries: int = 0
 
 
 class RemoteRun(Generic[T]):
@@ -177,17 +98,14 @@ class RemoteRun(Generic[T]):
         self._journal = journal
         self._progress = progress
         self.backend = backend
-        self._poll = poll
         self._reask_live = reask == "live"
         self._ordered = ordered
         self._begun = False
-        self._target: LLMTarget
-        self._codec: BatchCodec
-        self._open: list[RemoteBatch] = []
+        self._service: BatchService
+        self._open = OpenBatches(poll)
         self._waiting: dict[str, RemoteItem] = {}  # the items of earlier runs whose inputs have not been read
         self._fetch: Fetch | None = None
-        self._filling = Filling()
-        self._full = False  # no more items fit into it
+        self._filling = NextBatch()
         self._again: deque[RemoteItem] = deque()  # items that are put in a further batch, before new rows
         self._held_back = False  # no batch is submitted before another has ended
         self._input_ended = False
@@ -242,22 +160,22 @@ class RemoteRun(Generic[T]):
 
     async def close(self) -> None:
         """End the run. Batches that nothing would fetch the results of are cancelled and deleted."""
-        if (fetch := self._fetch) is not None and fetch.open is not None:
-            await fetch.open.close()
+        if self._fetch is not None:
+            await self._fetch.close()
         if self._store is not None:
             self.report_open_batches()
             return
         for batch in self._open:
-            await self._send_quietly(self._codec.cancel(batch.id))
-            await self._delete_files(batch)
+            await self._service.cancel(batch.id)
+            await self._service.delete_files(batch.id, batch.status, batch.plan.file)
         self._open.clear()
 
     def report_open_batches(self) -> None:
         """Log the batches that go on."""
         if self._open:
-            ids = ", ".join([batch.id for batch in self._open])
+            ids = ", ".join(self._open.ids)
             how = "their results are lost" if self._store is None else "start the job again with the same checkpoint"
-            logger.warning("the batches %s of %s go on: %s", ids, self._codec.provider, how)
+            logger.warning("the batches %s of %s go on: %s", ids, self._service.codec.provider, how)
 
     @property
     def activity(self) -> JobActivity:
@@ -269,13 +187,7 @@ class RemoteRun(Generic[T]):
     # The batches of earlier runs
 
     async def _begin(self) -> None:
-        self._target = await llm_target(self._call.llm, self.backend)
-        codec = self._target.adapter.batches()
-        if codec is None:
-            raise ProviderBatchError(
-                f"{self._target.adapter.provider} has no batch API that toolcast can use: leave out via='batch'"
-            )
-        self._codec = codec
+        self._service = await batch_service(self._call.llm, self.backend)
         self._begun = True
         for plan in self._journal.plans():
             await self._recover(plan)
@@ -288,92 +200,25 @@ class RemoteRun(Generic[T]):
             return
         found = plan.batch
         if plan.state == "submitting":
-            found = await self._find_batch(plan, plan.created + GRACE)
+            found = await find_batch(self._service, plan, plan.created, self._open)
             if found is not None:
                 self._journal.submitted(plan.tag, found)
         if found is None:
-            await self._discard(plan.tag, plan.file)
+            await discard(self._service, self._journal, plan.tag, plan.file)
             return
-        batch = RemoteBatch(plan, found, [self._waiting_item(key) for key in plan.keys])
-        self._add_batch(batch)
-        batch.next_poll = self.backend.now()
+        items = [self._waiting_item(key) for key in plan.keys]
+        self._open.add(RemoteBatch(plan, found, items), self.backend.now(), at_once=True)
 
     def _waiting_item(self, key: str) -> RemoteItem:
         item = self._waiting[key] = RemoteItem(key)
         return item
 
-    def _add_batch(self, batch: RemoteBatch) -> None:
-        batch.wait = FIRST_POLL if self._poll is None else self._poll
-        batch.seen = self.backend.now()
-        batch.next_poll = batch.seen + batch.wait
-        self._open.append(batch)
-
-    async def _find_batch(self, plan: Plan, until: float) -> str | None:
-        """Return the id of the batch that may have been submitted, from the provider's list of batches.
-
-        The list may lack a new batch, so it is read again at the time `until`.
-        """
-        while True:
-            left = until - self.backend.time()
-            found = await self._look_through(plan)
-            if found is not None or left <= 0:
-                return found
-            await self.backend.sleep(left)
-
-    async def _look_through(self, plan: Plan) -> str | None:
-        cursor: str | None = None
-        while True:
-            batches, cursor = self._codec.read_page(await self._send(self._codec.list_page(cursor)), cursor)
-            for status in batches:
-                if await self._is_batch_of(plan, status):
-                    return status.id
-            # What is older than the plan is not its batch, and neither is what comes after it.
-            oldest = min([status.created for status in batches if status.created is not None], default=None)
-            old = self._codec.newest_first and oldest is not None and oldest < plan.created - CLOCK_SKEW
-            if cursor is None or old:
-                return None
-
-    async def _is_batch_of(self, plan: Plan, status: BatchStatus) -> bool:
-        if self._codec.lists_tags:
-            return status.tag == plan.tag
-        # Only the results show the ids of the requests, which begin with the tag.
-        if status.created is not None and status.created < plan.created - CLOCK_SKEW:
-            return False
-        if status.total is not None and status.total != len(plan.keys):
-            return False
-        if any(batch.id == status.id for batch in self._open):
-            return False
-        while status.state == "running":
-            await self.backend.sleep(LONGEST_POLL if self._poll is None else self._poll)
-            status = self._codec.read_status(await self._send(self._codec.status(status.id)))
-        try:
-            first = await self._first_result(status)
-        except NotFound:  # the results were deleted, as no other run deletes those of this plan
-            return False
-        return first is not None and first.id.startswith(plan.tag)
-
-    async def _first_result(self, status: BatchStatus) -> BatchResult | None:
-        if status.results:
-            return status.results[0]
-        for request in self._codec.downloads(status):
-            download = await open_download(self._target, request, self.backend)
-            decoder = self._codec.result_decoder()
-            try:
-                while data := await download.read():
-                    if found := decoder.feed(data):
-                        return found[0]
-                if found := decoder.close():
-                    return found[0]
-            finally:
-                await download.close()
-        return None
-
     # Inputs
 
     @property
     def _due(self) -> list[RemoteBatch]:
-        """The batches whose results can be used, as their inputs have been read."""
-        return [batch for batch in self._open if self._input_ended or batch.is_complete]
+        """The batches whose results can be used."""
+        return self._open.due(input_ended=self._input_ended)
 
     @property
     def _has_room(self) -> bool:
@@ -384,11 +229,11 @@ class RemoteRun(Generic[T]):
     @property
     def _may_fill(self) -> bool:
         """True if more items can be added to the next batch."""
-        return not self._full and (bool(self._again) or not self._input_ended) and self._has_room
+        return not self._filling.full and (bool(self._again) or not self._input_ended) and self._has_room
 
     @property
     def _may_submit(self) -> bool:
-        return self._has_room and (self._full or (self._input_ended and not self._again))
+        return self._has_room and (self._filling.full or (self._input_ended and not self._again))
 
     async def _fill(self) -> None:
         """Add one item to the next batch, or find out that it needs no request."""
@@ -439,73 +284,28 @@ class RemoteRun(Generic[T]):
         assert item.row is not None  # only read items are put
         try:
             prepared = prepare_call(self._call, item.row.values)
-            prepared, _ = after_answers(self._llm, prepared, self._journal.answers(item.key), self._codec.price_factor)
-            request = request_of(self._llm, prepared)
+            prepared, _ = after_answers(self._llm, prepared, self._journal.answers(item.key), self._factor)
+            line = self._filling.encode(request_of(self._llm, prepared), self._service.codec)
         except Exception as error:  # the item's: its values do not fit the prompt, or the provider has no such content
             self._end_item(self._failed(item, error))
             return
-        limits, filling = self._codec.limits, self._filling
-        line = self._codec.encode(f"{filling.tag}-{len(filling.items)}", request)
-        size = len(line) + 1
-        longest = limits.bytes if limits.line_bytes is None else min(limits.bytes, limits.line_bytes)
-        if size > longest:
-            too_long = ProviderBatchError(
-                f"the request has {size:,} bytes, and one in a batch of {self._codec.provider} may have {longest:,}: "
-                "make the input shorter, or leave out via='batch'"
-            )
-            self._end_item(self._failed(item, too_long))
-        elif filling.size + size > limits.bytes:
-            self._again.appendleft(item)
-            self._full = True
+        if self._filling.has_room(line, self._service.codec):
+            self._filling.add(item, line, self._service.codec)
         else:
-            filling.items.append(item)
-            filling.lines.append(line)
-            filling.size += size
-            self._full = len(filling.items) >= limits.requests
+            self._again.appendleft(item)
 
     # Submitting
 
     async def _submit(self) -> None:
-        """Upload and submit the batch that was filled. Each step is recorded before it is taken."""
-        filling, self._filling, self._full = self._filling, Filling(), False
-        plan = self._journal.plan(filling.tag, [item.key for item in filling.items], self.backend.time())
-        try:
-            file = await self._upload(filling)
-        except LLMError as error:
-            await self._discard(plan.tag, None)
-            self._refused(filling.items, error)
+        """Submit the batch that was filled."""
+        filled, self._filling = self._filling, NextBatch()
+        batch = await submit_batch(self._service, self._journal, filled, self._open)
+        if isinstance(batch, LLMError):
+            self._refused(filled.items, batch)
             return
-        self._journal.submitting(plan.tag, file, self.backend.time())
-        plan = replace(plan, file=file)
-        created = await self._create(plan, filling, file)
-        if isinstance(created, LLMError):
-            await self._discard(plan.tag, file)
-            self._refused(filling.items, created)
-            return
-        self._journal.submitted(plan.tag, created.id)
-        logger.info("batch %s of %s with %d items was submitted", created.id, self._codec.provider, len(filling.items))
-        self._add_batch(RemoteBatch(plan, created.id, filling.items, created))
-
-    async def _create(self, plan: Plan, filling: Filling, file: str | None) -> BatchStatus | LLMError:
-        """Create the batch once; return its status, or the error with which it was certainly not created.
-
-        Where the response was lost, the batch is looked for before it is created again.
-        """
-        request = self._codec.submit(plan.tag, filling.lines, file)
-        retries = self._target.retry_policy.max_retries
-        while True:
-            try:
-                return self._codec.read_status(await self._send(request))
-            except LLMError as error:
-                if _was_refused(error):
-                    return error
-                lost = error
-            found = await self._find_batch(plan, self.backend.time() + GRACE)
-            if found is not None:
-                return self._codec.read_status(await self._send(self._codec.status(found)))
-            if retries == 0:
-                return lost
-            retries -= 1
+        provider = self._service.codec.provider
+        logger.info("batch %s of %s with %d items was submitted", batch.id, provider, len(batch.items))
+        self._open.add(batch, self.backend.now())
 
     def _refused(self, items: list[RemoteItem], error: LLMError) -> None:
         """Put the items of a refused batch into a later one if the service has too many now; else submit no more."""
@@ -527,92 +327,28 @@ class RemoteRun(Generic[T]):
         batch = min(self._due, key=lambda each: each.next_poll)
         if (wait := batch.next_poll - self.backend.now()) > 0:
             await self.backend.sleep(wait)
-        try:
-            response = await self._send(self._codec.status(batch.id))
-        except NotFound as error:
-            raise ProviderBatchError(
-                f"{self._codec.provider} has no batch {batch.id}, which this job has submitted: use the key of the "
-                "same account. If the batch was deleted, start again with another checkpoint"
-            ) from error
-        except LLMError as error:
-            if not error.retryable or self.backend.now() > batch.seen + PATIENCE:
-                raise
-            logger.warning("the status of batch %s is not available: %s", batch.id, error)
-            self._postpone(batch)
+        status = await self._open.poll(batch, self._service)
+        if status is None:
             return
-        batch.seen = self.backend.now()
-        batch.status = status = self._codec.read_status(response)
-        if status.state == "running":
-            logger.debug("batch %s: %s, %s of %s done", status.id, status.raw, status.done, status.total)
-            self._postpone(batch)
-            return
-        self._open.remove(batch)
         self._held_back = False
         if status.state == "failed":
             self._journal.settled(batch.plan.tag)
             await self._finish(batch)
             self._refused([item for item in batch.items if item.row is not None], _error_of(status))
             return
-        self._fetch = Fetch(batch, deque(self._codec.downloads(status)))
-        await self._read_batch(self._fetch, status.results)
-
-    def _postpone(self, batch: RemoteBatch) -> None:
-        """Plan the next request for the status of a batch."""
-        batch.wait = min(batch.wait * POLL_GROWTH, LONGEST_POLL) if self._poll is None else self._poll
-        batch.next_poll = self.backend.now() + batch.wait
+        self._fetch = Fetch(batch, status, self._service)
 
     # Results
 
     async def _read_results(self, fetch: Fetch) -> None:
-        """Read the next chunk of the results, or begin the next download, or end the batch."""
-        if fetch.current is None:
-            if not fetch.left:
-                await self._end_batch(fetch)
-                return
-            fetch.current, fetch.read, fetch.skip, fetch.retries = fetch.left.popleft(), 0, 0, 0
-        try:
-            if fetch.open is None:
-                fetch.open = await open_download(self._target, fetch.current, self.backend)
-                fetch.decoder = self._codec.result_decoder()
-            assert fetch.decoder is not None  # made with the download
-            data = await fetch.open.read()
-            results = fetch.decoder.feed(data) if data else fetch.decoder.close()
-        except LLMError as error:
-            if fetch.open is None or not error.retryable or fetch.retries >= self._target.retry_policy.max_retries:
-                raise
-            await fetch.open.close()
-            fetch.open, fetch.skip, fetch.retries = None, fetch.read, fetch.retries + 1
+        """Read the next chunk of the results, or end the batch."""
+        if fetch.at_end:
+            await self._end_batch(fetch)
             return
-        skipped, fetch.skip = results[: fetch.skip], max(fetch.skip - len(results), 0)
-        new = results[len(skipped) :]
-        fetch.read += len(new)
-        await self._read_batch(fetch, new)
-        if not data:
-            await fetch.open.close()
-            fetch.current = fetch.open = None
-
-    async def _read_batch(self, fetch: Fetch, results: Sequence[BatchResult]) -> None:
-        for result in results:
-            item = self._match(fetch, result)
+        for result in await fetch.read():
+            item = fetch.match(result)
             if item.row is not None and item.row.index not in self._finished and not item.ended:
                 await self._read_result(fetch.batch, item, item.row, result)
-
-    def _match(self, fetch: Fetch, result: BatchResult) -> RemoteItem:
-        """Return the item of a result. Raise `ProviderBatchError` for a foreign or doubled result."""
-        tag, _, place = result.id.rpartition("-")
-        items = fetch.batch.items
-        if tag != fetch.batch.plan.tag or not place.isdecimal() or int(place) >= len(items):
-            raise ProviderBatchError(
-                f"the results of batch {fetch.batch.id} have the id {result.id!r:.100}, which is none of its requests; "
-                "nothing of them was used. Report it to the provider"
-            )
-        if int(place) in fetch.seen:
-            raise ProviderBatchError(
-                f"the results of batch {fetch.batch.id} have two for the id {result.id!r}; expected one. Report it to "
-                "the provider"
-            )
-        fetch.seen.add(int(place))
-        return items[int(place)]
 
     async def _read_result(self, batch: RemoteBatch, item: RemoteItem, row: InputRow, result: BatchResult) -> None:
         """End an item by its result, or ask again."""
@@ -627,8 +363,8 @@ class RemoteRun(Generic[T]):
             answers = self._journal.answers(item.key, without=batch.plan.tag)
             attempts += len(answers)
             prepared = prepare_call(self._call, row.values)
-            prepared, usage = after_answers(self._llm, prepared, answers, self._codec.price_factor)
-            response = read_answer(self._llm, prepared, result.body, self._codec.price_factor)
+            prepared, usage = after_answers(self._llm, prepared, answers, self._factor)
+            response = read_answer(self._llm, prepared, result.body, self._factor)
             usage += response.usage
             try:
                 output = await output_of(prepared, response, self.backend)
@@ -651,7 +387,7 @@ class RemoteRun(Generic[T]):
 
     def _goes_again(self, item: RemoteItem, error: LLMError, *, unprocessed: bool, cancelled: bool) -> bool:
         """Put an item into a further batch whose request was not processed, or failed for a reason that may pass."""
-        if cancelled or not (unprocessed or error.retryable) or item.repeated >= self._target.retry_policy.max_retries:
+        if cancelled or not (unprocessed or error.retryable) or item.repeated >= self._service.max_retries:
             return False
         item.repeated += 1
         self._again.append(item)
@@ -702,65 +438,15 @@ class RemoteRun(Generic[T]):
         finished.clear()
         return taken
 
-    # Requests
-
-    async def _send(self, request: HTTPRequest, *, repeatable: bool | None = None) -> HTTPResponse:
-        return await send_request(self._target, request, self.backend, repeatable=repeatable)
-
-    async def _upload(self, filling: Filling) -> str | None:
-        """Upload the requests of a batch, again after an error that may pass: a file that is lost costs nothing."""
-        policy, used = self._target.retry_policy, 0
-        while True:
-            try:
-                upload = self._codec.upload(filling.tag, filling.lines)
-                return await run_exchange(self._target, upload, self.backend)
-            except LLMError as error:
-                now, chance = self.backend.now(), random.random()
-                wait = next_wait(policy, error, retries_used=used, now=now, deadline=None, chance=chance)
-                if wait is None:
-                    raise
-                used += 1
-            await self.backend.sleep(wait)
-
-    async def _send_quietly(self, request: HTTPRequest) -> None:
-        """Send a request whose failure does not matter for the outcomes: it cancels or deletes something."""
-        try:
-            await self._send(request, repeatable=True)
-        except LLMError as error:
-            if not isinstance(error, NotFound):
-                logger.warning("%s %s failed: %s", request.method, request.url, error)
-
-    async def _delete_files(self, batch: RemoteBatch) -> None:
-        status = batch.status
-        if status is None or status.state == "running":
-            try:
-                status = self._codec.read_status(await self._send(self._codec.status(batch.id)))
-            except LLMError as error:
-                if not isinstance(error, NotFound):
-                    logger.warning("the files of batch %s were not deleted: %s", batch.id, error)
-                return
-        if status.input_file is None:  # not all providers return it
-            status = replace(status, input_file=batch.plan.file)
-        for request in self._codec.delete_files(status):
-            await self._send_quietly(request)
-
     async def _finish(self, batch: RemoteBatch) -> None:
         """Delete what the provider stores of a batch whose outcomes are stored."""
-        await self._delete_files(batch)
+        await self._service.delete_files(batch.id, batch.status, batch.plan.file)
         self._journal.drop(batch.plan.tag)
 
-    async def _discard(self, tag: str, file: str | None) -> None:
-        """Delete a batch that was not submitted from the journal, and its file."""
-        if file is not None and (request := self._codec.delete_file(file)) is not None:
-            await self._send_quietly(request)
-        self._journal.drop(tag)
-
-
-def _was_refused(error: LLMError) -> bool:
-    """Return True if the service has certainly not created what was asked for."""
-    if isinstance(error, ConnectFailed):
-        return True
-    return error.status is not None and 300 <= error.status < 500 and error.status not in (408, 409)
+    @property
+    def _factor(self) -> Decimal:
+        """The price of a request in a batch as a part of its usual price."""
+        return self._service.codec.price_factor
 
 
 def _error_of(status: BatchStatus) -> LLMError:

@@ -1,0 +1,119 @@
+"""`BatchService`: the requests to the batch API of one provider. Written once for sync and async callers."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from ...errors import LLMError, NotFound
+from ...http_request import HTTPRequest, HTTPResponse
+from ...llms.base import FunctionCallingLLM
+from ...llms.service_files import run_exchange
+from ...llms.service_requests import Download, LLMTarget, llm_target, open_download, send_request
+from ...providers.batch_codec import BatchCodec, BatchStatus
+from ...retries import next_wait
+from ...transport.network import IOBackend
+from ..errors import ProviderBatchError
+
+logger: Final = logging.getLogger("toolcast")
+
+
+class BatchService:
+    """The batch API of the provider of one LLM.
+
+    Attributes:
+        codec: The codec of the API.
+        backend: The network and the clock.
+    """
+
+    def __init__(self, target: LLMTarget, codec: BatchCodec, backend: IOBackend) -> None:
+        self.codec: BatchCodec = codec
+        self.backend: IOBackend = backend
+        self._target = target
+
+    @property
+    def max_retries(self) -> int:
+        """The number of further attempts of a request that failed."""
+        return self._target.retry_policy.max_retries
+
+    async def send(self, request: HTTPRequest, *, repeatable: bool | None = None) -> HTTPResponse:
+        """Send a request and return its response."""
+        return await send_request(self._target, request, self.backend, repeatable=repeatable)
+
+    async def open(self, request: HTTPRequest) -> Download:
+        """Send a request and return the body of its response, which is still arriving."""
+        return await open_download(self._target, request, self.backend)
+
+    async def status(self, id: str) -> BatchStatus:
+        """Return the status of the batch `id`."""
+        return self.codec.read_status(await self.send(self.codec.status(id)))
+
+    async def upload(self, tag: str, lines: Sequence[bytes]) -> str | None:
+        """Upload the requests of a batch, again after an error that may pass: a file that is lost costs nothing."""
+        policy, used = self._target.retry_policy, 0
+        while True:
+            try:
+                return await run_exchange(self._target, self.codec.upload(tag, lines), self.backend)
+            except LLMError as error:
+                now, chance = self.backend.now(), random.random()
+                wait = next_wait(policy, error, retries_used=used, now=now, deadline=None, chance=chance)
+                if wait is None:
+                    raise
+                used += 1
+            await self.backend.sleep(wait)
+
+    async def cancel(self, id: str) -> None:
+        """Cancel the batch `id`. A failure is logged."""
+        await self._send_quietly(self.codec.cancel(id))
+
+    async def delete_file(self, file: str) -> None:
+        """Delete an uploaded file that belongs to no batch. A failure is logged."""
+        if (request := self.codec.delete_file(file)) is not None:
+            await self._send_quietly(request)
+
+    async def delete_files(self, id: str, status: BatchStatus | None, file: str | None) -> None:
+        """Delete what the provider stores of a batch. Failures are logged.
+
+        Args:
+            id: The batch.
+            status: Its last status, if it is known.
+            file: The uploaded file of its requests: not all providers return it with the status.
+        """
+        if status is None or status.state == "running":
+            try:
+                status = await self.status(id)
+            except LLMError as error:
+                if not isinstance(error, NotFound):
+                    logger.warning("the files of batch %s were not deleted: %s", id, error)
+                return
+        if status.input_file is None:
+            status = replace(status, input_file=file)
+        for request in self.codec.delete_files(status):
+            await self._send_quietly(request)
+
+    async def _send_quietly(self, request: HTTPRequest) -> None:
+        """Send a request whose failure does not matter for the outcomes: it cancels or deletes something."""
+        try:
+            await self.send(request, repeatable=True)
+        except LLMError as error:
+            if not isinstance(error, NotFound):
+                logger.warning("%s %s failed: %s", request.method, request.url, error)
+
+
+async def batch_service(llm: FunctionCallingLLM, backend: IOBackend) -> BatchService:
+    """Return the batch API of the provider of `llm`.
+
+    Raises:
+        ProviderBatchError: The provider has none.
+        UnsupportedLLMError: It is no LLM behind HTTP.
+    """
+    target = await llm_target(llm, backend)
+    codec = target.adapter.batches()
+    if codec is None:
+        raise ProviderBatchError(
+            f"{target.adapter.provider} has no batch API that toolcast can use: leave out via='batch'"
+        )
+    return BatchService(target, codec, backend)
