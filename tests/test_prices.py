@@ -114,15 +114,17 @@ def test_without_the_list(without_list: None) -> None:
     assert not has_prices("openai", "gpt-4o")
 
 
-TOKENS = st.integers(0, 3_000_000)
+TOKENS = st.integers(0, 3_000_000) | st.integers(0, 20_000) | st.just(20_000_000)
+MODELS = [
+    ("openai", "gpt-4o-mini"),
+    ("openai", "gpt-5.4"),
+    ("anthropic", "claude-sonnet-4-5"),
+    ("google", "gemini-2.5-pro"),
+    ("openai", "no-such-model"),
+]
 
 
-@given(
-    st.sampled_from([("openai", "gpt-4o-mini"), ("anthropic", "claude-sonnet-4-5"), ("google", "gemini-2.5-pro")]),
-    TOKENS,
-    TOKENS,
-    TOKENS,
-)
+@given(st.sampled_from(MODELS), TOKENS, TOKENS, TOKENS)
 def test_proportional_prices_cost_what_the_list_calculates(
     model: tuple[str, str], input: int, output: int, cached: int
 ) -> None:
@@ -131,6 +133,7 @@ def test_proportional_prices_cost_what_the_list_calculates(
 
 
 def test_only_proportional_prices_are_taken_from_samples() -> None:
-    assert prices._rates("openai", "gpt-4o-mini", 0) is not None
-    assert prices._rates("google", "gemini-2.5-pro", 0) is None  # long prompts cost more per token
-    assert prices._rates("openai", "no-such-model", 0) is None
+    assert prices._rates("openai", "gpt-4o-mini", 10_000_000, 0) is not None
+    assert prices._rates("google", "gemini-2.5-pro", 10_000_000, 0) is None  # long prompts cost more per token
+    assert prices._rates("google", "gemini-2.5-pro", 10_000, 0) is not None
+    assert prices._rates("openai", "no-such-model", 10_000, 0) is None

@@ -6,6 +6,7 @@ part of the installed package; toolcast downloads nothing.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from functools import cache, lru_cache
@@ -155,26 +156,27 @@ class _Tokens(NamedTuple):
 
 _A_THOUSAND: Final = _Tokens()
 
-_MANY: Final = 1_000_000
-_UNITS: Final = (
-    _Tokens(_MANY, 0),
-    _Tokens(0, _MANY),
-    _Tokens(_MANY, 0, _MANY),
-    _Tokens(_MANY, 0, 0, _MANY),
-)
-"""A million tokens of each price: input, output, read from the cache, and written to it."""
+_SIZES: Final = (10_000, 100_000, 1_000_000, 10_000_000)
+"""The tokens up to which rates are sampled. The last is larger than any context window."""
 
-_SAMPLES: Final = (
-    *[
-        _Tokens(size, size, cached, written)
-        for size in (10, 10_000, 10_000_000)
-        for cached in (0, size // 2)
-        for written in (0, size // 5)
-    ],
-    _Tokens(10, 10_000_000),
-    _Tokens(10_000_000, 10),
-)
-"""Counts from small to larger than any context window: what costs the same per token in all of them has one price."""
+
+def _units(size: int) -> list[_Tokens]:
+    """Return `size` tokens of each price: input, output, read from the cache, and written to it."""
+    return [_Tokens(size, 0), _Tokens(0, size), _Tokens(size, 0, size), _Tokens(size, 0, 0, size)]
+
+
+def _samples(size: int) -> list[_Tokens]:
+    """Return counts from small ones to `size`: what costs the same per token in all of them has one price."""
+    return [
+        *[
+            _Tokens(each, each, cached, written)
+            for each in (10, size // 10, size)
+            for cached in (0, each // 2)
+            for written in (0, each // 5)
+        ],
+        _Tokens(10, size),
+        _Tokens(size, 10),
+    ]
 
 
 @cache
@@ -195,8 +197,10 @@ def _listed_cost(provider: str, model: str, usage: TokenCounts) -> Decimal | Non
     """Return the cost by the price list; None if it has no such model."""
     if provider == _UNLISTED or _calculator() is None:
         return None
-    if not usage.audio_tokens:
-        rates = _rates(provider, model, int(monotonic() / _FRESH))
+    tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_creation_tokens
+    if tokens <= _SIZES[-1] and not usage.audio_tokens:
+        size = _SIZES[bisect_left(_SIZES, tokens)]
+        rates = _rates(provider, model, size, int(monotonic() / _FRESH))
         if rates is not None:
             return rates.cost(usage)
     return _calculated_cost(provider, model, usage)
@@ -206,18 +210,20 @@ _FRESH: Final = 60.0
 """The seconds for which rates are used: some models have other prices at other times of the day."""
 
 
-@lru_cache(maxsize=64)
-def _rates(provider: str, model: str, minute: int) -> Prices | None:
-    """Return the prices of a model whose cost is proportional to its tokens, which costs a fiftieth of asking the list.
+@lru_cache(maxsize=256)
+def _rates(provider: str, model: str, size: int, minute: int) -> Prices | None:
+    """Return the prices of input up to `size` tokens, if its cost is proportional to them.
 
-    None for all others: prices that depend on the length of the input, or models that are not listed.
+    They cost a fiftieth of asking the list. Many models have a higher price for long input, and one for all the rest.
+    None for models that are not listed, and where the price changes below `size`.
     """
-    costs = [_calculated_cost(provider, model, usage) for usage in _UNITS]
+    costs = [_calculated_cost(provider, model, usage) for usage in _units(size)]
     if None in costs:
         return None
-    found = Prices(*[cast("Decimal", cost) for cost in costs])
-    samples = [_calculated_cost(provider, model, usage) for usage in _SAMPLES]
-    return found if samples == [found.cost(usage) for usage in _SAMPLES] else None
+    found = Prices(*[cast("Decimal", cost) * (_MILLION / size) for cost in costs])
+    samples = _samples(size)
+    calculated = [_calculated_cost(provider, model, usage) for usage in samples]
+    return found if calculated == [found.cost(usage) for usage in samples] else None
 
 
 def _calculated_cost(provider: str, model: str, usage: TokenCounts) -> Decimal | None:
