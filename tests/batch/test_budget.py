@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 from toolcast import Budget, Prices, Usage
 from toolcast.async_support import sync_driver
 from toolcast.batch.budget import Balance, Ledger, Spending, check_budget
-from toolcast.batch.errors import BudgetReached
+from toolcast.batch.errors import BudgetReached, JobInterrupted
 from toolcast.errors import (
     AuthFailed,
     ConnectFailed,
@@ -145,7 +145,7 @@ class Job:
         assert self.ledger.reserved == Spending()
         assert self.ledger.spent.tokens == sum(each.actual.total_tokens for each in self.ended)
         assert self.ledger.spent.tokens <= self.limit + sum(each.excess for each in self.ended)
-        assert not self.ledger.is_waited_for
+        assert not self.ledger.waiting
         if sum(each.estimate + each.output for each in asked) <= self.limit:
             assert not self.refused
 
@@ -197,7 +197,7 @@ def test_a_request_waits_for_those_that_may_cost_less_than_is_reserved() -> None
 
     thread = Thread(target=second)
     thread.start()
-    while not ledger.is_waited_for:
+    while not ledger.waiting:
         assert thread.is_alive()
     assert not admitted.is_set()
     assert (ledger.spent.usd, ledger.reserved.usd) == (0, 90)
@@ -330,12 +330,12 @@ def test_the_wait_of_an_aborted_call_ends() -> None:
 
     thread = Thread(target=wait)
     thread.start()
-    while not ledger.is_waited_for:
+    while not ledger.waiting:
         assert thread.is_alive()
     handle.break_off()
     thread.join(30)
     assert len(raised) == 1
-    assert not ledger.is_waited_for
+    assert not ledger.waiting
     first.leave(priced(Usage(1, 1)), None)
     assert ledger.spent.usd == 2
 
@@ -346,10 +346,10 @@ async def test_a_cancelled_task_leaves_the_queue() -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(ledger.enter, request(10, 40), ASYNC)
         tasks.start_soon(ledger.enter, request(10, 50), ASYNC)
-        while not ledger.is_waited_for:
+        while not ledger.waiting:
             await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
-    assert not ledger.is_waited_for
+    assert not ledger.waiting
     assert ledger.reserved.usd == 90
 
 
@@ -369,10 +369,10 @@ def test_later_requests_do_not_overtake_one_that_waits() -> None:
         return thread
 
     large = ask("large", 10, 60)
-    while not ledger.is_waited_for:
+    while not ledger.waiting:
         assert large.is_alive()
     small = ask("small", 1, 1)  # would fit now
-    while len(ledger._queue) < 2:  # pyright: ignore[reportPrivateUsage] - both wait
+    while ledger.waiting < 2:
         assert small.is_alive()
     first.leave(priced(Usage(10, 10)), None)
     large.join(30)
@@ -402,3 +402,20 @@ def test_budgets_that_a_job_cannot_have() -> None:
         check_budget(Budget(usd=5), llm)
     check_budget(Budget(usd=5, prices=DOLLAR_PER_TOKEN), llm)
     check_budget(Budget(tokens=5), llm)
+
+
+def test_a_stopped_budget_admits_no_request() -> None:
+    ledger = Ledger(Budget(usd=100))
+    first = enter(ledger, request(10, 80))
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(enter, ledger, request(10, 40))
+        while not ledger.waiting:
+            assert not other.done()
+        ledger.stop()
+        with pytest.raises(JobInterrupted):
+            other.result(30)
+    with pytest.raises(JobInterrupted):
+        enter(ledger, request(1, 1))
+    assert (ledger.waiting, ledger.reserved.usd) == (0, 90)
+    first.leave(priced(Usage(1, 1)), None)
+    assert ledger.spent.usd == 2

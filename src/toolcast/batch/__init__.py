@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         CheckpointError as CheckpointError,
         CheckpointMismatch as CheckpointMismatch,
         JobError as JobError,
+        JobInterrupted as JobInterrupted,
         JobStopped as JobStopped,
         ProviderBatchError as ProviderBatchError,
     )
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "bad_rows": "BadRow",
     "checkpoint": "CheckpointStatus read_status",
-    "errors": "BudgetReached CheckpointError CheckpointMismatch JobError JobStopped ProviderBatchError",
+    "errors": "BudgetReached CheckpointError CheckpointMismatch JobError JobInterrupted JobStopped ProviderBatchError",
     "evaluation": "FieldComparison Evaluation FieldScore evaluate",
     "estimate": "Estimate Interval",
     "files": "FileError FileRows RowError read_csv read_errors read_jsonl read_parquet",
@@ -101,6 +102,7 @@ __all__ = [
     "Interval",
     "Job",
     "JobError",
+    "JobInterrupted",
     "JobOptions",
     "JobStopped",
     "Metric",

@@ -23,7 +23,7 @@ from ..prices import ZERO
 from ..transport.cancel_handle import current_handle
 from ..transport.network import IOBackend
 from ..usage import NO_USAGE, Budget, Usage
-from .errors import BudgetReached
+from .errors import BudgetReached, JobInterrupted
 from .progress.text import money, number
 
 
@@ -106,6 +106,7 @@ class Ledger:
         self._budget = budget
         self._estimate = estimate
         before = Spending(self._cost(spent) or spent.known_cost, spent.total_tokens)
+        self._stopped = False
         self._balance = Balance(budget.usd, budget.tokens, before)
         self._queue: deque[_Place] = deque()
         # Held for microseconds, and never while anything waits. Reentrant, as a garbage collection may end an abandoned
@@ -118,8 +119,10 @@ class Ledger:
         Raises:
             BudgetReached: It does not fit, and no request is under way that may cost less than is reserved for it.
             UnsupportedLLMError: The price or the most output tokens of its model are unknown.
+            JobInterrupted: The budget is stopped.
             StreamInterrupted: The call was aborted while it waited.
         """
+        self._require_running()
         amount = self._most(request)
         balance = self._balance
         place = _Place()
@@ -133,7 +136,9 @@ class Ledger:
             self._queue.append(place)
         try:
             while True:
+                self._require_running()
                 await place.wait(backend)
+                self._require_running()
                 with self._lock:
                     place.woken = False  # by `_wake_first`: this is the first place
                     if balance.reserve(amount):
@@ -145,10 +150,16 @@ class Ledger:
                 self._queue.remove(place)
                 self._wake_first()
 
+    def stop(self) -> None:
+        """Admit no more requests, and end the waits of those that wait. From any thread, also in a signal handler."""
+        self._stopped = True
+        for place in tuple(self._queue):
+            place.wake()
+
     @property
-    def is_waited_for(self) -> bool:
-        """True if requests wait, as they do not fit into the budget beside those under way."""
-        return bool(self._queue)
+    def waiting(self) -> int:
+        """The number of requests that wait, as they do not fit into the budget beside those under way."""
+        return len(self._queue)
 
     @property
     def spent(self) -> Spending:
@@ -177,6 +188,10 @@ class Ledger:
         with self._lock:
             self._balance.settle(reserved, spent)
             self._wake_first()
+
+    def _require_running(self) -> None:
+        if self._stopped:
+            raise JobInterrupted
 
     def _wake_first(self) -> None:
         if self._queue:

@@ -44,6 +44,18 @@ class BudgetReached(CallError):
     """
 
 
+class JobInterrupted(CallError):
+    """The error for a request that was not sent, as its job ends early: after Ctrl-C, or an error that all items get.
+
+    Only an item that has used tokens before has it in its outcome.
+    """
+
+    def __init__(
+        self, message: str = "the request was not sent, as the job ends early; another run asks again", **origin: Any
+    ) -> None:
+        super().__init__(message, **origin)
+
+
 class CheckpointError(JobError):
     """The error for a checkpoint that cannot be used: locked, damaged, not writable, or unfit for the output type."""
 

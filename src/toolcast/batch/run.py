@@ -21,7 +21,7 @@ from . import interrupts
 from .budget import Ledger, check_budget
 from .checkpoint import Checkpoint
 from .equal_inputs import EqualInputs, copied
-from .errors import BudgetReached, CheckpointError, JobStopped
+from .errors import BudgetReached, CheckpointError, JobInterrupted, JobStopped
 from .inputs import InputRow, read_row
 from .item_keys import ItemKeys
 from .job_options import JobOptions
@@ -218,8 +218,8 @@ class JobRun(Generic[T]):
                     error = outcome.error
                     if isinstance(error, BudgetReached):
                         self._end_budget(error)
-                    if (isinstance(error, BudgetReached) and not outcome.attempts) or (error and handle.aborted):
-                        # It has no outcome, as if it had not started: nothing was sent, or the caller has left.
+                    if (error and handle.aborted) or _is_not_done(outcome):
+                        # It has no outcome, as if it had not started.
                         self.schedule.abandon()
                     else:
                         self._finish(row, outcome)
@@ -250,6 +250,7 @@ class JobRun(Generic[T]):
         error = outcome.error
         if isinstance(error, HOPELESS):
             self.schedule.stop(_stopped_by(error))
+            self._end_requests()
         elif error is not None and self.raises:
             self.schedule.stop()
         outcome = self._stored(outcome)
@@ -291,14 +292,25 @@ class JobRun(Generic[T]):
         return outcome
 
     def _interrupt(self) -> bool:
-        """Start no more items; the consumer gets a KeyboardInterrupt after the outcomes of those that run."""
+        """Send no more requests; the consumer gets a KeyboardInterrupt after the outcomes of the items that run."""
         if self.schedule.stopped:
             return False
         self.schedule.stop(KeyboardInterrupt())
+        running = self._running
+        self._end_requests()
         self.progress.finish()
-        self._reporter.message(f"finishing {self._running_text}; press Ctrl-C again to stop now. {self._resume_text}")
+        items = "1 running item" if running == 1 else f"{running} running items"
+        what = f"finishing {items}; press Ctrl-C again to stop now" if running else "no request is under way"
+        self._reporter.message(f"{what}. {self._resume_text}")
         self.changed.wake()
         return True
+
+    def _end_requests(self) -> None:
+        """Send no more requests: those that wait to be admitted are not sent."""
+        # The order in which requests enter: one that leaves the wait for the budget meets the pace.
+        if self._ledger is not None:
+            self._ledger.stop()
+        self._pace.stop()
 
     def _end_budget(self, error: BudgetReached) -> None:
         """Start no more items, as the budget does not cover them."""
@@ -308,9 +320,10 @@ class JobRun(Generic[T]):
         self.progress.finish()
 
     @property
-    def _running_text(self) -> str:
-        """The number of items that run, for a reader."""
-        return "1 running item" if self.schedule.running == 1 else f"{self.schedule.running} running items"
+    def _running(self) -> int:
+        """The number of items that run and do not wait to be admitted."""
+        waiting = self._pace.waiting + (0 if self._ledger is None else self._ledger.waiting)
+        return max(self.schedule.running - waiting, 0)
 
     @property
     def _resume_text(self) -> str:
@@ -328,9 +341,16 @@ class JobRun(Generic[T]):
         running = schedule.running if schedule.stopped else min(schedule.running, concurrency)
         if ledger is None:
             return JobActivity(running, concurrency, limited_by)
-        if ledger.is_waited_for:
+        if ledger.waiting:
             limited_by = "budget"
         return JobActivity(running, concurrency, limited_by, ledger.describe())
+
+
+def _is_not_done(outcome: Outcome[Any]) -> bool:
+    """Return True if an item ended before its first request was sent, or accepted by the service."""
+    if isinstance(outcome.error, JobInterrupted):
+        return not outcome.usage.total_tokens
+    return isinstance(outcome.error, BudgetReached) and not outcome.attempts
 
 
 def _stopped_by(error: Exception) -> JobStopped:

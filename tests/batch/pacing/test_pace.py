@@ -17,6 +17,7 @@ from support.chunks import album_body
 from support.sync_and_async import API
 from toolcast import ConnectFailed, OpenAI, Overloaded, RateLimited, StreamInterrupted, ToolOrchestratingLLM
 from toolcast.async_support import sync_driver
+from toolcast.batch import JobInterrupted
 from toolcast.batch.pacing import Pace
 from toolcast.batch.pacing.pace import _registry
 from toolcast.llms.request_gate import GateRequest, Passage, RequestOrigin, use_gate
@@ -176,6 +177,58 @@ def test_a_task_whose_loop_was_closed_does_not_stop_the_queue() -> None:
     enter(pace).leave(Usage(), None)
     with pytest.raises(RuntimeError):
         coroutine.throw(RuntimeError("the task was destroyed"))  # it is not in the queue any more
+
+
+def test_a_stopped_pace_admits_no_request_of_its_job() -> None:
+    pace, other = Pace(max_concurrency=1), Pace()
+    first = enter(pace)
+    with ThreadPoolExecutor(2) as pool:
+        ended, admitted = pool.submit(enter, pace), pool.submit(enter, other)
+        until_waiting(pace, 2)
+        assert (pace.waiting, other.waiting) == (1, 1)
+        pace.stop()
+        with pytest.raises(JobInterrupted):
+            ended.result(30)
+        with pytest.raises(JobInterrupted):
+            enter(pace)
+        assert (pace.waiting, other.waiting) == (0, 1)
+        first.leave(Usage(), None)
+        admitted.result(30).leave(Usage(), None)
+
+
+async def test_a_stopped_pace_ends_the_waits_of_tasks() -> None:
+    pace, caught = Pace(max_concurrency=1), list[JobInterrupted]()
+    first = await pace.enter(request(), ASYNC)
+
+    async def wait() -> None:
+        with pytest.raises(JobInterrupted) as raised:
+            await pace.enter(request(), ASYNC)
+        caught.append(raised.value)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait)
+        while not waiting(pace):
+            await anyio.lowlevel.checkpoint()
+        await anyio.to_thread.run_sync(pace.stop)
+    assert len(caught) == 1
+    assert waiting(pace) == 0
+    first.leave(Usage(), None)
+
+
+def test_a_pace_can_be_stopped_after_the_loop_of_a_task_was_closed() -> None:
+    pace = Pace(max_concurrency=1)
+    first = enter(pace)
+    abandoned = asyncio.new_event_loop()
+    coroutine = pace.enter(request(), ASYNC)
+    task = abandoned.create_task(coroutine)
+    abandoned.run_until_complete(asyncio.sleep(0))
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # what the abandoned loop would report
+    abandoned.close()
+    pace.stop()
+    with pytest.raises(RuntimeError):
+        coroutine.throw(RuntimeError("the task was destroyed"))
+    assert waiting(pace) == 0
+    first.leave(Usage(), None)
 
 
 def test_a_nested_request_goes_first() -> None:

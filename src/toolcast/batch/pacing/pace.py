@@ -24,6 +24,7 @@ from ...llms.request_gate import GateRequest, Passage, RequestOrigin
 from ...transport.cancel_handle import current_handle
 from ...transport.network import IOBackend
 from ...usage import Usage
+from ..errors import JobInterrupted
 from .controller import Controller, LimitedBy, Permit
 from .rate_limit_headers import read_limits
 
@@ -75,15 +76,36 @@ class Pace:
         self.tpm: float | None = tpm
         self.max_concurrency: int | None = max_concurrency
         self.patience: float = patience
+        self.stopped: bool = False
         self._clock = clock
         self._shared: dict[RequestOrigin, _SharedPace] = {}
 
     async def enter(self, request: GateRequest, backend: IOBackend) -> Passage:
-        """Wait until `request` may be sent, and return its passage."""
+        """Wait until `request` may be sent, and return its passage.
+
+        Raises:
+            JobInterrupted: The pace is stopped.
+            StreamInterrupted: The call was aborted while it waited.
+        """
+        self.require_running()
         shared = self._shared.get(request.origin) or self._join(request.origin)
-        kind = _TaskTurn if backend.concurrent else _ThreadTurn
-        permit = await shared.enter(request, kind)
+        permit = await shared.enter(request, self, _TaskTurn if backend.concurrent else _ThreadTurn)
         return _PacedPassage(self, shared, request, permit)
+
+    def stop(self) -> None:
+        """Admit no more requests of this job, and end the waits of its requests.
+
+        From any thread, also in a signal handler in the middle of the other methods: so it has no lock.
+        """
+        self.stopped = True
+        for shared in self._shared.values():
+            for turn in shared.turns_of(self):
+                turn.interrupt()
+
+    def require_running(self) -> None:
+        """Raise `JobInterrupted` if the pace is stopped."""
+        if self.stopped:
+            raise JobInterrupted
 
     def expected_input_tokens(self, request: GateRequest) -> float:
         """Return the estimated tokens of the input, corrected by those that the model has reported."""
@@ -104,6 +126,11 @@ class Pace:
     def in_flight(self) -> int:
         """The number of requests under way, of all jobs with the same key."""
         return sum(shared.controller.in_flight for shared in self._shared.values())
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests of this job that wait to be admitted."""
+        return sum(len(shared.turns_of(self)) for shared in self._shared.values())
 
     @property
     def limited_by(self) -> LimitedBy | None:
@@ -163,7 +190,11 @@ class _SharedPace:
         with self._lock:
             return self.controller.limited_by(now)
 
-    async def enter(self, request: GateRequest, kind: type[_ThreadTurn | _TaskTurn]) -> Permit:
+    def turns_of(self, job: Pace) -> list[_ThreadTurn | _TaskTurn]:
+        """Return the places of the requests of `job` in the queue."""
+        return [turn for turn in tuple(self._queue) if turn.job is job]
+
+    async def enter(self, request: GateRequest, job: Pace, kind: type[_ThreadTurn | _TaskTurn]) -> Permit:
         estimate = request.input_tokens
         with self._lock:
             # A nested request goes first: the one that waits for it keeps its permit for so long.
@@ -173,18 +204,19 @@ class _SharedPace:
                     return wait
             else:
                 wait = None
-            turn = kind()
+            turn = kind(job)
             if request.nested:
                 self._queue.appendleft(turn)
             else:
                 self._queue.append(turn)
         try:
             while True:
+                job.require_running()  # after `reset`: a later `interrupt` ends the wait
                 await turn.wait(wait)
                 with self._lock:
                     turn.reset()
                     wait = None
-                    if self._queue[0] is turn:
+                    if self._queue[0] is turn and not job.stopped:
                         found = self.controller.admit(
                             estimate, request.max_tokens, self._clock(), nested=request.nested
                         )
@@ -255,7 +287,8 @@ class _PacedPassage:
 class _ThreadTurn:
     """The place of a thread in the queue, out of which its `CancelHandle` takes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: Pace) -> None:
+        self.job: Pace = job
         self._handle = current_handle()
         self._woken = Lock()
         self._woken.acquire()
@@ -265,6 +298,10 @@ class _ThreadTurn:
         with suppress(RuntimeError):  # `break_off` of another thread was first
             self._woken.release()
         return True
+
+    def interrupt(self) -> None:
+        """End the present or the next wait, also in a signal handler."""
+        self.wake()
 
     def reset(self) -> None:
         """Forget that it was woken."""
@@ -284,12 +321,13 @@ class _ThreadTurn:
 class _TaskTurn:
     """The place of a task in the queue."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: Pace) -> None:
         import anyio
 
         from ...async_support.shielding import current_loop
 
         loop: Any = current_loop()
+        self.job: Pace = job
         self._event = anyio.Event()
         self._thread = get_ident()
         self._soon = getattr(loop, "call_soon_threadsafe", None) or loop.run_sync_soon
@@ -303,6 +341,11 @@ class _TaskTurn:
         except RuntimeError:  # its loop is closed
             return False
         return True
+
+    def interrupt(self) -> None:
+        """End the present or the next wait, also in a signal handler, which may interrupt the loop's own code."""
+        with suppress(RuntimeError):  # as in `wake`
+            self._soon(self._event.set)
 
     def reset(self) -> None:
         """Forget that it was woken."""
