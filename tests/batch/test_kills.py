@@ -114,7 +114,7 @@ def test_each_item_is_in_the_output_once_after_kills_at_random_moments(tmp_path:
     print(f"the seed of the kills is {seed}")  # shown if the test fails
     killer = Killer(seed)
     arguments: list[Any]
-    killed = 0
+    killed, stored_at_kills = 0, list[int]()
     with OllamaByRule(killer) as server:
         arguments = [server.host, MODEL, ITEMS, tmp_path, network]
         ended: dict[str, Any] = {}
@@ -133,6 +133,7 @@ def test_each_item_is_in_the_output_once_after_kills_at_random_moments(tmp_path:
             assert {int(number) for number in seen} <= set(after)
             if killer.job.returncode == -signal.SIGKILL:
                 killed += 1
+                stored_at_kills.append(len(after))
             else:
                 ended = {"out": out, "errors": errors, "code": killer.job.returncode}
     assert ended == {"out": f"{ITEMS} 0\n", "errors": "", "code": 0}
@@ -142,5 +143,8 @@ def test_each_item_is_in_the_output_once_after_kills_at_random_moments(tmp_path:
     assert all(line["output"] == {"name": f"c{line['index']}", "number": line["index"]} for line in lines)
     status = read_status(tmp_path / "cities.ckpt")
     assert (status.done, status.failed, status.starts, status.running) == (ITEMS, 0, KILLS + 1, False)
+    print(
+        f"{killed} kills, with {stored_at_kills} of {ITEMS} items stored: {killer.total} requests, {len(lines)} lines"
+    )
     # At most the items that ran at each kill were asked once more.
     assert ITEMS <= killer.total <= ITEMS + KILLS * 16
