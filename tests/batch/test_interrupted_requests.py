@@ -41,7 +41,7 @@ def server() -> Generator[Server]:
 
 def waiting() -> int:
     """The number of requests that wait to be admitted, of all jobs."""
-    return sum(len(shared._queue) for shared in tuple(_registry.values()))
+    return sum(len(shared.queue) for shared in tuple(_registry.values()))
 
 
 def run_sync(network: Any) -> Run:

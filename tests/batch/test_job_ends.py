@@ -55,7 +55,7 @@ def job_threads() -> list[threading.Thread]:
 
 def queued() -> int:
     """The number of requests that wait for their turn, of all jobs."""
-    return sum(len(shared._queue) + shared.controller.in_flight for shared in tuple(_registry.values()))
+    return sum(len(shared.queue) + shared.controller.in_flight for shared in tuple(_registry.values()))
 
 
 def exit_at(number: int, error: BaseException) -> Callable[[int], int]:

@@ -20,7 +20,7 @@ from support.simulated_services import Bucket, Service, best_end
 from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.batch import run
 from toolcast.batch.pacing import Pace
-from toolcast.batch.pacing.pace import _TaskTurn
+from toolcast.batch.pacing.request_queue import _TaskTurn
 
 RPM, TPM = 600, 60_000
 SCALE = 10.0
