@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import os
+import threading
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass
@@ -13,7 +16,7 @@ import pytest
 from pydantic import BaseModel
 
 from toolcast import Message, ToolOrchestratingLLM, user
-from toolcast.batch import BadRow, Job
+from toolcast.batch import BadRow, Job, JobError
 from toolcast.batch.inputs import length_of, open_inputs, read_row
 from toolcast.batch.results.columns import input_fields
 from toolcast.batch.schedule import WINDOW
@@ -192,3 +195,88 @@ def test_sorted_rows_start_before_stored_outcomes_fill_the_window(tmp_path: Path
     outcomes = list(call.map(["new", *inputs], checkpoint=path, by_prefix=True))
     assert [outcome.input for outcome in outcomes] == ["new", *inputs]
     assert asked == ["new"]
+
+
+def csv_file(folder: Path) -> Path:
+    path = folder / "people.csv"
+    path.write_text("id,Review\n7,fine\n8,bad\n")
+    return path
+
+
+def tsv_file(folder: Path) -> Path:
+    path = folder / "people.tsv.gz"
+    path.write_bytes(gzip.compress(b"id\tReview\n7\tfine\n8\tbad\n"))
+    return path
+
+
+def parquet_file(folder: Path) -> Path:
+    path = folder / "people.parquet"
+    pandas.DataFrame(ROWS).to_parquet(path)
+    return path
+
+
+ROWS = [{"id": 7, "Review": "fine"}, {"id": 8, "Review": "bad"}]
+
+SOURCES: dict[str, Callable[[Path], Any]] = {
+    "csv": csv_file,
+    "tsv": tsv_file,
+    "parquet": parquet_file,
+    "pandas": lambda _: pandas.DataFrame(ROWS),
+}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_column_that_the_prompt_needs_and_the_header_lacks(source: str, tmp_path: Path) -> None:
+    """It is one error before anything is sent, and the checkpoint is not that of a job with a wrong prompt."""
+    llm = ScriptedLLM(City(name="Lima"))
+    call = ToolOrchestratingLLM(City, "{review} {score}", llm)
+    inputs, checkpoint = SOURCES[source](tmp_path), tmp_path / "job.checkpoint"
+    where = str(inputs) if isinstance(inputs, Path) else "the DataFrame"
+    message = (
+        f"{where}: no column 'review', 'score', which the prompt needs; did you mean 'Review'? "
+        "The columns are: 'id', 'Review'. Rename a column, or the variable of the prompt."
+    )
+    job = Job(call, inputs, checkpoint=checkpoint)
+    starts: list[Callable[[], object]] = [
+        job.run,
+        job.arun,
+        job.estimate,
+        job.sample,
+        lambda: job.to_jsonl(tmp_path / "out.jsonl"),
+        lambda: call.map(inputs, checkpoint=checkpoint),
+    ]
+    for start in starts:
+        with pytest.raises(JobError) as error:
+            start()
+        assert str(error.value) == message
+    assert llm.requests == []
+    assert not checkpoint.exists()
+    assert not (tmp_path / "out.jsonl.part").exists()
+
+
+def test_a_header_that_has_nothing_alike(tmp_path: Path) -> None:
+    call = ToolOrchestratingLLM(City, "{text}", ScriptedLLM(City(name="Lima")))
+    with pytest.raises(JobError, match=r"no column 'text', which the prompt needs\. The columns are: 'id', 'Review'\."):
+        call.map(csv_file(tmp_path))
+    assert list(call.map(pandas.DataFrame([]))) == []
+
+
+def test_files_without_a_header_are_read_to_find_out(tmp_path: Path) -> None:
+    path = tmp_path / "people.jsonl"
+    path.write_text('{"id": 7}\n{"text": "fine"}\n')
+    call = ToolOrchestratingLLM(City, "{text}", ScriptedLLM(City(name="Lima")))
+    assert [outcome.ok for outcome in call.map(path)] == [False, True]
+    missing = call.map(tmp_path / "none.csv")
+    with pytest.raises(FileNotFoundError):
+        next(missing)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without named pipes")
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "people.csv"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=("text\nI live in Lima\n",))
+    writer.start()
+    call = ToolOrchestratingLLM(City, "{text}", ScriptedLLM(City(name="Lima")))
+    assert [outcome.input for outcome in call.map(path)] == [{"text": "I live in Lima"}]
+    writer.join()

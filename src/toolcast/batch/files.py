@@ -55,6 +55,14 @@ class FileRows(Iterable[Any]):
     def __iter__(self) -> Iterator[Any]:
         """Read the file from its start."""
 
+    def column_names(self) -> list[str] | None:
+        """Return the names of the columns in the file's header; None if it has none, or cannot be read twice.
+
+        Raises:
+            FileError: The header cannot be read.
+        """
+        return None
+
 
 def read_file(path: str | os.PathLike[str]) -> FileRows:
     """Return the rows of a file by its suffix: `.csv`, `.tsv`, `.jsonl`, `.ndjson`, `.parquet`; texts also with `.gz`.
@@ -241,12 +249,15 @@ class _CSVRows(_TextRows):
         self._delimiter = delimiter
         self._encoding = encoding
 
+    def column_names(self) -> list[str] | None:
+        """Return the names of the columns in the first row; None if the path is no file, but a pipe, or missing."""
+        if not self.path.is_file():
+            return None
+        with closing(self._open()) as file:
+            return self._header(self._records(self._lines(file)))
+
     def _rows(self, lines: Iterator[bytes]) -> Iterator[Any]:
-        first = next(lines, None)
-        if first is None:
-            raise FileError(f"{self.path} is empty: expected a first row with the names of the columns")
-        records = _Records(lines, self._encoding, self._longest_row, self._delimiter or _delimiter_of(first))
-        records.put_back([first])
+        records = self._records(lines)
         names = self._header(records)
         for fields, error in records:
             if error is None and len(fields) != len(names):
@@ -255,6 +266,14 @@ class _CSVRows(_TextRows):
                 yield dict(zip(names, fields, strict=True))
             else:
                 yield self._bad_row(b"".join(records.lines), records.number, error)
+
+    def _records(self, lines: Iterator[bytes]) -> _Records:
+        first = next(lines, None)
+        if first is None:
+            raise FileError(f"{self.path} is empty: expected a first row with the names of the columns")
+        records = _Records(lines, self._encoding, self._longest_row, self._delimiter or _delimiter_of(first))
+        records.put_back([first])
+        return records
 
     def _header(self, records: _Records) -> list[str]:
         nothing: tuple[list[str], str | None] = ([], "expected a first row with the names of the columns")
@@ -395,6 +414,11 @@ class _ParquetRows(FileRows):
     def __len__(self) -> int:
         with self._opened() as file:
             return int(file.metadata.num_rows)
+
+    def column_names(self) -> list[str] | None:
+        """Return the names of the columns that are read."""
+        with self._opened() as file:
+            return self._columns or list(file.schema_arrow.names)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         with self._opened() as file:

@@ -17,7 +17,8 @@ from typing import Any, TypeAlias, cast
 from ..errors import PromptError
 from ..lazy_dataclasses import dataclass
 from .bad_rows import BadRow
-from .files import read_file
+from .errors import JobError
+from .files import FileRows, read_file
 
 Inputs: TypeAlias = Iterable[Any] | AsyncIterable[Any] | PathLike[str]
 """A source of inputs: an iterable or async iterable, a DataFrame, or a path with the suffix of its format."""
@@ -44,10 +45,15 @@ class InputRow:
     digest: bytes = b""
 
 
-def open_inputs(source: Inputs) -> Iterator[Any] | AsyncIterator[Any]:
+def open_inputs(source: Inputs, variables: Sequence[str] = ()) -> Iterator[Any] | AsyncIterator[Any]:
     """Return an iterator over the inputs of `source`.
 
+    Args:
+        source: The inputs.
+        variables: The variables of the prompt, which the columns of a file or DataFrame must have.
+
     Raises:
+        JobError: A column is missing.
         TypeError: `source` is not iterable, or it is one text or one mapping.
         FileError: `source` is a path with a suffix of no known format.
     """
@@ -56,9 +62,16 @@ def open_inputs(source: Inputs) -> Iterator[Any] | AsyncIterator[Any]:
     if isinstance(source, Mapping):
         raise TypeError("inputs: expected an iterable of inputs, got one mapping; pass a list of mappings")
     if isinstance(source, PathLike):
-        return iter(read_file(source))
+        source = read_file(source)
+    if isinstance(source, FileRows):
+        if (names := source.column_names()) is not None:
+            require_columns(names, variables, str(source.path))
+        return iter(source)
     if hasattr(source, "columns"):
-        return _table_rows(source)
+        rows = _table_rows(source)
+        if names := _column_names(source):  # an empty list of records makes a DataFrame without columns
+            require_columns(names, variables, "the DataFrame")
+        return rows
     if isinstance(source, AsyncIterable):
         return aiter(source)
     if hasattr(source, "__iter__") or hasattr(source, "__getitem__"):
@@ -81,10 +94,32 @@ def _table_rows(table: Any) -> Iterator[dict[str, Any]]:
         raise TypeError(
             f"inputs: expected a DataFrame of pandas or polars, got {type(table).__name__}; pass a list of mappings"
         )
-    names = [str(name) for name in table.columns]
+    names = _column_names(table)
     return (
         {name: None if _is_missing(value) else value for name, value in zip(names, row, strict=True)}
         for row in table.itertuples(index=False, name=None)
+    )
+
+
+def _column_names(table: Any) -> list[str]:
+    return [str(name) for name in table.columns]
+
+
+def require_columns(names: Iterable[str], variables: Iterable[str], source: str = "the inputs") -> None:
+    """Raise `JobError` if a variable of the prompt is not among the columns of `source`: every row would fail."""
+    found = list(names)
+    missing = [name for name in variables if name not in found]
+    if not missing:
+        return
+    from difflib import get_close_matches  # for errors alone
+
+    columns = {name.casefold(): name for name in found}
+    near = get_close_matches(missing[0].casefold(), columns, 1)
+    suggestion = f"; did you mean {columns[near[0]]!r}?" if near else "."
+    listed = ", ".join(map(repr, found)) or "none"
+    raise JobError(
+        f"{source}: no column {', '.join(map(repr, missing))}, which the prompt needs{suggestion} "
+        f"The columns are: {listed:.1000}. Rename a column, or the variable of the prompt."
     )
 
 

@@ -64,7 +64,7 @@ class Job(Generic[T]):
             from .remote.outcomes import RemoteOutcomes  # only a job through a batch API uses it
 
             return RemoteOutcomes(self.call, self.inputs, self.options)
-        rows = open_inputs(self.inputs)
+        rows = open_inputs(self.inputs, self.call.prompt.variables)
         if isinstance(rows, AsyncIterator):
             raise TypeError("inputs: expected an iterable, got an async one, which amap() and arun() read")
         return Outcomes(self._live_run(), rows)
@@ -75,7 +75,7 @@ class Job(Generic[T]):
             from .remote.outcomes import AsyncRemoteOutcomes  # as in `run`
 
             return AsyncRemoteOutcomes(self.call, self.inputs, self.options)
-        rows = open_inputs(self.inputs)
+        rows = open_inputs(self.inputs, self.call.prompt.variables)
         return AsyncOutcomes(self._live_run(), rows)
 
     def sample(self, count: int = 50, path: str | PathLike[str] | None = None) -> list[Outcome[T]]:
@@ -129,7 +129,7 @@ class Job(Generic[T]):
         require_number("the size of a sample", count, whole=True)
         if count < 1:
             raise ValueError(f"a sample of {count} inputs: expected at least 1")
-        rows, total = open_inputs(self.inputs), length_of(self.inputs)
+        rows, total = open_inputs(self.inputs, self.call.prompt.variables), length_of(self.inputs)
         if isinstance(rows, AsyncIterator):
             raise TypeError("inputs: a sample reads no async iterable; pass a list of some of the inputs")
         if rows is not self.inputs:

@@ -98,17 +98,6 @@ class OutcomeColumns:
             )
 
 
-def require_columns(names: Iterable[str], variables: Iterable[str]) -> None:
-    """Raise `JobError` if a variable of the prompt is not among the inputs' columns: every row would fail."""
-    found = list(names)
-    missing = [repr(name) for name in variables if name not in found]
-    if missing:
-        raise JobError(
-            f"the inputs have no column {', '.join(missing)}, which the prompt needs; they have: "
-            f"{', '.join(map(repr, found)) or 'none'}. Rename a column, or the variable of the prompt."
-        )
-
-
 def plain_row(row: Any) -> Mapping[str, Any]:
     """Return one row of pandas (a Series), Spark (a Row), polars or Ray (a dict) as a mapping.
 

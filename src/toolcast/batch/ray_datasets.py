@@ -21,9 +21,10 @@ from ..option_types import require_limit
 from ..structured.orchestrator import ToolOrchestratingLLM
 from ..transport.httpx_network import HttpxNetwork
 from ..transport.network import SystemClock, async_backend
+from .inputs import require_columns
 from .job_options import JobOptions
 from .outcome import Outcome
-from .outcome_columns import OutcomeColumns, require_columns
+from .outcome_columns import OutcomeColumns
 from .outcomes import AsyncOutcomes
 from .pacing import Pace
 from .permits import PermitDesk, PermitEnd, PermitGate, PermitRequest, permits_lost

@@ -10,8 +10,9 @@ from typing_extensions import Unpack
 
 from ..option_suggestions import refuse_unknown
 from ..structured.orchestrator import ToolOrchestratingLLM
+from .inputs import require_columns
 from .outcome import Outcome
-from .outcome_columns import OutcomeColumns, plain_row, require_columns
+from .outcome_columns import OutcomeColumns, plain_row
 from .portable_calls import CallOrFactory, PortableCall
 
 T = TypeVar("T")

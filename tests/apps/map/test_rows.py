@@ -107,9 +107,9 @@ def test_a_column_whose_name_is_no_variable_becomes_the_text() -> None:
 @pytest.mark.parametrize(
     ("prompt", "column", "row", "message"),
     [
-        ("{text}", "nam", PEOPLE, "people.csv has no column 'nam'; did you mean name?"),
+        ("{text}", "nam", PEOPLE, "people.csv has no column 'nam'; did you mean name? It has: name, full text"),
         ("{text}", "xyz", PEOPLE, "people.csv has no column 'xyz'; it has: name, full text"),
-        ("{nmae}", None, PEOPLE, "people.csv has no column 'nmae'; did you mean name?"),
+        ("{nmae}", None, PEOPLE, "people.csv has no column 'nmae'; did you mean name? It has: name, full text"),
         (
             "{text}",
             None,

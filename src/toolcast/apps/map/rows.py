@@ -161,8 +161,9 @@ def plan_columns(prompt: str, column: str | None, row: Any, source: str) -> Prom
     columns = [str(name) for name in cast("Mapping[str, Any]", row)]
     for name in (column, *(variable for variable in variables if variable != _TEXT)):
         if name is not None and name not in columns:
-            near = suggestion(name, columns) or f"; it has: {', '.join(columns)}"
-            raise ToolcastError(f"{source} has no column {name!r}{near}")
+            near = suggestion(name, columns)
+            listed = f"{' It' if near else '; it'} has: {', '.join(columns):.1000}"
+            raise ToolcastError(f"{source} has no column {name!r}{near}{listed}")
     if _TEXT not in variables:
         return PromptColumns(prompt)
     chosen = column or (_TEXT if _TEXT in columns else columns[0] if len(columns) == 1 else None)

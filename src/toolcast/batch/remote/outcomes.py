@@ -34,7 +34,7 @@ class RemoteOutcomes(Outcomes[T]):
     """The outcomes of a job through the batch API of the provider. All of it happens in the thread that iterates."""
 
     def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, options: JobOptions) -> None:
-        rows = open_inputs(inputs)
+        rows = open_inputs(inputs, call.prompt.variables)
         if isinstance(rows, AsyncIterator):
             raise TypeError("inputs: expected an iterable, got an async one, which amap() reads")
         self._job = _RemoteJob(call, rows, options, call.llm.sync_backend, length_of(inputs))
@@ -58,7 +58,9 @@ class AsyncRemoteOutcomes(AsyncOutcomes[T]):
     """The outcomes of a job through the batch API of the provider. All of it happens in the task that iterates."""
 
     def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, options: JobOptions) -> None:
-        self._job = _RemoteJob(call, open_inputs(inputs), options, call.llm.async_backend, length_of(inputs))
+        self._job = _RemoteJob(
+            call, open_inputs(inputs, call.prompt.variables), options, call.llm.async_backend, length_of(inputs)
+        )
 
     async def __anext__(self) -> Outcome[T]:
         outcome = await self._job.next_outcome()
