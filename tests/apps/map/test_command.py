@@ -15,7 +15,7 @@ import pytest
 from support.process import Process
 from toolcast.apps import cli
 from toolcast.apps.map import command
-from toolcast.errors import AuthFailed, ToolcastError
+from toolcast.errors import AuthFailed, CallError, ToolcastError
 from toolcast.llms.request import ChatRequest
 from toolcast.testing import ScriptedLLM, use_llm
 from toolcast.usage import Budget
@@ -72,11 +72,27 @@ def test_a_file_to_a_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert (failed["index"], failed["input"]) == (1, {"id": "1", "body": "Bob is 5"})
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("2 results, 1 failed, in out.errors.jsonl; ")
+    end, first_error = err.splitlines()
+    assert end.startswith("2 results, 1 failed, in out.errors.jsonl; ")
+    assert first_error == "first error: ToolcastError: no Bob"
     again = ("name, age int", "--input", "out.errors.jsonl", "--column", "body", "--output", "again.jsonl", "--quiet")
     assert run(*again, llm=Asked(lambda request: {"name": "Bob", "age": 5})) == 0
     assert records(Path("again.jsonl").read_text())[0]["output"] == {"name": "Bob", "age": 5}
     assert capsys.readouterr() == ("", "")
+
+
+def test_the_first_error_is_one_short_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """Escapes of terminals are visible, and parameters of the library are options."""
+
+    def fail(request: ChatRequest) -> Any:
+        return CallError("no\n\x1b[31m answer; pass base_url=" + 300 * " word")
+
+    assert run("name, age int", "--input", "people.csv", "--column", "body", llm=Asked(fail)) == 1
+    end, first_error = capsys.readouterr().err.splitlines()
+    assert end.startswith("0 results, 3 failed; ")
+    assert "no \\x1b[31m answer; give --host word word" in first_error
+    assert len(first_error) <= 330
+    assert first_error.endswith(" ...")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
@@ -103,6 +119,7 @@ def test_lines_of_a_pipe_to_lines(process: Process, capsys: pytest.CaptureFixtur
     ]
     assert records(out)[1]["error"]["message"] == "no Bob"
     assert "2 results, 1 failed, in failed.jsonl" in err
+    assert err.endswith("\nfirst error: ToolcastError: no Bob\n")
     on_stdin(process, json.dumps({"body": TEXTS[0]}), terminal=True)
     assert run("name, age int", "--column", "body") == 0
     out, err = capsys.readouterr()

@@ -87,6 +87,7 @@ def test_outputs_and_errors_are_two_files(tmp_path: Path) -> None:
     path = tmp_path / "out" / "people.jsonl"
     saved = job_for("Ada 36", "Bob", "Alan 41").to_jsonl(path)
     assert (saved.path, saved.errors, saved.done, saved.failed) == (path, path.with_name("people.errors.jsonl"), 2, 1)
+    assert str(saved.first_error) == json.loads(path.with_name("people.errors.jsonl").read_text())["error"]["message"]
     first, second = lines(path)
     assert first["output"] == {"name": "Ada", "age": 36, "address": None, "tags": []}
     assert (first["index"], first["input"], first["attempts"]) == (0, {"text": "Ada 36"}, 1)

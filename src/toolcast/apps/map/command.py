@@ -18,7 +18,7 @@ from contextlib import closing, nullcontext
 from decimal import Decimal
 from pathlib import Path
 from textwrap import shorten
-from typing import Any, Final, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 from ...batch.checkpoint import CheckpointStatus, read_status
 from ...batch.errors import JobStopped
@@ -38,6 +38,7 @@ from ..arguments import add_model_options, positive_int, positive_number
 from ..command_parser import CommandParser
 from ..config_file import choose_model
 from ..extraction import make_call, prompt_with_text
+from ..output import command_line_text
 from ..output_type_argument import SCHEMA_HELP, LoadType, schema_argument
 from ..pull_command import load_with_progress
 from .rows import CountedRows, InputFormat, PromptColumns, first_of, open_rows, plan_columns, read_lines
@@ -45,6 +46,7 @@ from .rows import CountedRows, InputFormat, PromptColumns, first_of, open_rows, 
 _CHECKPOINT: Final = ".checkpoint"
 _INTERRUPTED: Final = 130
 _SHOWN: Final = 100  # characters of a prompt
+_SHOWN_OF_ERROR: Final = 300
 _NUMBER: Final = r"\d+(?:\.\d+)?"
 _AMOUNT: Final = re.compile(
     rf"(?P<usd>{_NUMBER}) *usd|\$(?P<dollars>{_NUMBER})|(?P<tokens>{_NUMBER}) *(?P<unit>[km]?) *tok(?:en)?s?",
@@ -251,7 +253,7 @@ def _status_lines(status: CheckpointStatus) -> Iterator[str]:
 def _run_job(job: Job[Any], arguments: argparse.Namespace, checkpoint: Path | None) -> int:
     again = None if checkpoint is None else _resume_command(arguments.words)
     try:
-        done, failed, usage, errors = _write(job, arguments)
+        written = _write(job, arguments)
     except KeyboardInterrupt:
         next_step = again or "A run with --output FILE can be resumed."
         print(f"toolcast: interrupted. {next_step}", file=sys.stderr)
@@ -261,13 +263,29 @@ def _run_job(job: Job[Any], arguments: argparse.Namespace, checkpoint: Path | No
             raise
         raise JobStopped(f"{error}. {again}", reason=error.reason) from error
     if not arguments.quiet:
-        where = f", in {errors}" if errors else ""
-        print(f"{_pluralize(done, 'result')}, {failed:,} failed{where}; {_spent(usage)}", file=sys.stderr)
-    return int(failed > 0)
+        print(*_end_lines(written), sep="\n", file=sys.stderr)
+    return int(written.failed > 0)
 
 
-def _write(job: Job[Any], arguments: argparse.Namespace) -> tuple[int, int, Usage, Path | None]:
-    """Run the job and write its results; return the counts of results and failures, the usage and the errors file."""
+class _Written(NamedTuple):
+    """The results that were written: their counts, the usage, the errors file and the first error."""
+
+    done: int
+    failed: int
+    usage: Usage
+    errors: Path | None
+    first_error: Exception | None
+
+
+def _end_lines(written: _Written) -> Iterator[str]:
+    where = f", in {written.errors}" if written.errors else ""
+    yield f"{_pluralize(written.done, 'result')}, {written.failed:,} failed{where}; {_spent(written.usage)}"
+    if (error := written.first_error) is not None:
+        yield f"first error: {type(error).__name__}: {_one_line(command_line_text(error), _SHOWN_OF_ERROR)}"
+
+
+def _write(job: Job[Any], arguments: argparse.Namespace) -> _Written:
+    """Run the job and write its results."""
     output: Path | None = arguments.output
     if output is None:
         return _print_results(job, arguments.errors)
@@ -283,12 +301,13 @@ def _write(job: Job[Any], arguments: argparse.Namespace) -> tuple[int, int, Usag
             raise ToolcastError(
                 f"--output {output}: expected the suffix .jsonl, .csv, .tsv or .parquet, got {suffix!r}"
             )
-    return saved.done, saved.failed, saved.usage, saved.errors
+    return _Written(saved.done, saved.failed, saved.usage, saved.errors, saved.first_error)
 
 
-def _print_results(job: Job[Any], errors: Path | None) -> tuple[int, int, Usage, Path | None]:
+def _print_results(job: Job[Any], errors: Path | None) -> _Written:
     """Print each outcome as a line of JSON as it comes, and write those with an error to a file if there is one."""
     done, failed, usage = 0, 0, NO_USAGE
+    first_error: Exception | None = None
     failures = None if errors is None else JSONLinesFile(errors)
     with job.run() as outcomes, nullcontext() if failures is None else closing(failures):
         for outcome in outcomes:
@@ -296,11 +315,12 @@ def _print_results(job: Job[Any], errors: Path | None) -> tuple[int, int, Usage,
             usage += outcome.usage
             done += outcome.ok
             failed += not outcome.ok
+            first_error = first_error or outcome.error
             if failures is not None and not outcome.ok:
                 failures.write(outcome)
     if failures is not None:
         failures.file.complete()
-    return done, failed, usage, errors if failed else None
+    return _Written(done, failed, usage, errors if failed else None, first_error)
 
 
 def _resume_command(words: Sequence[str]) -> str:
@@ -333,8 +353,8 @@ def _spent(usage: Usage) -> str:
     return tokens if usage.cost is None else f"{tokens}, ${usage.cost:,.4f}"
 
 
-def _one_line(text: str) -> str:
-    return visible(shorten(" ".join(text.split()), _SHOWN, placeholder=" ..."))
+def _one_line(text: str, characters: int = _SHOWN) -> str:
+    return visible(shorten(" ".join(text.split()), characters, placeholder=" ..."))
 
 
 def _pluralize(count: int, noun: str) -> str:

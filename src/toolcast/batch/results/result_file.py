@@ -145,6 +145,7 @@ def save_outcomes(
     errors_path = path.with_name(f"{path.name.partition('.')[0]}{ERRORS_SUFFIX}") if errors is None else Path(errors)
     failures: JSONLinesFile | None = None
     done, failed, usage = 0, 0, NO_USAGE
+    first_error: Exception | None = None
     try:
         try:
             for outcome in outcomes:
@@ -156,6 +157,7 @@ def save_outcomes(
                 failures = failures or JSONLinesFile(errors_path)
                 failures.write(outcome, error)
                 failed += 1
+                first_error = first_error or error
         finally:
             for each in (file, failures):
                 if each is not None:
@@ -175,7 +177,7 @@ def save_outcomes(
     else:
         with suppress(FileNotFoundError):  # of an earlier run, in which some items had failed
             errors_path.unlink()
-    return SavedResults(path, None if failures is None else errors_path, done, failed, usage)
+    return SavedResults(path, None if failures is None else errors_path, done, failed, usage, first_error)
 
 
 def _write(file: ResultFile, outcome: Outcome[Any]) -> ValueError | None:

@@ -21,6 +21,7 @@ class SavedResults:
         done: The number of outputs.
         failed: The number of errors.
         usage: The tokens and the cost of all items.
+        first_error: The first error; None if there were none.
     """
 
     path: Path
@@ -28,3 +29,4 @@ class SavedResults:
     done: int
     failed: int
     usage: Usage = NO_USAGE
+    first_error: Exception | None = None
