@@ -44,6 +44,9 @@ class Spending(NamedTuple):
 
 NOTHING: Final = Spending()
 
+_LIST_PRICE: Final = Decimal(1)
+"""The price of a request that is sent live, as a part of the list price."""
+
 
 class Balance:
     """The amounts that are spent and reserved of a budget. No I/O and no locks.
@@ -72,9 +75,13 @@ class Balance:
         """Reserve `amount` for a request if it fits, and return whether it does."""
         if self.exceeded_by(amount) is not None:
             return False
+        self.commit(amount)
+        return True
+
+    def commit(self, amount: Spending) -> None:
+        """Reserve `amount` for a request that was sent already."""
         self.reserved = self.reserved.plus(amount)
         self.under_way += 1
-        return True
 
     def settle(self, reserved: Spending, spent: Spending) -> None:
         """Replace the amount reserved for a request by what it has cost."""
@@ -156,6 +163,42 @@ class Ledger:
         for place in tuple(self._queue):
             place.wake()
 
+    # The requests of batches at the provider, which are not sent one by one
+
+    def set_aside(self, request: GateRequest, factor: Decimal) -> Spending | None:
+        """Reserve the most that a request in a batch may cost, without waiting.
+
+        Args:
+            request: The request.
+            factor: The price in a batch as a part of the list price.
+
+        Returns:
+            The amount, for `end`; None if it does not fit beside the requests under way.
+
+        Raises:
+            BudgetReached: It does not fit, and no request is under way that may cost less than is reserved for it.
+            UnsupportedLLMError: The price or the most output tokens of its model are unknown.
+        """
+        amount = self._most(request, factor)
+        with self._lock:
+            # Live requests that wait are of items that have been asked already: they come first.
+            if not self._queue and self._balance.reserve(amount):
+                return amount
+            if self._queue or self._balance.under_way:
+                return None
+            raise self._reached(request, amount)
+
+    def commit(self, reserved: Spending) -> None:
+        """Reserve the amount that an earlier run has set aside for a request that has not ended."""
+        with self._lock:
+            self._balance.commit(reserved)
+
+    def add(self, usage: Usage, factor: Decimal = _LIST_PRICE) -> None:
+        """Count the usage of requests of an earlier run as spent."""
+        spent = Spending(self._cost(usage, factor) or usage.known_cost, usage.total_tokens)
+        with self._lock:
+            self._balance.spent = self._balance.spent.plus(spent)
+
     @property
     def waiting(self) -> int:
         """The number of requests that wait, as they do not fit into the budget beside those under way."""
@@ -179,11 +222,11 @@ class Ledger:
             parts.append(f"{number(spent.tokens)} of {number(budget.tokens)} tokens")
         return ", ".join(parts)
 
-    def end(self, reserved: Spending, usage: Usage, *, may_cost: bool) -> None:
+    def end(self, reserved: Spending, usage: Usage, *, may_cost: bool, factor: Decimal = _LIST_PRICE) -> None:
         """Replace the amount reserved for a request by its usage; without one it is spent if the request `may_cost`."""
         spent = reserved if may_cost else NOTHING
         if usage != NO_USAGE:
-            cost = self._cost(usage)
+            cost = self._cost(usage, factor)
             spent = Spending(reserved.usd if cost is None else cost, usage.total_tokens)
         with self._lock:
             self._balance.settle(reserved, spent)
@@ -197,8 +240,8 @@ class Ledger:
         if self._queue:
             self._queue[0].wake()
 
-    def _most(self, request: GateRequest) -> Spending:
-        """Return the most that `request` may cost, if the estimate of its input is right."""
+    def _most(self, request: GateRequest, factor: Decimal = _LIST_PRICE) -> Spending:
+        """Return the most that `request` may cost at this part of the list price, if its input is estimated right."""
         most, origin = request.max_tokens or request.max_output, request.origin
         if most is None:
             raise UnsupportedLLMError(
@@ -213,13 +256,16 @@ class Ledger:
                 f"a budget in usd needs the prices of {origin.provider} {origin.model}: pass your own, "
                 "prices=Prices(input=3, output=15), to the LLM or to Budget. Nothing was sent."
             )
-        return Spending(cost, usage.total_tokens)
+        return Spending(cost * factor, usage.total_tokens)
 
-    def _cost(self, usage: Usage) -> Decimal | None:
-        """Return the cost of `usage` at the prices of the budget; None if it is unknown, 0 without a limit in usd."""
+    def _cost(self, usage: Usage, factor: Decimal = _LIST_PRICE) -> Decimal | None:
+        """Return the cost of `usage` by the prices of the budget; None if it is unknown, 0 without a limit in usd.
+
+        `factor` is the part of these that was charged. A usage with prices of its own has it in them.
+        """
         if self._budget.usd is None:
             return ZERO
-        return usage.cost if self._budget.prices is None else self._budget.prices.cost(usage)
+        return usage.cost if self._budget.prices is None else self._budget.prices.cost(usage) * factor
 
     def _reached(self, request: GateRequest, amount: Spending) -> BudgetReached:
         budget, spent = self._budget, self._balance.spent

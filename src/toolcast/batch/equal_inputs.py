@@ -46,6 +46,17 @@ class EqualInputs(Generic[T]):
             self._waiting[row.digest] = []
             return False
 
+    def add_running(self, row: InputRow) -> None:
+        """Add a row that was sent by an earlier run: equal rows that follow wait for it."""
+        try:
+            digest = stable_digest(row.values)
+        except UnstableInput:
+            return
+        with self._lock:
+            if digest not in self._outcomes and digest not in self._waiting:
+                row.digest = digest
+                self._waiting[digest] = []
+
     def ended(self, row: InputRow, outcome: Outcome[T]) -> list[InputRow]:
         """Record the outcome of a row; return the rows that waited for it.
 

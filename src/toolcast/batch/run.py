@@ -12,7 +12,8 @@ from ..async_support.waiters import Waiters
 from ..errors import AuthFailed, NotFound, QuotaExceeded, UnsupportedLLMError, WouldSuspend
 from ..llms.request_gate import Gates, RequestGate, use_gate
 from ..llms.request_state import RequestState
-from ..structured.call import run_call
+from ..states import Trace
+from ..structured.call import PreparedCall, run_call
 from ..structured.orchestrator import ToolOrchestratingLLM, begin_call
 from ..tools.output_schema import calls_functions
 from ..transport.network import IOBackend
@@ -81,12 +82,14 @@ class JobRun(Generic[T]):
         raises: The first error ends the job.
         checkpoint: The stored outcomes, if there is a checkpoint.
         progress: The counts of the job.
+        ledger: The budget, if there is one.
 
     Args:
         call: The call.
         options: The options of the job.
         total: The number of inputs, if it is known.
         gate: A gate that admits the requests in place of the job's own limits: one for many machines.
+        prepare: Returns the call that is made for a row. Default: a new one with its values.
     """
 
     def __init__(
@@ -96,11 +99,13 @@ class JobRun(Generic[T]):
         total: int | None = None,
         *,
         gate: RequestGate | None = None,
+        prepare: Callable[[InputRow], tuple[PreparedCall, Trace]] | None = None,
     ) -> None:
         budget = options.get("budget")
         if budget is not None:
             check_budget(budget, call.llm)
         self.call: ToolOrchestratingLLM[T] = call
+        self._prepare = prepare
         self._total = total
         self._path = options.get("checkpoint")
         self.schedule: Schedule[T] = Schedule(
@@ -121,8 +126,8 @@ class JobRun(Generic[T]):
         self._most: int | None = options.get("max_concurrency")
         self._pace = Pace(rpm=options.get("rpm"), tpm=options.get("tpm"), max_concurrency=self._most)
         estimate = self._pace.expected_input_tokens
-        self._ledger = None if budget is None else Ledger(budget, spent=spent, estimate=estimate)
-        own = self._pace if self._ledger is None else Gates((self._ledger, self._pace))
+        self.ledger: Ledger | None = None if budget is None else Ledger(budget, spent=spent, estimate=estimate)
+        own = self._pace if self.ledger is None else Gates((self.ledger, self._pace))
         self._gate: RequestGate = gate or own
         self.progress: JobProgress = JobProgress(self._state)
         self._reporter = ProgressReporter(self.progress, choose_display(options.get("progress")), monotonic)
@@ -249,7 +254,7 @@ class JobRun(Generic[T]):
     def _finish(self, row: InputRow, outcome: Outcome[T]) -> None:
         error = outcome.error
         if isinstance(error, HOPELESS):
-            self.schedule.stop(_stopped_by(error))
+            self.schedule.stop(stopped_by(error))
             self._end_requests()
         elif error is not None and self.raises:
             self.schedule.stop()
@@ -267,7 +272,7 @@ class JobRun(Generic[T]):
         state: RequestState | None = None
         output, error = None, None
         try:
-            prepared, trace = begin_call(self.call, row.values)
+            prepared, trace = begin_call(self.call, row.values) if self._prepare is None else self._prepare(row)
             if self._blocks and backend.concurrent:
                 prepared = replace(prepared, blocks=True)
             state = prepared.start_call(backend, trace)
@@ -308,8 +313,8 @@ class JobRun(Generic[T]):
     def _end_requests(self) -> None:
         """Send no more requests: those that wait to be admitted are not sent."""
         # The order in which requests enter: one that leaves the wait for the budget meets the pace.
-        if self._ledger is not None:
-            self._ledger.stop()
+        if self.ledger is not None:
+            self.ledger.stop()
         self._pace.stop()
 
     def _end_budget(self, error: BudgetReached) -> None:
@@ -322,7 +327,7 @@ class JobRun(Generic[T]):
     @property
     def _running(self) -> int:
         """The number of items that run and do not wait to be admitted."""
-        waiting = self._pace.waiting + (0 if self._ledger is None else self._ledger.waiting)
+        waiting = self._pace.waiting + (0 if self.ledger is None else self.ledger.waiting)
         return max(self.schedule.running - waiting, 0)
 
     @property
@@ -334,7 +339,7 @@ class JobRun(Generic[T]):
 
     def _state(self) -> JobActivity:
         """Return the state of the run for a snapshot."""
-        schedule, ledger = self.schedule, self._ledger
+        schedule, ledger = self.schedule, self.ledger
         concurrency = min(self._pace.concurrency, schedule.limit)
         limited_by: str = self._pace.limited_by or ""
         # Further items have started, and wait to be admitted by the pace; a job that ends waits for them too.
@@ -353,7 +358,8 @@ def _is_not_done(outcome: Outcome[Any]) -> bool:
     return isinstance(outcome.error, BudgetReached) and not outcome.attempts
 
 
-def _stopped_by(error: Exception) -> JobStopped:
+def stopped_by(error: Exception) -> JobStopped:
+    """Return the error that ends a job after an error that every other item would get too."""
     stopped = JobStopped(f"the job was stopped, as every other item would fail likewise: {error}")
     stopped.__cause__ = error
     return stopped
