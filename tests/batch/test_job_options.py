@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from toolcast import Budget, ToolOrchestratingLLM
+from toolcast import ToolOrchestratingLLM
 from toolcast.batch import Job
 from toolcast.batch.job_options import JobOptions
 from toolcast.testing import ScriptedLLM
@@ -51,10 +50,3 @@ def test_a_wrong_value(name: str, value: Any, problem: str) -> None:
 
 def test_each_option_has_a_wrong_value() -> None:
     assert {name for name, _, _ in WRONG} == set(JobOptions.__annotations__)
-
-
-@pytest.mark.parametrize(("name", "value"), [("budget", Budget(usd=Decimal(1))), ("ask_once", True)])
-def test_options_without_effect_in_a_batch(name: str, value: Any) -> None:
-    options: Any = {name: value, "via": "batch"}
-    with pytest.raises(ValueError, match=f"{name}= has no effect with via='batch'"):
-        Job(ToolOrchestratingLLM(City, "{name}", ScriptedLLM("x")), ["Lima"], **options)

@@ -40,7 +40,7 @@ class JobOptions(TypedDict, total=False):
         via: `"live"`: one request for each item; `"batch"`: the provider's batch API. Default: `"live"`.
         poll: With `via="batch"`, the seconds between two requests for the status of a batch. Default: 5, growing to 60.
         reask: With `via="batch"`, and more than one of the call's `max_attempts`: an invalid answer is asked about
-            `"live"`, at the usual price, or in the next `"batch"`. Default: `"live"`.
+            `"live"`, at the usual price and within the limits above, or in the next `"batch"`. Default: `"live"`.
         progress: True shows the progress, False does not; a function is called with a `ProgressSnapshot` up to ten
             times a second, by another thread, and at the end. Default: in terminals and notebooks once a job takes
             longer than a second, elsewhere a line in the log every 30 seconds.
@@ -77,10 +77,6 @@ def check_options(owner: str, options: JobOptions) -> None:
     require_optional("budget", options.get("budget"), Budget, "a Budget")
     for name in ("max_concurrency", "rpm", "tpm", "poll"):
         require_limit(name, options.get(name), whole=name == "max_concurrency")
-    if options.get("via") == "batch":
-        for name, instead in (("budget", "set a limit at the provider"), ("ask_once", "leave out equal inputs")):
-            if options.get(name):
-                raise ValueError(f"{name}= has no effect with via='batch': {instead}, or leave out via='batch'")
     for name, choices in (("on_error", OnError), ("via", Via), ("reask", Reask)):
         value = options.get(name, get_args(choices)[0])
         if value not in get_args(choices):

@@ -731,16 +731,6 @@ def test_the_progress_counts_the_items_in_batches(pair: Pair, tmp_path: Path) ->
     assert (seen[-1].done, seen[-1].from_checkpoint) == (4, 3)
 
 
-# Options that a batch API does not have
-
-
-@pytest.mark.parametrize("options", [{"budget": toolcast.Budget(usd=1)}, {"ask_once": True}])
-def test_options_without_effect_are_errors(pair: Pair, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="has no effect with via='batch'"):
-        pair.map(1, **options)
-    assert not pair.service.log
-
-
 # LLMs without a batch API
 
 

@@ -156,12 +156,12 @@ def test_inputs_that_are_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     assert "2 items of batches" in caplog.text
 
 
-def stop(pair: Pair, path: Path, count: int) -> None:
+def stop(pair: Pair, path: Path, count: int | list[Any], **options: Any) -> None:
     """Start a job, and end it at the first request for the status of a batch."""
     end = Once("GET /v1/batches/", Killed())  # type: ignore[arg-type]  # a fault that nothing handles
     pair.service.before = end
     with pytest.raises(Killed):
-        pair.map(count, checkpoint=path)
+        pair.map(count, checkpoint=path, **options)
     pair.service.before = lambda method, path: None
 
 

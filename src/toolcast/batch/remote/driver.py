@@ -14,27 +14,34 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
-from ...errors import BadRequest, CallError, LLMError, RateLimited, StreamTruncated, TryAgain
+from ...errors import BadRequest, LLMError, RateLimited, StreamTruncated, TryAgain, UnsupportedLLMError
 from ...llms.http_llm import ServiceLLM
 from ...providers.batch_codec import BatchResult, BatchStatus
-from ...structured.call import run_call
-from ...structured.orchestrator import ToolOrchestratingLLM, begin_call, prepare_call
+from ...structured.call import PreparedCall
+from ...structured.orchestrator import ToolOrchestratingLLM, prepare_call
 from ...structured.response_validation import RETRYABLE, retry_text
 from ...transport.network import IOBackend
 from ...usage import NO_USAGE, Usage
-from ..errors import JobStopped
+from ..budget import Spending
+from ..equal_inputs import EqualInputs, copied
+from ..errors import BudgetReached, JobStopped
 from ..inputs import InputRow
+from ..job_options import JobOptions
 from ..outcome import Outcome
 from ..progress.account import JobActivity, JobProgress
+from ..run import stopped_by
 from .fetching import Fetch
 from .item import RemoteItem, after_answers, output_of, read_answer, request_of
 from .journal import InvalidAnswer, Journal, Plan
 from .open_batches import OpenBatches, RemoteBatch
+from .reasks import FULL_WAIT, LiveReasks, Reask
 from .recovery import find_batch
 from .service import BatchService, batch_service
+from .spending import BatchSpending
 from .submission import NextBatch, discard, submit_batch
 
 T = TypeVar("T")
@@ -68,9 +75,8 @@ class RemoteRun(Generic[T]):
         journal: The journal of the batches.
         progress: The counts of the job.
         backend: The network and the clock.
-        poll: The seconds between two requests for the status of a batch; None: 5, growing to 60.
-        reask: `"live"`: an invalid response is asked about at once, at the usual price; `"batch"`: in the next batch.
-        ordered: Return the outcomes in the order of the rows.
+        options: The options of the job.
+        spent: The usage of earlier runs of the job.
 
     Attributes:
         backend: The network and the clock.
@@ -86,9 +92,8 @@ class RemoteRun(Generic[T]):
         journal: Journal,
         progress: JobProgress,
         backend: IOBackend,
-        poll: float | None = None,
-        reask: str = "live",
-        ordered: bool = True,
+        options: JobOptions,
+        spent: Usage = NO_USAGE,
     ) -> None:
         self._call = call
         self._llm = cast("ServiceLLM", call.llm)  # checked by `_begin`
@@ -98,20 +103,27 @@ class RemoteRun(Generic[T]):
         self._journal = journal
         self._progress = progress
         self.backend = backend
-        self._reask_live = reask == "live"
-        self._ordered = ordered
+        self._reask_live = options.get("reask", "live") == "live"
+        self._ordered = options.get("ordered", True)
+        self._equal: EqualInputs[T] | None = EqualInputs() if options.get("ask_once") else None
+        self._reasks: LiveReasks[T] = LiveReasks(call, options, backend)
+        if self._reasks.ledger is not None:
+            self._reasks.ledger.add(spent)
         self._begun = False
         self._service: BatchService
-        self._open = OpenBatches(poll)
+        self._spending: BatchSpending
+        self._open = OpenBatches(options.get("poll"))
+        self._unfinished: list[RemoteBatch] = []  # whose results were read, with items that are asked again live
         self._waiting: dict[str, RemoteItem] = {}  # the items of earlier runs whose inputs have not been read
         self._fetch: Fetch | None = None
         self._filling = NextBatch()
         self._again: deque[RemoteItem] = deque()  # items that are put in a further batch, before new rows
         self._held_back = False  # no batch is submitted before another has ended
+        self._short = False  # the budget covers no further item before other requests have ended
         self._input_ended = False
         self._finished: dict[int, Outcome[T]] = {}
         self._returned = 0  # ordered: the outcomes up to this index were returned
-        self._refusal: LLMError | None = None  # of all further batches
+        self._refusal: Exception | None = None  # of all further batches
         self._input_error: Exception | None = None
         self._error: Exception | None = None  # the end of the run
 
@@ -139,27 +151,42 @@ class RemoteRun(Generic[T]):
         if not self._begun:
             await self._begin()
         while True:
+            await self._take_reasks()
             if ready := self._take():
                 return ready
-            if self._fetch is not None:
+            if self._fetch is not None and self._reasks.is_full:
+                await self._reasks.wait(FULL_WAIT)
+            elif self._fetch is not None:
                 await self._read_results(self._fetch)
             elif self._may_fill:
                 await self._fill()
             elif self._filling.items and self._may_submit:
                 await self._submit()
-            elif self._open and (self._refusal is None or self._store is None):
-                await self._poll_batches()
-            elif self._refusal is not None:
-                raise self._refusal
-            elif ready := self._take(all=True):
-                return ready
-            elif self._input_error is not None:
-                raise self._input_error
-            else:
-                return []
+            elif not await self._wait():
+                return self._end()
+
+    async def _wait(self) -> bool:
+        """Wait for a batch or for live requests; return False if there are none."""
+        if self._open and (self._refusal is None or self._store is None):
+            await self._poll_batches()
+        elif self._reasks.busy:
+            await self._reasks.wait()
+        else:
+            return False
+        return True
+
+    def _end(self) -> list[Outcome[T]]:
+        """Return the last outcomes, or an empty list after them; raise the error that has ended the job early."""
+        if self._refusal is not None:
+            raise self._refusal
+        ready = self._take(all=True)
+        if not ready and self._input_error is not None:
+            raise self._input_error
+        return ready
 
     async def close(self) -> None:
         """End the run. Batches that nothing would fetch the results of are cancelled and deleted."""
+        await self._reasks.close()
         if self._fetch is not None:
             await self._fetch.close()
         if self._store is not None:
@@ -167,8 +194,15 @@ class RemoteRun(Generic[T]):
             return
         for batch in self._open:
             await self._service.cancel(batch.id)
+        ended = self._unfinished if self._fetch is None else [*self._unfinished, self._fetch.batch]
+        for batch in (*self._open, *ended):
             await self._service.delete_files(batch.id, batch.status, batch.plan.file)
         self._open.clear()
+
+    def abandon(self) -> None:
+        """End the run without a request: its batches go on."""
+        self._reasks.abandon()
+        self.report_open_batches()
 
     def report_open_batches(self) -> None:
         """Log the batches that go on."""
@@ -181,13 +215,15 @@ class RemoteRun(Generic[T]):
     def activity(self) -> JobActivity:
         """The number of items in batches, for the display of the progress."""
         batches = self._open if self._fetch is None else [*self._open, self._fetch.batch]
-        items = sum([len(batch.items) for batch in batches])
-        return JobActivity(items, None, "batch API" if items else "")
+        items = sum([len(batch.items) for batch in batches]) + sum([batch.asked for batch in self._unfinished])
+        budget = self._spending.describe() if self._begun else ""
+        return JobActivity(items, None, "batch API" if items else "", budget)
 
     # The batches of earlier runs
 
     async def _begin(self) -> None:
         self._service = await batch_service(self._call.llm, self.backend)
+        self._spending = BatchSpending(self._reasks.ledger, self._llm, self._factor)
         self._begun = True
         for plan in self._journal.plans():
             await self._recover(plan)
@@ -206,11 +242,12 @@ class RemoteRun(Generic[T]):
         if found is None:
             await discard(self._service, self._journal, plan.tag, plan.file)
             return
-        items = [self._waiting_item(key) for key in plan.keys]
+        items = [self._waiting_item(plan.tag, *each) for each in zip(plan.keys, plan.reserved, strict=True)]
         self._open.add(RemoteBatch(plan, found, items), self.backend.now(), at_once=True)
 
-    def _waiting_item(self, key: str) -> RemoteItem:
-        item = self._waiting[key] = RemoteItem(key)
+    def _waiting_item(self, tag: str, key: str, reserved: Spending | None) -> RemoteItem:
+        item = self._waiting[key] = RemoteItem(key, reserved=reserved, tag=tag)
+        self._spending.restore(item)
         return item
 
     # Inputs
@@ -228,8 +265,13 @@ class RemoteRun(Generic[T]):
 
     @property
     def _may_fill(self) -> bool:
-        """True if more items can be added to the next batch."""
-        return not self._filling.full and (bool(self._again) or not self._input_ended) and self._has_room
+        """True if more items can be added to the next batch, or rows read."""
+        if self._filling.full or not self._has_room:
+            return False
+        if not self._short:
+            return bool(self._again) or not self._input_ended
+        # The results of the batches of an earlier run are not used before the inputs of their items have been read.
+        return not self._input_ended and bool(self._open) and not self._due
 
     @property
     def _may_submit(self) -> bool:
@@ -237,7 +279,7 @@ class RemoteRun(Generic[T]):
 
     async def _fill(self) -> None:
         """Add one item to the next batch, or find out that it needs no request."""
-        if self._again:
+        if self._again and not self._short:
             self._put(self._again.popleft())
             return
         try:
@@ -247,22 +289,39 @@ class RemoteRun(Generic[T]):
             row = None
         if row is None:
             self._end_input()
-            return
-        if row.error is not None:
-            self._end_item(Outcome(row.index, self._key_or_index(row), row.input, error=row.error))
-            return
-        key = self._key_of(row)
-        if self._store is not None and (stored := self._store.find(key, row.index, row.input)) is not None:
+        elif row.error is not None:
+            self._end_row(Outcome(row.index, self._key_or_index(row), row.input, error=row.error))
+        else:
+            row.key = self._key_of(row)
+            self._add(row)
+
+    def _add(self, row: InputRow) -> None:
+        """Add a row: to the items of the next batch, unless it is in a batch, has an outcome, or waits for one."""
+        stored = None if self._store is None else self._store.find(row.key, row.index, row.input)
+        item = self._waiting.pop(row.key, None)
+        if stored is not None:
             self._progress.restored(stored)
             self._finished[row.index] = stored
             # That run may have been killed in the middle of the results of a batch.
-            if (item := self._waiting.pop(key, None)) is not None:
+            if item is not None:
                 item.row, item.ended = row, True
             return
-        if (item := self._waiting.pop(key, None)) is not None:
+        if item is not None:
             item.row = row
+            self._count_answers(row, item.tag)
+            if self._equal is not None:
+                self._equal.add_running(row)
             return
-        self._put(RemoteItem(key, row))
+        found = False if self._equal is None else self._equal.add(row)
+        if isinstance(found, Outcome):
+            self._end_row(found)
+        elif not found:
+            item = RemoteItem(row.key, row)
+            self._count_answers(row)
+            if self._short:
+                self._again.append(item)
+            else:
+                self._put(item)
 
     def _key_or_index(self, row: InputRow) -> str:
         try:
@@ -279,20 +338,48 @@ class RemoteRun(Generic[T]):
                 len(self._waiting),
             )
 
+    def _count_answers(self, row: InputRow, tag: str = "") -> None:
+        """Count the invalid responses of an earlier run to an item as spent, but that in the batch `tag`."""
+        if self._spending.is_limited and (answers := self._journal.answers(row.key, without=tag)):
+            _, usage = after_answers(self._llm, prepare_call(self._call, row.values), answers, self._factor)
+            self._spending.add(usage)
+
     def _put(self, item: RemoteItem) -> None:
         """Add an item to the next batch, if it fits; else the batch is full, and the item is for the one after it."""
         assert item.row is not None  # only read items are put
+        filling, codec = self._filling, self._service.codec
         try:
             prepared = prepare_call(self._call, item.row.values)
             prepared, _ = after_answers(self._llm, prepared, self._journal.answers(item.key), self._factor)
-            line = self._filling.encode(request_of(self._llm, prepared), self._service.codec)
+            line = filling.encode(request_of(self._llm, prepared), codec)
         except Exception as error:  # the item's: its values do not fit the prompt, or the provider has no such content
-            self._end_item(self._failed(item, error))
+            self._end_item(item.row, self._failed(item, error))
             return
-        if self._filling.has_room(line, self._service.codec):
-            self._filling.add(item, line, self._service.codec)
+        if not filling.has_room(line, codec):
+            self._again.appendleft(item)
+        elif self._reserve(item, prepared):
+            filling.add(item, line, codec)
         else:
             self._again.appendleft(item)
+            self._short = True
+            filling.full = bool(filling.items)
+
+    def _reserve(self, item: RemoteItem, prepared: PreparedCall) -> bool:
+        """Reserve what the request of an item may cost; return False if other requests have to end first."""
+        try:
+            return self._spending.reserve(item, prepared)
+        except BudgetReached as error:
+            raise self._out_of_budget(error) from error
+        except UnsupportedLLMError as error:
+            raise stopped_by(error) from error
+
+    def _out_of_budget(self, error: BaseException | None) -> JobStopped:
+        again = "Without a checkpoint another run asks for all items again."
+        if self._store is not None:
+            again = "A run with the same checkpoint goes on from here."
+        stopped = JobStopped(f"{error}. {again}", reason="budget")
+        stopped.__cause__ = error
+        return stopped
 
     # Submitting
 
@@ -309,7 +396,10 @@ class RemoteRun(Generic[T]):
 
     def _refused(self, items: list[RemoteItem], error: LLMError) -> None:
         """Put the items of a refused batch into a later one if the service has too many now; else submit no more."""
-        self._again.extendleft(reversed(items))
+        for item in items:
+            self._spending.settle(item)
+        self._short = False
+        self._again.extendleft(reversed([item for item in items if item.row is not None and not item.ended]))
         if isinstance(error, RateLimited) and self._due:
             self._held_back = True
         else:
@@ -325,6 +415,10 @@ class RemoteRun(Generic[T]):
     async def _poll_batches(self) -> None:
         """Wait for the next status that is due, and begin to read the results of a batch that has ended."""
         batch = min(self._due, key=lambda each: each.next_poll)
+        if (wait := batch.next_poll - self.backend.now()) > 0 and self._reasks.busy:
+            await self._reasks.wait(wait)
+            if self._reasks.ready:
+                return
         if (wait := batch.next_poll - self.backend.now()) > 0:
             await self.backend.sleep(wait)
         status = await self._open.poll(batch, self._service)
@@ -332,9 +426,8 @@ class RemoteRun(Generic[T]):
             return
         self._held_back = False
         if status.state == "failed":
-            self._journal.settled(batch.plan.tag)
-            await self._finish(batch)
-            self._refused([item for item in batch.items if item.row is not None], _error_of(status))
+            await self._settle_batch(batch)
+            self._refused(batch.items, _error_of(status))
             return
         self._fetch = Fetch(batch, status, self._service)
 
@@ -347,15 +440,20 @@ class RemoteRun(Generic[T]):
             return
         for result in await fetch.read():
             item = fetch.match(result)
-            if item.row is not None and item.row.index not in self._finished and not item.ended:
+            if item.row is None:  # it is not in the inputs any more
+                self._spending.settle(item, may_cost=result.error is None)
+            elif item.ended:  # its usage is in the checkpoint
+                self._spending.settle(item)
+            else:
                 await self._read_result(fetch.batch, item, item.row, result)
 
     async def _read_result(self, batch: RemoteBatch, item: RemoteItem, row: InputRow, result: BatchResult) -> None:
         """End an item by its result, or ask again."""
         if result.error is not None or result.body is None:
             failure = result.error or StreamTruncated("the result of the request has no response. Send it again.")
+            self._spending.settle(item)
             if not self._goes_again(item, failure, unprocessed=result.unprocessed, cancelled=result.cancelled):
-                self._end_item(self._failed(item, failure, began=batch.plan.created))
+                self._end_item(row, self._failed(item, failure, began=batch.plan.created))
             return
         usage, attempts = NO_USAGE, 1
         try:
@@ -365,25 +463,49 @@ class RemoteRun(Generic[T]):
             prepared = prepare_call(self._call, row.values)
             prepared, usage = after_answers(self._llm, prepared, answers, self._factor)
             response = read_answer(self._llm, prepared, result.body, self._factor)
+            self._spending.settle(item, response.usage, may_cost=True)
             usage += response.usage
             try:
                 output = await output_of(prepared, response, self.backend)
             except (*RETRYABLE, TryAgain) as error:
                 if prepared.max_attempts < 2:
                     raise
-                if not self._reask_live:
+                if self._reask_live:
+                    following = prepared.with_retry_messages(response, error)
+                    batch.asked += 1
+                    self._reasks.add(Reask(batch, item, row, following, attempts, usage))
+                else:
                     reason = retry_text(error)
                     self._journal.add_answer(item.key, batch.plan.tag, InvalidAnswer(result.body, reason))
                     self._again.append(item)
-                    return
-                _, trace = begin_call(self._call, row.values)
-                live = await run_call(prepared.with_retry_messages(response, error), self.backend, trace)
-                output, usage, attempts = live.output, usage + live.usage, attempts + len(live.attempts)
+                return
         except Exception as error:  # the item's: any error of its response, a validator or a tool
-            self._end_item(self._failed(item, error, usage, attempts, batch.plan.created))
+            self._spending.settle(item, may_cost=True)  # a body that is no response reports no usage
+            self._end_item(row, self._failed(item, error, usage, attempts, batch.plan.created))
             return
         seconds = self.backend.time() - batch.plan.created
-        self._end_item(Outcome(row.index, item.key, row.input, output, None, attempts, usage, seconds))
+        self._end_item(row, Outcome(row.index, item.key, row.input, output, None, attempts, usage, seconds))
+
+    async def _take_reasks(self) -> None:
+        """End the items that were asked again live, and the batches of which these were the last items."""
+        while (ended := self._reasks.take()) is not None:
+            reask, found = ended
+            batch = reask.batch
+            attempts, usage = reask.attempts + found.attempts, reask.usage + found.usage
+            seconds = self.backend.time() - batch.plan.created
+            outcome = replace(found, attempts=attempts, usage=usage, seconds=seconds)
+            self._end_item(reask.row, outcome)
+            batch.asked -= 1
+            if not batch.asked and batch in self._unfinished:
+                self._unfinished.remove(batch)
+                await self._settle_batch(batch)
+            self._short = self._short and self._reasks.busy
+        error = self._reasks.error
+        if error is None or self._refusal is not None:
+            return
+        if not isinstance(error, Exception):  # an exit that a function demands
+            raise error
+        self._refusal = self._out_of_budget(error.__cause__) if isinstance(error.__cause__, BudgetReached) else error
 
     def _goes_again(self, item: RemoteItem, error: LLMError, *, unprocessed: bool, cancelled: bool) -> bool:
         """Put an item into a further batch whose request was not processed, or failed for a reason that may pass."""
@@ -398,25 +520,38 @@ class RemoteRun(Generic[T]):
         batch = fetch.batch
         cancelled = batch.status is not None and batch.status.cancelled
         for place, item in enumerate(batch.items):
-            if place not in fetch.seen and item.row is not None and not item.ended:
+            if place in fetch.seen:
+                continue
+            self._spending.settle(item)
+            if item.row is not None and not item.ended:
                 error = StreamTruncated(f"the batch {batch.id} ended without a result of this request. Send it again.")
                 if not self._goes_again(item, error, unprocessed=True, cancelled=cancelled):
-                    self._end_item(self._failed(item, error, began=batch.plan.created))
-        self._journal.settled(batch.plan.tag)
+                    self._end_item(item.row, self._failed(item, error, began=batch.plan.created))
         self._fetch = None
-        await self._finish(batch)
+        self._short = False
+        if batch.asked:
+            self._unfinished.append(batch)
+        else:
+            await self._settle_batch(batch)
 
     def _failed(
         self, item: RemoteItem, error: Exception, usage: Usage = NO_USAGE, attempts: int = 0, began: float | None = None
     ) -> Outcome[T]:
         assert item.row is not None  # only read items end
-        later = error.attempts if isinstance(error, CallError) else ()
-        usage = sum([attempt.usage or NO_USAGE for attempt in later], usage)
         seconds = 0.0 if began is None else self.backend.time() - began
-        sent = attempts + len(later) if attempts or began is None else 1
+        sent = attempts if attempts or began is None else 1
         return Outcome(item.row.index, item.key, item.row.input, None, error, sent, usage, seconds)
 
-    def _end_item(self, outcome: Outcome[T]) -> None:
+    def _end_item(self, row: InputRow, outcome: Outcome[T]) -> None:
+        """End an item, and those with equal inputs that have waited for it; after an error one of them is asked."""
+        self._end_row(outcome)
+        for other in () if self._equal is None else self._equal.ended(row, outcome):
+            if outcome.error is None:
+                self._end_row(copied(outcome, other))
+            else:
+                self._again.append(RemoteItem(other.key, other))
+
+    def _end_row(self, outcome: Outcome[T]) -> None:
         if self._store is not None:
             self._store.write(outcome)
         self._journal.drop_answers(outcome.key)
@@ -438,8 +573,13 @@ class RemoteRun(Generic[T]):
         finished.clear()
         return taken
 
+    async def _settle_batch(self, batch: RemoteBatch) -> None:
+        """Record that nothing of a batch is needed any more, and delete what the provider stores of it."""
+        self._journal.settled(batch.plan.tag)
+        await self._finish(batch)
+
     async def _finish(self, batch: RemoteBatch) -> None:
-        """Delete what the provider stores of a batch whose outcomes are stored."""
+        """Delete what the provider stores of a batch that is settled."""
         await self._service.delete_files(batch.id, batch.status, batch.plan.file)
         self._journal.drop(batch.plan.tag)
 

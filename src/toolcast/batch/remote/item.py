@@ -16,6 +16,7 @@ from ...prices import DiscountedPricing
 from ...structured.call import PreparedCall, run_parsed_calls
 from ...transport.network import IOBackend
 from ...usage import NO_USAGE, Usage
+from ..budget import Spending
 from ..inputs import InputRow
 from .journal import InvalidAnswer
 
@@ -29,12 +30,16 @@ class RemoteItem:
         row: Its row; None if the inputs of this run have not had it yet.
         repeated: How often it was put into a further batch because the provider has not processed it.
         ended: Its outcome was stored by an earlier run.
+        reserved: The amount that is reserved for its request; None if it is in no batch, or without a budget.
+        tag: The tag of the batch of an earlier run that it is in.
     """
 
     key: str
     row: InputRow | None = None
     repeated: int = 0
     ended: bool = False
+    reserved: Spending | None = None
+    tag: str = ""
 
 
 def request_of(llm: ServiceLLM, prepared: PreparedCall) -> HTTPRequest:

@@ -16,11 +16,13 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from decimal import Decimal
 from threading import Lock
 from typing import Final, Literal, Protocol, TypeAlias
 from weakref import finalize
 
 from ...lazy_dataclasses import dataclass
+from ..budget import Spending
 
 PlanState: TypeAlias = Literal["planned", "submitting", "submitted", "settled"]
 
@@ -28,7 +30,8 @@ _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS remote_batches (tag TEXT PRIMARY KEY, state TEXT NOT NULL, created REAL NOT NULL, "
     "file TEXT, batch TEXT)",
     "CREATE TABLE IF NOT EXISTS remote_items (tag TEXT NOT NULL, position INTEGER NOT NULL, key TEXT NOT NULL, "
-    "PRIMARY KEY (tag, position)) WITHOUT ROWID",
+    # The amount that is reserved for the request: US dollars as a decimal number, and tokens. NULL without a budget.
+    "usd TEXT, tokens INTEGER, PRIMARY KEY (tag, position)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS remote_answers (number INTEGER PRIMARY KEY, key TEXT NOT NULL, tag TEXT NOT NULL, "
     "body BLOB NOT NULL, reason TEXT NOT NULL, UNIQUE (key, tag))",
 )
@@ -45,6 +48,7 @@ class Plan:
         keys: The keys of its items, by their position in the batch.
         file: The id of the uploaded file, where known.
         batch: The provider's id of the batch, where known.
+        reserved: The amounts that are reserved for its requests, by their position; None without a budget.
     """
 
     tag: str
@@ -53,6 +57,7 @@ class Plan:
     keys: tuple[str, ...]
     file: str | None = None
     batch: str | None = None
+    reserved: tuple[Spending | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +125,24 @@ class Journal:
             rows = connection.execute(
                 "SELECT tag, state, created, file, batch FROM remote_batches ORDER BY created, tag"
             ).fetchall()
-            return [
-                Plan(tag, state, created, self._keys(connection, tag), file, batch)
-                for tag, state, created, file, batch in rows
-            ]
+            found: list[Plan] = []
+            for tag, state, created, file, batch in rows:
+                keys, reserved = self._items(connection, tag)
+                found.append(Plan(tag, state, created, keys, file, batch, reserved))
+            return found
 
-    def plan(self, tag: str, keys: Sequence[str], created: float) -> Plan:
-        """Record a batch that is about to be uploaded."""
+    def plan(self, tag: str, items: Sequence[tuple[str, Spending | None]], created: float) -> Plan:
+        """Record a batch that is about to be uploaded: the keys of its items, and what is reserved for them."""
         with self._database.changing() as connection:
             connection.execute(
                 "INSERT INTO remote_batches (tag, state, created) VALUES (?, 'planned', ?)", (tag, created)
             )
-            connection.executemany(
-                "INSERT INTO remote_items VALUES (?, ?, ?)", [(tag, place, key) for place, key in enumerate(keys)]
-            )
-        return Plan(tag, "planned", created, tuple(keys))
+            rows = [
+                (tag, place, key, *((None, None) if reserved is None else (str(reserved.usd), reserved.tokens)))
+                for place, (key, reserved) in enumerate(items)
+            ]
+            connection.executemany("INSERT INTO remote_items VALUES (?, ?, ?, ?, ?)", rows)
+        return Plan(tag, "planned", created, tuple([key for key, _ in items]))
 
     def submitting(self, tag: str, file: str | None, now: float) -> None:
         """Record that the batch is about to be submitted, with the uploaded file. `now` is in seconds since 1970."""
@@ -178,6 +186,9 @@ class Journal:
         with self._database.changing() as connection:
             connection.execute(f"UPDATE remote_batches SET {change} WHERE tag = ?", (*values, tag))
 
-    def _keys(self, connection: sqlite3.Connection, tag: str) -> tuple[str, ...]:
-        rows = connection.execute("SELECT key FROM remote_items WHERE tag = ? ORDER BY position", (tag,))
-        return tuple([key for (key,) in rows])
+    def _items(self, connection: sqlite3.Connection, tag: str) -> tuple[tuple[str, ...], tuple[Spending | None, ...]]:
+        """Return the keys of the items of a batch, and the amounts that are reserved for them."""
+        query = "SELECT key, usd, tokens FROM remote_items WHERE tag = ? ORDER BY position"
+        rows = connection.execute(query, (tag,)).fetchall()
+        reserved = [None if usd is None else Spending(Decimal(usd), tokens) for _, usd, tokens in rows]
+        return tuple([key for key, _, _ in rows]), tuple(reserved)

@@ -36,6 +36,7 @@ class RemoteBatch:
         next_poll: The time of the next request for its status, on the backend's clock.
         wait: The seconds between the last two.
         seen: The time of its last status.
+        asked: The number of its items that are being asked again live.
     """
 
     plan: Plan
@@ -45,6 +46,7 @@ class RemoteBatch:
     next_poll: float = 0.0
     wait: float = FIRST_POLL
     seen: float = 0.0
+    asked: int = 0
 
     @property
     def is_complete(self) -> bool:

@@ -12,6 +12,8 @@ from ...async_support import sync_driver
 from ...errors import LLMError
 from ...structured.orchestrator import ToolOrchestratingLLM
 from ...transport.network import IOBackend
+from ...usage import NO_USAGE
+from ..budget import check_budget
 from ..checkpoint import Checkpoint
 from ..inputs import InputRow, Inputs, length_of, open_inputs, read_row
 from ..item_keys import ItemKeys
@@ -88,6 +90,8 @@ class _RemoteJob(Generic[T]):
         backend: Callable[[], IOBackend],
         total: int | None,
     ) -> None:
+        if (budget := options.get("budget")) is not None:
+            check_budget(budget, call.llm)
         self._call = call
         self._rows = rows
         self._options = options
@@ -148,7 +152,7 @@ class _RemoteJob(Generic[T]):
         if not self._closed:
             self._closed = True
             if self._run is not None:
-                self._run.report_open_batches()
+                self._run.abandon()
             self._close_files()
 
     def _close_files(self) -> None:
@@ -181,9 +185,8 @@ class _RemoteJob(Generic[T]):
             journal=Journal(database),
             progress=self._progress,
             backend=backend,
-            poll=self._options.get("poll"),
-            reask=self._options.get("reask", "live"),
-            ordered=self._options.get("ordered", True),
+            options=self._options,
+            spent=NO_USAGE if self._checkpoint is None else self._checkpoint.spent,
         )
         self._reporter.start()
         return self._run

@@ -76,7 +76,7 @@ async def submit_batch(
         LLMError: It is unknown whether the batch was submitted.
     """
     backend = service.backend
-    plan = journal.plan(filled.tag, [item.key for item in filled.items], backend.time())
+    plan = journal.plan(filled.tag, [(item.key, item.reserved) for item in filled.items], backend.time())
     try:
         file = await service.upload(filled.tag, filled.lines)
     except LLMError as error:
