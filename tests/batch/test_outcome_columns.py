@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from toolcast import Prices, ToolOrchestratingLLM, Usage
 from toolcast.batch import JobError, Outcome
-from toolcast.batch.outcome_columns import OUTCOME_COLUMNS, OutcomeColumns, require_columns
+from toolcast.batch.outcome_columns import OUTCOME_COLUMNS, OutcomeColumns
 from toolcast.prices import ModelPricing
 from toolcast.testing import ScriptedLLM
 
@@ -93,11 +93,3 @@ def test_a_name_that_is_taken() -> None:
 def test_parallel_calls_are_a_list() -> None:
     call = ToolOrchestratingLLM(City, "{text}", ScriptedLLM([]), allow_parallel_tool_calls=True)
     assert pa.types.is_list(OutcomeColumns(call).schema.field("output").type)
-
-
-def test_a_variable_without_a_column() -> None:
-    require_columns(["text", "id"], ["text"])
-    with pytest.raises(JobError, match=r"no column 'text', which the prompt needs; they have: 'Text'"):
-        require_columns(["Text"], ["text"])
-    with pytest.raises(JobError, match="they have: none"):
-        require_columns([], ["text"])
