@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import anyio
@@ -42,8 +44,10 @@ def answer(request: ScriptedRequest) -> Any:
     return [*call, UsageReport(REPORTED), Finish("tool_use")]
 
 
-def numbers(max_tokens: int | None = 20, **options: Any) -> ToolOrchestratingLLM[Number]:
-    llm = ScriptedLLM(answer, prices=DOLLAR_PER_TOKEN)
+def numbers(
+    max_tokens: int | None = 20, llm: ScriptedLLM | None = None, **options: Any
+) -> ToolOrchestratingLLM[Number]:
+    llm = llm or ScriptedLLM(answer, prices=DOLLAR_PER_TOKEN)
     settings = None if max_tokens is None else Settings(max_tokens=max_tokens)
     return ToolOrchestratingLLM(Number, "{text}", llm, settings=settings, **options)
 
@@ -195,6 +199,23 @@ def test_items_that_wait_to_be_admitted_do_not_count_as_running() -> None:
     run.schedule.stop()
     assert run.progress.snapshot(0.0).running == 10
     run.close()
+
+
+def test_a_job_that_waits_for_its_budget_shows_that() -> None:
+    release = Event()
+
+    def hold(request: ScriptedRequest) -> Any:
+        assert release.wait(30)
+        return answer(request)
+
+    call = numbers(llm=ScriptedLLM(hold, prices=DOLLAR_PER_TOKEN))
+    outcomes = call.map(texts(30), budget=Budget(usd=300))
+    with ThreadPoolExecutor(1) as pool:
+        ended = pool.submit(list, outcomes)
+        while outcomes._run.progress.snapshot(0.0).limited_by != "budget":
+            assert not ended.done()
+        release.set()
+        assert isinstance(ended.exception(30), JobStopped)
 
 
 def test_the_progress_of_a_resumed_job(collect: Collect, tmp_path: Path) -> None:

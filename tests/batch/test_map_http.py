@@ -76,6 +76,13 @@ def test_memory_is_bounded_by_the_limits_and_not_by_the_inputs(server: NumberSer
     assert server.requests <= 20 + 4 * 3
 
 
+def test_a_job_that_is_closed_before_its_first_item_sends_nothing(server: NumberServer, network: Any) -> None:
+    outcomes = numbers(server, network).map(["1"])
+    outcomes.close()
+    assert list(outcomes) == []
+    assert server.requests == 0
+
+
 def test_closing_aborts_what_runs(server: NumberServer, network: Any) -> None:
     server.hold()
     call = numbers(server, network)
