@@ -122,7 +122,7 @@ class Job:
 
     def check(self) -> None:
         ledger = self.ledger
-        with ledger._lock:  # pyright: ignore[reportPrivateUsage] - both amounts of one moment
+        with ledger._queue.lock:  # pyright: ignore[reportPrivateUsage] - both amounts of one moment
             total = ledger.spent.tokens + ledger.reserved.tokens
             # What has ended was counted before, and what is under way cannot exceed its reservation yet.
             assert total <= self.limit + sum(each.excess for each in self.ended)

@@ -8,22 +8,19 @@ of them cost less than is reserved for them.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from math import ceil
-from threading import RLock
 from typing import Final, NamedTuple
 
-from ..async_support.waiters import Waiters
 from ..errors import StreamInterrupted, StreamTruncated, Timeout, UnsupportedLLMError
 from ..llms.base import FunctionCallingLLM
 from ..llms.request_gate import NOT_SENT, GateRequest
 from ..prices import ZERO
-from ..transport.cancel_handle import current_handle
 from ..transport.network import IOBackend
 from ..usage import NO_USAGE, Budget, Usage
-from .errors import BudgetReached, JobInterrupted
+from .errors import BudgetReached
+from .pacing.request_queue import QueuedGate, RequestQueue
 from .progress.text import money, number
 
 
@@ -90,7 +87,7 @@ class Balance:
         self.spent = self.spent.plus(spent)
 
 
-class Ledger:
+class Ledger(QueuedGate):
     """The budget of one job, a `RequestGate`. Thread-safe.
 
     Every request counts: retries, attempts after an invalid response, and the requests of tools. One that was refused
@@ -110,15 +107,12 @@ class Ledger:
         spent: Usage = NO_USAGE,
         estimate: Callable[[GateRequest], float] | None = None,
     ) -> None:
+        super().__init__()
         self._budget = budget
         self._estimate = estimate
         before = Spending(self._cost(spent) or spent.known_cost, spent.total_tokens)
-        self._stopped = False
         self._balance = Balance(budget.usd, budget.tokens, before)
-        self._queue: deque[_Place] = deque()
-        # Held for microseconds, and never while anything waits. Reentrant, as a garbage collection may end an abandoned
-        # request in the middle of anything here.
-        self._lock = RLock()
+        self._queue = RequestQueue()
 
     async def enter(self, request: GateRequest, backend: IOBackend) -> _Reservation:
         """Reserve the most that `request` may cost, and return its passage.
@@ -129,39 +123,22 @@ class Ledger:
             JobInterrupted: The budget is stopped.
             StreamInterrupted: The call was aborted while it waited.
         """
-        self._require_running()
         amount = self._most(request)
-        balance = self._balance
-        place = _Place()
-        with self._lock:
+
+        def admit() -> _Reservation | None:
+            if self._balance.reserve(amount):
+                return _Reservation(self, amount)
             # A nested request cannot wait for the request that it is a part of.
-            if not self._queue or request.nested:
-                if balance.reserve(amount):
-                    return _Reservation(self, amount)
-                if request.nested or not balance.under_way:
-                    raise self._reached(request, amount)
-            self._queue.append(place)
-        try:
-            while True:
-                self._require_running()
-                await place.wait(backend)
-                self._require_running()
-                with self._lock:
-                    place.woken = False  # by `_wake_first`: this is the first place
-                    if balance.reserve(amount):
-                        return _Reservation(self, amount)
-                    if not balance.under_way:
-                        raise self._reached(request, amount)
-        finally:
-            with self._lock:
-                self._queue.remove(place)
-                self._wake_first()
+            if request.nested or not self._balance.under_way:
+                raise self._reached(request, amount)
+            return None
+
+        return await self._queue.enter(self, admit, backend, nested=request.nested)
 
     def stop(self) -> None:
         """Admit no more requests, and end the waits of those that wait. From any thread, also in a signal handler."""
-        self._stopped = True
-        for place in tuple(self._queue):
-            place.wake()
+        self.stopped = True
+        self._queue.interrupt(self)
 
     # The requests of batches at the provider, which are not sent one by one
 
@@ -180,7 +157,7 @@ class Ledger:
             UnsupportedLLMError: The price or the most output tokens of its model are unknown.
         """
         amount = self._most(request, factor)
-        with self._lock:
+        with self._queue.lock:
             # Live requests that wait are of items that have been asked already: they come first.
             if not self._queue and self._balance.reserve(amount):
                 return amount
@@ -190,13 +167,13 @@ class Ledger:
 
     def commit(self, reserved: Spending) -> None:
         """Reserve the amount that an earlier run has set aside for a request that has not ended."""
-        with self._lock:
+        with self._queue.lock:
             self._balance.commit(reserved)
 
     def add(self, usage: Usage, factor: Decimal = _LIST_PRICE) -> None:
         """Count the usage of requests of an earlier run as spent."""
         spent = Spending(self._cost(usage, factor) or usage.known_cost, usage.total_tokens)
-        with self._lock:
+        with self._queue.lock:
             self._balance.spent = self._balance.spent.plus(spent)
 
     @property
@@ -228,17 +205,9 @@ class Ledger:
         if usage != NO_USAGE:
             cost = self._cost(usage, factor)
             spent = Spending(reserved.usd if cost is None else cost, usage.total_tokens)
-        with self._lock:
+        with self._queue.lock:
             self._balance.settle(reserved, spent)
-            self._wake_first()
-
-    def _require_running(self) -> None:
-        if self._stopped:
-            raise JobInterrupted
-
-    def _wake_first(self) -> None:
-        if self._queue:
-            self._queue[0].wake()
+            self._queue.wake_first()
 
     def _most(self, request: GateRequest, factor: Decimal = _LIST_PRICE) -> Spending:
         """Return the most that `request` may cost at this part of the list price, if its input is estimated right."""
@@ -317,41 +286,6 @@ def _may_cost(status: int | None, error: BaseException | None) -> bool:
         return error.phase != "connect"
     # No headers arrived: the service may be at work on a request that was aborted, but not after any other error.
     return not isinstance(error, Exception) or isinstance(error, StreamInterrupted | StreamTruncated)
-
-
-class _Place:
-    """A place in the queue, of a thread or a task."""
-
-    __slots__ = ("_waiters", "woken")
-
-    def __init__(self) -> None:
-        self.woken: bool = False
-        self._waiters = Waiters()
-
-    def wake(self) -> None:
-        """End the wait."""
-        self.woken = True
-        self._waiters.wake()
-
-    async def wait(self, backend: IOBackend) -> None:
-        """Wait until woken. Raise `StreamInterrupted` if the call is aborted meanwhile."""
-        handle = current_handle()
-
-        def is_over() -> bool:
-            return self.woken or (handle is not None and handle.broken)
-
-        if handle is not None:
-            handle.register(self._waiters.wake)
-        try:
-            if backend.concurrent:
-                await self._waiters.suspend(is_over)
-            else:
-                self._waiters.block(is_over)
-        finally:
-            if handle is not None:
-                handle.unregister()
-        if handle is not None and handle.broken:
-            raise StreamInterrupted("the call was aborted while it waited for the budget", retryable=False)
 
 
 def check_budget(budget: Budget, llm: FunctionCallingLLM) -> None:
