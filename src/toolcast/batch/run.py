@@ -141,17 +141,16 @@ class JobRun(Generic[T]):
             interrupts.watch(self._interrupt)
 
     def close(self) -> None:
-        """End the job once its workers have ended. Idempotent."""
-        if not self._closed:
-            self._closed = True
-            self.changed.wake()
-            interrupts.unwatch(self._interrupt)
-            self._close_pace()
-            self.progress.end(monotonic())
-            self._reporter.stop()
-            self._keys.close()
-            if self.checkpoint is not None:
-                self.checkpoint.close()
+        """End the job once its workers have ended. Called once."""
+        self._closed = True
+        self.changed.wake()
+        interrupts.unwatch(self._interrupt)
+        self._close_pace()
+        self.progress.end(monotonic())
+        self._reporter.stop()
+        self._keys.close()
+        if self.checkpoint is not None:
+            self.checkpoint.close()
 
     # Rows, in the consumer's thread
 

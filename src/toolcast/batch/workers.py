@@ -144,10 +144,10 @@ class LoopWorkers:
         if self._scheduled or not self._run.schedule.startable:
             return
         self._scheduled = True
-        if self._thread is None:
+        if self._loop is None:  # `_scheduled` stays True until the thread has set it
             self._thread = Thread(target=self._context.run, args=(self._main,), name="toolcast map", daemon=True)
             self._thread.start()
-        elif self._loop is not None:
+        else:
             self._loop.call_soon_threadsafe(self._start, context=self._task_context)
 
     def abandon(self) -> None:
