@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections.abc import Callable
@@ -137,12 +138,23 @@ def test_a_large_job_is_several_batches(pair: Pair, ordered: bool) -> None:
     assert texts(outcomes) == (sayings(0, 1, 2, 3, 4) if ordered else sayings(1, 0, 3, 2, 4))
 
 
-def test_a_batch_is_not_larger_than_the_limit_of_bytes(pair: Pair) -> None:
-    pair.limit(bytes=1_000)
-    assert texts(pair.map(5)) == sayings(0, 1, 2, 3, 4)
-    sizes: list[int] = [batch["request_counts"]["total"] for batch in pair.service.batches.values()]
-    assert sum(sizes) == 5
-    assert len(sizes) > 1
+@pytest.mark.parametrize("limit", [1_000, 1_500, 2_311])
+def test_a_batch_is_not_larger_than_the_limit_of_bytes(pair: Pair, limit: int) -> None:
+    pair.limit(bytes=limit)
+    uploaded: list[bytes] = []
+
+    def note(method: str, path: str) -> None:
+        if (method, path) == ("POST", "/v1/files"):
+            uploaded.append([*pair.service.files.values()][-1])
+
+    pair.service.after = note
+    rows = [{"x": "ü" * (7 * number % 40)} for number in range(20)]  # a character of two bytes
+    assert texts(pair.map(rows)) == [f"Say {row['x']}" for row in rows]
+    assert max(map(len, uploaded)) <= limit
+    assert len(uploaded) > 1
+    # No batch could have had the first request of the next one too.
+    for file, following in itertools.pairwise(uploaded):
+        assert len(file) + len(following.splitlines(keepends=True)[0]) > limit
 
 
 @pytest.mark.parametrize("limits", [{"bytes": 300}, {"line_bytes": 300}])

@@ -65,40 +65,71 @@ def test_live_requests_are_sent_at_the_same_time_by_tasks(backend: str) -> None:
     assert texts(anyio.run(main, backend=backend)) == sayings(*range(COUNT))
 
 
-def test_the_limits_of_the_job_are_those_of_its_live_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reasks, "FULL_WAIT", 30.0)  # a wait that is not woken takes so long
+def test_the_limits_of_the_job_are_those_of_its_live_requests() -> None:
     pair = invalid_pair()
-    lock = threading.Lock()
-    most = 0
+    under_way = threading.Lock()
+    sent = 0
 
     def watch(method: str, target: str, body: bytes) -> list[bytes | Exception]:
-        nonlocal most
+        nonlocal sent
         if target.endswith(CHAT):
-            assert lock.acquire(blocking=False)
-            most += 1
-            lock.release()
+            assert under_way.acquire(blocking=False)
+            sent += 1
+            under_way.release()
         return [body]
 
     pair.service.cut = watch
     assert texts(pair.map(20, max_concurrency=1)) == sayings(*range(20))
-    assert most == 20
+    assert sent == 20
 
 
-def test_batches_are_waited_for_while_live_requests_run() -> None:
+def test_results_are_read_as_fast_as_live_requests_end(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = invalid_pair()
-    pair.limit(requests=1)
-    fetched = threading.Event()
+    may_answer = threading.Event()
+    asked: list[int] = []
+    wait = reasks.LiveReasks.wait
 
-    def hold(method: str, target: str, body: bytes) -> list[bytes | Exception]:
-        if target.endswith(CHAT) and b"Say 0" in body:
+    async def watched(self: Any, seconds: float | None = None) -> None:
+        asked.append(len(self._asked))
+        may_answer.set()
+        await wait(self, seconds)
+
+    def cut(method: str, target: str, body: bytes) -> list[bytes | Exception]:
+        if target.endswith(CHAT):
+            assert may_answer.wait(30)
+        return [*body.splitlines(keepends=True)] if target.endswith("/content") else [body]
+
+    monkeypatch.setattr(reasks.LiveReasks, "wait", watched)
+    pair.service.cut = cut
+    assert texts(pair.map(20, max_concurrency=1)) == sayings(*range(20))
+    assert asked[0] == 2  # one that runs, and the next one
+
+
+@pytest.mark.parametrize("slow", [True, False])
+def test_batches_are_waited_for_while_live_requests_run(slow: bool) -> None:
+    pair = Pair(max_attempts=2)
+    pair.limit(requests=1)
+    pair.service.answer = once_invalid({"Say 0"})
+    fetched = threading.Event()
+    unavailable = 6
+
+    def fail(method: str, path: str) -> tuple[int, bytes] | None:
+        """Let the second batch end after the first."""
+        nonlocal unavailable
+        if path == "/v1/batches/batch_4" and unavailable:
+            unavailable -= 1
+            return 503, b"{}"
+        return None
+
+    def cut(method: str, target: str, body: bytes) -> list[bytes | Exception]:
+        if target.endswith(CHAT) and slow:
             assert fetched.wait(30)
-        if target.endswith("/content") and b"Say 1" not in body:
+        if target.endswith("/content") and b"Say 1" in body:
             fetched.set()
         return [body]
 
-    pair.service.cut = hold
-    pair.service.answer = once_invalid({"Say 0"})
-    assert texts(pair.map(2, poll=0.01)) == sayings(0, 1)
+    pair.service.before, pair.service.cut = fail, cut
+    assert texts(pair.map(2, poll=0.01 if slow else None)) == sayings(0, 1)
     assert not pair.service.files
 
 

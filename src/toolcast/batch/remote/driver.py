@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, Final, Generic, Protocol, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 from ...errors import BadRequest, LLMError, RateLimited, StreamTruncated, TryAgain, UnsupportedLLMError
 from ...llms.http_llm import ServiceLLM
@@ -27,13 +27,13 @@ from ...structured.response_validation import RETRYABLE, retry_text
 from ...transport.network import IOBackend
 from ...usage import NO_USAGE, Usage
 from ..budget import Spending
-from ..equal_inputs import EqualInputs, copied
 from ..errors import BudgetReached, JobStopped
 from ..inputs import InputRow
 from ..job_options import JobOptions
 from ..outcome import Outcome
 from ..progress.account import JobActivity, JobProgress
 from ..run import stopped_by
+from .ended_items import EndedItems, OutcomeStore
 from .fetching import Fetch
 from .item import RemoteItem, after_answers, output_of, read_answer, request_of
 from .journal import InvalidAnswer, Journal, Plan
@@ -50,18 +50,6 @@ logger: Final = logging.getLogger("toolcast")
 
 OPEN_BATCHES: Final = 8
 """The number of batches at once. The inputs of the items in them are in memory."""
-
-
-class OutcomeStore(Protocol):
-    """The stored outcomes of a job: its `Checkpoint`."""
-
-    def find(self, key: str, index: int = 0, input: Any = None) -> Outcome[Any] | None:
-        """Return the stored outcome of an item, if there is one."""
-        ...
-
-    def write(self, outcome: Outcome[Any]) -> None:
-        """Store an outcome, before it is returned."""
-        ...
 
 
 class RemoteRun(Generic[T]):
@@ -104,8 +92,14 @@ class RemoteRun(Generic[T]):
         self._progress = progress
         self.backend = backend
         self._reask_live = options.get("reask", "live") == "live"
-        self._ordered = options.get("ordered", True)
-        self._equal: EqualInputs[T] | None = EqualInputs() if options.get("ask_once") else None
+        self._ended: EndedItems[T] = EndedItems(
+            store,
+            journal,
+            progress,
+            backend.now,
+            ordered=options.get("ordered", True),
+            ask_once=options.get("ask_once", False),
+        )
         self._reasks: LiveReasks[T] = LiveReasks(call, options, backend)
         if self._reasks.ledger is not None:
             self._reasks.ledger.add(spent)
@@ -121,8 +115,6 @@ class RemoteRun(Generic[T]):
         self._held_back = False  # no batch is submitted before another has ended
         self._short = False  # the budget covers no further item before other requests have ended
         self._input_ended = False
-        self._finished: dict[int, Outcome[T]] = {}
-        self._returned = 0  # ordered: the outcomes up to this index were returned
         self._refusal: Exception | None = None  # of all further batches
         self._input_error: Exception | None = None
         self._error: Exception | None = None  # the end of the run
@@ -141,7 +133,7 @@ class RemoteRun(Generic[T]):
                 self._end_job(error, "it gets no further at the service")
             except Exception as error:  # raised after the outcomes that have ended
                 self._error = error
-        if ready := self._take(all=True):
+        if ready := self._ended.take(all=True):
             return ready
         assert self._error is not None  # set above, or by an earlier call
         raise self._error
@@ -152,7 +144,7 @@ class RemoteRun(Generic[T]):
             await self._begin()
         while True:
             await self._take_reasks()
-            if ready := self._take():
+            if ready := self._ended.take():
                 return ready
             if self._fetch is not None and self._reasks.is_full:
                 await self._reasks.wait(FULL_WAIT)
@@ -179,7 +171,7 @@ class RemoteRun(Generic[T]):
         """Return the last outcomes, or an empty list after them; raise the error that has ended the job early."""
         if self._refusal is not None:
             raise self._refusal
-        ready = self._take(all=True)
+        ready = self._ended.take(all=True)
         if not ready and self._input_error is not None:
             raise self._input_error
         return ready
@@ -290,32 +282,23 @@ class RemoteRun(Generic[T]):
         if row is None:
             self._end_input()
         elif row.error is not None:
-            self._end_row(Outcome(row.index, self._key_or_index(row), row.input, error=row.error))
+            self._ended.add(Outcome(row.index, self._key_or_index(row), row.input, error=row.error))
         else:
             row.key = self._key_of(row)
             self._add(row)
 
     def _add(self, row: InputRow) -> None:
         """Add a row: to the items of the next batch, unless it is in a batch, has an outcome, or waits for one."""
-        stored = None if self._store is None else self._store.find(row.key, row.index, row.input)
         item = self._waiting.pop(row.key, None)
-        if stored is not None:
-            self._progress.restored(stored)
-            self._finished[row.index] = stored
+        if self._ended.restore(row):
             # That run may have been killed in the middle of the results of a batch.
             if item is not None:
                 item.row, item.ended = row, True
-            return
-        if item is not None:
+        elif item is not None:
             item.row = row
             self._count_answers(row, item.tag)
-            if self._equal is not None:
-                self._equal.add_running(row)
-            return
-        found = False if self._equal is None else self._equal.add(row)
-        if isinstance(found, Outcome):
-            self._end_row(found)
-        elif not found:
+            self._ended.add_running(row)
+        elif self._ended.needs_request(row):
             item = RemoteItem(row.key, row)
             self._count_answers(row)
             if self._short:
@@ -417,7 +400,7 @@ class RemoteRun(Generic[T]):
         batch = min(self._due, key=lambda each: each.next_poll)
         if (wait := batch.next_poll - self.backend.now()) > 0 and self._reasks.busy:
             await self._reasks.wait(wait)
-            if self._reasks.ready:
+            if self._reasks.ready or not self._reasks.busy:
                 return
         if (wait := batch.next_poll - self.backend.now()) > 0:
             await self.backend.sleep(wait)
@@ -543,35 +526,8 @@ class RemoteRun(Generic[T]):
         return Outcome(item.row.index, item.key, item.row.input, None, error, sent, usage, seconds)
 
     def _end_item(self, row: InputRow, outcome: Outcome[T]) -> None:
-        """End an item, and those with equal inputs that have waited for it; after an error one of them is asked."""
-        self._end_row(outcome)
-        for other in () if self._equal is None else self._equal.ended(row, outcome):
-            if outcome.error is None:
-                self._end_row(copied(outcome, other))
-            else:
-                self._again.append(RemoteItem(other.key, other))
-
-    def _end_row(self, outcome: Outcome[T]) -> None:
-        if self._store is not None:
-            self._store.write(outcome)
-        self._journal.drop_answers(outcome.key)
-        self._progress.ended(outcome, self.backend.now())
-        self._finished[outcome.index] = outcome
-
-    def _take(self, *, all: bool = False) -> list[Outcome[T]]:
-        """Remove and return the outcomes that can be returned now."""
-        finished = self._finished
-        if not finished:
-            return []
-        if self._ordered and not all:
-            ready: list[Outcome[T]] = []
-            while (outcome := finished.pop(self._returned, None)) is not None:
-                ready.append(outcome)
-                self._returned += 1
-            return ready
-        taken = [finished[index] for index in sorted(finished)] if self._ordered else list(finished.values())
-        finished.clear()
-        return taken
+        """End an item. After an error, one that has waited for it as its input is equal goes into a further batch."""
+        self._again.extend([RemoteItem(other.key, other) for other in self._ended.end(row, outcome)])
 
     async def _settle_batch(self, batch: RemoteBatch) -> None:
         """Record that nothing of a batch is needed any more, and delete what the provider stores of it."""

@@ -65,5 +65,5 @@ class BatchSpending:
 
     def add(self, usage: Usage) -> None:
         """Count the usage of requests in batches of an earlier run, whose items have no outcome yet."""
-        if self._ledger is not None:
-            self._ledger.add(usage, self._factor)
+        assert self._ledger is not None  # checked by the caller: reading the responses takes long
+        self._ledger.add(usage, self._factor)

@@ -69,8 +69,10 @@ class OpenAIBatches(BatchCodec):
 
     def upload(self, tag: str, lines: Sequence[bytes]) -> Exchange[str | None]:
         """Upload the requests of a batch; return the id of the file."""
-        content = BytesContent(b"\n".join((*lines, b"")))
-        file = yield from self._files.upload(f"{tag}.jsonl", "application/jsonl", content)
+        # Without a name here, the content is released once the body of the request has it.
+        file = yield from self._files.upload(
+            f"{tag}.jsonl", "application/jsonl", BytesContent(b"\n".join((*lines, b"")))
+        )
         return file.id
 
     def submit(self, tag: str, lines: Sequence[bytes], file: str | None) -> HTTPRequest:

@@ -38,6 +38,7 @@ class OpenAIFiles(FileCodec):
         """Upload a file."""
         fields = {"purpose": purpose or self.purpose}
         body, form = encode_form(fields, "file", name, content.read(0, content.size), media_type)
+        del content  # which may be hundreds of megabytes
         response = yield self._adapter.service_request("POST", "/files", body=body, headers={"content-type": form})
         return self.read(response)
 
