@@ -26,6 +26,7 @@ from toolcast.batch import Outcome
 from toolcast.batch.checkpoint import LAYOUT, Checkpoint, read_status
 from toolcast.batch.errors import CheckpointError, CheckpointMismatch
 from toolcast.batch.item_keys import UnstableInput
+from toolcast.batch.remote.journal import Journal
 from toolcast.errors import CallError, RateLimited, ToolcastError, error_from_dict
 from toolcast.prices import ModelPricing
 from toolcast.stores.sqlite import SQLiteStore
@@ -45,6 +46,9 @@ class Place(BaseModel):
 def call_for(output_cls: Any = Person, prompt: Any = "Extract {text}", **options: Any) -> ToolOrchestratingLLM[Any]:
     llm = options.pop("llm", None) or ScriptedLLM("never asked")
     return ToolOrchestratingLLM(output_cls, prompt, llm, **options)
+
+
+ADA = Outcome(0, "a", None, Person(name="Ada"))
 
 
 @pytest.fixture
@@ -296,8 +300,8 @@ def test_a_checkpoint_is_one_file_once_the_job_has_ended(path: Path) -> None:
 
 def test_the_lock_ends_with_a_failed_opening(path: Path) -> None:
     for _ in range(2):
-        with Checkpoint(path, call_for()):
-            pass
+        with Checkpoint(path, call_for()) as checkpoint:
+            checkpoint.write(ADA)
         with pytest.raises(CheckpointMismatch):
             Checkpoint(path, call_for(prompt="Other {text}"))
 
@@ -356,6 +360,7 @@ Renamed.__name__ = "Person"
 def test_what_was_changed_is_named(
     checkpoint: Checkpoint, path: Path, call: ToolOrchestratingLLM[Any], changed: dict[str, str]
 ) -> None:
+    checkpoint.write(ADA)
     checkpoint.close()
     with pytest.raises(CheckpointMismatch, match=r"belongs to a job with another") as raised:
         Checkpoint(path, call)
@@ -365,8 +370,8 @@ def test_what_was_changed_is_named(
 
 
 def test_a_change_in_the_middle_of_a_long_prompt_is_shown(path: Path) -> None:
-    with Checkpoint(path, call_for(prompt="a" * 500 + "{text}" + "b" * 500)):
-        pass
+    with Checkpoint(path, call_for(prompt="a" * 500 + "{text}" + "b" * 500)) as checkpoint:
+        checkpoint.write(ADA)
     with pytest.raises(CheckpointMismatch) as raised:
         Checkpoint(path, call_for(prompt="a" * 500 + "{text}!" + "b" * 500))
     same = f"...'{'a' * 24}{{text}}"
@@ -374,11 +379,32 @@ def test_a_change_in_the_middle_of_a_long_prompt_is_shown(path: Path) -> None:
 
 
 def test_a_changed_value_behind_one_text_is_named(path: Path) -> None:
-    with Checkpoint(path, call_for(settings=Settings(extra={"a": 1}))):
-        pass
+    with Checkpoint(path, call_for(settings=Settings(extra={"a": 1}))) as checkpoint:
+        checkpoint.write(ADA)
     with pytest.raises(CheckpointMismatch) as raised:
         Checkpoint(path, call_for(settings=Settings(extra={"a": 2})))
     assert raised.value.changed == {"extra": "changed"}
+
+
+def test_a_file_without_outputs_is_that_of_the_next_job(path: Path) -> None:
+    """After a wrong prompt, or a budget that covers no request, the job is corrected and started again."""
+    with Checkpoint(path, call_for(prompt="{text}")) as checkpoint:
+        checkpoint.write(Outcome(0, "a", None, error=ValueError("no"), usage=Usage(3, 4)))
+    with Checkpoint(path, call_for(prompt="Extract: {text}", settings=Settings(max_tokens=5))) as checkpoint:
+        assert checkpoint.find("a") is None
+        assert checkpoint.spent.total_tokens == 7
+        checkpoint.write(ADA)
+    assert read_status(path).job["prompt"] == "Extract: {text}"
+    with pytest.raises(CheckpointMismatch) as raised:
+        Checkpoint(path, call_for(prompt="{text}"))
+    assert set(raised.value.changed) == {"prompt", "max_tokens"}
+
+
+def test_a_file_with_batches_at_a_provider_is_that_of_its_job(path: Path) -> None:
+    with Checkpoint(path, call_for()) as checkpoint:
+        Journal(checkpoint.file)
+    with pytest.raises(CheckpointMismatch):
+        Checkpoint(path, call_for(prompt="Other {text}"))
 
 
 def test_the_limits_of_a_call_may_change(path: Path) -> None:

@@ -67,6 +67,10 @@ _SPENT: Final = (
 )
 _LAST: Final = "SELECT max(number) FROM items GROUP BY key"
 _COUNT: Final = f"SELECT count(*), coalesce(sum(error IS NOT NULL), 0) FROM items WHERE number IN ({_LAST})"
+_OUTPUTS: Final = "SELECT 1 FROM items WHERE error IS NULL"
+_OTHER_TABLES: Final = (
+    "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name NOT IN ('identity', 'starts', 'items')"
+)
 _STARTS: Final = "SELECT count(*), max(began) FROM starts"
 
 
@@ -85,7 +89,7 @@ class Checkpoint(SQLiteBacked):
         found: The number of items that the file had when it was opened, failed ones included.
 
     Raises:
-        CheckpointMismatch: If the file is that of another job; the message names what differs.
+        CheckpointMismatch: If the file has outputs of another job; the message names what differs.
         CheckpointError: If another process is writing it, it cannot be written, or it cannot store the output type.
         UnstableInput: If the prompt or the settings contain an object without a stable hash.
     """
@@ -166,7 +170,9 @@ class Checkpoint(SQLiteBacked):
                 stored = _identity(connection)
                 changed = identity.changes(stored) if stored.parts else {}
                 if changed:
-                    raise _mismatch(self.path, changed)
+                    if not _is_without_outputs(connection):
+                        raise _mismatch(self.path, changed)
+                    connection.execute("DELETE FROM identity")
                 rows = [(name, part.digest, replace_surrogates(part.text)) for name, part in identity.parts.items()]
                 connection.executemany("INSERT OR IGNORE INTO identity VALUES (?, ?, ?)", rows)
                 connection.execute(_START, (os.getpid(),))
@@ -289,6 +295,11 @@ def _mismatch(path: Path, changed: dict[str, str]) -> CheckpointMismatch:
         f"those of this one ({listed}). Use another file, or restore what was changed",
         changed=changed,
     )
+
+
+def _is_without_outputs(connection: sqlite3.Connection) -> bool:
+    """Return True if no item has an output, and no other part of a job has used the file: nothing can be mixed."""
+    return not connection.execute(f"{_OUTPUTS} UNION ALL {_OTHER_TABLES}").fetchone()
 
 
 def _identity(connection: sqlite3.Connection) -> JobIdentity:

@@ -221,7 +221,7 @@ def test_after_an_early_end_the_outcomes_are_in_the_part(tmp_path: Path, form: s
     assert b"Ada" in part.read_bytes()
     SAVE[form](job_for("Eve 1"), path, if_exists="replace")
     assert b"Eve" in path.read_bytes()
-    assert not part.exists()
+    assert [*tmp_path.iterdir()] == [path]
 
 
 def test_a_stopped_job_names_its_files(tmp_path: Path) -> None:

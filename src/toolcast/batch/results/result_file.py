@@ -10,7 +10,6 @@ import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -36,7 +35,7 @@ class PartFile:
 
     def __init__(self, path: Path, if_exists: IfExists) -> None:
         self.path = path
-        self.part: Path = path.with_name(f"{path.name}.part")
+        self.part: Path = self.part_of(path)
         if if_exists == "error" and path.exists():
             raise FileExistsError(
                 f'{path} exists: if_exists="replace" replaces it, if_exists="append" adds to it; or use another name'
@@ -50,6 +49,11 @@ class PartFile:
         self.appends: bool = if_exists == "append" and path.exists()
         if self.appends:
             shutil.copyfile(path, self.part)
+
+    @staticmethod
+    def part_of(path: Path) -> Path:
+        """Return the name of the incomplete file."""
+        return path.with_name(f"{path.name}.part")
 
     def open(self) -> IO[bytes]:
         """Open the incomplete file for writing, at the start of a line."""
@@ -175,8 +179,8 @@ def save_outcomes(
     if failures is not None:
         failures.file.complete()
     else:
-        with suppress(FileNotFoundError):  # of an earlier run, in which some items had failed
-            errors_path.unlink()
+        for earlier in (errors_path, PartFile.part_of(errors_path)):  # of a run in which some items had failed
+            earlier.unlink(missing_ok=True)
     return SavedResults(path, None if failures is None else errors_path, done, failed, usage, first_error)
 
 
