@@ -77,6 +77,24 @@ def test_a_row_without_a_stable_hash_is_new() -> None:
     assert equal.add(second) is False
 
 
+def test_rows_of_an_earlier_run() -> None:
+    equal: EqualInputs[str] = EqualInputs()
+    stored, sent = row(0, "a"), row(1, "b")
+    equal.add_ended(stored, outcome(stored))
+    equal.add_running(sent)
+    found = equal.add(row(2, "a"))
+    assert isinstance(found, Outcome)
+    assert (found.index, found.attempts) == (2, 0)
+    follower, second = row(3, "b"), row(4, "b")
+    assert equal.add(follower) is True
+    equal.add_running(second)  # sent as well, by a run that did not ask once
+    assert equal.ended(second, outcome(second)) == []
+    assert equal.ended(sent, outcome(sent)) == [follower]
+    for known in (row(5, "b"), row(6, object())):
+        equal.add_running(known)
+        assert equal.ended(known, outcome(known)) == []
+
+
 def test_the_outcomes_used_longest_ago_are_dropped_while_another_row_runs() -> None:
     """One item that takes long does not keep the outcomes of all that end in the meantime."""
     equal: EqualInputs[str] = EqualInputs(2)

@@ -167,6 +167,16 @@ def test_equal_prompts_are_asked_once() -> None:
     assert len({outcome.key for outcome in outcomes}) == len(inputs)
 
 
+def test_a_prompt_equal_to_one_of_an_earlier_run_is_not_asked(tmp_path: Path) -> None:
+    asked: list[str] = []
+    call = ToolOrchestratingLLM(City, "{name}", counting(asked))
+    path = tmp_path / "cities.db"
+    list(call.map(["Lima"], checkpoint=path))
+    outcomes = list(call.map(["Lima", "Lima", "Oslo"], checkpoint=path, ask_once=True))
+    assert [outcome.output for outcome in outcomes] == [City(name=name) for name in ("Lima", "Lima", "Oslo")]
+    assert asked == ["Lima", "Oslo"]
+
+
 def test_after_an_error_an_equal_prompt_is_asked_again() -> None:
     asked: list[str] = []
     call = ToolOrchestratingLLM(City, "{name}", counting(asked))

@@ -57,6 +57,11 @@ class EqualInputs(Generic[T]):
                 row.digest = digest
                 self._waiting[digest] = []
 
+    def add_ended(self, row: InputRow, outcome: Outcome[T]) -> None:
+        """Add a row whose outcome an earlier run has stored: equal rows that follow get a copy."""
+        self.add_running(row)
+        self.ended(row, outcome)
+
     def ended(self, row: InputRow, outcome: Outcome[T]) -> list[InputRow]:
         """Record the outcome of a row; return the rows that waited for it.
 

@@ -168,6 +168,8 @@ class JobRun(Generic[T]):
         found = None if self.checkpoint is None else self.checkpoint.find(row.key, row.index, row.input)
         if found is not None:
             self.progress.restored(found)
+            if self._equal is not None:
+                self._equal.add_ended(row, found)
             self.schedule.add_finished(found)
         elif row.error is not None:
             self.schedule.add_finished(self._stored(Outcome(row.index, row.key, row.input, error=row.error)))

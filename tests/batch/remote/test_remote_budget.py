@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ import pytest
 
 import toolcast
 from batch.remote.test_driver import Once, Pair, sayings, texts
-from batch.remote.test_resume import Killed, stop
+from batch.remote.test_resume import Killed, Killer, stop, submitted
 from support.openai_batches import completion, last_text
 from toolcast import Budget, Prices, Settings, UnsupportedLLMError
 from toolcast.batch import JobStopped
+from toolcast.batch.budget import Ledger, Spending
 from toolcast.batch.checkpoint import Checkpoint
 from toolcast.batch.errors import BudgetReached
 from toolcast.batch.outcome import Outcome
@@ -316,3 +318,57 @@ def test_the_display_shows_the_budget() -> None:
     seen: list[Any] = []
     run(pair, 2, budget=Budget(usd=1000, tokens=5000), progress=seen.append)
     assert seen[-1].budget == "$35.00 of $1,000.00, 70 of 5.0k tokens"
+
+
+# Jobs that end at any step
+
+
+class RecordedLedger(Ledger):
+    """The ledger that was made last, for a look at it after the job."""
+
+    last: Ledger
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        RecordedLedger.last = self
+
+
+def counts_after(step: int, path: Path, reask: str) -> bool:
+    """Check what is spent by a job that ends at this step and is started again. Return False if it has fewer steps."""
+    pair = priced(max_attempts=2)
+    pair.limit(requests=2)
+    pair.service.answer = wrong_about(1)
+    rows = [{"x": number, "id": index} for index, number in enumerate((0, 1, 2, 0, 1))]
+    options: dict[str, Any] = {"checkpoint": path, "reask": reask, "ask_once": True, "budget": Budget(usd=300)}
+    killer = Killer(step)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        killer.watch(pair, monkeypatch)
+        with suppress(Killed):
+            list(pair.call.map(rows, via="batch", **options))
+    pair.service.before = pair.service.after = lambda method, at: None
+    if not killer.where:
+        return False
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr("toolcast.batch.run.Ledger", RecordedLedger)
+        outcomes, error = run(pair, rows, **options)
+    assert (texts(outcomes), error) == (sayings(0, 1, 2, 0, 1), None), killer.where
+    assert set(submitted(pair).values()) == {1}, killer.where
+    ledger = RecordedLedger.last
+    assert ledger.reserved == Spending(), killer.where
+    again = 2 * ITEM if reask == "live" else ITEM
+    assert ledger.spent == Spending(3 * ITEM + again, 4 * 35), killer.where
+    assert cost(outcomes) == ledger.spent.usd
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reask", ["live", "batch"])
+def test_what_is_spent_is_counted_once_wherever_a_job_ends(tmp_path: Path, reask: str) -> None:
+    last = next(step for step in range(1, 1_000) if not counts_after(step, tmp_path / f"{step}.db", reask))
+    assert last > 60
+
+
+@pytest.mark.parametrize("reask", ["live", "batch"])
+def test_what_is_spent_is_counted_once_where_a_job_ends_at_some_steps(tmp_path: Path, reask: str) -> None:
+    for step in range(2, 60, 11):
+        assert counts_after(step, tmp_path / f"{step}.db", reask)

@@ -63,6 +63,8 @@ class EndedItems(Generic[T]):
         if stored is None:
             return False
         self._progress.restored(stored)
+        if self._equal is not None:
+            self._equal.add_ended(row, stored)
         self._finished[row.index] = stored
         return True
 
