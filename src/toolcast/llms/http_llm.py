@@ -378,7 +378,16 @@ def _check_auth_headers(given: object) -> dict[str, Secret]:
 @lru_cache(64)
 def known_metadata(model: str, provider: str, own: Capabilities | None) -> LLMMetadata:
     """Return the name, provider and capabilities of a model, with the user's `own` corrections."""
+    listed = _listed_metadata(model, provider)
+    if own is None:
+        return listed
+    known = listed.capabilities.corrected(own)
+    return LLMMetadata(model, provider, context_window=known.context_window, capabilities=known)
+
+
+@lru_cache(256)  # each request reads it
+def _listed_metadata(model: str, provider: str) -> LLMMetadata:
     from ..providers.model_features import model_capabilities
 
-    known = model_capabilities(provider, model).corrected(own)
+    known = model_capabilities(provider, model)
     return LLMMetadata(model, provider, context_window=known.context_window, capabilities=known)

@@ -56,7 +56,7 @@ def enter(pace: Pace, of: GateRequest | None = None) -> Passage:
 
 def waiting(pace: Pace) -> int:
     """The number of requests in the queue."""
-    return sum(len(shared.queue) for shared in pace._shared.values())
+    return sum(len(shared.queue) for _, shared in pace._shared)
 
 
 def until_waiting(pace: Pace, count: int) -> None:

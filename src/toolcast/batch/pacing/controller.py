@@ -11,7 +11,7 @@ Four things limit it, and the strictest one decides:
 * **A concurrency**, which begins low (at the one by hand, if there is one), doubles with each round of responses, and
   follows AIMD (RFC 5681) after the first refusal. It shrinks too while responses take more than `SLOW` times as long
   as they did with fewer at once: then the service queues them, and more requests only wait there. It does not grow
-  while it is not used.
+  while it is not used. Responses within a fraction of a second are no queue.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ LimitedBy = Literal["rate limit", "concurrency", "service"]
 START: Final = 4
 MOST: Final = 1_000
 SLOW: Final = 3.0
+_QUICK: Final = 0.1  # seconds: in shorter ones, what varies is the time of this process and not of the service
 _LEAST: Final = 1.0
 _BACK: Final = 0.95  # of the accepted rate, after a refusal
 _DECREASE: Final = 0.85  # of the requests under way, after a refusal
@@ -64,16 +65,25 @@ class Permit:
 
 
 class Controller:
-    """The pacing of the requests to one service with one key and one model."""
+    """The pacing of the requests to one service with one key and one model.
+
+    Attributes:
+        tokens: The forecast of the tokens of a request.
+        in_flight: The number of requests under way.
+        concurrency: The number of requests that may be under way at once.
+        max_concurrency: The limit of it by hand, or None.
+    """
 
     def __init__(self) -> None:
         self.tokens: TokenForecast = TokenForecast()
         self.in_flight: int = 0
+        self.concurrency: int = START
         self.max_concurrency: int | None = None
         self._hand: dict[Quantity, HandLimit] = {}
         self._reported: dict[tuple[Quantity, float | None], ReportedLimit] = {}
         self._sent: dict[Quantity, float] = dict.fromkeys(("requests", "tokens", "input_tokens", "output_tokens"), 0.0)
         self._window = float(START)
+        self._most = MOST
         self._slow_start = True
         self._accepted: deque[float] = deque()  # the times when accepted requests of the last minute were sent
         self._first: float | None = None
@@ -101,17 +111,14 @@ class Controller:
             elif present is None or present.given != limit:
                 self._hand[quantity] = HandLimit(limit)
         self.max_concurrency = min(max_concurrency, default=None)
-        if self.max_concurrency is not None and self._first is None:
-            self._window = float(self.max_concurrency)  # the caller knows the service: nothing is sent yet
+        self._most = MOST if self.max_concurrency is None else self.max_concurrency
+        begun = self._first is not None
+        # The caller knows the service, until something is sent.
+        self._set_window(self._window if begun or self.max_concurrency is None else float(self.max_concurrency))
 
-    @property
-    def concurrency(self) -> int:
-        """The number of requests that may be under way at once."""
-        return min(max(int(self._window), 1), self._most)
-
-    @property
-    def _most(self) -> int:
-        return MOST if self.max_concurrency is None else self.max_concurrency
+    def _set_window(self, window: float) -> None:
+        self._window = window
+        self.concurrency = min(max(int(window), 1), self._most)
 
     def limited_by(self, now: float) -> LimitedBy | None:
         """Return what keeps the next request waiting, or would if there were more of them; None for nothing."""
@@ -136,13 +143,14 @@ class Controller:
         """
         if now < self._resume_at:
             return self._resume_at - now
-        probing = self._probes > 0 and self.in_flight > 0
-        if not nested and (self.in_flight >= self.concurrency or probing):
+        in_flight = self.in_flight
+        if not nested and (in_flight >= self.concurrency or (self._probes and in_flight)):
             return None
-        if (rate := self._rate_at(now)) is not None and self._next_at > now:
+        rate = None if self._rate is None else self._rate_at(now)
+        if rate is not None and self._next_at > now:
             return self._next_at - now
         amounts = self._amounts(input_estimate, max_tokens)
-        if (wait := self._wait_for_limits(amounts, now)) > 0:
+        if (self._hand or self._reported) and (wait := self._wait_for_limits(amounts, now)) > 0:
             return wait
         if rate is not None:
             # At most a tenth of a second of the rate at once, for requests that could not be sent on time.
@@ -150,12 +158,13 @@ class Controller:
         self.in_flight += 1
         if self._first is None:
             self._first = now
+        sent = self._sent
         for quantity, amount in amounts.items():
-            self._sent[quantity] += amount
-        entries: list[tuple[HandLimit, Quantity, list[float]]] = [
-            (limit, quantity, limit.add(amounts[quantity], now)) for quantity, limit in self._hand.items()
-        ]
-        return Permit(now, input_estimate, amounts, dict(self._sent), entries)
+            sent[quantity] += amount
+        entries: list[tuple[HandLimit, Quantity, list[float]]] = []
+        for quantity, limit in self._hand.items():
+            entries.append((limit, quantity, limit.add(amounts[quantity], now)))
+        return Permit(now, input_estimate, amounts, sent.copy(), entries)
 
     def read(self, permit: Permit, readings: Iterable[LimitReading], now: float) -> None:
         """Use the limits in the headers of a response."""
@@ -177,7 +186,7 @@ class Controller:
         self._forget(now)
         self._accepted.append(permit.sent_at)
         if self.in_flight >= int(self._window) / 2 and self._window < self._most:
-            self._window += 1.0 if self._slow_start else 1.0 / self._window
+            self._set_window(self._window + (1.0 if self._slow_start else 1.0 / self._window))
 
     def ended(self, permit: Permit, now: float, input_tokens: int = 0, output_tokens: int = 0) -> None:
         """End a request, with the tokens that the service reports; 0 if it does not."""
@@ -210,7 +219,7 @@ class Controller:
         if permit.sent_at <= self._refused_at:  # sent before the refusal that has been counted
             return
         self._slow_start = False
-        self._window = max(min(self._window, _DECREASE * (self.in_flight + 1)), _LEAST)
+        self._set_window(max(min(self._window, _DECREASE * (self.in_flight + 1)), _LEAST))
         self._in_a_row = self._in_a_row + 1 if now - self._refused_at < _MINUTE / 2 else 1
         smaller = [limit.refused() for quantity, limit in self._hand.items() if quantity == "requests"]
         # Estimates of tokens are wrong now and then; refusals that known limits do not prevent mean other limits.
@@ -268,10 +277,15 @@ class Controller:
         return {"requests": 1.0, "tokens": tokens, "input_tokens": input_tokens, "output_tokens": output_tokens}
 
     def _wait_for_limits(self, amounts: dict[Quantity, float], now: float) -> float:
-        wait = max((limit.wait(amounts[quantity], now) for quantity, limit in self._hand.items()), default=0.0)
+        # Without a generator: each admission of a request asks, and most have a limit or two of the headers.
+        longest = 0.0
+        for quantity, hand in self._hand.items():
+            if (wait := hand.wait(amounts[quantity], now)) > longest:
+                longest = wait
         for (quantity, _), limit in self._reported.items():
-            wait = max(wait, limit.wait(amounts[quantity], self._sent[quantity], now))
-        return wait
+            if (wait := limit.wait(amounts[quantity], self._sent[quantity], now)) > longest:
+                longest = wait
+        return longest
 
     def _forget(self, now: float) -> None:
         while self._accepted and self._accepted[0] <= now - _MINUTE:
@@ -287,9 +301,9 @@ class Controller:
         self._round.clear()
         # The fastest rounds are forgotten slowly, as a service may become slower for all.
         self._latency = mean if self._latency is None else min(self._latency * 1.02, mean)
-        if mean > SLOW * self._latency and self._window > START:
+        if mean > SLOW * max(self._latency, _QUICK) and self._window > START:
             self._slow_start = False
             # The responses to what is under way now will be as slow: they do not shrink it once more.
             if self._to_shrink <= 0:
-                self._window = max(self._window * 0.8, START)
+                self._set_window(max(self._window * 0.8, START))
                 self._to_shrink = self.in_flight

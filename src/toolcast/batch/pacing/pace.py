@@ -71,7 +71,7 @@ class Pace(QueuedGate):
         self.max_concurrency: int | None = max_concurrency
         self.patience: float = patience
         self._clock = clock
-        self._shared: dict[RequestOrigin, _SharedPace] = {}
+        self._shared: tuple[tuple[RequestOrigin, _SharedPace], ...] = ()
 
     async def enter(self, request: GateRequest, backend: IOBackend) -> Passage:
         """Wait until `request` may be sent, and return its passage.
@@ -80,8 +80,8 @@ class Pace(QueuedGate):
             JobInterrupted: The pace is stopped.
             StreamInterrupted: The call was aborted while it waited.
         """
-        shared = self._shared.get(request.origin) or self._join(request.origin)
-        permit = await shared.enter(request, self, backend)
+        shared = self._shared_by(request.origin)
+        permit = shared.admit(request, self) or await shared.enter(request, self, backend)
         return _PacedPassage(self, shared, request, permit)
 
     def stop(self) -> None:
@@ -90,12 +90,12 @@ class Pace(QueuedGate):
         From any thread, also in a signal handler in the middle of the other methods.
         """
         self.stopped = True
-        for shared in self._shared.values():
+        for _, shared in self._shared:
             shared.queue.interrupt(self)
 
     def expected_input_tokens(self, request: GateRequest) -> float:
         """Return the estimated tokens of the input, corrected by those that the model has reported."""
-        shared = self._shared.get(request.origin) or self._join(request.origin)
+        shared = self._shared_by(request.origin)
         return shared.controller.tokens.input_tokens(request.input_tokens)
 
     @property
@@ -106,22 +106,22 @@ class Pace(QueuedGate):
         """
         if not self._shared:
             return min(Controller().concurrency, self.max_concurrency or MANY)
-        return sum(shared.controller.concurrency for shared in self._shared.values())
+        return sum(shared.controller.concurrency for _, shared in self._shared)
 
     @property
     def in_flight(self) -> int:
         """The number of requests under way, of all jobs with the same key."""
-        return sum(shared.controller.in_flight for shared in self._shared.values())
+        return sum(shared.controller.in_flight for _, shared in self._shared)
 
     @property
     def waiting(self) -> int:
         """The number of requests of this job that wait to be admitted."""
-        return sum(shared.queue.waiting(self) for shared in self._shared.values())
+        return sum(shared.queue.waiting(self) for _, shared in self._shared)
 
     @property
     def limited_by(self) -> LimitedBy | None:
         """The reason why no more requests are sent now; of several models, that of the first that is limited."""
-        for shared in self._shared.values():
+        for _, shared in self._shared:
             limit = shared.limited_by(self._clock())
             if limit is not None:
                 return limit
@@ -129,9 +129,15 @@ class Pace(QueuedGate):
 
     def close(self) -> None:
         """Remove the limits of this job from those that are shared. Idempotent; a later request adds them again."""
-        shared, self._shared = self._shared, {}
-        for each in shared.values():
+        shared, self._shared = self._shared, ()
+        for _, each in shared:
             each.leave(self)
+
+    def _shared_by(self, origin: RequestOrigin) -> _SharedPace:
+        for known, shared in self._shared:  # one or a few; a dict would compute the hash for each request
+            if known is origin or known == origin:
+                return shared
+        return self._join(origin)
 
     def _join(self, origin: RequestOrigin) -> _SharedPace:
         with _registry_lock:
@@ -140,7 +146,8 @@ class Pace(QueuedGate):
             if found is None:
                 found = _registry[key] = _SharedPace(self._clock)
             found.join(self)
-            self._shared = {**self._shared, origin: found}
+            if all(shared is not found for _, shared in self._shared):  # another thread may have been first
+                self._shared = (*self._shared, (origin, found))
             return found
 
 
@@ -174,6 +181,16 @@ class _SharedPace:
         with self.queue.lock:
             return self.controller.limited_by(now)
 
+    def admit(self, request: GateRequest, job: Pace) -> Permit | None:
+        """Return a permit if the request need not wait: most need not, and this saves them what a wait needs."""
+        job.require_running()
+        estimate, nested = request.input_tokens, request.nested
+        with self.queue.lock:
+            if self.queue and not nested:
+                return None
+            found = self.controller.admit(estimate, request.max_tokens, self._clock(), nested=nested)
+        return found if isinstance(found, Permit) else None
+
     async def enter(self, request: GateRequest, job: Pace, backend: IOBackend) -> Permit:
         estimate, nested = request.input_tokens, request.nested
 
@@ -186,7 +203,7 @@ class _SharedPace:
         readings = read_limits(headers, wall_clock())
         with self.queue.lock:
             now = self._clock()
-            if status < 300:
+            if status < 300 and not permit.accepted:
                 self.controller.accepted(permit, now)
             if readings:
                 self.controller.read(permit, readings, now)
@@ -196,7 +213,7 @@ class _SharedPace:
             now = self._clock()
             if isinstance(error, RateLimited | Overloaded):
                 self.controller.refused(permit, error.retry_after, random.random(), now)
-            elif error is None:
+            elif error is None and not permit.accepted:
                 self.controller.accepted(permit, now)
             self.controller.ended(permit, now, usage.input_tokens, usage.output_tokens)
             self.queue.wake_first()

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import lru_cache
 from math import isfinite
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from ...lazy_dataclasses import dataclass
 from ...retries import http_date
@@ -32,8 +32,7 @@ Quantity = Literal["requests", "tokens", "input_tokens", "output_tokens"]
 """What a limit counts: `tokens` are those of input and output."""
 
 
-@dataclass(frozen=True, slots=True)
-class LimitReading:
+class LimitReading(NamedTuple):
     """One limit, as the headers of a response describe it.
 
     Attributes:
@@ -60,17 +59,17 @@ def read_limits(headers: Mapping[str, str], wall_now: float) -> list[LimitReadin
         headers: The headers of the response.
         wall_now: The seconds since 1970, for resets that are a time, where the response has no `date`.
     """
-    found: dict[_Series, dict[str, str]] = {}
-    for name, value in headers.items():
-        if (place := _place(name)) is not None:
-            found.setdefault(place.series, {})[place.field] = value
-    if not found:
+    limits = _limits(tuple(headers))
+    if not limits:
         return []
-    date = http_date(headers.get("date"))
-    now = wall_now if date is None else date
     # Of the services with plain names, Together alone has limits of tokens, and counts both per second.
-    second = _TOKENS in found
-    readings = [each for series, fields in found.items() for each in _read(series, fields, now, second)]
+    second = any(series == _TOKENS for series, _ in limits)
+    clock = _Clock(headers.get("date"), wall_now)
+    readings = [
+        reading
+        for series, names in limits
+        for reading in _read(series, {field: headers[name] for field, name in names.items()}, clock, second)
+    ]
     # Anthropic's `tokens` repeat the most restrictive limit of input and output.
     if any(each.quantity == "input_tokens" for each in readings):
         readings = [each for each in readings if each.quantity != "tokens"]
@@ -114,7 +113,34 @@ _ANTHROPIC: Final = re.compile(
 _PLAIN: Final = re.compile(r"(x-ratelimit|ratelimit|x-tokenlimit)-(limit|remaining|reset)")
 
 
-@lru_cache(512)
+class _Clock(NamedTuple):
+    """The time of a response by the clock of the service, or by the own one if it sends no date.
+
+    Few services need it, and a date takes as long to parse as all limits.
+    """
+
+    date: str | None
+    own: float
+
+    @property
+    def now(self) -> float:
+        date = http_date(self.date)
+        return self.own if date is None else date
+
+
+@lru_cache(64)
+def _limits(names: tuple[str, ...]) -> tuple[tuple[_Series, dict[str, str]], ...]:
+    """Return the limits in headers of these `names`, and for each the names of the headers of its fields.
+
+    All responses of a service have the same headers, so the names are matched once for all of them.
+    """
+    found: dict[_Series, dict[str, str]] = {}
+    for name in names:
+        if (place := _place(name)) is not None:
+            found.setdefault(place.series, {})[place.field] = name
+    return tuple(found.items())
+
+
 def _place(name: str) -> _Place | None:
     """Return the limit and its field that a header of this name contains, or None."""
     if "limit" not in name:
@@ -134,16 +160,16 @@ def _place(name: str) -> _Place | None:
     return None
 
 
-def _read(series: _Series, fields: Mapping[str, str], now: float, second: bool) -> Iterable[LimitReading]:
+def _read(series: _Series, fields: Mapping[str, str], clock: _Clock, second: bool) -> Iterable[LimitReading]:
     if series.draft:
         return _read_draft(fields)
     remaining = _number(fields.get("remaining"))
-    limit = _number(_first(fields.get("limit", "")))
-    reset = _seconds(fields.get("reset", ""), now)
+    limit, window = _limit(fields.get("limit", ""))
+    reset = _seconds(fields.get("reset", ""), clock)
     # A limit of 0 is that of a proxy that does not enforce one.
     if remaining is None or limit == 0 or (limit is None and reset is None):
         return ()
-    period = series.period or _window(fields.get("limit", "")) or (1.0 if second else None)
+    period = series.period or window or (1.0 if second else None)
     gradual = series.gradual or reset is None
     if series.gradual and period is None:
         period = 60.0 if series.quantity != "requests" else _period(limit, remaining, reset)
@@ -156,7 +182,10 @@ def _period(limit: float | None, remaining: float, reset: float | None) -> float
     if limit is None or reset is None or limit - remaining < 1 or (reset == int(reset) and reset < 10):
         return 60.0
     seconds = reset * limit / (limit - remaining)
-    return next((each for each in (1.0, 10.0, 60.0, 3600.0, 86400.0) if each / 2 < seconds < each * 2), 60.0)
+    for each in (60.0, 86400.0, 1.0, 10.0, 3600.0):
+        if each / 2 < seconds < each * 2:
+            return each
+    return 60.0
 
 
 def _read_draft(fields: Mapping[str, str]) -> Iterable[LimitReading]:
@@ -180,38 +209,37 @@ def _items(text: str) -> dict[str, dict[str, str]]:
     return items
 
 
-def _window(text: str) -> float | None:
-    """Return the window of `100, 100;w=60`, the form of a limit in drafts to 7."""
-    return next((w for values in _items(text).values() if (w := _number(values.get("w")))), None)
+@lru_cache(256)
+def _limit(text: str) -> tuple[float | None, float | None]:
+    """Return the amount of a limit, and the window of `100, 100;w=60`, the form of a limit in drafts to 7."""
+    window = next((w for values in _items(text).values() if (w := _number(values.get("w")))), None)
+    return _number(re.split("[,;]", text, maxsplit=1)[0]), window
 
 
-def _first(text: str) -> str:
-    return re.split("[,;]", text, maxsplit=1)[0]
+_PART: Final = r"(?:([0-9]{1,9}(?:\.[0-9]{1,12})?)%s)?"
+_DURATION: Final = re.compile("".join([_PART % unit for unit in ("d", "h", "m(?!s)", "s", "ms")]))
+_UNITS: Final = (86400.0, 3600.0, 60.0, 1.0, 0.001)
 
 
-_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_PART: Final = r"([0-9]{1,9}(?:\.[0-9]{1,12})?)(ms|s|m|h|d)"
-
-
-def _seconds(text: str, now: float) -> float | None:
-    """Return the seconds from `now` to a reset: `6m0s`, a number of seconds, a time since 1970, or RFC 3339."""
+def _seconds(text: str, clock: _Clock) -> float | None:
+    """Return the seconds to a reset: `6m0s`, a number of seconds, a time since 1970, or RFC 3339."""
     text = text.strip()
+    if text and (match := _DURATION.fullmatch(text)) is not None:
+        return sum([float(number) * unit for number, unit in zip(match.groups(), _UNITS, strict=True) if number])
     if (number := _number(text)) is not None:
-        if number < 1e9:
-            return number
-        return max((number / 1000 if number > 1e11 else number) - now, 0.0)
-    if re.fullmatch(rf"(?:{_PART})+", text):
-        return sum(float(number) * _UNITS[unit] for number, unit in re.findall(_PART, text))
+        return number if number < 1e9 else max((number / 1000 if number > 1e11 else number) - clock.now, 0.0)
     try:
         then = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return None if then.tzinfo is None else max(then.timestamp() - now, 0.0)
+    return None if then.tzinfo is None else max(then.timestamp() - clock.now, 0.0)
 
 
 def _number(text: str | None) -> float | None:
+    if not text:  # a header that is not there: without an exception
+        return None
     try:
-        number = float(text or "")
+        number = float(text)
     except ValueError:
         return None
     return number if isfinite(number) and number >= 0 else None
