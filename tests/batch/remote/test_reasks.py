@@ -133,6 +133,40 @@ def test_batches_are_waited_for_while_live_requests_run(slow: bool) -> None:
     assert not pair.service.files
 
 
+def test_the_outcomes_of_live_requests_that_run_are_returned_before_the_error_that_ends_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pair = Pair(max_attempts=2)
+    pair.limit(requests=1)
+    pair.service.answer = once_invalid({"Say 0"})
+    may_answer = threading.Event()
+    wait = reasks.LiveReasks.wait
+
+    async def watched(self: Any, seconds: float | None = None) -> None:
+        if seconds is None:  # no batch is waited for any more
+            may_answer.set()
+        await wait(self, seconds)
+
+    def cut(method: str, target: str, body: bytes) -> list[bytes | Exception]:
+        if target.endswith(CHAT):
+            assert may_answer.wait(30)
+        return [body]
+
+    def fail(method: str, path: str) -> tuple[int, bytes] | None:
+        """Refuse the status of the second batch while the live request for an item of the first one runs."""
+        if path != "/v1/batches/batch_4":
+            return None
+        return (403, b"{}") if pair.service.live else (503, b"{}")
+
+    monkeypatch.setattr(reasks.LiveReasks, "wait", watched)
+    pair.service.before, pair.service.cut = fail, cut
+    outcomes: list[Any] = []
+    with pytest.raises(JobStopped, match="it gets no further"):
+        for outcome in pair.call.map([{"x": 0}, {"x": 1}], via="batch", poll=0.01):
+            outcomes.append(outcome)
+    assert texts(outcomes) == sayings(0)
+
+
 def test_an_error_of_a_live_request_is_that_of_its_item() -> None:
     pair = invalid_pair()
     pair.llm.retry_policy = type(pair.llm.retry_policy)(max_retries=0)

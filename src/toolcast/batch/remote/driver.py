@@ -131,6 +131,7 @@ class RemoteRun(Generic[T]):
                 return await self._run_to_outcomes()
             except LLMError as error:
                 self._end_job(error, "it gets no further at the service")
+                await self._finish_reasks()
             except Exception as error:  # raised after the outcomes that have ended
                 self._error = error
         if ready := self._ended.take(all=True):
@@ -171,10 +172,18 @@ class RemoteRun(Generic[T]):
         """Return the last outcomes, or an empty list after them; raise the error that has ended the job early."""
         if self._refusal is not None:
             raise self._refusal
+        assert not self._again  # each of them goes into a batch, unless there is a refusal
         ready = self._ended.take(all=True)
         if not ready and self._input_error is not None:
             raise self._input_error
         return ready
+
+    async def _finish_reasks(self) -> None:
+        """Wait for the live requests that run, and send no more."""
+        self._reasks.stop()
+        while self._reasks.busy:
+            await self._reasks.wait()
+            await self._take_reasks()
 
     async def close(self) -> None:
         """End the run. Batches that nothing would fetch the results of are cancelled and deleted."""

@@ -37,6 +37,7 @@ class RemoteBatch:
         wait: The seconds between the last two.
         seen: The time of its last status.
         asked: The number of its items that are being asked again live.
+        read_to: The number of its first items whose inputs are known to have been read.
     """
 
     plan: Plan
@@ -47,11 +48,15 @@ class RemoteBatch:
     wait: float = FIRST_POLL
     seen: float = 0.0
     asked: int = 0
+    read_to: int = 0
 
     @property
     def is_complete(self) -> bool:
         """True if the inputs of all its items have been read."""
-        return all(item.row is not None for item in self.items)
+        # Asked for each row that is read, so that it must not take longer for larger batches.
+        while self.read_to < len(self.items) and self.items[self.read_to].row is not None:
+            self.read_to += 1
+        return self.read_to == len(self.items)
 
 
 class OpenBatches:

@@ -133,9 +133,13 @@ class LiveReasks(Generic[T]):
         with anyio.move_on_after(seconds):
             await self._run.changed.suspend(self._run.has_outcome)
 
+    def stop(self) -> None:
+        """Start no more items."""
+        self._run.schedule.stop()
+
     async def close(self) -> None:
         """Abort the requests that run."""
-        self._run.schedule.stop()
+        self.stop()
         if isinstance(self._workers, TaskWorkers):
             await self._workers.aclose()
         else:
@@ -144,7 +148,7 @@ class LiveReasks(Generic[T]):
 
     def abandon(self) -> None:
         """Abort the requests that run, without waiting for their end."""
-        self._run.schedule.stop()
+        self.stop()
         self._workers.abandon()
         self._run.close()
 
