@@ -152,7 +152,7 @@ def field_names(input: Any) -> Collection[str]:
     """Return the names of the fields of an input: the keys of a mapping; none for a value without fields."""
     if _is_mapping(input):
         return cast("Mapping[str, Any]", input).keys()
-    kind: Any = type(input)
+    kind = cast("type[object]", type(input))
     if is_dataclass(kind):
         return [field.name for field in fields(kind)]  # neither class variables nor what only the constructor gets
     for attribute in ("__pydantic_fields__", "_fields"):  # the last is of named tuples
