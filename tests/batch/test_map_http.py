@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import threading
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import anyio
 import pytest
 from pydantic import BaseModel, field_validator
 
+from support.async_texts import AsyncTexts
 from support.number_server import Number, NumberServer
 from toolcast import AuthFailed, OpenAI, ToolOrchestratingLLM
 from toolcast.batch import JobStopped, Outcome
@@ -136,14 +137,8 @@ async def test_closing_cancels_the_tasks(server: NumberServer) -> None:
 
 @pytest.mark.anyio
 async def test_an_abandoned_async_iterator_cancels_its_tasks(server: NumberServer) -> None:
-    async def inputs() -> AsyncIterator[str]:
-        number = 0
-        while True:
-            number += 1
-            yield str(number)
-
     call = numbers(server)
-    outcomes = call.amap(inputs(), max_concurrency=5)
+    outcomes = call.amap(AsyncTexts(), max_concurrency=5)
     await anext(outcomes)
     await anyio.to_thread.run_sync(server.hold)
     del outcomes

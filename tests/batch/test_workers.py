@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from itertools import count
 from typing import Any
 
 import anyio
 import pytest
 
+from support.async_texts import AsyncTexts
 from support.number_server import Number, NumberServer
 from toolcast import NotFound, OpenAI, ToolOrchestratingLLM
 from toolcast.async_support import sync_driver
@@ -139,18 +139,13 @@ def test_an_error_of_async_inputs_comes_after_the_outcomes_before_it(backend: st
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_async_inputs_are_not_read_on_once_the_job_is_stopped(backend: str) -> None:
-    read: list[int] = []
-
-    async def texts() -> AsyncIterator[str]:
-        for number in count():
-            read.append(number)
-            yield str(number)
+    texts = AsyncTexts()
 
     def refuse(request: ScriptedRequest) -> Any:
         raise NotFound("no such model")
 
     async def main() -> None:
-        async with numbers(refuse).amap(texts(), max_concurrency=1) as outcomes:
+        async with numbers(refuse).amap(texts, max_concurrency=1) as outcomes:
             assert not (await anext(outcomes)).ok
             while not outcomes._reader.done:
                 await anyio.lowlevel.checkpoint()
@@ -158,4 +153,4 @@ def test_async_inputs_are_not_read_on_once_the_job_is_stopped(backend: str) -> N
                 await anext(outcomes)
 
     anyio.run(main, backend=backend)
-    assert len(read) <= 3
+    assert texts.read <= 3
