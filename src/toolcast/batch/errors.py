@@ -2,7 +2,7 @@
 
 ToolcastError
 └── JobError                    a job cannot start or cannot go on
-    ├── JobStopped              a job ended early, after the outcomes of all items that had started
+    ├── JobStopped              a job ended early, after the outcomes of the items whose requests were under way
     ├── CheckpointError         the checkpoint cannot be used
     │   └── CheckpointMismatch  it belongs to a job with another prompt, schema, model or settings
     ├── UnstableInput           an input has no key
@@ -22,7 +22,7 @@ class JobError(ToolcastError):
 
 
 class JobStopped(JobError):
-    """The error for a job that ended early. It is raised after the outcomes of all items that had started.
+    """The error for a job that ended early. It is raised after the outcomes of the items with requests under way.
 
     Attributes:
         reason: `"error"` for an error that every item would get (its `__cause__`, for example `AuthFailed`), `"budget"`

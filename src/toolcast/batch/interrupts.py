@@ -1,4 +1,4 @@
-"""The first Ctrl-C during a job: no item starts any more, and those that run are finished. The second is Python's own.
+"""The first Ctrl-C during a job: no more requests are sent, and those under way finish. The second is Python's own.
 
 One handler of SIGINT serves all jobs that run. It is set in the main thread alone, where Python calls it, and only
 while there is a job; the handler that was there before is called for the second Ctrl-C: Python's, that of
