@@ -16,7 +16,7 @@ from hypothesis import given, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from toolcast.prices import TokenCounts
-from toolcast.usage import LIMITS, NO_USAGE, Budget, BudgetTracker, Prices, Usage
+from toolcast.usage import LIMITS, NO_USAGE, Budget, BudgetTracker, Prices, Usage, sum_usages
 
 counts = st.integers(0, 10**6)
 dollars = st.decimals(0, 10**6, places=6)
@@ -330,3 +330,11 @@ def test_a_sum_of_many_keeps_few_of_them() -> None:
     assert total.cost == 2_500
     assert not any(each() for each in kept)
     assert pickle.loads(pickle.dumps(total)).cost == 2_500
+
+
+@given(st.lists(usages, max_size=6))
+def test_a_sum_of_many_is_the_sum_of_each_with_the_next(given: list[Usage]) -> None:
+    both = sum_usages(given), sum(given, NO_USAGE)
+    assert both[0] == both[1]
+    assert both[0].cost == both[1].cost
+    assert both[0].known_cost == both[1].known_cost

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from decimal import Decimal
+from operator import attrgetter
 from threading import RLock
 from typing import Any, Final
 
@@ -127,6 +128,16 @@ class Usage:
         return cls(*(_count(name, data.get(name, 0)) for name in TOKENS), pricing=pricing)
 
 
+def sum_usages(usages: Iterable[Usage]) -> Usage:
+    """Return the sum of `usages` with its cost, which is computed now."""
+    # A request without any usage makes the cost of the others no less known, as in a sum of two.
+    parts = [usage for usage in usages if usage.pricing is not None or usage != NO_USAGE]
+    if not parts:
+        return NO_USAGE
+    counts = [sum(part) for part in zip(*map(_token_counts, parts), strict=True)]
+    return Usage(*counts, pricing=StoredCost(*_cost_of(parts)))
+
+
 class DeferredCost:
     """The cost of two usages together, computed when it is first read: that of most sums never is.
 
@@ -204,6 +215,8 @@ TOKENS: Final = (
     "audio_tokens",
 )
 """The names of the token counts of a `Usage`."""
+
+_token_counts: Final = attrgetter(*TOKENS)
 
 _NEWER: Final = frozenset(("reasoning_tokens", "audio_tokens"))
 _KEYS: Final = (*TOKENS, "cost", "known_cost")

@@ -120,6 +120,7 @@ class AsyncOutcomes(AsyncClosing, Uncopyable, AsyncIterator[Outcome[T]]):
         if not isinstance(self._rows, AsyncIterator):
             read_rows(self._rows, self._run, self._workers)
         elif self._reader is None:
+            self._run.reads_apart = True
             main = partial(_read_async_rows, self._rows, self._run, self._workers)
             self._reader = start_job(main, concurrent=True, name="toolcast map inputs")
         self._workers.start()
@@ -140,7 +141,8 @@ def read_rows(rows: Iterator[Any], run: JobRun[Any], workers: Workers) -> None:
         while schedule.wanted and (read < 2 or not schedule.ready):
             run.read(next(rows))
             read += 1
-            workers.start()
+            if schedule.startable:
+                workers.start()
     except StopIteration:
         run.end_input()
     except Exception as error:  # the caller's iterator, or an input without a key; raised after the outcomes before it

@@ -79,6 +79,7 @@ class JobRun(Generic[T]):
         schedule: Which row starts next, and which outcome is returned next.
         changed: The waiters for outcomes and for room for further rows.
         wake: The function by which workers wake the consumer.
+        reads_apart: A task of its own reads the rows, and waits for room too.
         raises: The first error ends the job.
         checkpoint: The stored outcomes, if there is a checkpoint.
         progress: The counts of the job.
@@ -113,6 +114,7 @@ class JobRun(Generic[T]):
         )
         self.changed: Waiters = Waiters()
         self.wake: Callable[[], None] = self.changed.wake
+        self.reads_apart: bool = False
         self.raises: bool = options.get("on_error") == "raise"
         self._equal: EqualInputs[T] | None = EqualInputs() if options.get("ask_once") else None
         self._block: list[InputRow] | None = [] if options.get("by_prefix") else None
@@ -130,7 +132,10 @@ class JobRun(Generic[T]):
         own = self._pace if self.ledger is None else Gates((self.ledger, self._pace))
         self._gate: RequestGate = gate or own
         self.progress: JobProgress = JobProgress(self._state)
-        self._reporter = ProgressReporter(self.progress, choose_display(options.get("progress")), monotonic)
+        display = choose_display(options.get("progress"))
+        self._reporter = ProgressReporter(self.progress, display, monotonic)
+        # The sums of a progress that nothing shows are not made: the first cost loads the list of all prices.
+        self._counts = display is not None
 
     def begin(self) -> None:
         """Begin the job: the consumer asks for the first outcome."""
@@ -207,7 +212,7 @@ class JobRun(Generic[T]):
 
     def should_wake(self) -> bool:
         """Return whether the consumer has something to do: to take an outcome, to read rows, or to end."""
-        return self.schedule.wants_rows_soon or self.has_outcome()
+        return self.has_outcome() or self.schedule.wants_rows_soon
 
     def has_outcome(self) -> bool:
         """Return whether an outcome is ready, none will follow, or another thread or task has closed the job."""
@@ -224,14 +229,17 @@ class JobRun(Generic[T]):
                     error = outcome.error
                     if isinstance(error, BudgetReached):
                         self._end_budget(error)
-                    if (error and handle.aborted) or _is_not_done(outcome):
+                    if error is not None and (handle.aborted or _is_not_done(outcome)):
                         # It has no outcome, as if it had not started.
                         self.schedule.abandon()
                     else:
                         self._finish(row, outcome)
-                    self._adapt()
+                    if self._most is None:
+                        self._adapt()
                     row = self.schedule.start()
-                    self.wake()
+                    # An outcome out of order is nothing to do yet.
+                    if self.reads_apart or self.should_wake():
+                        self.wake()
         except BaseException as error:
             # A cancellation, or an exit that a tool demands; the consumer raises the latter.
             self.schedule.stop(error)
@@ -248,9 +256,8 @@ class JobRun(Generic[T]):
             self._pace.close()
 
     def _adapt(self) -> None:
-        """Start as many items as the service takes requests, unless the caller has set their number."""
-        if self._most is None:
-            self.schedule.limit = min(max(self._pace.concurrency, CONCURRENCY), MOST_ITEMS)
+        """Start as many items as the service takes requests."""
+        self.schedule.limit = min(max(self._pace.concurrency, CONCURRENCY), MOST_ITEMS)
 
     def _finish(self, row: InputRow, outcome: Outcome[T]) -> None:
         error = outcome.error
@@ -260,12 +267,12 @@ class JobRun(Generic[T]):
         elif error is not None and self.raises:
             self.schedule.stop()
         outcome = self._stored(outcome)
-        waiting = () if self._equal is None else self._equal.ended(row, outcome)
-        for other in waiting:
-            if error is None:
-                self.schedule.answer(self._stored(copied(outcome, other)))
-            else:
-                self.schedule.resume(other)
+        if self._equal is not None:
+            for other in self._equal.ended(row, outcome):
+                if error is None:
+                    self.schedule.answer(self._stored(copied(outcome, other)))
+                else:
+                    self.schedule.resume(other)
         self.schedule.finish(outcome)
 
     async def _outcome(self, row: InputRow, backend: IOBackend, handle: AbortHandle) -> Outcome[T]:
@@ -285,11 +292,12 @@ class JobRun(Generic[T]):
         return Outcome(row.index, row.key, row.input, output, error, attempts, usage, backend.now() - began)
 
     def _stored(self, outcome: Outcome[T]) -> Outcome[T]:
-        """Count an outcome, and write it to the checkpoint before the consumer can see it.
+        """Count an outcome where progress is shown, and write it to the checkpoint before the consumer can see it.
 
         If that fails, the job ends.
         """
-        self.progress.ended(outcome, monotonic())
+        if self._counts:
+            self.progress.ended(outcome, monotonic())
         if self.checkpoint is not None:
             try:
                 self.checkpoint.write(outcome)

@@ -71,12 +71,16 @@ class Schedule(Generic[T]):
     def startable(self) -> bool:
         """True if a row may start now."""
         # A consumer that lags behind gets no further outcomes: each of them costs money, and it may stop at any time.
-        room = self.running < self.limit and self.ready < max(self.limit, 2)
-        return bool(self._pending) and room and not self.stopped
+        limit = self.limit
+        if not self._pending or self.running >= limit or self.stopped:
+            return False
+        return self.ready < (limit if limit > 2 else 2)
 
     @property
     def ready(self) -> int:
         """The number of outcomes that can be taken."""
+        if not self._finished:
+            return 0
         if self._ordered and not self._drained:
             return self._ready_to - self._taken
         return len(self._finished)
@@ -84,6 +88,8 @@ class Schedule(Generic[T]):
     @property
     def ended(self) -> bool:
         """True if no outcome will follow."""
+        if self.running:
+            return False
         with self._lock:
             return self._drained and not self._finished
 
@@ -113,17 +119,19 @@ class Schedule(Generic[T]):
 
     def take(self) -> Outcome[T] | None:
         """Return the next outcome, or None if it has to be waited for."""
+        finished = self._finished
+        if not finished:  # the common case of a consumer that waits
+            return None
         with self._lock:
-            if not self.ready:
-                return None
+            index = self._taken
             if not self._ordered:
-                index = next(iter(self._finished))
-            elif self._taken in self._finished:
-                index = self._taken
-            else:  # the job was stopped before the rows between them started
-                index = min(self._finished)
+                index = next(iter(finished))
+            elif index not in finished:
+                if not self._drained:
+                    return None
+                index = min(finished)  # the job was stopped before the rows between them started
             self._taken += 1
-            return self._finished.pop(index)
+            return finished.pop(index)
 
     # The workers
 

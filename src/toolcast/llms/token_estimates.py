@@ -57,8 +57,14 @@ def estimate_text_tokens(text: str) -> float:
 
 def estimate_input_tokens(messages: Iterable[Message], tools: Iterable[ToolSpec] = ()) -> int:
     """Return an estimate of the input tokens of a request with these messages and tools, at least 1."""
-    tokens = sum(_MESSAGE + sum(map(_part_tokens, message.parts)) for message in messages)
-    return max(ceil(tokens + sum(map(_tool_tokens, tools))), 1)
+    tokens = 0.0
+    for message in messages:
+        tokens += _MESSAGE
+        for part in message.parts:
+            tokens += estimate_text_tokens(part.text) if type(part) is TextPart else _part_tokens(part)
+    for tool in tools:
+        tokens += _tool_tokens(tool)
+    return max(ceil(tokens), 1)
 
 
 def _part_tokens(part: Part) -> float:

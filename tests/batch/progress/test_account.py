@@ -123,3 +123,8 @@ def test_any_row_of_ends_adds_up(ends: list[tuple[float, bool, int]]) -> None:
     assert seen.usage.total_tokens == sum(tokens for _, _, tokens in ends)
     if ends:
         assert seen.cost == prices.cost(seen.usage)
+
+
+def test_the_usages_of_many_items_are_all_counted() -> None:
+    now = running(1000, 600).snapshot(1000.0)
+    assert (now.usage, now.cost) == (Usage(600 * 90, 600 * 10), Decimal("6.00"))

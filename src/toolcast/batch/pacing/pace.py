@@ -21,6 +21,8 @@ from .controller import Controller, LimitedBy, Permit
 from .rate_limit_headers import read_limits
 from .request_queue import QueuedGate, RequestQueue
 
+_REFUSALS: Final = (RateLimited, Overloaded)  # `RateLimited | Overloaded` makes a union each time
+
 PATIENCE: Final = 600.0
 """The seconds for which a refused request is sent again, before its error is that of the call."""
 
@@ -30,7 +32,7 @@ def is_sent_again(request: GateRequest, error: BaseException | None, now: float,
 
     It is for `patience` seconds after the first refusal of an unbroken row of them.
     """
-    if not isinstance(error, RateLimited | Overloaded):
+    if not isinstance(error, _REFUSALS):
         request.first_refusal = None
         return False
     if request.first_refusal is None:
@@ -211,7 +213,7 @@ class _SharedPace:
     def end(self, permit: Permit, usage: Usage, error: BaseException | None) -> None:
         with self.queue.lock:
             now = self._clock()
-            if isinstance(error, RateLimited | Overloaded):
+            if isinstance(error, _REFUSALS):
                 self.controller.refused(permit, error.retry_after, random.random(), now)
             elif error is None and not permit.accepted:
                 self.controller.accepted(permit, now)
