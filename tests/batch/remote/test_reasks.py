@@ -106,12 +106,19 @@ def test_results_are_read_as_fast_as_live_requests_end(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("slow", [True, False])
-def test_batches_are_waited_for_while_live_requests_run(slow: bool) -> None:
+def test_batches_are_waited_for_while_live_requests_run(slow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A live request ends in the wait for a batch, or if it is `slow` after the results of the batch were read."""
     pair = Pair(max_attempts=2)
     pair.limit(requests=1)
     pair.service.answer = once_invalid({"Say 0"})
-    fetched = threading.Event()
+    may_answer = threading.Event()
+    wait = reasks.LiveReasks.wait
     unavailable = 6
+
+    async def watched(self: Any, seconds: float | None = None) -> None:
+        if not slow:
+            may_answer.set()
+        await wait(self, seconds)
 
     def fail(method: str, path: str) -> tuple[int, bytes] | None:
         """Let the second batch end after the first."""
@@ -122,12 +129,13 @@ def test_batches_are_waited_for_while_live_requests_run(slow: bool) -> None:
         return None
 
     def cut(method: str, target: str, body: bytes) -> list[bytes | Exception]:
-        if target.endswith(CHAT) and slow:
-            assert fetched.wait(30)
+        if target.endswith(CHAT):
+            assert may_answer.wait(30)
         if target.endswith("/content") and b"Say 1" in body:
-            fetched.set()
+            may_answer.set()
         return [body]
 
+    monkeypatch.setattr(reasks.LiveReasks, "wait", watched)
     pair.service.before, pair.service.cut = fail, cut
     assert texts(pair.map(2, poll=0.01 if slow else None)) == sayings(0, 1)
     assert not pair.service.files
