@@ -428,3 +428,9 @@ async def test_many_tasks_never_exceed_the_concurrency() -> None:
             for _ in range(200):
                 group.start_soon(llm.achat, "x")
     assert most == 3
+
+
+def test_two_first_requests_at_once_join_once() -> None:
+    pace, origin = Pace(), request().origin
+    assert pace._join(origin) is pace._join(origin)
+    assert pace.concurrency == 4

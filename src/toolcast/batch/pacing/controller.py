@@ -146,7 +146,7 @@ class Controller:
         in_flight = self.in_flight
         if not nested and (in_flight >= self.concurrency or (self._probes and in_flight)):
             return None
-        rate = None if self._rate is None else self._rate_at(now)
+        rate = self._rate_at(now)
         if rate is not None and self._next_at > now:
             return self._next_at - now
         amounts = self._amounts(input_estimate, max_tokens)
