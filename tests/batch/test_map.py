@@ -9,7 +9,7 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
-from toolcast import AuthFailed, ToolOrchestratingLLM
+from toolcast import AuthFailed, ConnectFailed, ToolOrchestratingLLM
 from toolcast.batch import JobStopped, Outcome
 from toolcast.testing import ScriptedLLM, ScriptedRequest
 
@@ -107,6 +107,37 @@ def test_an_error_that_every_item_would_get_stops_the_job(collect: Collect) -> N
     with pytest.raises(JobStopped, match="no key"):
         collect(numbers(ScriptedLLM(refuse)), inputs(), max_concurrency=2)
     assert len(seen) < 100
+
+
+def test_a_service_that_cannot_be_reached_stops_the_job(collect: Collect) -> None:
+    def fail(request: ScriptedRequest) -> Any:
+        raise ConnectFailed("no connection")
+
+    seen: list[int] = []
+
+    def inputs() -> Iterator[str]:
+        for number in range(10_000):
+            seen.append(number)
+            yield str(number)
+
+    with pytest.raises(JobStopped, match="no connection"):
+        collect(numbers(ScriptedLLM(fail)), inputs(), max_concurrency=2)
+    assert 20 <= len(seen) < 100
+
+
+def test_a_service_that_can_be_reached_now_and_then_does_not(collect: Collect) -> None:
+    """The row of failures ends with any response."""
+    count = 0
+
+    def sometimes(request: ScriptedRequest) -> Any:
+        nonlocal count
+        count += 1
+        if count % 20:
+            raise ConnectFailed("no connection")
+        return Number(value=1)
+
+    outcomes = collect(numbers(ScriptedLLM(sometimes)), map(str, range(200)), max_concurrency=1)
+    assert sum(outcome.ok for outcome in outcomes) == 10
 
 
 def test_an_error_of_the_inputs_comes_after_the_outcomes_before_it() -> None:

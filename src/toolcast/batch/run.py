@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, Final, Generic, TypeVar, cast
 
 from ..async_support.waiters import Waiters
-from ..errors import AuthFailed, NotFound, QuotaExceeded, UnsupportedLLMError, WouldSuspend
+from ..errors import AuthFailed, ConnectFailed, NotFound, QuotaExceeded, UnsupportedLLMError, WouldSuspend
 from ..llms.request_gate import Gates, RequestGate, use_gate
 from ..llms.request_state import RequestState
 from ..states import Trace
@@ -37,6 +37,9 @@ T = TypeVar("T")
 
 HOPELESS: Final = (AuthFailed, NotFound, QuotaExceeded, UnsupportedLLMError, WouldSuspend)
 """The errors that every other item would get too: those of the key, the model, the account or the API."""
+
+UNREACHABLE: Final = 20
+"""The number of items in a row, none of which reached the service, after which it is taken to be down."""
 
 CONCURRENCY: Final = 16
 """The number of items at once where neither the caller nor the service sets one: some wait to be admitted."""
@@ -119,6 +122,7 @@ class JobRun(Generic[T]):
         self._equal: EqualInputs[T] | None = EqualInputs() if options.get("ask_once") else None
         self._block: list[InputRow] | None = [] if options.get("by_prefix") else None
         self._read = 0
+        self._unreached = 0  # items in a row; workers in threads may miscount by one or two
         self._begun = self._closed = False
         # Validators that are functions may take long: in an event loop they would stop all other items.
         self._blocks = any(tool.output_type is None or calls_functions(tool.output_type) for tool in call.tools)
@@ -261,7 +265,10 @@ class JobRun(Generic[T]):
 
     def _finish(self, row: InputRow, outcome: Outcome[T]) -> None:
         error = outcome.error
-        if isinstance(error, HOPELESS):
+        # Each has had its retries. A short outage fails the items that run, so more than those have to fail.
+        self._unreached = self._unreached + 1 if isinstance(error, ConnectFailed) else 0
+        lost = self._unreached >= max(UNREACHABLE, 2 * self.schedule.limit)
+        if error is not None and (lost or isinstance(error, HOPELESS)):
             self.schedule.stop(stopped_by(error))
             self._end_requests()
         elif error is not None and self.raises:
