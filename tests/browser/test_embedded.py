@@ -37,6 +37,12 @@ def process(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
+WRITES_OR_HAS_WRITTEN = """() =>
+  document.querySelector(".live .prose")?.textContent
+  || (document.getElementById("state").textContent === "ready" && document.querySelectorAll(".message").length === 4)
+"""
+
+
 def test_the_embedded_model_answers_is_interrupted_and_remembered(
     tab: Callable[[str], Page], process: subprocess.Popen[str]
 ) -> None:
@@ -54,7 +60,7 @@ def test_the_embedded_model_answers_is_interrupted_and_remembered(
     expect(answers).not_to_be_empty()
     box.fill("Count from 1 to 1000, each number on a line of its own.")
     box.press("Enter")
-    page.locator(".live .prose").wait_for(timeout=30_000)
+    page.wait_for_function(WRITES_OR_HAS_WRITTEN)
     page.evaluate("document.getElementById('stop').click()")  # harmless where the model was faster
     expect(page.locator("#state")).to_have_text("ready")
     message = page.locator(".message").all_text_contents()

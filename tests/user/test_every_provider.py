@@ -275,8 +275,7 @@ def test_ctrl_c_in_a_stream(mocked: Provider, llmock: LLMock) -> None:
     interrupted(mocked)
     (request,) = llmock.requests
     assert not request.completed
-    assert request.stall_waited is not None
-    assert request.stall_waited < 20
+    assert request.stall_waited is None or request.stall_waited < 20  # None: Ctrl-C came before the sixth chunk
 
 
 def test_ctrl_c_while_a_real_model_writes(real: Provider, llama: LlamaServer) -> None:
