@@ -227,9 +227,9 @@ def test_budgets(text: str, budget: Budget) -> None:
         (["name", "--format", "csv"], 1, "--format csv needs a file: pass it with --input"),
         (["name", "--input", "people.csv", "--column", "body", "--resume"], 1, "--resume needs --output FILE or"),
         (
-            ["name", "--input", "people.csv", "--column", "body", "--output", "a.jsonl", "--resume"],
+            ["name", "--input", "people.csv", "--column", "body", "--output", "people.csv", "--resume"],
             1,
-            "--resume: there is no checkpoint a.jsonl.checkpoint; leave --resume out to begin",
+            "people.csv exists: choose",
         ),
         (["name", "--input", "people.csv", "--column", "body", "--output", "a.doc"], 1, "--output a.doc: expected the"),
         (
@@ -257,7 +257,7 @@ def test_what_is_wrong_is_one_line(
 
 def test_a_run_is_resumed(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("name, age int", "--input", "people.csv", "--column", "body", "--output", "out.jsonl", "--quiet")
-    assert run(*words) == 1
+    assert run(*words, "--resume") == 1  # one row fails; there is no earlier run
     assert run(*words) == 1
     message = (
         "toolcast: out.jsonl.checkpoint has 2 results of an earlier run: go on with --resume, or delete it to begin"

@@ -96,7 +96,8 @@ def add_arguments(parser: CommandParser) -> None:
     option("--via", choices=get_args(Via), default="live", help="batch: the provider's batch API, at a lower price")
     job = parser.add_argument_group("runs")
     option = job.add_argument
-    option("--resume", action="store_true", help="go on with an earlier run: rows with a result are not asked again")
+    resume = "go on with an earlier run, if there is one: rows with a result are not asked again"
+    option("--resume", action="store_true", help=resume)
     option(
         "--checkpoint",
         metavar="FILE",
@@ -215,7 +216,8 @@ def _checkpoint(arguments: argparse.Namespace) -> Path | None:
     """Return the path of the checkpoint.
 
     Raises:
-        ToolcastError: There are results of an earlier run and no `--resume`, or `--resume` without a file.
+        ToolcastError: There are results of an earlier run and no `--resume`, an output without its checkpoint, or
+            `--resume` without a file.
     """
     output: Path | None = arguments.output
     path: Path | None = arguments.checkpoint
@@ -224,10 +226,10 @@ def _checkpoint(arguments: argparse.Namespace) -> Path | None:
     if arguments.resume:
         if path is None:
             raise ToolcastError("--resume needs --output FILE or --checkpoint FILE, which names the earlier run")
-        if not path.exists():
-            raise ToolcastError(f"--resume: there is no checkpoint {path}; leave --resume out to begin")
-        return path
-    if path is not None and path.exists():
+        if path.exists():
+            return path
+        # Nothing to resume yet: the same command begins a run and goes on with it.
+    elif path is not None and path.exists():
         status = read_status(path)
         raise ToolcastError(
             f"{path} has {_pluralize(status.done, 'result')} of an earlier run: go on with --resume, or delete it to "
