@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ...errors import BadRequest, LLMError, RateLimited
 from ...http_request import HTTPRequest, HTTPResponse
 from ..batch_codec import (
-    BatchCodec,
     BatchLimits,
     BatchResult,
     BatchState,
     BatchStatus,
-    JSONLResults,
     as_mapping,
     as_object,
     objects_in,
@@ -27,13 +25,10 @@ from ..batch_codec import (
     optional_text,
     text_field,
 )
-from ..file_codec import BytesContent, Exchange
-from ..http_adapter import HTTPAdapter, path_segment
+from ..http_adapter import HTTPAdapter
+from .file_batches import TAG, FileBatches
 from .files import OpenAIFiles
 from .services import BatchSpec
-
-TAG: Final = "toolcast"
-"""The key of the tag in the metadata of a batch."""
 
 _STATES: Final[Mapping[str, BatchState]] = {
     "completed": "ended",
@@ -44,7 +39,7 @@ _STATES: Final[Mapping[str, BatchState]] = {
 _UNPROCESSED: Final = frozenset(("batch_expired", "batch_cancelled"))
 
 
-class OpenAIBatches(BatchCodec):
+class OpenAIBatches(FileBatches):
     """The codec of OpenAI's batch API.
 
     Args:
@@ -53,27 +48,19 @@ class OpenAIBatches(BatchCodec):
         endpoint: The endpoint of the requests, as a batch names it: `/v1/chat/completions` or `/v1/responses`.
     """
 
+    path: ClassVar[str] = "/batches"
+
     def __init__(self, adapter: HTTPAdapter, spec: BatchSpec, endpoint: str) -> None:
-        self.provider: str = adapter.provider
+        super().__init__(adapter, OpenAIFiles(adapter, limit=spec.bytes, purpose="batch"))
         self.limits: BatchLimits = BatchLimits(spec.requests, spec.bytes, spec.line_bytes)
         self.price_factor: Decimal = Decimal(spec.price_factor)
-        self._adapter = adapter
         self._spec = spec
         self._endpoint = endpoint
-        self._files = OpenAIFiles(adapter, limit=spec.bytes, purpose="batch")
 
     def encode(self, id: str, request: HTTPRequest) -> bytes:
         """Return one request of a batch, as one line without a line end."""
         head = json.dumps({"custom_id": id, "method": "POST", "url": self._endpoint})
         return b'%b,"body":%b}' % (head[:-1].encode(), request.body)
-
-    def upload(self, tag: str, lines: Sequence[bytes]) -> Exchange[str | None]:
-        """Upload the requests of a batch; return the id of the file."""
-        # Without a name here, the content is released once the body of the request has it.
-        file = yield from self._files.upload(
-            f"{tag}.jsonl", "application/jsonl", BytesContent(b"\n".join((*lines, b"")))
-        )
-        return file.id
 
     def submit(self, tag: str, lines: Sequence[bytes], file: str | None) -> HTTPRequest:
         """Return the request that creates the batch of the uploaded file."""
@@ -83,47 +70,18 @@ class OpenAIBatches(BatchCodec):
             "completion_window": self._spec.window,
             "metadata": {TAG: tag},
         }
-        return self._adapter.service_request("POST", "/batches", body=json.dumps(body).encode())
-
-    def status(self, id: str) -> HTTPRequest:
-        """Return the request for the status of the batch `id`."""
-        return self._adapter.service_request("GET", f"/batches/{path_segment(id)}")
-
-    def read_status(self, response: HTTPResponse) -> BatchStatus:
-        """Return the status in the response to `submit`, `status` or `cancel`."""
-        return self._status(as_object(response.body))
+        return self._adapter.service_request("POST", self.path, body=json.dumps(body).encode())
 
     def list_page(self, cursor: str | None) -> HTTPRequest:
         """Return the request for a page of the batches, the newest first."""
         query = {"limit": "100"} | ({} if cursor is None else {"after": cursor})
-        return self._adapter.service_request("GET", "/batches", query=query)
+        return self._adapter.service_request("GET", self.path, query=query)
 
     def read_page(self, response: HTTPResponse, cursor: str | None) -> tuple[list[BatchStatus], str | None]:
         """Return the batches of the page `cursor`, and the id of the last one if there are more."""
         page = as_object(response.body)
         batches = [self._status(each) for each in objects_in(page, "data")]
         return batches, batches[-1].id if batches and page.get("has_more") is True else None
-
-    def cancel(self, id: str) -> HTTPRequest:
-        """Return the request that cancels the batch `id`."""
-        return self._adapter.service_request("POST", f"/batches/{path_segment(id)}/cancel")
-
-    def downloads(self, status: BatchStatus) -> Sequence[HTTPRequest]:
-        """Return the requests for the files with the results and with the errors of an ended batch."""
-        return [self._files.fetch(file) for file in status.files]
-
-    def result_decoder(self) -> JSONLResults:
-        """Return a decoder of one file of results."""
-        return JSONLResults(self._result)
-
-    def delete_files(self, status: BatchStatus) -> Sequence[HTTPRequest]:
-        """Return the requests that delete the file of the requests and the files of the results."""
-        files = (status.input_file, *status.files)
-        return [self._files.delete(file) for file in files if file is not None]
-
-    def delete_file(self, file: str) -> HTTPRequest:
-        """Return the request that deletes a file."""
-        return self._files.delete(file)
 
     def _status(self, batch: Mapping[str, Any]) -> BatchStatus:
         raw = text_field(batch, "status")
