@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import anyio
 import pytest
 from pydantic import BaseModel
 
+from support.collected_outcomes import Collect, collect_in, collect_sync
 from toolcast import AuthFailed, ConnectFailed, ToolOrchestratingLLM
 from toolcast.batch import JobStopped, Outcome
 from toolcast.testing import ScriptedLLM, ScriptedRequest
@@ -26,23 +27,6 @@ def answer(request: ScriptedRequest) -> Any:
 
 def numbers(llm: Any = None, **options: Any) -> ToolOrchestratingLLM[Number]:
     return ToolOrchestratingLLM(Number, "{text}", llm or ScriptedLLM(answer), **options)
-
-
-Collect = Callable[..., list[Outcome[Number]]]
-
-
-def collect_sync(call: ToolOrchestratingLLM[Number], inputs: Iterable[Any], **options: Any) -> list[Outcome[Number]]:
-    return list(call.map(inputs, **options))
-
-
-def collect_in(backend: str) -> Collect:
-    def collect(call: ToolOrchestratingLLM[Number], inputs: Any, **options: Any) -> list[Outcome[Number]]:
-        async def main() -> list[Outcome[Number]]:
-            return [outcome async for outcome in call.amap(inputs, **options)]
-
-        return anyio.run(main, backend=backend)
-
-    return collect
 
 
 def collect_sync_in(backend: str) -> Collect:

@@ -6,14 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from pydantic import BaseModel
 
+from support.collected_outcomes import Collect, collect_in, collect_sync
 from toolcast import CallError, Prices, ToolOrchestratingLLM
 from toolcast.batch import CheckpointError, CheckpointMismatch, Outcome, RowError, UnstableInput, read_status
 from toolcast.batch.checkpoint import Checkpoint
@@ -39,23 +39,6 @@ class Model:
 
 def numbers(model: Model, prompt: str = "{text}") -> ToolOrchestratingLLM[Number]:
     return ToolOrchestratingLLM(Number, prompt, ScriptedLLM(model.answer, prices=Prices(1, 1)))
-
-
-Collect = Callable[..., list[Outcome[Number]]]
-
-
-def collect_sync(call: ToolOrchestratingLLM[Number], inputs: Iterable[Any], **options: Any) -> list[Outcome[Number]]:
-    return [*call.map(inputs, **options)]
-
-
-def collect_in(backend: str) -> Collect:
-    def collect(call: ToolOrchestratingLLM[Number], inputs: Any, **options: Any) -> list[Outcome[Number]]:
-        async def main() -> list[Outcome[Number]]:
-            return [outcome async for outcome in call.amap(inputs, **options)]
-
-        return anyio.run(main, backend=backend)
-
-    return collect
 
 
 WAYS = {"sync": collect_sync, "asyncio": collect_in("asyncio"), "trio": collect_in("trio")}

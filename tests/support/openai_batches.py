@@ -130,10 +130,12 @@ class OpenAIBatchService:
         paused: A lock; while a test has it, no request is processed.
         submitted: The requests of all batches that were created: the bodies, by custom id.
         live: The bodies of the requests to `/v1/chat/completions`.
+        one_at_a_time: True to refuse a batch while another one runs.
     """
 
     def __init__(self, answer: Callable[[dict[str, Any]], tuple[int, dict[str, Any]]] = echo, prefix: str = "") -> None:
         self.answer = answer
+        self.one_at_a_time = False
         self.prefix = prefix  # of the paths: Groq's begin with /openai
         self.batches: dict[str, dict[str, Any]] = {}
         self.files: dict[str, bytes] = {}
@@ -290,6 +292,10 @@ class OpenAIBatchService:
                 if wrong:
                     problems.append({"code": code, "message": "The line is invalid.", "line": number, "param": None})
             ids.add(line["custom_id"])
+        others = [each for each in self.running if each is not batch and not each["errors"]]
+        if self.one_at_a_time and others and batch["status"] == "validating":
+            message = "Enqueued token limit reached."
+            problems.append({"code": "token_limit_exceeded", "message": message, "line": None})
         return lines, problems
 
     def _list(self, query: dict[str, list[str]]) -> Reply:

@@ -82,7 +82,7 @@ class JobRun(Generic[T]):
         schedule: Which row starts next, and which outcome is returned next.
         changed: The waiters for outcomes and for room for further rows.
         wake: The function by which workers wake the consumer.
-        reads_apart: A task of its own reads the rows, and waits for room too.
+        reads_apart: True if another task than the consumer reads the rows; it is woken when more can be read.
         raises: The first error ends the job.
         checkpoint: The stored outcomes, if there is a checkpoint.
         progress: The counts of the job.

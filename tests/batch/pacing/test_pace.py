@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
@@ -162,9 +163,8 @@ def test_tasks_and_threads_share_one_queue() -> None:
     assert done == ["task", "thread"]
 
 
-def test_a_task_whose_loop_was_closed_does_not_stop_the_queue() -> None:
-    pace = Pace(max_concurrency=1)
-    first = enter(pace)
+def wait_in_a_closed_loop(pace: Pace) -> Coroutine[Any, Any, Passage]:
+    """Return the coroutine of a task that waits in the queue, and whose event loop is closed."""
     abandoned = asyncio.new_event_loop()
     coroutine = pace.enter(request(), ASYNC)
     task = abandoned.create_task(coroutine)
@@ -172,6 +172,13 @@ def test_a_task_whose_loop_was_closed_does_not_stop_the_queue() -> None:
     assert waiting(pace) == 1
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # what the abandoned loop would report
     abandoned.close()
+    return coroutine
+
+
+def test_a_task_whose_loop_was_closed_does_not_stop_the_queue() -> None:
+    pace = Pace(max_concurrency=1)
+    first = enter(pace)
+    coroutine = wait_in_a_closed_loop(pace)
     first.leave(Usage(), None)
     assert waiting(pace) == 0
     enter(pace).leave(Usage(), None)
@@ -218,12 +225,7 @@ async def test_a_stopped_pace_ends_the_waits_of_tasks() -> None:
 def test_a_pace_can_be_stopped_after_the_loop_of_a_task_was_closed() -> None:
     pace = Pace(max_concurrency=1)
     first = enter(pace)
-    abandoned = asyncio.new_event_loop()
-    coroutine = pace.enter(request(), ASYNC)
-    task = abandoned.create_task(coroutine)
-    abandoned.run_until_complete(asyncio.sleep(0))
-    task._log_destroy_pending = False  # type: ignore[attr-defined]  # what the abandoned loop would report
-    abandoned.close()
+    coroutine = wait_in_a_closed_loop(pace)
     pace.stop()
     with pytest.raises(RuntimeError):
         coroutine.throw(RuntimeError("the task was destroyed"))

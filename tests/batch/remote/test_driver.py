@@ -333,15 +333,7 @@ def test_a_refusal_without_a_reason(pair: Pair) -> None:
 
 def test_a_batch_too_many_is_submitted_when_another_has_ended(pair: Pair) -> None:
     pair.limit(requests=1)
-    validate = pair.service._validate
-
-    def one_at_a_time(batch: dict[str, Any]) -> Any:
-        lines, problems = validate(batch)
-        others = [each for each in pair.service.running if each is not batch and not each["errors"]]
-        over = {"code": "token_limit_exceeded", "message": "Enqueued token limit reached.", "line": None}
-        return lines, [*problems, over] if others and batch["status"] == "validating" else problems
-
-    pair.service._validate = one_at_a_time  # type: ignore[method-assign]  # the fault of this service
+    pair.service.one_at_a_time = True
     assert texts(pair.map(3)) == sayings(0, 1, 2)
     assert not pair.service.files
 

@@ -235,15 +235,7 @@ def test_requests_that_were_not_processed_cost_nothing() -> None:
 def test_a_refused_batch_costs_nothing() -> None:
     pair = priced()
     pair.limit(requests=1)
-    validate = pair.service._validate
-
-    def one_at_a_time(batch: dict[str, Any]) -> Any:
-        lines, problems = validate(batch)
-        others = [each for each in pair.service.running if each is not batch and not each["errors"]]
-        over = {"code": "token_limit_exceeded", "message": "Enqueued token limit reached.", "line": None}
-        return lines, [*problems, over] if others and batch["status"] == "validating" else problems
-
-    pair.service._validate = one_at_a_time  # type: ignore[method-assign]  # the fault of this service
+    pair.service.one_at_a_time = True
     outcomes, error = run(pair, 3, budget=Budget(usd=Decimal("52.5") + RESERVED))
     assert (texts(outcomes), error) == (sayings(0, 1, 2), None)
 
