@@ -163,6 +163,7 @@ if TYPE_CHECKING:
         RawEvent as RawEvent,
         Restarted as Restarted,
         Routing as Routing,
+        ServerToolUse as ServerToolUse,
         StopReason as StopReason,
         TextDelta as TextDelta,
         ThinkingDelta as ThinkingDelta,
@@ -247,6 +248,7 @@ if TYPE_CHECKING:
         DocumentPart as DocumentPart,
         ImagePart as ImagePart,
         Message as Message,
+        ServerToolPart as ServerToolPart,
         TextPart as TextPart,
         ThinkingPart as ThinkingPart,
         ToolCallPart as ToolCallPart,
@@ -271,6 +273,14 @@ if TYPE_CHECKING:
     from .prompts import (
         ChatPromptTemplate as ChatPromptTemplate,
         PromptTemplate as PromptTemplate,
+    )
+    from .server_tools import (
+        CodeExecution as CodeExecution,
+        FileSearch as FileSearch,
+        RemoteMCP as RemoteMCP,
+        ServerTool as ServerTool,
+        URLContext as URLContext,
+        WebSearch as WebSearch,
     )
     from .settings import (
         Settings as Settings,
@@ -365,8 +375,8 @@ _EXPORTS = {
     "SessionLocked StreamBusy StreamClosed StreamInterrupted StreamTruncated Timeout ToolTimeout ToolcastError "
     "TryAgain TurnCancelled TurnFailed TurnStopped UnknownToolError UnsupportedLLMError ValidationError WouldSuspend",
     "events": "AgentEvent ChatResponse ErrorEvent Event Failover Finish OutputDelta RawEvent "
-    "Restarted Routing StopReason TextDelta ThinkingDelta ToolCallDelta ToolCallDone ToolCallReset ToolCallStart "
-    "ToolProgress ToolResult ToolStarted UsageReport",
+    "Restarted Routing ServerToolUse StopReason TextDelta ThinkingDelta ToolCallDelta ToolCallDone ToolCallReset "
+    "ToolCallStart ToolProgress ToolResult ToolStarted UsageReport",
     "experiments.config": "ExperimentConfig",
     "experiments.cycles": "CycleOrchestrator",
     "experiments.event_log": "JsonlLogger",
@@ -380,8 +390,8 @@ _EXPORTS = {
     "llms.wrappers.redacted": "RedactedLLM",
     "llms.wrappers.wrapper": "Next WrapperLLM",
     "llms.base": "AgentChatResponse FunctionCallingLLM",
-    "messages": "AudioPart DocumentPart ImagePart Message TextPart ThinkingPart ToolCallPart ToolResultPart "
-    "assistant system tool_result user",
+    "messages": "AudioPart DocumentPart ImagePart Message ServerToolPart TextPart ThinkingPart ToolCallPart "
+    "ToolResultPart assistant system tool_result user",
     "capabilities": "Capabilities LLMMetadata",
     "structured.partial_objects": "StreamingObjectProcessor",
     "structured.orchestrator": "Preview ToolOrchestratingLLM",
@@ -393,6 +403,7 @@ _EXPORTS = {
     "transport.network": "Network",
     "hook_protocol": "CallInfo Hooks RequestInfo hooks",
     "observability.instrumentation": "instrument",
+    "server_tools": "CodeExecution FileSearch RemoteMCP ServerTool URLContext WebSearch",
     "settings": "Settings Timeouts",
     "stores.jsonl": "JSONLStore",
     "stores.memory": "MemoryStore",
@@ -451,6 +462,7 @@ __all__ = [
     "ChatPromptTemplate",
     "ChatRequest",
     "ChatResponse",
+    "CodeExecution",
     "Compaction",
     "Configs",
     "ConnectFailed",
@@ -473,6 +485,7 @@ __all__ = [
     "FailTurn",
     "Failover",
     "FallbackLLM",
+    "FileSearch",
     "Finish",
     "FunctionCallingLLM",
     "Google",
@@ -527,6 +540,7 @@ __all__ = [
     "RecordingLLM",
     "RedactedLLM",
     "Refused",
+    "RemoteMCP",
     "RepeatedCall",
     "RequestInfo",
     "Restarted",
@@ -537,6 +551,9 @@ __all__ = [
     "SQLiteCache",
     "SQLiteStore",
     "ServerError",
+    "ServerTool",
+    "ServerToolPart",
+    "ServerToolUse",
     "Session",
     "SessionLease",
     "SessionLocked",
@@ -578,12 +595,14 @@ __all__ = [
     "TurnFailed",
     "TurnStopped",
     "TurnStream",
+    "URLContext",
     "Under",
     "UnknownToolError",
     "UnsupportedLLMError",
     "Usage",
     "UsageReport",
     "ValidationError",
+    "WebSearch",
     "WouldSuspend",
     "WrapperLLM",
     "__compiled__",

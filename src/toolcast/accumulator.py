@@ -16,6 +16,7 @@ from .events import (
     Finish,
     Restarted,
     Routing,
+    ServerToolUse,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -33,7 +34,7 @@ class Accumulator:
     """The sum of the events of one call, as a `ChatResponse`."""
 
     def __init__(self) -> None:
-        self._parts: list[_Text | _Thought | _Call] = []
+        self._parts: list[_Text | _Thought | _Call | _ServerTool] = []
         self._calls: dict[str, _Call] = {}
         self._usage = NO_USAGE
         self._before = NO_USAGE
@@ -98,6 +99,9 @@ class Accumulator:
             self._parts.append(last := _Thought())
         last.take(event)
 
+    def _server_tool(self, event: ServerToolUse) -> None:
+        self._parts.append(_ServerTool(event))
+
     def _start(self, event: ToolCallStart) -> None:
         call = _Call(event.id, event.name)
         self._calls[event.id] = call
@@ -152,6 +156,7 @@ class Accumulator:
         ToolCallDelta: _delta,
         ToolCallReset: _reset,
         ToolCallDone: _done,
+        ServerToolUse: _server_tool,
         UsageReport: _report,
         Restarted: _restarted,
         Routing: _route,
@@ -189,6 +194,16 @@ class _Thought:
 
     def frozen(self) -> Part:
         return ThinkingPart(self.buffer.whole(), self.signature, self.redacted, self.opaque)
+
+
+class _ServerTool:
+    __slots__ = ("event",)
+
+    def __init__(self, event: ServerToolUse) -> None:
+        self.event = event
+
+    def frozen(self) -> Part:
+        return self.event.part
 
 
 class _Call:

@@ -19,7 +19,7 @@ from .approvals import PermissionRequest
 from .errors import CallError
 from .json_text import json_text
 from .lazy_dataclasses import dataclass
-from .messages import Message
+from .messages import Message, ServerToolPart
 from .usage import Usage
 
 StopReason: TypeAlias = Literal[
@@ -86,6 +86,39 @@ class ToolCallDone:
     arguments: str
     truncated: bool = False
     opaque: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerToolUse:
+    """A complete block of a tool that the provider ran: its call, its result, or both. See `ServerToolPart`.
+
+    Attributes:
+        name: The name of the tool.
+        call_id: The service's id of the call; empty if it has none.
+        input: The input of the call; None for a result alone.
+        output: The result; None for a call alone.
+        error: The service's name or text of the error, if the tool failed.
+        provider: The provider that ran the tool.
+        raw: The service's block.
+    """
+
+    name: str
+    call_id: str = ""
+    input: Any = None
+    output: Any = None
+    error: str | None = None
+    provider: str = ""
+    raw: Mapping[str, Any] | None = None
+
+    @property
+    def part(self) -> ServerToolPart:
+        """The block as a part of the message."""
+        return ServerToolPart(self.name, self.call_id, self.input, self.output, self.error, self.provider, self.raw)
+
+
+def server_tool_use(part: ServerToolPart) -> ServerToolUse:
+    """Return the event of a part."""
+    return ServerToolUse(part.name, part.call_id, part.input, part.output, part.error, part.provider, part.raw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +195,7 @@ Event: TypeAlias = (
     | ToolCallDelta
     | ToolCallReset
     | ToolCallDone
+    | ServerToolUse
     | UsageReport
     | Restarted
     | Routing

@@ -23,6 +23,7 @@ from .lazy_dataclasses import dataclass
 from .messages import Message, ToolCallPart
 from .option_types import require
 from .output_mode import OutputMode
+from .server_tools import ServerTool
 from .settings import Settings
 from .states import Trace
 from .tool_spec import ToolChoice, ToolSpec
@@ -100,6 +101,7 @@ class RequestInfo:
         tool_choice: The tool choice.
         mode: The output mode; None is the LLM's default.
         stream: True for a streamed response.
+        server_tools: The tools that the provider runs. Their credentials are `Secret`s.
     """
 
     messages: tuple[Message, ...]
@@ -109,6 +111,7 @@ class RequestInfo:
     stream: bool
     _tools: Sequence[NamedSpec] = ()
     _http: HTTPRequest | None = None
+    server_tools: tuple[ServerTool, ...] = ()
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:

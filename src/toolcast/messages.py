@@ -131,7 +131,33 @@ class ToolResultPart:
     type: Literal["tool_result"] = "tool_result"
 
 
-Part: TypeAlias = TextPart | ImagePart | AudioPart | DocumentPart | ThinkingPart | ToolCallPart | ToolResultPart
+@dataclass(frozen=True, slots=True)
+class ServerToolPart:
+    """A block of a tool that the provider ran: its call, its result, or both, as the service's block has them.
+
+    Attributes:
+        name: The name of the tool, as `ServerTool.kind` has it, or as the service names another one.
+        call_id: The service's id of the call, which a call and its result share; empty if it has none.
+        input: The input of the call, JSON-compatible; None for a result alone.
+        output: The result, JSON-compatible; None for a call alone. Untrusted text of web pages may be in it.
+        error: The service's name or text of the error, if the tool failed.
+        provider: The provider that ran the tool. The part is sent to that provider alone.
+        raw: The service's block. It is sent back unchanged; None: there is nothing to send back.
+    """
+
+    name: str
+    call_id: str = ""
+    input: Any = None
+    output: Any = None
+    error: str | None = None
+    provider: str = ""
+    raw: Mapping[str, Any] | None = None
+    type: Literal["server_tool"] = "server_tool"
+
+
+Part: TypeAlias = (
+    TextPart | ImagePart | AudioPart | DocumentPart | ThinkingPart | ToolCallPart | ToolResultPart | ServerToolPart
+)
 _PARTS: Final = get_args(Part)
 
 
@@ -161,8 +187,13 @@ class Message:
 
     @property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:
-        """The tool calls, in the order in which they were made."""
+        """The tool calls, in the order in which they were made; not those of tools that the provider runs."""
         return tuple([part for part in self.parts if isinstance(part, ToolCallPart)])
+
+    @property
+    def server_tools(self) -> tuple[ServerToolPart, ...]:
+        """The blocks of the tools that the provider ran, in their order."""
+        return tuple([part for part in self.parts if isinstance(part, ServerToolPart)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data, with bytes as base64 text."""

@@ -14,7 +14,7 @@ from typing import Any, Final, get_origin
 from pydantic_core import SchemaSerializer, core_schema, from_json
 
 from .json_text import json_text
-from .messages import Message, Part, TextPart, ThinkingPart, ToolCallPart
+from .messages import Message, Part, ServerToolPart, TextPart, ThinkingPart, ToolCallPart
 
 _any: Final = SchemaSerializer(core_schema.any_schema())
 HIDDEN: Final = "(hidden)"
@@ -57,4 +57,6 @@ def _hidden_part(part: Part, tools: Collection[str]) -> Part:
         return replace(part, arguments=json.dumps(HIDDEN), opaque=None) if part.name in tools else part
     if isinstance(part, TextPart):
         return TextPart(HIDDEN)
+    if isinstance(part, ServerToolPart):
+        return ServerToolPart(part.name, part.call_id, provider=part.provider)
     return ThinkingPart(HIDDEN) if isinstance(part, ThinkingPart) else part

@@ -13,7 +13,8 @@ from datetime import datetime
 
 from ..agents.engine.session_state import SessionState, fold
 from ..errors import ToolcastError
-from ..messages import Message, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from ..json_text import json_text
+from ..messages import Message, ServerToolPart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ..stores.sqlite import SQLiteStore
 from .data_dir import data_dir, sessions_file
 from .output import format_table
@@ -130,6 +131,8 @@ def _message_texts(message: Message) -> Iterator[tuple[str, str]]:
                 yield f"calls {part.name}", part.arguments
             case ToolResultPart():
                 yield f"{part.name or 'tool'} {'failed' if part.is_error else 'returned'}", part.content
+            case ServerToolPart():
+                yield f"{part.name} of the provider", part.error or json_text(part.output or part.input)
             case _:
                 yield message.role, f"[{type(part).__name__.removesuffix('Part').lower()}]"
 

@@ -13,9 +13,9 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 from ..accumulator import Accumulator
 from ..agents.engine.history import unanswered_calls
 from ..approvals import ApprovalDecision, PermissionRequest
-from ..events import Event, StopReason, TextDelta, ThinkingDelta, ToolCallDone, ToolCallStart
+from ..events import Event, StopReason, TextDelta, ThinkingDelta, ToolCallDone, ToolCallStart, server_tool_use
 from ..lazy_dataclasses import dataclass
-from ..messages import Message, TextPart, ThinkingPart, ToolCallPart
+from ..messages import Message, ServerToolPart, TextPart, ThinkingPart, ToolCallPart
 from ..usage import NO_USAGE, Usage
 
 ChatState: TypeAlias = Literal[
@@ -227,6 +227,8 @@ def _streamed(data: Mapping[str, Any]) -> Streamed:
             case ToolCallPart():
                 done = ToolCallDone(part.id, part.name, part.arguments, part.truncated, part.opaque)
                 events += (ToolCallStart(part.id, part.name), done)
+            case ServerToolPart():
+                events.append(server_tool_use(part))
             case _:
                 pass
     return Streamed(events) if events else NOTHING_STREAMED

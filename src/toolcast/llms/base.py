@@ -22,7 +22,7 @@ from ..async_support import sync_driver
 from ..call_report import Account
 from ..capabilities import LLMMetadata, Progress
 from ..closing import AsyncClosing, Closing
-from ..errors import MissingOutputError, NoToolCallError, UnsupportedLLMError
+from ..errors import BadRequest, MissingOutputError, NoToolCallError, UnsupportedLLMError
 from ..events import ChatResponse, Event
 from ..hook_protocol import CallHooks, Hooks, Operation, as_hooks, begin_operation
 from ..http_request import HTTPRequest
@@ -33,6 +33,7 @@ from ..option_types import require_optional, require_text
 from ..output_mode import OutputMode
 from ..prices import ModelPricing, Prices, has_price_list, has_prices
 from ..providers.base import ResponseDecoder
+from ..server_tools import split_tools
 from ..settings import NOTHING_SET, Settings
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool, ToolOutput, as_tools
@@ -102,6 +103,8 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     """
 
     modes: ClassVar[tuple[OutputMode, ...]] = ("tool_call", "prompted")
+    takes_server_tools: ClassVar[bool] = False
+    """True if `_events` answers requests with tools that the provider runs, which it does not get."""
 
     def __init__(
         self,
@@ -293,13 +296,17 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         parallel: bool,
     ) -> ChatRequest:
         """Return the request: messages with the system prompt, tools, and the merged settings."""
-        made = as_tools(tools)
+        own, server_tools = split_tools(tools)
+        made = as_tools(own)
         return ChatRequest(
             self.with_system_prompt(as_messages(messages)),
             tuple(made),
             resolve_tool_choice(tool_choice, [tool.name for tool in made]),
             self.merge_settings(settings),
             parallel,
+            server_tools=server_tools,
+            # The caller of these methods has chosen.
+            forces_now=bool(server_tools),
         )
 
     @property
@@ -404,7 +411,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     def cache_data(self, request: ChatRequest) -> list[Any]:
         """Return the JSON-compatible data that a cached answer to `request` is found by, without credentials."""
         metadata = self.metadata
-        return [metadata.provider, None, metadata.model_name, request.to_dict()]
+        return [metadata.provider, None, metadata.model_name, *request.cache_data()]
 
     def preview(self, request: ChatRequest) -> HTTPRequest | None:
         """Return the HTTP request for `request` without sending it; None for an LLM without HTTP."""
@@ -506,13 +513,20 @@ class FunctionCallingLLM(Closing, AsyncClosing):
 
     def _send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
         """Return the events of the response to `request`, which is sent as it is."""
+        if request.server_tools and not self.takes_server_tools:
+            label = request.server_tools[0].label
+            raise BadRequest(
+                f"{type(self).__name__} runs no tools of a provider, and the request has {label}: leave it out of "
+                "tools=, or use the LLM of a provider that has it",
+                **self.origin,
+            )
 
         def begin(began: float) -> None:
             if (hooks := call.begin_request(self.hooks, began)) is not None:
                 hooks.emit("request", request_info(request))
 
         def send() -> AsyncIterator[Event]:
-            return self._events(request.messages, request.tools, request.tool_choice, request.settings)
+            return self._events(request.messages, request.tools, request.choice_in(mode), request.settings)
 
         observed = None if call.hooks is None else begin
         gated = None

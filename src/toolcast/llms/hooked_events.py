@@ -18,7 +18,13 @@ PREAMBLE: Final = frozenset((UsageReport, Routing, Failover))
 def request_info(request: ChatRequest) -> RequestInfo:
     """Return `request` as hooks get it, without an HTTP request."""
     return RequestInfo(
-        request.messages, request.settings, request.tool_choice, request.mode, request.stream, request.tools
+        request.messages,
+        request.settings,
+        request.tool_choice,
+        request.mode,
+        request.stream,
+        request.tools,
+        server_tools=request.server_tools,
     )
 
 

@@ -281,7 +281,9 @@ class HTTPExchange:
         if hooks is not None:
             self._hooks = hooks
             chat, choice = self._conversation, self._conversation.tool_choice
-            info = RequestInfo(chat.messages, self._settings, choice, chat.mode, chat.stream, chat.tools, request)
+            info = RequestInfo(
+                chat.messages, self._settings, choice, chat.mode, chat.stream, chat.tools, request, chat.server_tools
+            )
             hooks.emit("request", info)
         if logger.isEnabledFor(logging.DEBUG):
             of = "" if not self._call.id else f" of {self._call.id}"

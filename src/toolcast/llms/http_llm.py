@@ -250,7 +250,7 @@ class ServiceLLM(FunctionCallingLLM):
 
     def cache_data(self, request: ChatRequest) -> list[Any]:
         """Return the JSON-compatible data that a cached answer to `request` is found by, without credentials."""
-        return [self.metadata.provider, self.adapter.base_url, self.model, request.to_dict()]
+        return [self.metadata.provider, self.adapter.base_url, self.model, *request.cache_data()]
 
     def preview(self, request: ChatRequest) -> HTTPRequest | None:
         """Return the HTTP request for `request` without sending it."""

@@ -11,6 +11,7 @@ from ..message_dicts import message_from_dict
 from ..messages import Message, user
 from ..output_mode import OutputMode
 from ..providers.base import RequestInput
+from ..server_tools import ServerTool, credentials_digest
 from ..settings import Settings
 from ..tool_spec import NamedTool, ToolChoice
 from ..tools.callable_tool import CallableTool
@@ -38,6 +39,9 @@ class ChatRequest:
         stream: True for a streamed response.
         mode: The output mode that the caller requires; None leaves the decision to the LLM.
         accept_damaged: True to ignore damaged events of the response.
+        server_tools: The tools that the provider runs.
+        forces_now: True to require the tool call at once, although there are tools that the provider runs. By default
+            the model is free to use these first, and the caller requests the call again if it is missing.
     """
 
     messages: tuple[Message, ...]
@@ -48,15 +52,23 @@ class ChatRequest:
     stream: bool = False
     mode: OutputMode | None = None
     accept_damaged: bool = False
+    server_tools: tuple[ServerTool, ...] = ()
+    forces_now: bool = False
 
     def conversation(self, model: str, mode: OutputMode) -> RequestInput:
         """Return the input of a provider's encoder for `model`, in the output mode that the LLM decided."""
         choice = self.tool_choice
         tools = () if isinstance(choice, str) and choice == "none" else tuple([tool.spec for tool in self.tools])
-        if not tools:
-            choice = None
-        options = (self.parallel, self.stream, mode, self.accept_damaged)
+        choice = self.choice_in(mode) if tools else None
+        options = (self.parallel, self.stream, mode, self.accept_damaged, self.server_tools)
         return RequestInput(model, self.messages, tools, choice, *options)
+
+    def choice_in(self, mode: OutputMode) -> ToolChoice:
+        """Return the tool choice that is sent in this output mode."""
+        if self.server_tools and mode == "tool_call" and self.forces and not self.forces_now:
+            # A required call is the first thing that the model writes: it would never search.
+            return "auto"
+        return self.tool_choice
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data of all that the response depends on: without `stream`, time limits, tool code.
@@ -75,7 +87,15 @@ class ChatRequest:
             "settings": {name: value for name, value in values.items() if value is not None},
             "parallel": self.parallel,
             "mode": self.mode,
+            # Only where there are some: stored answers to requests without any keep their keys.
+            **({"server_tools": [tool.to_dict() for tool in self.server_tools]} if self.server_tools else {}),
+            **({"forces_now": True} if self.forces_now else {}),
         }
+
+    def cache_data(self) -> list[Any]:
+        """Return the data of `to_dict` and, if tools that the provider runs have credentials, a hash of these."""
+        digest = credentials_digest(self.server_tools)
+        return [self.to_dict(), digest] if digest else [self.to_dict()]
 
     @property
     def forces(self) -> bool:

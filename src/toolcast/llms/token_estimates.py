@@ -18,6 +18,7 @@ from ..messages import (
     ImagePart,
     Message,
     Part,
+    ServerToolPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -74,6 +75,9 @@ def _part_tokens(part: Part) -> float:
         return estimate_text_tokens(part.name) + estimate_text_tokens(part.arguments)
     if isinstance(part, ToolResultPart):
         return estimate_text_tokens(part.content) + _IMAGE * len(part.images)
+    if isinstance(part, ServerToolPart):
+        # Encrypted results are long, and the service counts what is in them: the text of the block is the best guess.
+        return 0 if part.raw is None else estimate_text_tokens(json.dumps(part.raw, ensure_ascii=False, default=str))
     if isinstance(part, AudioPart | DocumentPart) and part.data is not None:
         return len(part.data) / _BYTES_PER_TOKEN[part.type]
     return _IMAGE if isinstance(part, ImagePart) else _DOCUMENT

@@ -8,7 +8,17 @@ from typing import Any, TypeAlias
 from pydantic_core import from_json
 
 from ..json_text import json_text
-from ..messages import AudioPart, DocumentPart, ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart
+from ..messages import (
+    AudioPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    Part,
+    ServerToolPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
 from ..plain_data import hide_content
 from ..tool_spec import ToolSpec
 
@@ -52,9 +62,29 @@ def _part(part: Part, mask: Mask) -> dict[str, Any]:
     if isinstance(part, ToolCallPart):
         arguments = _arguments(mask(part.arguments))
         return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": arguments}
+    if isinstance(part, ServerToolPart):
+        return _server_tool(part, mask)
     if isinstance(part, (ImagePart, AudioPart, DocumentPart)):
         return _media(part, mask)
     return {"type": "tool_call_response", "id": part.call_id, "response": mask(part.content)}
+
+
+def _server_tool(part: ServerToolPart, mask: Mask) -> dict[str, Any]:
+    """Return a block of a tool that the provider ran, in the forms that the conventions have for these.
+
+    They are `server_tool_call` and `server_tool_call_response` of their JSON schemas of messages.
+    """
+    about = {"id": part.call_id or None, "name": part.name}
+    if part.output is None and part.error is None:
+        call = {"type": part.name, "input": _masked(part.input, mask)}
+        return {"type": "server_tool_call", **about, "server_tool_call": call}
+    result = {"type": part.name, "output": _masked(part.output, mask), "error": part.error and mask(part.error)}
+    given = {} if part.input is None else {"input": _masked(part.input, mask)}
+    return {"type": "server_tool_call_response", **about, "server_tool_call_response": result | given}
+
+
+def _masked(value: Any, mask: Mask) -> Any:
+    return None if value is None else from_json(mask(json_text(value)))
 
 
 def _arguments(text: str) -> Any:

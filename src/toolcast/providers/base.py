@@ -15,6 +15,7 @@ from ..http_request import HTTPRequest
 from ..lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart
 from ..output_mode import OutputMode
+from ..server_tools import ServerTool
 from ..settings import Settings
 from ..tool_spec import ToolChoice, ToolSpec
 
@@ -28,6 +29,7 @@ class RequestInput:
         stream: The response is to be streamed.
         mode: The output mode for a required tool call; None: the adapter's default.
         accept_damaged: A response with a damaged event is read as if the event were missing.
+        server_tools: The tools that the provider runs.
     """
 
     model: str
@@ -38,6 +40,7 @@ class RequestInput:
     stream: bool = True
     mode: OutputMode | None = None
     accept_damaged: bool = False
+    server_tools: tuple[ServerTool, ...] = ()
 
     @property
     def calls_before(self) -> int:
@@ -51,7 +54,9 @@ class RequestInput:
     @property
     def options(self) -> RequestOptions:
         """Everything but the messages."""
-        return RequestOptions(self.model, self.tools, self.tool_choice, self.parallel, self.stream, self.mode)
+        return RequestOptions(
+            self.model, self.tools, self.tool_choice, self.parallel, self.stream, self.mode, self.server_tools
+        )
 
 
 class RequestOptions(NamedTuple):
@@ -63,6 +68,7 @@ class RequestOptions(NamedTuple):
     parallel: bool
     stream: bool
     mode: OutputMode | None = None
+    server_tools: tuple[ServerTool, ...] = ()
 
 
 class ResponseDecoder(Protocol):

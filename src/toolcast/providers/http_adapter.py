@@ -115,6 +115,8 @@ class RequestEncoder(ABC):
     """
 
     protected_fields: ClassVar[tuple[str, ...]] = ("tool_choice", "response_format", "format")
+    takes_server_tools: ClassVar[bool] = False
+    """True if the subclass encodes `RequestOptions.server_tools`, or refuses each of them."""
 
     def __init__(self, provider: str, options: RequestOptions) -> None:
         # A client resolves dot segments: in the path of a URL they would lead to another endpoint.
@@ -123,6 +125,8 @@ class RequestEncoder(ABC):
                 f"{options.model!r} is no model name: expected a name without control characters and dot segments"
             )
         self.provider: str = provider
+        if options.server_tools and not self.takes_server_tools:
+            raise BadRequest(f"{provider} runs no tools itself: leave {options.server_tools[0].label} out of tools=")
         self.names: ToolNames = ToolNames(options.tools)
         self.fields: dict[str, Any] = {}
         self.notes: list[str] = []

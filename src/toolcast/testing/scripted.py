@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, cast, get_args
+from typing import Any, ClassVar, cast, get_args
 
 from ..capabilities import LLMMetadata
 from ..errors import BadRequest, ToolcastError
@@ -64,8 +64,11 @@ class ScriptedLLM(FunctionCallingLLM):
 
     `requests` lists the requests so far. Requests that services refuse raise `BadRequest`, and take no answer: without
     content, with a tool result that has no call or a call that has no result, a tool choice that is not offered, or
-    values that are out of range or no JSON.
+    values that are out of range or no JSON. Tools that a provider runs are accepted, and not run: what they did are the
+    `ServerToolUse` events of an answer.
     """
+
+    takes_server_tools: ClassVar[bool] = True
 
     def __init__(
         self,

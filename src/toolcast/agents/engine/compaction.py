@@ -15,7 +15,17 @@ from ...async_support.callbacks import call_function
 from ...errors import ContextTooLong
 from ...events import ChatResponse
 from ...lazy_dataclasses import dataclass
-from ...messages import Message, TextPart, ThinkingPart, ToolCallPart, ToolResultPart, assistant, system, user
+from ...messages import (
+    Message,
+    ServerToolPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    assistant,
+    system,
+    user,
+)
 from ...option_types import require, require_number
 from ...providers.content_parts import count_system_messages
 from ...usage import Usage
@@ -137,7 +147,7 @@ def _describe(message: Message) -> Iterator[str]:
                 yield f"{message.role} calls {part.name}: {_abridge(part.arguments)}"
             case ToolResultPart():
                 yield f"{part.name or 'tool'} {'failed' if part.is_error else 'answers'}: {_abridge(part.content)}"
-            case ThinkingPart():
+            case ThinkingPart() | ServerToolPart():
                 pass  # its conclusions are in the text
             case _:
                 yield f"{message.role}: [{part.type}]"

@@ -18,7 +18,8 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from ...messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from ...json_text import json_text
+from ...messages import Message, Part, ServerToolPart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ...providers.content_parts import valid_arguments
 
 CUT_OFF: Final = "The call was not run: the answer it was made in was stopped before its end."
@@ -123,6 +124,8 @@ def _character_count(part: Part) -> int:
             return len(part.name) + len(part.arguments)
         case ToolResultPart():
             return len(part.content) + len(part.images) * _MEDIA
+        case ServerToolPart():
+            return 0 if part.raw is None else len(json_text(part.raw))
         case _:
             return _MEDIA
 

@@ -18,6 +18,7 @@ from ...messages import (
     ImagePart,
     Message,
     Part,
+    ServerToolPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -42,7 +43,8 @@ class RedactedLLM(WrapperLLM):
     documents that are text (also JSON, XML and YAML), and each key, string and number in the arguments of earlier tool
     calls. Images, audio, other documents, the settings, the definitions of the tools, and the service's own data
     (signatures, encrypted reasoning) are sent as they are; signed reasoning whose text the function changes is left
-    out, as the service would reject it. The response is not changed: the application sees what the model wrote.
+    out, as the service would reject it, and so are the blocks of tools that the provider ran. The response is not
+    changed: the application sees what the model wrote.
 
     Args:
         llm: The LLM that gets the redacted messages, or its name.
@@ -86,7 +88,10 @@ class RedactedLLM(WrapperLLM):
         return replace(request, messages=tuple([self._message(message) for message in request.messages]))
 
     def _message(self, message: Message) -> Message:
-        parts = [self._part(part) for part in message.parts]
+        # A service rejects a changed block, and a result without its call: all blocks of the call are left out.
+        gone = {part.call_id for part in message.server_tools if self._is_changed(part)}
+        left = [part for part in message.parts if not (isinstance(part, ServerToolPart) and part.call_id in gone)]
+        parts = [self._part(part) for part in left]
         return replace(message, parts=tuple([part for part in parts if part is not None]))
 
     def _part(self, part: Part) -> Part | None:
@@ -103,10 +108,16 @@ class RedactedLLM(WrapperLLM):
             case ToolResultPart():
                 images = tuple([self._media(image) for image in part.images])
                 return replace(part, content=self._text(part.content), images=images)
+            case ServerToolPart():
+                return part
             case DocumentPart():
                 return self._document(part)
             case _:
                 return self._media(part)
+
+    def _is_changed(self, part: ServerToolPart) -> bool:
+        """Return True if a text in the block would be changed; not counting what the service has encrypted in it."""
+        return any(self._value(value) != value for value in (part.input, part.output, part.error))
 
     def _media(self, part: M) -> M:
         # A `data:` URL is the file itself, which a changed text would damage.
