@@ -201,6 +201,9 @@ if TYPE_CHECKING:
         AgentChatResponse as AgentChatResponse,
         FunctionCallingLLM as FunctionCallingLLM,
     )
+    from .llms.bedrock import (
+        Bedrock as Bedrock,
+    )
     from .llms.defaults import (
         Configs as Configs,
     )
@@ -397,6 +400,7 @@ _EXPORTS = {
     "structured.orchestrator": "Preview ToolOrchestratingLLM",
     "parsing.partial_value": "Done NotNull PathChange is_partial",
     "prompts": "ChatPromptTemplate PromptTemplate",
+    "llms.bedrock": "Bedrock",
     "llms.provider_llms": "Anthropic Google LlamaCpp Mistral Ollama OpenAI OpenAICompatible OpenAIResponses llm",
     "transport.aiohttp_network": "AiohttpNetwork",
     "transport.httpx_network": "HttpxNetwork",
@@ -447,6 +451,7 @@ __all__ = [
     "AuthFailed",
     "BackgroundElf",
     "BadRequest",
+    "Bedrock",
     "Budget",
     "BudgetExceeded",
     "Cache",

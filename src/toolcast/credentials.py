@@ -19,6 +19,7 @@ from .errors import AuthFailed
 API_KEY_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        "bedrock": ("AWS_BEARER_TOKEN_BEDROCK",),
         "google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
         "mistral": ("MISTRAL_API_KEY",),
         "ollama": ("OLLAMA_API_KEY",),

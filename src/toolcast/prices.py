@@ -22,7 +22,13 @@ ZERO: Final = Decimal(0)
 _MILLION: Final = Decimal(1_000_000)
 
 # Providers that genai-prices calls by another name.
-_PROVIDERS: Final = {"azure-v1": "azure", "bedrock": "aws", "anthropic-vertex": "google", "xai": "x-ai"}
+_PROVIDERS: Final = {
+    "azure-v1": "azure",
+    "bedrock": "aws",
+    "bedrock-mantle": "aws",
+    "anthropic-vertex": "google",
+    "xai": "x-ai",
+}
 # Any service that speaks OpenAI's protocol, which the price list would take for OpenAI.
 _UNLISTED: Final = "openai-compatible"
 

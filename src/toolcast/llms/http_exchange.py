@@ -81,8 +81,8 @@ class HTTPService(Protocol):
         """Return the adapter, once the service is ready for requests."""
         ...
 
-    async def authorize(self, request: HTTPRequest, backend: IOBackend) -> HTTPRequest:
-        """Return `request` with the headers of its authentication."""
+    async def authorize(self, request: HTTPRequest, backend: IOBackend, limit: float | None = None) -> HTTPRequest:
+        """Return `request` with the headers of its authentication. `limit`: the seconds that the call has left."""
         ...
 
 
@@ -276,7 +276,8 @@ class HTTPExchange:
         if request.notes:
             self._service.warn_of_dropped_settings(request)
         if self._service.authorizes:
-            request = await self._in_time(partial(self._service.authorize, request, self._backend))
+            left = self._left(self._asked, None)
+            request = await self._in_time(partial(self._service.authorize, request, self._backend, left))
         self._request = self._call.request = request
         if hooks is not None:
             self._hooks = hooks

@@ -70,6 +70,13 @@ class LLMOptions(TypedDict, total=False):
     prices: Prices | None
 
 
+def take_options(options: LLMOptions) -> LLMOptions:
+    """Return a copy of a function's `**options` and empty them: no frame of a traceback may hold a key."""
+    taken = options.copy()
+    cast("dict[str, Any]", options).clear()
+    return taken
+
+
 class NoLLMOptions(TypedDict):
     """No keyword arguments: for type checkers. At run time an unknown one raises an error with the closest name."""
 
@@ -216,8 +223,8 @@ class ServiceLLM(FunctionCallingLLM):
         """True if there is an `auth`."""
         return self._auth is not None
 
-    async def authorize(self, request: HTTPRequest, backend: IOBackend) -> HTTPRequest:
-        """Return `request` with the headers of `auth`, if there is one."""
+    async def authorize(self, request: HTTPRequest, backend: IOBackend, limit: float | None = None) -> HTTPRequest:
+        """Return `request` with the headers of `auth`, if there is one. `limit`: the seconds that the call has left."""
         if self._auth is None:
             return request
         from anyio import to_thread
@@ -242,11 +249,16 @@ class ServiceLLM(FunctionCallingLLM):
         """The service, the model and the credentials of its requests, for a `RequestGate`."""
         if self._origin is None:
             # Made with the adapter, which reads the environment once, too. The tokens of an `auth` change.
-            auth = "" if self._auth is None else f"auth {id(self._auth)}"
+            auth = self._auth_identity
             headers = [value for value in self._headers.values() if isinstance(value, Secret)]
             key = key_fingerprint(self.secret(*(self._required_key() or ())), *headers)
             self._origin = RequestOrigin(self.provider, self.model, self.adapter.base_url, key or auth)
         return self._origin
+
+    @property
+    def _auth_identity(self) -> str:
+        """What stands for the credentials of an `auth`, which change; empty without one."""
+        return "" if self._auth is None else f"auth {id(self._auth)}"
 
     def cache_data(self, request: ChatRequest) -> list[Any]:
         """Return the JSON-compatible data that a cached answer to `request` is found by, without credentials."""

@@ -29,7 +29,7 @@ from ..transport.network import IOBackend
 from ..transport.network_choice import NetworkChoice
 from .base import FunctionCallingLLM
 from .defaults import Configs
-from .http_llm import LLMOptions, ServiceLLM, known_metadata
+from .http_llm import LLMOptions, ServiceLLM, known_metadata, take_options
 from .request import ChatRequest
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class OpenAICompatible(ServiceLLM):
     provider = "openai-compatible"
 
     def __init__(self, model: str, *, service: str | None = None, **options: Unpack[LLMOptions]) -> None:
-        super().__init__(model, **_taken(options))
+        super().__init__(model, **take_options(options))
         self.service = service
 
     @property
@@ -120,7 +120,7 @@ class OpenAI(OpenAICompatible):
     provider = "openai"
 
     def __init__(self, model: str, **options: Unpack[LLMOptions]) -> None:
-        super().__init__(model, service="openai", **_taken(options))
+        super().__init__(model, service="openai", **take_options(options))
 
 
 class OpenAIResponses(OpenAICompatible):
@@ -133,7 +133,7 @@ class OpenAIResponses(OpenAICompatible):
     provider = "openai"
 
     def __init__(self, model: str, *, service: str = "openai", **options: Unpack[LLMOptions]) -> None:
-        super().__init__(model, service=service, **_taken(options))
+        super().__init__(model, service=service, **take_options(options))
 
     def _build_adapter(
         self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]
@@ -184,7 +184,7 @@ class Google(ServiceLLM):
     provider = "google"
 
     def __init__(self, model: str, *, api_version: str = "v1beta", **options: Unpack[LLMOptions]) -> None:
-        super().__init__(model, **_taken(options))
+        super().__init__(model, **take_options(options))
         self.api_version: str = api_version
 
     def _required_key(self) -> tuple[str, ...]:
@@ -352,10 +352,17 @@ def chosen_llm(given: object) -> FunctionCallingLLM:
     return as_llm(chosen)
 
 
+def _bedrock(model: str, **options: Unpack[LLMOptions]) -> FunctionCallingLLM:
+    from .bedrock import Bedrock
+
+    return Bedrock(model, **take_options(options))
+
+
 _NAMED: Mapping[str, Callable[..., FunctionCallingLLM]] = {
     "openai": OpenAI,
     "openai-responses": OpenAIResponses,
     "anthropic": Anthropic,
+    "bedrock": _bedrock,
     "google": Google,
     "gemini": Google,
     "mistral": Mistral,
@@ -393,23 +400,16 @@ def unknown_llm(name: str) -> UnsupportedLLMError:
 def llm(name: str, **options: Unpack[LLMOptions]) -> FunctionCallingLLM:
     """Return the LLM called `name`: `"provider:model"`, for example `"anthropic:claude-sonnet-4-5"`, or `"local"`.
 
-    Providers are `openai`, `openai-responses`, `anthropic`, `google`, `mistral`, `ollama`, `local`, and every row of
-    `toolcast.providers.chat_completions.services`.
+    Providers are `openai`, `openai-responses`, `anthropic`, `bedrock`, `google`, `mistral`, `ollama`, `local`, and every
+    row of `toolcast.providers.chat_completions.services`.
     """
     provider, _, model = name.partition(":")
     if provider == "local":
         remote = LLMOptions.__annotations__.keys() - LocalOptions.__annotations__.keys()
-        own = {option: value for option, value in _taken(options).items() if option not in remote}
+        own = {option: value for option, value in take_options(options).items() if option not in remote}
         return LlamaCpp(model or "smollm2", **cast("LocalOptions", own))
     if not model or provider not in providers():
-        _taken(options)
+        take_options(options)
         raise unknown_llm(name)
     make = _NAMED.get(provider) or partial(OpenAICompatible, service=provider)
-    return make(model, **_taken(options))
-
-
-def _taken(options: LLMOptions) -> LLMOptions:
-    """Return a copy of a function's `**options` and empty them: no frame of a traceback may hold a key."""
-    taken = options.copy()
-    cast("dict[str, Any]", options).clear()
-    return taken
+    return make(model, **take_options(options))

@@ -122,6 +122,7 @@ PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(
         "azure": "azure.ai.openai",
         "azure-v1": "azure.ai.openai",
         "bedrock": "aws.bedrock",
+        "bedrock-mantle": "aws.bedrock",
         "google": "gcp.gemini",
         "mistral": "mistral_ai",
         "moonshot": "moonshot_ai",

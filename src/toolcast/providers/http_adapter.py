@@ -112,11 +112,13 @@ class RequestEncoder(ABC):
         fields: The fields of the JSON body.
         notes: The settings that are left out.
         protected_fields: The fields that make the response what the call needs; `Settings.extra` cannot change them.
+        tools_field: The path of the list of tools, to which `Settings.extra` can only add.
     """
 
     protected_fields: ClassVar[tuple[str, ...]] = ("tool_choice", "response_format", "format")
     takes_server_tools: ClassVar[bool] = False
     """True if the subclass encodes `RequestOptions.server_tools`, or refuses each of them."""
+    tools_field: ClassVar[str] = "tools"
 
     def __init__(self, provider: str, options: RequestOptions) -> None:
         # A client resolves dot segments: in the path of a URL they would lead to another endpoint.
@@ -320,9 +322,7 @@ def _extra(encoder: RequestEncoder, own: Mapping[str, Any], given: Mapping[str, 
 
     Raise `BadRequest` if it contradicts a field that the call depends on.
     """
-    extra = dict(given)
-    if "tools" in extra:
-        extra["tools"] = _all_tools(own.get("tools", []), extra["tools"])
+    extra = _with_own_tools(encoder.tools_field, own, given)
     for name in encoder.protected_fields:
         _check_fixed(name, own, extra)
     return {name: _merged(own.get(name), value) for name, value in extra.items()}
@@ -334,6 +334,18 @@ def _merged(own: Any, more: Any) -> Any:
         return more
     ours, theirs = cast("Mapping[str, Any]", own), cast("Mapping[str, Any]", more)
     return {**ours, **{name: _merged(ours.get(name), value) for name, value in theirs.items()}}
+
+
+def _with_own_tools(path: str, own: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `extra`, with the tools of the request in front of those at the path in it."""
+    name, _, rest = path.partition(".")
+    ours, theirs = own.get(name), extra.get(name)
+    if name not in extra or (rest and not isinstance(theirs, Mapping)):
+        return dict(extra)
+    if not rest:
+        return {**extra, name: _all_tools(ours or [], theirs)}
+    inner = cast("Mapping[str, Any]", ours) if isinstance(ours, Mapping) else {}
+    return {**extra, name: _with_own_tools(rest, inner, cast("Mapping[str, Any]", theirs))}
 
 
 def _all_tools(own: Sequence[Any], more: object) -> list[Any]:
@@ -353,7 +365,12 @@ def _names(tool: Any) -> Iterator[str]:
     """Yield the names that a tool has, in any provider's format."""
     if isinstance(tool, Mapping):
         found = cast("Mapping[str, Any]", tool)
-        functions = (found, found.get("function"), *_as_sequence(found.get("functionDeclarations")))
+        functions = (
+            found,
+            found.get("function"),
+            found.get("toolSpec"),
+            *_as_sequence(found.get("functionDeclarations")),
+        )
         for function in functions:
             name = cast("Mapping[str, Any]", function).get("name") if isinstance(function, Mapping) else None
             if isinstance(name, str):

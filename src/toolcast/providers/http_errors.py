@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, TypeAlias, cast
 
 from ..credentials import Secret, mask
@@ -88,6 +88,9 @@ def http_error(status: int, headers: Mapping[str, str], body: bytes, source: Err
     """Return the exception for an HTTP response with `status`. Header names are in lower case."""
     text = _decoded(body[:BODY_LIMIT], headers.get("content-type", ""))
     problem = read_service_error(text)
+    if not problem.type and (named := headers.get("x-amzn-errortype")):
+        # AWS: `ThrottlingException:http://internal.amazon.com/coral/...`, or the name alone.
+        problem = replace(problem, type=named.partition(":")[0])
     if 300 <= status < 400:
         where = headers.get("location", "elsewhere")
         problem = ServiceError(f"redirected to {where}, which is not followed", advice="Set base_url to that address.")
@@ -145,7 +148,7 @@ def read_service_error(body: object) -> ServiceError:
     status = found.get("status")
     return ServiceError(
         _message(found, outer),
-        _as_text(found.get("type") or (status if isinstance(status, str) else None)),
+        _as_text(found.get("type") or found.get("__type") or (status if isinstance(status, str) else None)),
         _as_text(found.get("code")),
         _as_text(found.get("request_id") or outer.get("request_id")) or None,
         "".join(_as_text(found[name]) for name in ("details", "innererror") if name in found),
@@ -313,6 +316,7 @@ _BY_MESSAGE: tuple[_Rule, ...] = (
 _BY_NAME: tuple[_Rule, ...] = (
     (RateLimited, _STREAM | {400, 403, 500}, r"rate_?limit|too_?many_?requests|resource_exhausted|throttl"),
     (Overloaded, _STREAM | {400, 500}, r"overloaded|unavailable|engine_busy|no_capacity|notready"),
+    (Overloaded, frozenset({429}), r"modelnotready"),  # Bedrock: the model is still being loaded
     (AuthFailed, _STREAM | {400}, r"authentication|permission|unauthorized|unauthenticated|forbidden|access_?denied"),
     (BadRequest, _STREAM, r"image"),  # before `image_file_not_found` is taken for a model
     (NotFound, _STREAM, r"not_?found"),
@@ -332,6 +336,7 @@ _BY_STATUS: dict[int | None, type[LLMError]] = {
     404: NotFound,
     408: ServerError,
     409: ServerError,
+    424: ServerError,  # Bedrock: the model failed
     429: RateLimited,
     498: Overloaded,  # Groq: no capacity for this tier
     503: Overloaded,

@@ -44,9 +44,18 @@ class ModelRow(NamedTuple):
 @lru_cache(maxsize=256)
 def model_capabilities(provider: str, model: str) -> Capabilities:
     """Return the capabilities of a model; the provider's defaults for a model without a row."""
-    name = model.rpartition("/")[2].lower()
+    name = bedrock_model_name(model) if provider == "bedrock" else model.rpartition("/")[2].lower()
     row = next((row for row in MODELS if row.provider == provider and row.fits(name)), None)
     return _with_defaults(row) if row else provider_defaults(provider)
+
+
+def bedrock_model_name(model: str) -> str:
+    """Return the id of a model of Amazon Bedrock, `vendor.name`, from an ARN or the id of an inference profile.
+
+    Inference profiles of AWS have the id of their model after that of a region (`us.`, `eu.`, `apac.`, `global.`). The
+    name of a profile of one's own says nothing of its model.
+    """
+    return re.sub(r"^(?:[a-z]{2}|us-gov|apac|global)\.(?=[a-z0-9]+\.)", "", model.rpartition("/")[2].lower())
 
 
 def provider_defaults(provider: str) -> Capabilities:
@@ -87,6 +96,8 @@ def _of_service(service: ServiceSpec) -> Capabilities:
 PROVIDER_DEFAULTS: Mapping[str, Capabilities] = MappingProxyType(
     {
         "anthropic": Capabilities(tools=True, parallel=True, images=True, audio=False),
+        # All else depends on the model.
+        "bedrock": Capabilities(),
         # Gemini has strictness only as a mode of all tools together.
         "google": Capabilities(tools=True, forced_tools=True, parallel=True, json_schema=True, strict=False),
         "mistral": Capabilities(tools=True, forced_tools=True, parallel=True, json_schema=True, strict=False),
@@ -132,7 +143,7 @@ _CLAUDE_UNFORCED = replace(_CLAUDE_SCHEMA, forced_tools=False)
 _GEMINI = Capabilities(thinking=False, images=True, audio=True, documents=True)
 _GEMINI_THINKING = replace(_GEMINI, thinking=True, forced_while_thinking=True)
 
-MODELS: tuple[ModelRow, ...] = (
+_MODELS: tuple[ModelRow, ...] = (
     ModelRow("openai", "gpt-3.5*", _sized(_GPT_OLD, 16_385, 4_096)),
     ModelRow("openai", "gpt-4, gpt-4-0613", _sized(_GPT_OLD, 8_192, 8_192)),
     ModelRow("openai", "gpt-4-turbo*", _sized(replace(_GPT_OLD, images=True), 128_000, 4_096)),
@@ -211,4 +222,55 @@ MODELS: tuple[ModelRow, ...] = (
     ),
     ModelRow("llama.cpp", "smollm2", replace(_TEXT, audio=False, documents=False)),
 )
+
+_TOOLS = Capabilities(tools=True, forced_tools=True, audio=False)
+_OFFERED = Capabilities(tools=True, forced_tools=False, forced_while_thinking=False, audio=False)
+_NOVA = replace(_TOOLS, images=True, documents=True, thinking=False, json_schema=False)
+_CHAT = replace(_NO_TOOLS, thinking=False, images=False, audio=False)
+
+
+def _claude_on_bedrock() -> Iterator[ModelRow]:
+    """Yield the rows of Claude on Bedrock: those of Anthropic, with what all its models have."""
+    # Structured outputs begin with 4.5 there (user guide, "Structured outputs").
+    yield ModelRow("bedrock", "anthropic.claude-opus-4-1*", _of_anthropic(_sized(_CLAUDE_BUDGET, 200_000, 32_000)))
+    for row in _MODELS:
+        if row.provider == "anthropic":
+            names = ", ".join(f"anthropic.{name}" for name in row.models.split(", "))
+            yield ModelRow("bedrock", names, _of_anthropic(row.facts))
+
+
+def _of_anthropic(facts: Capabilities) -> Capabilities:
+    return PROVIDER_DEFAULTS["anthropic"].corrected(facts)
+
+
+_BEDROCK: tuple[ModelRow, ...] = (
+    *_claude_on_bedrock(),
+    ModelRow("bedrock", "amazon.nova-2-lite*", _sized(replace(_NOVA, thinking=True), 1_000_000)),
+    ModelRow("bedrock", "amazon.nova-premier*", _sized(_NOVA, 1_000_000)),
+    ModelRow("bedrock", "amazon.nova-pro*, amazon.nova-lite*", _sized(_NOVA, 300_000)),
+    ModelRow("bedrock", "amazon.nova-micro*", _sized(replace(_NOVA, images=False, documents=False), 128_000)),
+    ModelRow("bedrock", "amazon.titan-text*", _CHAT),
+    ModelRow("bedrock", "meta.llama3-8b*, meta.llama3-70b*", _sized(_CHAT, 8_192)),
+    ModelRow("bedrock", "meta.llama3-2-1b*, meta.llama3-2-3b*", _sized(_CHAT, 128_000)),
+    ModelRow("bedrock", "meta.llama3-2-*", _sized(replace(_OFFERED, images=True, thinking=False), 128_000)),
+    ModelRow("bedrock", "meta.llama3-[13]-*", _sized(replace(_OFFERED, images=False, thinking=False), 128_000)),
+    ModelRow("bedrock", "meta.llama4-scout*", _sized(replace(_OFFERED, images=True, thinking=False), 10_000_000)),
+    ModelRow("bedrock", "meta.llama4-*", _sized(replace(_OFFERED, images=True, thinking=False), 1_000_000)),
+    ModelRow("bedrock", "mistral.mistral-7b*, mistral.mixtral-8x7b*", _sized(_CHAT, 32_000)),
+    ModelRow("bedrock", "mistral.mistral-large-24*", _sized(replace(_TOOLS, images=False, thinking=False), None)),
+    ModelRow("bedrock", "mistral.pixtral-large*", _sized(replace(_TOOLS, images=True, thinking=False), 128_000)),
+    ModelRow("bedrock", "mistral.mistral-large-3*", _sized(replace(_SEEING, json_schema=True), 256_000)),
+    ModelRow("bedrock", "openai.gpt-oss*", _sized(replace(_TEXT_THINKING, json_schema=True, tools=True, forced_tools=True), 128_000)),
+    ModelRow("bedrock", "deepseek.r1*", _sized(replace(_CHAT, thinking=True), 128_000)),
+    ModelRow("bedrock", "deepseek.v3*", replace(_TOOLS, images=False)),
+    ModelRow("bedrock", "qwen.qwen3-vl*", replace(_SEEING, tools=True)),
+    ModelRow("bedrock", "qwen.qwen3*", replace(_TEXT, tools=True)),
+    ModelRow("bedrock", "cohere.command-r*", _sized(replace(_TEXT, tools=True), 128_000)),
+    ModelRow("bedrock", "writer.palmyra-x5*", Capabilities(tools=True, context_window=1_000_000)),
+    ModelRow("bedrock", "writer.palmyra-x4*", Capabilities(tools=True, context_window=128_000)),
+)
+"""The models of Amazon Bedrock, by the vendor in their ids. Sources: the user guide of Bedrock ("Supported models and
+model features"), the API reference of `ToolChoice`, and for the context windows the list of genai-prices."""
+
+MODELS: tuple[ModelRow, ...] = (*_MODELS, *_BEDROCK)
 """The rows; the first that matches a name applies."""

@@ -1,10 +1,10 @@
 """Base classes of the response decoders: the bytes of one response to its events.
 
-`FramedDecoder` contains what server-sent events and JSON lines share: a frame that differs from the previous one in one
-string alone is not parsed (event_fast_path.py), and an error is raised again by every later call. `StreamDecoder` adds
-server-sent events. The first bytes decide the format: a single JSON document is read as one message, whatever the
-request asked for; anything else as server-sent events. A subclass reads one event (`_chunk`) or a whole message
-(`_message`), and defines where a response may end (`_may_end`) and the last events (`_end`).
+`FramedDecoder` contains what server-sent events, JSON lines and AWS event streams share: a frame that differs from the
+previous one in one string alone is not parsed (event_fast_path.py), and an error is raised again by every later call.
+`StreamDecoder` adds server-sent events. The first bytes decide the format: a single JSON document is read as one
+message, whatever the request asked for; anything else as server-sent events. A subclass reads one event (`_chunk`) or a
+whole message (`_message`), and defines where a response may end (`_may_end`) and the last events (`_end`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from jiter import from_json
 
@@ -24,14 +24,21 @@ from .http_errors import ErrorSource, shortened, stream_error
 from .sse import LIMIT, Bytes, JSONLines, ServerSentEvents, to_bytes
 from .tool_calls.by_index import is_json
 
-F = TypeVar("F", ServerSentEvents, JSONLines)
+
+class Frames(Protocol):
+    """A parser of the frames of a response. `between`: one frame has ended, and no other has begun."""
+
+    between: bool
+
+
+F = TypeVar("F", bound=Frames)
 
 # The bytes that identify a body, and that an error shows if it cannot be read.
 START = 1000
 
 
 class FramedDecoder(ABC, Generic[F]):
-    """A decoder of one response that arrives in frames: server-sent events, or lines of JSON.
+    """A decoder of one response that arrives in frames: server-sent events, lines of JSON, AWS event messages.
 
     Every error is raised after the events before it were returned, and again by every later `feed` and `close`.
 
@@ -151,6 +158,17 @@ class FramedDecoder(ABC, Generic[F]):
         self._envelope.forget()
         self._failure, self.failed = error, True
 
+    def _parsed_document(self) -> Any:
+        """Return the body, which is one JSON document, and record it."""
+        body = bytes(self._head)
+        try:
+            self._body = from_json(body)
+        except ValueError as error:
+            if body[:1] in (b"{", b"[") and str(error).startswith("EOF"):
+                raise _caused(self._truncated(), error)  # noqa: B904 - it sets the cause
+            raise _caused(self._unreadable(body), error)  # noqa: B904 - it sets the cause
+        return self._body
+
     def _truncated(self) -> StreamTruncated:
         return StreamTruncated("the answer broke off before its end marker. Send the request again.")
 
@@ -251,21 +269,14 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
 
     def _document(self, out: list[Event]) -> None:
         """Read a body that is one JSON document."""
-        body = bytes(self._head)
-        try:
-            document = from_json(body)
-        except ValueError as error:
-            if body[:1] in (b"{", b"[") and str(error).startswith("EOF"):
-                raise _caused(self._truncated(), error)  # noqa: B904 - it sets the cause
-            raise _caused(self._unreadable(body), error)  # noqa: B904 - it sets the cause
-        self._body = document
+        document = self._parsed_document()
         is_answer = False
         # A list: Gemini's events without `alt=sse`, which a proxy may remove from the URL.
         for part in as_list(document) or [document]:
             if not self._over:
                 is_answer |= self._message(as_dict(part), out)
         if not is_answer:
-            raise self._unreadable(body)
+            raise self._unreadable(self._head)
         if not self._over:
             self._end(out)
 
@@ -359,7 +370,15 @@ def always(text: str) -> bool:
 
 
 def decoded_frames(body: bytes) -> list[Any]:
-    """Return the data of a streamed body, event by event: decoded JSON, or text where it is no JSON."""
+    """Return the data of a streamed body, event by event: decoded JSON, or text where it is no JSON.
+
+    An event of an AWS event stream is an object with one field, its type, as the AWS SDKs return it.
+    """
+    if body[:1] < b"\t" and body:  # no text begins so
+        from .aws_event_stream import AWSEventStream
+
+        messages = AWSEventStream().feed(body)
+        return [{each.text(":event-type"): _decoded_frame(each.payload)} for each in messages]
     lines = JSONLines(len(body) + 1) if body.lstrip()[:1] == b"{" else None
     events = ServerSentEvents(len(body) + 1)
     found = [*lines.feed(body), *lines.close()] if lines else [e.data for e in (*events.feed(body), *events.close())]

@@ -342,8 +342,8 @@ PERPLEXITY = ServiceSpec(
     response_format="json_schema",
 )
 
-BEDROCK = ServiceSpec(
-    "bedrock",
+BEDROCK_MANTLE = ServiceSpec(
+    "bedrock-mantle",
     "https://bedrock-mantle.{AWS_REGION|AWS_DEFAULT_REGION}.api.aws/v1",
     key_env=("AWS_BEARER_TOKEN_BEDROCK",),
     parallel_flag=False,
@@ -451,7 +451,7 @@ SERVICES: Mapping[str, ServiceSpec] = MappingProxyType(
             MOONSHOT,
             QWEN,
             PERPLEXITY,
-            BEDROCK,
+            BEDROCK_MANTLE,
             GITHUB,
             LITELLM,
             VERCEL,
