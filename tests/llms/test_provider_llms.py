@@ -266,7 +266,7 @@ SERVICES = [
     ("MISTRAL_API_KEY", lambda: Mistral("m"), "authorization", "Bearer k"),
     ("AZURE_OPENAI_API_KEY", lambda: OpenAICompatible("m", service="azure"), "api-key", "k"),
     ("AZURE_OPENAI_AD_TOKEN", lambda: OpenAICompatible("m", service="azure"), "authorization", "Bearer k"),
-    ("AWS_BEARER_TOKEN_BEDROCK", lambda: OpenAICompatible("m", service="bedrock"), "authorization", "Bearer k"),
+    ("AWS_BEARER_TOKEN_BEDROCK", lambda: OpenAICompatible("m", service="bedrock-mantle"), "authorization", "Bearer k"),
 ]
 
 
@@ -297,7 +297,8 @@ def test_keys_of_the_environment(
         ("mistral:m", "https://api.mistral.ai/v1/chat/completions"),
         ("azure:m", "https://me.openai.azure.com/openai/deployments/m/chat/completions?api-version=2024-10-21"),
         ("azure-v1:m", "https://me.openai.azure.com/openai/v1/chat/completions"),
-        ("bedrock:m", "https://bedrock-mantle.eu-west-1.api.aws/v1/chat/completions"),
+        ("bedrock:m", "https://bedrock-runtime.eu-west-1.amazonaws.com/model/m/converse"),
+        ("bedrock-mantle:m", "https://bedrock-mantle.eu-west-1.api.aws/v1/chat/completions"),
         ("groq:m", "https://api.groq.com/openai/v1/chat/completions"),
     ],
 )

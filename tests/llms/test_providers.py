@@ -13,6 +13,7 @@ from support.sync_and_async import API
 from support.turns import PROTOCOLS, Protocol, Turn
 from toolcast import (
     Anthropic,
+    Bedrock,
     ContentBlocked,
     Finish,
     FunctionCallingLLM,
@@ -40,6 +41,7 @@ LLMS: dict[str, Callable[..., FunctionCallingLLM]] = {
     "google": lambda **options: Google("m", **options),
     "mistral": lambda **options: Mistral("m", **options),
     "ollama": lambda **options: Ollama("m", **options),
+    "bedrock": lambda **options: Bedrock("m", region="r-1", **options),
 }
 each = pytest.mark.parametrize("name", LLMS)
 
@@ -106,7 +108,7 @@ def test_half_an_answer_runs_no_tool(name: str, api: API) -> None:
 
     turn = Turn("Hm.", calls=(("call00001", "pay", json.dumps({"amount": 100, "to": "Kai"})),))
     events = protocol.stream(turn)
-    ends = {"chat": 2, "anthropic": 1, "mistral": 1}.get(name, 0)  # events that may be missing
+    ends = {"chat": 2, "anthropic": 1, "mistral": 1, "bedrock": 1}.get(name, 0)  # events that may be missing
     for number in range(1, len(events) - ends):
         seen = api.stream(made(name, streamed(protocol, turn, number), output=pay))
         assert isinstance(seen.error, StreamTruncated), number
@@ -115,7 +117,7 @@ def test_half_an_answer_runs_no_tool(name: str, api: API) -> None:
     assert paid == [(100, "Kai")]
 
 
-@pytest.mark.parametrize("name", ["chat", "responses", "anthropic"])
+@pytest.mark.parametrize("name", ["chat", "responses", "anthropic", "bedrock"])
 def test_arguments_that_a_limit_cut_run_no_tool(name: str, api: API) -> None:
     protocol, paid = PROTOCOLS[name], []
 

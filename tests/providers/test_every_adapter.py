@@ -59,9 +59,8 @@ def decode(protocol: Protocol, *bodies: bytes, messages: tuple[Message, ...] = (
 
 @each
 def test_damage_inside_a_call_is_an_error_unless_it_is_accepted(protocol: Protocol) -> None:
-    lines, repeats = protocol is PROTOCOLS["ollama"], protocol is PROTOCOLS["responses"]
-    lost = b'{"type": "input_json_delta", "functionCall": {"tool_calls": [\n'
-    lost = lost if lines else b"data: %b\n" % lost
+    repeats = protocol is PROTOCOLS["responses"]
+    lost = protocol.framed(b'{"type": "input_json_delta", "functionCall": {"tool_calls": {"toolUse": [')
     called, spoken = protocol.stream(named(ONE)), protocol.stream(Turn(text='{"city": "Oslo"}'))
     bodies = [
         (RequestInput("m", (), TOOLS), b"".join([*called[:-2], lost, *called[-2:]])),
@@ -80,7 +79,13 @@ def test_damage_inside_a_call_is_an_error_unless_it_is_accepted(protocol: Protoc
         assert isinstance([*decoder.feed(body), *decoder.close()][-1], Finish)
 
 
-OWN = {"chat": "response_format", "responses": "text", "anthropic": "output_config", "google": "generationConfig"}
+OWN = {
+    "chat": "response_format",
+    "responses": "text",
+    "anthropic": "output_config",
+    "google": "generationConfig",
+    "bedrock": "outputConfig",
+}
 
 
 def sent(protocol: Protocol, extra: dict[str, Any], **about: Any) -> dict[str, Any]:
@@ -90,28 +95,39 @@ def sent(protocol: Protocol, extra: dict[str, Any], **about: Any) -> dict[str, A
     return body
 
 
+def with_tools(protocol: Protocol, tools: Any) -> dict[str, Any]:
+    """An extra with tools, where the protocol has them."""
+    return {"toolConfig": {"tools": tools}} if protocol is PROTOCOLS["bedrock"] else {"tools": tools}
+
+
+def tools_of(body: dict[str, Any]) -> list[Any]:
+    found: list[Any] = body["tools"] if "tools" in body else body["toolConfig"]["tools"]
+    return found
+
+
 @each
 def test_tools_in_extra_are_added_to_ones_own(protocol: Protocol) -> None:
-    (own,) = sent(protocol, {}, tool_choice="auto")["tools"]
+    (own,) = tools_of(sent(protocol, {}, tool_choice="auto"))
     for more in ([{"type": "web_search"}], ({"googleSearch": {}},), [own, {"x": [1]}, 5]):
-        found = sent(protocol, {"tools": more}, tool_choice="auto")["tools"]
+        found = tools_of(sent(protocol, with_tools(protocol, more), tool_choice="auto"))
         assert found == [own, *(tool for tool in more if tool != own)]
-    assert sent(protocol, {"tools": [{"type": "web_search"}]}, tool_choice=None)["tools"][1:]
+    assert tools_of(sent(protocol, with_tools(protocol, [{"type": "web_search"}]), tool_choice=None))[1:]
 
 
 @each
 @pytest.mark.parametrize("tools", [{"type": "web_search"}, "web_search", None, 5])
 def test_tools_in_extra_that_are_no_list(protocol: Protocol, tools: Any) -> None:
     with pytest.raises(BadRequest, match=r"extra\['tools'\]: expected a list of tools, got"):
-        sent(protocol, {"tools": tools})
+        sent(protocol, with_tools(protocol, tools))
 
 
 @each
 def test_another_tool_of_the_same_name_is_refused(protocol: Protocol) -> None:
     name = legal_name("get.weather")
-    for tool in ({"name": name}, {"function": {"name": name}}, {"functionDeclarations": [None, {"name": name}]}):
+    nested = {"functionDeclarations": [None, {"name": name}]}
+    for tool in ({"name": name}, {"function": {"name": name}}, nested, {"toolSpec": {"name": name}}):
         with pytest.raises(BadRequest, match=f"another tool named '{name}'"):
-            sent(protocol, {"tools": [tool]}, tool_choice="auto")
+            sent(protocol, with_tools(protocol, [tool]), tool_choice="auto")
 
 
 @each
@@ -120,7 +136,8 @@ def test_an_extra_that_contradicts_the_call_is_refused(protocol: Protocol) -> No
     for name in ("tool_choice", "toolConfig", "format"):
         if name in body:
             assert sent(protocol, {name: body[name]}) == body
-            other: Any = {"functionCallingConfig": {"mode": "NONE"}} if name == "toolConfig" else "none"
+            others = {"functionCallingConfig": {"mode": "NONE"}, "toolChoice": {"auto": {}}}
+            other: Any = others if name == "toolConfig" else "none"
             with pytest.raises(BadRequest, match=rf"extra\['{name}'\].* but this call needs .*leave it out of extra"):
                 sent(protocol, {name: other})
             return
@@ -129,7 +146,7 @@ def test_an_extra_that_contradicts_the_call_is_refused(protocol: Protocol) -> No
 
 @pytest.mark.parametrize("name", OWN)
 def test_an_extra_that_replaces_the_schema_of_the_answer_is_refused(name: str) -> None:
-    other = {"type": "text", "format": {"type": "text"}, "responseMimeType": "text/plain"}
+    other = {"type": "text", "format": {"type": "text"}, "responseMimeType": "text/plain", "textFormat": {}}
     with pytest.raises(BadRequest, match="but this call needs"):
         sent(PROTOCOLS[name], {OWN[name]: other}, mode="json_schema")
 
@@ -196,7 +213,8 @@ def test_one_turn_is_one_response_on_every_wire(protocol: Protocol) -> None:
 @each
 def test_every_cut_gives_the_same_events(protocol: Protocol) -> None:
     for form in (b"".join(protocol.stream(named(ALL))), protocol.whole(named(ALL))):
-        for body in (form, form.replace(b"\r\n", b"\n"), form.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")):
+        ends = (form.replace(b"\r\n", b"\n"), form.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
+        for body in (form, *(ends if protocol.lines else ())):
             whole = decode(protocol, body)
             assert decode(protocol, *(body[at : at + 1] for at in range(len(body)))) == whole
             for cut in range(len(body)):
@@ -204,7 +222,7 @@ def test_every_cut_gives_the_same_events(protocol: Protocol) -> None:
 
 
 @pytest.mark.fault(48)
-@each
+@pytest.mark.parametrize("protocol", [protocol for protocol in PROTOCOLS.values() if protocol.lines])
 def test_the_type_in_the_json_decides_not_the_name_of_the_event(protocol: Protocol) -> None:
     events = protocol.stream(named(ALL))
     expected = decode(protocol, *events)
@@ -281,7 +299,7 @@ def test_why_it_ended(protocol: Protocol, turn: Turn, stop_reason: str) -> None:
         assert folded(decode(protocol, *body)).stop_reason == stop_reason
 
 
-@pytest.mark.parametrize("protocol", [PROTOCOLS[name] for name in ("chat", "responses", "anthropic")])
+@pytest.mark.parametrize("protocol", [PROTOCOLS[name] for name in ("chat", "responses", "anthropic", "bedrock")])
 def test_a_call_cut_off_by_the_limit_is_truncated(protocol: Protocol) -> None:
     cut = Turn(calls=(("call00001", "now", '{"city": "Os'),), end="length")
     response = folded(decode(protocol, *protocol.stream(cut)))
@@ -300,7 +318,7 @@ def ends(protocol: Protocol, events: list[bytes]) -> Iterator[int]:
             yield number
 
 
-MARKERS = {"chat": 2, "responses": 0, "anthropic": 1, "google": 0, "mistral": 1, "ollama": 0}
+MARKERS = {"chat": 2, "responses": 0, "anthropic": 1, "google": 0, "mistral": 1, "ollama": 0, "bedrock": 1}
 
 
 @pytest.mark.fault(9)
@@ -330,7 +348,7 @@ def test_the_turn_goes_back_and_another_model_can_read_it(protocol: Protocol) ->
         assert wire_name("get_weather_").encode() in body
 
 
-RESULTS = {"tool", "tool_result", "function_call_output", "functionResponse"}
+RESULTS = {"tool", "tool_result", "function_call_output", "functionResponse", "toolResult"}
 
 
 def places(value: Any, text: str, inside: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -374,8 +392,7 @@ def test_a_failure_is_raised_wherever_it_arrives(protocol: Protocol) -> None:
     assert "502 Bad Gateway" in page.message
     assert "not followed" in wire.error(307, {"location": "https://elsewhere/v1"}, b"").message
     begun = protocol.stream(named(ALL))[:2]
-    lines = begun[0].startswith(b"{")
-    framed = [whole + b"\n"] if lines else [b"data: %b\n\n" % whole, b"event: error\ndata: %b\n\n" % whole]
+    framed = protocol.failed(whole)
     for bodies in ((whole,), *((one,) for one in framed), *((*begun, one) for one in framed)):
         with pytest.raises(Overloaded, match="come back later") as caught:
             decode(protocol, *bodies)

@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from support.aws_event_messages import event as aws_event, exception as aws_exception
 from support.chunks import call_deltas, delta
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.base import ProviderAdapter
+from toolcast.providers.bedrock.adapter import BedrockAdapter
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import GENERIC, OPENAI
 from toolcast.providers.google.adapter import GoogleAdapter
@@ -236,13 +238,66 @@ def ollama_whole(turn: Turn) -> bytes:
     return json.dumps(ollama_end(turn, **message)).encode()
 
 
+def bedrock_usage(turn: Turn) -> dict[str, Any]:
+    counts = {"inputTokens": turn.usage[0], "outputTokens": turn.usage[1], "totalTokens": sum(turn.usage)}
+    return {"usage": counts, "metrics": {"latencyMs": 5}, "trace": {"promptRouter": {"invokedModelId": "m-1"}}}
+
+
+def bedrock_stream(turn: Turn) -> list[bytes]:
+    blocks: list[tuple[dict[str, Any], Callable[[str], dict[str, Any]], str]] = []
+    if turn.thought:
+        blocks.append(({}, lambda piece: {"reasoningContent": {"text": piece}}, turn.thought))
+    if turn.text:
+        blocks.append(({}, lambda piece: {"text": piece}, turn.text))
+    for id, name, arguments in turn.calls:
+        started = {"toolUse": {"toolUseId": id, "name": name}}
+        blocks.append((started, lambda piece: {"toolUse": {"input": piece}}, arguments))
+    events = [aws_event("messageStart", {"role": "assistant"})]
+    for at, (start, made, text) in enumerate(blocks):
+        if start:  # only blocks of some kinds have a start
+            events.append(aws_event("contentBlockStart", {"contentBlockIndex": at, "start": start}))
+        for piece in pieces(text):
+            events.append(aws_event("contentBlockDelta", {"contentBlockIndex": at, "delta": made(piece)}))
+        if turn.end == "stop" or not start:
+            events.append(aws_event("contentBlockStop", {"contentBlockIndex": at}))
+    events.append(aws_event("messageStop", {"stopReason": anthropic_stop(turn)}))
+    return [*events, aws_event("metadata", bedrock_usage(turn))]
+
+
+def bedrock_whole(turn: Turn) -> bytes:
+    content: list[dict[str, Any]] = []
+    if turn.thought:
+        content.append({"reasoningContent": {"reasoningText": {"text": turn.thought}}})
+    if turn.text:
+        content.append({"text": turn.text})
+    for id, name, arguments in turn.calls:
+        content.append({"toolUse": {"toolUseId": id, "name": name, "input": json.loads(arguments or "{}")}})
+    output = {"output": {"message": {"role": "assistant", "content": content}}, "stopReason": anthropic_stop(turn)}
+    return json.dumps(output | bedrock_usage(turn)).encode()
+
+
 class Protocol(NamedTuple):
-    """How one protocol writes a turn. `in_pieces`: arguments are streamed."""
+    """How one protocol writes a turn.
+
+    `in_pieces`: arguments are streamed. `framed`: how an object is sent in a stream; `failed`: how an error is.
+    `lines`: a stream is lines of text, whose ends may differ.
+    """
 
     wire: Callable[[], ProviderAdapter]
     stream: Callable[[Turn], list[bytes]]
     whole: Callable[[Turn], bytes]
     in_pieces: bool = True
+    framed: Callable[[bytes], bytes] = lambda text: b"data: %b\n\n" % text
+    failed: Callable[[bytes], list[bytes]] = lambda text: [
+        b"data: %b\n\n" % text,
+        b"event: error\ndata: %b\n\n" % text,
+    ]
+    lines: bool = True
+
+
+def bedrock_failures(text: bytes) -> list[bytes]:
+    error = json.loads(text)["error"]
+    return [aws_exception("serviceUnavailableException", {"message": error["message"]})]
 
 
 PROTOCOLS = {
@@ -253,5 +308,16 @@ PROTOCOLS = {
     "anthropic": Protocol(AnthropicAdapter, anthropic_stream, anthropic_whole),
     "google": Protocol(GoogleAdapter, google_stream, google_whole, in_pieces=False),
     "mistral": Protocol(MistralAdapter, mistral_stream, mistral_whole, in_pieces=False),
-    "ollama": Protocol(OllamaAdapter, ollama_stream, ollama_whole, in_pieces=False),
+    "ollama": Protocol(
+        *(OllamaAdapter, ollama_stream, ollama_whole),
+        in_pieces=False,
+        framed=lambda text: text + b"\n",
+        failed=lambda text: [text + b"\n"],
+    ),
+    "bedrock": Protocol(
+        *(lambda: BedrockAdapter(base_url="https://bedrock.test"), bedrock_stream, bedrock_whole),
+        framed=lambda text: aws_event("contentBlockDelta", text),
+        failed=bedrock_failures,
+        lines=False,
+    ),
 }

@@ -15,9 +15,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from importlib import import_module
 from time import monotonic
-from typing import Any, Final, NoReturn, Protocol, cast
+from typing import Any, Final, NamedTuple, NoReturn, Protocol, cast
 
 from ..async_support.waiters import Waiters
 from ..credentials import Secret, reveal
@@ -222,7 +223,7 @@ def _drop_if_silent(record: logging.LogRecord) -> bool:
 
 def new_session(profile: str | None) -> Any:
     """Return a session of botocore. Raise `ImportError` if it is not installed."""
-    return _botocore("session").Session(profile=profile)
+    return _botocore().session.Session(profile=profile)
 
 
 def configured_region(profile: str | None, session: AWSSession | None) -> str | None:
@@ -237,13 +238,28 @@ def configured_region(profile: str | None, session: AWSSession | None) -> str | 
         if hasattr(found, "region_name"):  # boto3's
             return cast("str | None", found.region_name)
         return cast("str | None", found.get_config_variable("region"))
-    except _botocore("exceptions").BotoCoreError as error:
+    except _botocore().exceptions.BotoCoreError as error:
         raise _failure(error) from None
 
 
-def _botocore(module: str) -> Any:
+class _Botocore(NamedTuple):
+    """The modules of botocore that are used."""
+
+    session: Any
+    exceptions: Any
+    auth: Any
+    awsrequest: Any
+
+
+@cache
+def _botocore() -> _Botocore:
     try:
-        return import_module(f"botocore.{module}")
+        return _Botocore(
+            import_module("botocore.session"),
+            import_module("botocore.exceptions"),
+            import_module("botocore.auth"),
+            import_module("botocore.awsrequest"),
+        )
     except ImportError as error:
         raise ImportError(
             "Bedrock needs botocore for AWS credentials: pip install 'toolcast[bedrock]', or set "
@@ -281,9 +297,9 @@ def signed(request: HTTPRequest, credentials: AWSCredentials, service: str, regi
     sent["x-amz-date"] = time
     if credentials.token:
         sent["x-amz-security-token"] = credentials.token
-    message = _botocore("awsrequest").AWSRequest(request.method, request.target, headers=sent, data=request.body)
+    message = _botocore().awsrequest.AWSRequest(request.method, request.target, headers=sent, data=request.body)
     message.context["timestamp"] = time
-    signer = _botocore("auth").SigV4Auth(credentials, service, region)
+    signer = _botocore().auth.SigV4Auth(credentials, service, region)
     names = signer.signed_headers(signer.headers_to_sign(message))
     signature = signer.signature(signer.string_to_sign(message, signer.canonical_request(message)), message)
     value = f"AWS4-HMAC-SHA256 Credential={signer.scope(message)}, SignedHeaders={names}, Signature={signature}"

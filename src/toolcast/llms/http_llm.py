@@ -257,7 +257,7 @@ class ServiceLLM(FunctionCallingLLM):
 
     @property
     def _auth_identity(self) -> str:
-        """What stands for the credentials of an `auth`, which change; empty without one."""
+        """A text in place of the credentials of an `auth`, which change; empty without one."""
         return "" if self._auth is None else f"auth {id(self._auth)}"
 
     def cache_data(self, request: ChatRequest) -> list[Any]:

@@ -400,8 +400,8 @@ def unknown_llm(name: str) -> UnsupportedLLMError:
 def llm(name: str, **options: Unpack[LLMOptions]) -> FunctionCallingLLM:
     """Return the LLM called `name`: `"provider:model"`, for example `"anthropic:claude-sonnet-4-5"`, or `"local"`.
 
-    Providers are `openai`, `openai-responses`, `anthropic`, `bedrock`, `google`, `mistral`, `ollama`, `local`, and every
-    row of `toolcast.providers.chat_completions.services`.
+    Providers are `openai`, `openai-responses`, `anthropic`, `bedrock`, `google`, `mistral`, `ollama`, `local`, and
+    every row of `toolcast.providers.chat_completions.services`.
     """
     provider, _, model = name.partition(":")
     if provider == "local":

@@ -231,16 +231,13 @@ _CHAT = replace(_NO_TOOLS, thinking=False, images=False, audio=False)
 
 def _claude_on_bedrock() -> Iterator[ModelRow]:
     """Yield the rows of Claude on Bedrock: those of Anthropic, with what all its models have."""
-    # Structured outputs begin with 4.5 there (user guide, "Structured outputs").
-    yield ModelRow("bedrock", "anthropic.claude-opus-4-1*", _of_anthropic(_sized(_CLAUDE_BUDGET, 200_000, 32_000)))
     for row in _MODELS:
         if row.provider == "anthropic":
+            facts = row.facts
+            if row.models == "claude-opus-4-1*":  # structured outputs begin with 4.5 there (user guide)
+                facts = replace(facts, json_schema=False, strict=False)
             names = ", ".join(f"anthropic.{name}" for name in row.models.split(", "))
-            yield ModelRow("bedrock", names, _of_anthropic(row.facts))
-
-
-def _of_anthropic(facts: Capabilities) -> Capabilities:
-    return PROVIDER_DEFAULTS["anthropic"].corrected(facts)
+            yield ModelRow("bedrock", names, PROVIDER_DEFAULTS["anthropic"].corrected(facts))
 
 
 _BEDROCK: tuple[ModelRow, ...] = (
@@ -253,14 +250,20 @@ _BEDROCK: tuple[ModelRow, ...] = (
     ModelRow("bedrock", "meta.llama3-8b*, meta.llama3-70b*", _sized(_CHAT, 8_192)),
     ModelRow("bedrock", "meta.llama3-2-1b*, meta.llama3-2-3b*", _sized(_CHAT, 128_000)),
     ModelRow("bedrock", "meta.llama3-2-*", _sized(replace(_OFFERED, images=True, thinking=False), 128_000)),
-    ModelRow("bedrock", "meta.llama3-[13]-*", _sized(replace(_OFFERED, images=False, thinking=False), 128_000)),
+    ModelRow(
+        "bedrock", "meta.llama3-1-*, meta.llama3-3-*", _sized(replace(_OFFERED, images=False, thinking=False), 128_000)
+    ),
     ModelRow("bedrock", "meta.llama4-scout*", _sized(replace(_OFFERED, images=True, thinking=False), 10_000_000)),
     ModelRow("bedrock", "meta.llama4-*", _sized(replace(_OFFERED, images=True, thinking=False), 1_000_000)),
     ModelRow("bedrock", "mistral.mistral-7b*, mistral.mixtral-8x7b*", _sized(_CHAT, 32_000)),
     ModelRow("bedrock", "mistral.mistral-large-24*", _sized(replace(_TOOLS, images=False, thinking=False), None)),
     ModelRow("bedrock", "mistral.pixtral-large*", _sized(replace(_TOOLS, images=True, thinking=False), 128_000)),
     ModelRow("bedrock", "mistral.mistral-large-3*", _sized(replace(_SEEING, json_schema=True), 256_000)),
-    ModelRow("bedrock", "openai.gpt-oss*", _sized(replace(_TEXT_THINKING, json_schema=True, tools=True, forced_tools=True), 128_000)),
+    ModelRow(
+        "bedrock",
+        "openai.gpt-oss*",
+        _sized(replace(_TEXT_THINKING, json_schema=True, tools=True, forced_tools=True), 128_000),
+    ),
     ModelRow("bedrock", "deepseek.r1*", _sized(replace(_CHAT, thinking=True), 128_000)),
     ModelRow("bedrock", "deepseek.v3*", replace(_TOOLS, images=False)),
     ModelRow("bedrock", "qwen.qwen3-vl*", replace(_SEEING, tools=True)),

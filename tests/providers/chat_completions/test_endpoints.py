@@ -48,8 +48,8 @@ CLASSIC = AZURE + "/openai/deployments/gpt%2F4%20o/chat/completions?api-version=
             {},
             AZURE + "/openai/v1/chat/completions?api-version=preview",
         ),
-        ("bedrock", None, {"AWS_REGION": "r1"}, "https://bedrock-mantle.r1.api.aws/v1/chat/completions"),
-        ("bedrock", None, {"AWS_DEFAULT_REGION": "r2"}, "https://bedrock-mantle.r2.api.aws/v1/chat/completions"),
+        ("bedrock-mantle", None, {"AWS_REGION": "r1"}, "https://bedrock-mantle.r1.api.aws/v1/chat/completions"),
+        ("bedrock-mantle", None, {"AWS_DEFAULT_REGION": "r2"}, "https://bedrock-mantle.r2.api.aws/v1/chat/completions"),
     ],
 )
 def test_an_address(service: str, base_url: str | None, environ: dict[str, str], url: str) -> None:
@@ -60,7 +60,7 @@ def test_an_address(service: str, base_url: str | None, environ: dict[str, str],
     ("service", "words"),
     [
         ("azure", "no base URL for azure: set AZURE_OPENAI_ENDPOINT, or pass base_url="),
-        ("bedrock", "no base URL for bedrock: set AWS_REGION or AWS_DEFAULT_REGION, or pass base_url="),
+        ("bedrock-mantle", "no base URL for bedrock-mantle: set AWS_REGION or AWS_DEFAULT_REGION, or pass base_url="),
     ],
 )
 def test_a_url_without_its_variables_is_an_error(service: str, words: str) -> None:

@@ -22,7 +22,8 @@ every_service = pytest.mark.parametrize("service", SERVICES.values(), ids=list(S
 
 EXPECTED = {
     "openai", "vllm", "llama.cpp", "lmstudio", "ollama", "groq", "deepseek", "openrouter", "together", "fireworks",
-    "xai", "moonshot", "qwen", "perplexity", "openai-compatible", "azure", "azure-v1", "github", "litellm", "bedrock",
+    "xai", "moonshot", "qwen", "perplexity", "openai-compatible", "azure", "azure-v1", "github", "litellm",
+    "bedrock-mantle",
 }  # fmt: skip
 
 ENVIRON = {"AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com/", "AWS_REGION": "eu-west-1"}
