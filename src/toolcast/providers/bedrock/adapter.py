@@ -26,6 +26,7 @@ from ...messages import (
     ImagePart,
     Message,
     Part,
+    ServerToolPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -198,12 +199,9 @@ class BedrockRequestEncoder(RequestEncoder):
     def _configure_claude(self, options: RequestOptions, settings: Settings, more: dict[str, Any]) -> None:
         """Add what the encoder of Anthropic's protocol decides: tools, thinking, sampling, the limit of tokens."""
         choice = options.tool_choice
-        if isinstance(choice, Mapping):
-            own = dict(choice)
-            options = options._replace(tool_choice={"type": next(iter(own), "auto")})
-        else:
-            own = None
-        claude = AnthropicRequestEncoder(options, settings)
+        own = dict(choice) if isinstance(choice, Mapping) else None
+        anthropic_choice = choice if own is None else {"type": next(iter(own), "auto")}
+        claude = AnthropicRequestEncoder(options._replace(tool_choice=anthropic_choice, server_tools=()), settings)
         fields = claude.fields
         self.notes += claude.notes
         if "tools" in fields and choice != "none":
@@ -298,6 +296,8 @@ class BedrockRequestEncoder(RequestEncoder):
                 return {"toolUse": {**call, "input": arguments_object(part)}}
             case ToolResultPart():
                 return {"toolResult": self._result(part)}
+            case ServerToolPart():
+                return dict(part.raw) if part.raw and part.provider == self.provider else None
             case _:
                 return self._media(part)
 
@@ -438,7 +438,10 @@ _TAKES: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
         (TextPart, ImagePart, AudioPart, DocumentPart, ToolResultPart, ThinkingPart),
         "only the model calls tools",
     ),
-    "assistant": ((TextPart, ThinkingPart, ToolCallPart), "an assistant message takes text, thinking and tool calls"),
+    "assistant": (
+        (TextPart, ThinkingPart, ToolCallPart, ServerToolPart),
+        "an assistant message takes text, thinking and tool calls",
+    ),
     "tool": ((ToolResultPart,), "a tool message takes only ToolResultPart"),
 }
 

@@ -2,8 +2,9 @@
 
 A stream is an AWS event stream, whose messages have their type in a header; a whole response is one JSON document. The
 first byte decides which of them it is. Content arrives in blocks, numbered, each with its end; the stop reason ends the
-message, and the token counts follow it. Blocks that toolcast has no part for (tools that run at AWS, images, guarded
-content) are passed on unread, and are stored in a `ThinkingPart` without text, so that they go back unchanged.
+message, and the token counts follow it. Blocks of tools that run at AWS become `ServerToolUse`s. Those that toolcast
+has no part for (images, guarded content) are passed on unread, and are stored in a `ThinkingPart` without text, so that
+they go back unchanged.
 """
 
 # pyright: reportPrivateUsage=false
@@ -18,7 +19,7 @@ from typing import Any, ClassVar, cast
 from jiter import from_json
 
 from ...errors import LimitExceeded, LLMError, MalformedEvent
-from ...events import Event, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
+from ...events import Event, RawEvent, ServerToolUse, StopReason, TextDelta, ThinkingDelta, UsageReport
 from ...text_buffer import TextBuffer
 from ...usage import Usage
 from ..aws_event_stream import AWSEventMessage, AWSEventStream, is_event_stream
@@ -52,7 +53,8 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
         super().__init__(source, request_input, AWSEventStream())
         self._calls = OpenCalls(request_input)
         self._streamed: bool | None = None
-        self._unread: dict[Any, _Block] = {}  # open blocks that are passed on unread
+        self._unread: dict[Any, _Block] = {}  # open blocks that are not read piece by piece
+        self._server_tools: dict[str, str] = {}  # the names of the tools that AWS runs, by the ids of their calls
         self._signature = ""  # of the thought that is open
         self._citations: list[object] = []  # of the text block that is open
         self._text_length = 0
@@ -141,7 +143,6 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
                 self._calls.start(index, begun.get("toolUseId"), as_str(begun.get("name")), out)
             else:
                 self._unread[index] = _Block(kind, begun)
-                out.append(RawEvent({"contentBlockStart": event}))
 
     def _delta(self, event: dict[str, Any], out: list[Event]) -> None:
         index = _index(event)
@@ -157,7 +158,6 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
                 out.append(RawEvent({"contentBlockDelta": event}))
             else:
                 self._unread.setdefault(index, _Block(kind, {})).grow(value)
-                out.append(RawEvent({"contentBlockDelta": event}))
 
     def _end_block(self, event: dict[str, Any], out: list[Event]) -> None:
         self._end_thought(out)
@@ -171,7 +171,7 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
         ):
             self._calls.done(index, out)
         if (block := self._unread.pop(index, None)) is not None:
-            out.append(ThinkingDelta(opaque={"bedrock": block.whole()}))
+            self._pass_on(block.whole(), out)
 
     def _whole_block(self, number: int, block: dict[str, Any], out: list[Event]) -> None:
         """Read a block of a whole response."""
@@ -189,8 +189,23 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
                     self._text(as_str(as_dict(piece).get("text")), out)
                 self._citations += as_list(found.get("citations"))
             else:
-                out += [RawEvent(block), ThinkingDelta(opaque={"bedrock": block})]
+                self._pass_on(block, out)
         self._end_block({"contentBlockIndex": f"content {number}"}, out)
+
+    def _pass_on(self, block: dict[str, Any], out: list[Event]) -> None:
+        """Append the event of a complete block that is sent back as it is."""
+        call, result = as_dict(block.get("toolUse")), as_dict(block.get("toolResult"))
+        id = as_str((call or result).get("toolUseId"))
+        if call:
+            name = self._server_tools[id] = as_str(call.get("name"))
+            out.append(ServerToolUse(name, id, input=call.get("input"), provider="bedrock", raw=block))
+        elif result:
+            name = self._server_tools.get(id) or as_str(result.get("type"))
+            error = "error" if result.get("status") == "error" else None
+            output = result.get("content")
+            out.append(ServerToolUse(name, id, output=output, error=error, provider="bedrock", raw=block))
+        else:
+            out += [RawEvent(block), ThinkingDelta(opaque={"bedrock": block})]
 
     # -- content
 
@@ -275,7 +290,7 @@ _READERS: Mapping[str, Callable[[Any, dict[str, Any], list[Event]], None]] = {
 
 
 class _Block:
-    """A block that is passed on unread, as it grows."""
+    """A block that is read when it is complete."""
 
     __slots__ = ("_begun", "_input", "_kind", "_parts")
 
