@@ -64,6 +64,16 @@ def test_a_timeout_is_a_positive_number(seconds: float) -> None:
 def test_max_tokens_is_at_least_one() -> None:
     with pytest.raises(ValueError, match="max_tokens=0"):
         Settings(max_tokens=0)
+    with pytest.raises(ValueError, match="num_ctx=0"):
+        Settings(num_ctx=0)
+
+
+def test_the_settings_of_services_are_checked() -> None:
+    with pytest.raises(ValueError, match="logprobs=-1 must be True, False or a number of at least 0"):
+        Settings(logprobs=-1)
+    for wrong in ({"service_tier": 1}, {"logprobs": "5"}, {"keep_alive": True, "num_ctx": "1"}, {"check_context": 1}):
+        with pytest.raises(TypeError, match="expected"):
+            Settings(**wrong)  # type: ignore[arg-type]  # values that a user may pass
 
 
 # -- usage ----------------------------------------------------------------------------------------------------

@@ -20,13 +20,15 @@ _SETTINGS: Final = {
     **dict.fromkeys(("stop_sequences", "stop_words"), "stop"),
     **dict.fromkeys(("random_seed", "random_state"), "seed"),
     **dict.fromkeys(("reasoning", "reasoning_effort", "thinking_budget", "thinking_level", "think"), "thinking"),
+    **dict.fromkeys(("top_logprobs",), "logprobs"),
+    **dict.fromkeys(("serviceTier",), "service_tier"),
     **dict.fromkeys(("topP",), "top_p"),
     **dict.fromkeys(("topK",), "top_k"),
 }
 _BODY: Final = frozenset(
     (
-        *("num_ctx", "keep_alive", "format", "options", "repeat_penalty", "min_p", "frequency_penalty", "n", "user"),
-        *("presence_penalty", "logprobs", "top_logprobs", "logit_bias", "metadata", "service_tier", "response_format"),
+        *("format", "options", "repeat_penalty", "min_p", "frequency_penalty", "n", "user"),
+        *("presence_penalty", "logit_bias", "metadata", "response_format"),
     )
 )
 _WHOLE_BODY: Final = frozenset(("extra_body", "model_kwargs", "additional_kwargs", "generation_config", "default_body"))

@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 from typing_extensions import Unpack
 
 from .lazy_dataclasses import dataclass
-from .option_types import require_number, require_optional
+from .option_types import require_number, require_optional, require_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,11 @@ class SettingsChanges(TypedDict, total=False):
     stop: str | tuple[str, ...] | list[str] | None
     seed: int | None
     thinking: bool | str | int | None
+    service_tier: str | None
+    logprobs: bool | int | None
+    keep_alive: float | str | None
+    num_ctx: int | None
+    check_context: bool | None
     timeout: float | Timeouts | None
     extra: Mapping[str, Any] | None
 
@@ -61,6 +66,11 @@ class Settings:
     The settings passed with a call beat the LLM's own, which beat `Configs.settings`, field by field.
     `thinking` is `True`, `False`, an effort (`"low"`, `"medium"`, `"high"`) or a budget in tokens; `"none"` and a
     budget of 0 mean `False`.
+    `service_tier` is the tier of the service that processes the request, in its own words: `"flex"`, `"priority"`,
+    `"standard_only"`, ... `logprobs` asks for the log probabilities of the tokens: `True`, or the number of the most
+    likely alternatives of each. `keep_alive` (seconds, or a text such as `"10m"`) and `num_ctx` (the size of the
+    context in tokens) are Ollama's. Settings that a service does not have are left out, with a warning.
+    `check_context=False` sends messages that are too long for the model's context window, too.
     `timeout` is seconds in total, or `Timeouts`. `extra` is merged into the request body unchanged.
     """
 
@@ -71,15 +81,24 @@ class Settings:
     stop: tuple[str, ...] | list[str] | str | None = None
     seed: int | None = None
     thinking: bool | str | int | None = None
+    service_tier: str | None = None
+    logprobs: bool | int | None = None
+    keep_alive: float | str | None = None
+    num_ctx: int | None = None
+    check_context: bool | None = None
     timeout: float | Timeouts | None = None
     extra: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         for name in ("temperature", "top_p"):
             require_number(name, getattr(self, name))
-        for name in ("top_k", "max_tokens", "seed"):
+        for name in ("top_k", "max_tokens", "seed", "num_ctx"):
             require_number(name, getattr(self, name), whole=True)
         require_optional("thinking", self.thinking, (bool, str, int), "True, False, an effort, a number of tokens")
+        require_text("service_tier", self.service_tier)
+        require_optional("logprobs", self.logprobs, (bool, int), "True, False, a number of alternatives")
+        require_optional("keep_alive", self.keep_alive, (int, float, str), "seconds, a text such as '10m'")
+        require_optional("check_context", self.check_context, bool, "True, False")
         require_optional("timeout", self.timeout, (int, float, Timeouts), "seconds, Timeouts")
         require_optional("extra", self.extra, Mapping, "a mapping")
         require_optional("stop", self.stop, (str, tuple, list), "str, a list of str")
@@ -89,8 +108,11 @@ class Settings:
             object.__setattr__(self, "stop", tuple(self.stop))
         if self.thinking == "none" or (isinstance(self.thinking, int) and self.thinking <= 0):
             object.__setattr__(self, "thinking", False)  # one value for all services
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise ValueError(f"max_tokens={self.max_tokens} must be at least 1")
+        for name in ("max_tokens", "num_ctx"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"{name}={value} must be at least 1")
+        if self.logprobs is not None and self.logprobs < 0:
+            raise ValueError(f"logprobs={self.logprobs} must be True, False or a number of at least 0")
         if self.timeout is not None and not isinstance(self.timeout, Timeouts):
             Timeouts(total=self.timeout)
 

@@ -71,7 +71,7 @@ def test_a_section_tells_what_is_special_and_what_is_emulated(features: ModuleTy
     assert azure["key"].startswith("`AZURE_OPENAI_API_KEY` in the header `api-key`, or `AZURE_OPENAI_AD_TOKEN`")
     assert groq["address"].endswith(", or `GROQ_BASE_URL`")
     assert groq["a forced tool"] == "by its name" and "one call only" not in groq
-    assert groq["settings left out"] == "`top_k`"
+    assert groq["settings left out"] == "`top_k`, `logprobs`"
     assert groq["besides text"] == "images"
     assert moonshot["a forced tool"].startswith("emulated") and "may still answer in text" in moonshot["a forced tool"]
     assert moonshot["text constrained to a schema"].startswith("emulated")
@@ -81,7 +81,9 @@ def test_a_section_tells_what_is_special_and_what_is_emulated(features: ModuleTy
     assert lm_studio["one call only"].startswith("emulated") and "`<think>`" in lm_studio["thinking"]
     assert lm_studio["besides text"] == "images by their bytes" and "system messages" in lm_studio
     assert openai["headers"].startswith("`openai-organization` from `OPENAI_ORG_ID`, ")
-    assert openai["settings left out"] == "`top_k`; for some models `temperature`, `top_p`, `stop`, `thinking`"
+    assert (
+        openai["settings left out"] == "`top_k`; for some models `temperature`, `top_p`, `stop`, `thinking`, `logprobs`"
+    )
 
 
 def test_content_is_reported_as_the_wires_send_it(features: ModuleType) -> None:

@@ -521,7 +521,7 @@ READY_MADE = [OpenAI, OpenAIResponses, OpenAICompatible, Anthropic, Google, Mist
         ("timeout", "pass settings=Settings(timeout=...)"),
         ("request_timeout", "pass settings=Settings(timeout=...)"),
         ("max_tokens", "pass settings=Settings(max_tokens=...)"),
-        ("num_ctx", "pass settings=Settings(extra={'num_ctx': ...}), which goes into the request body"),
+        ("num_ctx", "pass settings=Settings(num_ctx=...)"),
         ("model_kwargs", "pass settings=Settings(extra={...}), which goes into the request body"),
         ("system", "pass system_prompt=..."),
         ("retries", "pass max_retries=..."),

@@ -25,7 +25,15 @@ from toolcast.events import (
     UsageReport,
 )
 from toolcast.messages import Message, TextPart, ThinkingPart, ToolCallPart, assistant, system, tool_result, user
-from toolcast.providers.base import RequestInput
+from toolcast.providers.anthropic.adapter import AnthropicAdapter
+from toolcast.providers.base import ProviderAdapter, RequestInput
+from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
+from toolcast.providers.chat_completions.services import GROQ, OPENAI, VLLM
+from toolcast.providers.google.adapter import GoogleAdapter
+from toolcast.providers.llama_cpp.adapter import LlamaCppAdapter
+from toolcast.providers.mistral.adapter import MistralAdapter
+from toolcast.providers.ollama.adapter import OllamaAdapter
+from toolcast.providers.openai.responses import OpenAIResponsesAdapter
 from toolcast.settings import Settings
 from toolcast.tool_spec import NamedTool, ToolSpec, legal_name
 from toolcast.usage import Usage
@@ -406,3 +414,91 @@ def test_garbage_is_one_error_of_the_tree(protocol: Protocol) -> None:
         with pytest.raises(LLMError) as caught:
             decode(protocol, body)
         assert caught.value.provider
+
+
+# -- service tier, log probabilities, and the settings of Ollama
+
+SERVICE_SETTINGS = Settings(service_tier="flex", logprobs=3, keep_alive="10m", num_ctx=8192)
+CHAT_LOGPROBS = {"logprobs": True, "top_logprobs": 3}
+ADAPTED: dict[str, tuple[ProviderAdapter, str, dict[str, Any], tuple[str, ...]]] = {
+    "openai": (
+        OpenAIChatAdapter(OPENAI),
+        "gpt-4o",
+        {"service_tier": "flex", **CHAT_LOGPROBS},
+        ("keep_alive", "num_ctx"),
+    ),
+    "openai that thinks": (
+        OpenAIChatAdapter(OPENAI),
+        "o3",
+        {"service_tier": "flex"},
+        ("logprobs", "keep_alive", "num_ctx"),
+    ),
+    "responses": (
+        OpenAIResponsesAdapter(OPENAI),
+        "gpt-5.4",
+        {
+            "service_tier": "flex",
+            "include": ["reasoning.encrypted_content", "message.output_text.logprobs"],
+            "top_logprobs": 3,
+        },
+        ("keep_alive", "num_ctx"),
+    ),
+    "responses that do not think": (
+        OpenAIResponsesAdapter(OPENAI),
+        "gpt-4o",
+        {"service_tier": "flex", "include": ["message.output_text.logprobs"], "top_logprobs": 3},
+        ("keep_alive", "num_ctx"),
+    ),
+    "groq": (OpenAIChatAdapter(GROQ), "m", {"service_tier": "flex"}, ("logprobs", "keep_alive", "num_ctx")),
+    "vllm": (OpenAIChatAdapter(VLLM), "m", CHAT_LOGPROBS, ("service_tier", "keep_alive", "num_ctx")),
+    "mistral": (MistralAdapter(), "m", {"service_tier": "flex", **CHAT_LOGPROBS}, ("keep_alive", "num_ctx")),
+    "anthropic": (
+        AnthropicAdapter(),
+        "claude-sonnet-4-5",
+        {"service_tier": "flex"},
+        ("logprobs", "keep_alive", "num_ctx"),
+    ),
+    "google": (
+        GoogleAdapter(),
+        "gemini-2.5-flash",
+        {"serviceTier": "flex", "generationConfig": {"responseLogprobs": True, "logprobs": 3}},
+        ("keep_alive", "num_ctx"),
+    ),
+    "ollama": (
+        OllamaAdapter(),
+        "m",
+        {"options": {"num_ctx": 8192}, "keep_alive": "10m", **CHAT_LOGPROBS},
+        ("service_tier",),
+    ),
+    "llama.cpp": (LlamaCppAdapter(), "m", CHAT_LOGPROBS, ("service_tier", "keep_alive", "num_ctx")),
+}
+
+
+def difference(adapter: ProviderAdapter, model: str, settings: Settings) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the fields that `settings` change in a request, and its notes."""
+    conversation = RequestInput(model, (user("Hi"),))
+    plain = json.loads(adapter.request(conversation, Settings()).body)
+    request = adapter.request(conversation, settings)
+    body = json.loads(request.body)
+    return {name: value for name, value in body.items() if plain.get(name) != value}, request.notes
+
+
+@pytest.mark.parametrize("name", ADAPTED)
+def test_the_settings_of_services_are_sent_or_noted(name: str) -> None:
+    adapter, model, changed, noted = ADAPTED[name]
+    found, notes = difference(adapter, model, SERVICE_SETTINGS)
+    assert found == changed
+    assert sorted(notes) == sorted(noted)
+
+
+@pytest.mark.parametrize("name", ADAPTED)
+def test_log_probabilities_without_alternatives(name: str) -> None:
+    adapter, model, changed, _ = ADAPTED[name]
+    found, _ = difference(adapter, model, Settings(logprobs=True))
+    text = json.dumps(found)
+    assert ("logprobs" in text.lower()) == ("logprobs" in json.dumps(changed).lower())
+    assert "top_logprobs" not in text
+    assert '"logprobs": 3' not in text
+    one, _ = difference(adapter, model, Settings(logprobs=1))
+    assert json.dumps(one) != text or not found
+    assert difference(adapter, model, Settings(logprobs=False)) == ({}, ())

@@ -106,7 +106,7 @@ class ChatRequest:
         return bool(self.tools) and not free
 
 
-_SENT_SETTINGS = tuple(field.name for field in fields(Settings) if field.name != "timeout")
+_SENT_SETTINGS = tuple(field.name for field in fields(Settings) if field.name not in ("timeout", "check_context"))
 
 
 def as_messages(messages: Messages) -> list[Message]:

@@ -79,9 +79,10 @@ def cache_by_options(make: Callable[[RequestOptions, Settings], T]) -> Callable[
     a dict can be modified by the caller, so its result is not cached.
     """
 
-    # True == 1, but thinking=True is no budget of one token: typed lru_cache tells arguments apart, not fields.
+    # True == 1, but thinking=True is no budget of one token, and logprobs=True no alternative: typed lru_cache tells
+    # arguments apart, not fields.
     @lru_cache(64, typed=True)
-    def remembered(options: RequestOptions, settings: Settings, thinking: object) -> T:
+    def remembered(options: RequestOptions, settings: Settings, thinking: object, logprobs: object) -> T:
         return make(options, settings)
 
     # The last arguments and their result: the calls of one orchestrator have the same settings and equal options, which
@@ -98,7 +99,7 @@ def cache_by_options(make: Callable[[RequestOptions, Settings], T]) -> Callable[
             settings = settings.with_(timeout=None, extra=None)
         if isinstance(options.tool_choice, Mapping):
             return make(options, settings)
-        result = remembered(options, settings, settings.thinking)
+        result = remembered(options, settings, settings.thinking, settings.logprobs)
         last = options, given, result
         return result
 
@@ -141,6 +142,10 @@ class RequestEncoder(ABC):
     def encoded_fields(self) -> Mapping[str, str]:
         """The `fields`, each encoded as JSON."""
         return {name: json_member(name, value) for name, value in self.fields.items()}
+
+    def note_settings(self, settings: Settings, *names: str) -> None:
+        """Add those of the settings `names` that are set, and that the provider does not have, to the notes."""
+        self.notes += [name for name in names if _is_set(getattr(settings, name))]
 
     def required_tool(self, choice: ToolChoice) -> str | None:
         """Return the name of the one tool that must be called, or None. Raise `BadRequest` if it is not offered."""
@@ -462,6 +467,17 @@ def json_member(name: str, value: Any) -> str:
 def json_object(members: Mapping[str, str]) -> bytes:
     """Return the JSON object of these encoded fields."""
     return replace_surrogates("{" + ",".join(members.values()) + "}").encode()
+
+
+def _is_set(value: object) -> bool:
+    return value is not None and value is not False  # logprobs=False asks for nothing
+
+
+def top_logprobs(logprobs: bool | int | None) -> int | None:
+    """Return the number of alternatives of each token to ask for; None if no log probabilities are wanted."""
+    if logprobs is None or logprobs is False:
+        return None
+    return 0 if logprobs is True else int(logprobs)
 
 
 def thinking_effort(thinking: bool | str | int) -> str:

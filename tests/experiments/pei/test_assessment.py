@@ -289,7 +289,11 @@ def test_a_long_history_gets_a_larger_window(tmp_path: Path, server: OllamaServe
     with server.llm() as llm:
         assess(log, llm)
         assess(log, llm, settings=Settings(extra={"options": {"num_ctx": 32_768}, "keep_alive": 0}))
-    first, second = server.bodies
+        server.replies("Final: 3")
+        assess(log, llm, settings=Settings(num_ctx=32_768, keep_alive=0))
+    first, second, third = server.bodies
+    assert third["options"] == {"temperature": 0.1, "num_ctx": 32_768}
+    assert third["keep_alive"] == 0
     assert 10_000 < first["options"].pop("num_ctx") < 16_384
     assert first["options"] == {"temperature": 0.1}
     assert second["options"] == {"temperature": 0.1, "num_ctx": 32_768}

@@ -181,9 +181,10 @@ class _Answer(NamedTuple):
 
 def _build_request(llm: FunctionCallingLLM, messages: Sequence[Message], settings: Settings | None) -> ChatRequest:
     """Build the request: with the tool, unless the model would only be prompted for it."""
-    extra = llm.merge_settings(settings).extra or {}
+    merged = llm.merge_settings(settings)
+    extra = merged.extra or {}
     if llm.metadata.provider == "ollama":
-        extra = _unshortened(messages, extra)
+        extra = _unshortened(messages, extra, merged.num_ctx)
     settings = (settings or NOTHING_SET).over(Settings(temperature=TEMPERATURE)).with_(extra=extra or None)
     request = llm.build_request(messages, (_TOOL,), _TOOL.name, settings, parallel=False)
     return _without_tool(request) if llm.mode(request) == "prompted" else request
@@ -193,13 +194,14 @@ def _without_tool(request: ChatRequest) -> ChatRequest:
     return replace(request, tools=(), tool_choice=None)
 
 
-def _unshortened(messages: Sequence[Message], extra: Mapping[str, Any]) -> dict[str, Any]:
+def _unshortened(messages: Sequence[Message], extra: Mapping[str, Any], window: int | None) -> dict[str, Any]:
     """Return `extra` with options that keep Ollama from dropping the oldest messages silently, its default.
 
-    It must report an error if they do not fit, and use a larger window if the smallest one may be too small.
+    It must report an error if they do not fit, and use a larger window if the smallest one may be too small, unless the
+    settings have a `window`.
     """
     needed = 2 * estimate_tokens(messages) + _ANSWER
-    options: Mapping[str, Any] = {"num_ctx": needed} if needed > _SMALLEST_WINDOW else {}
+    options: Mapping[str, Any] = {"num_ctx": needed} if window is None and needed > _SMALLEST_WINDOW else {}
     options = {**options, **extra.get("options", {})}
     return {"truncate": False, "shift": False, **extra} | ({"options": options} if options else {})
 

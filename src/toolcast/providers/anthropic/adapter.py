@@ -244,6 +244,7 @@ class AnthropicRequestEncoder(RequestEncoder):
             "top_k": settings.top_k,
             "stop_sequences": stops or None,
             "seed": settings.seed,
+            "service_tier": settings.service_tier,
         }
         left_out = set(self._left_out(settings, thinks))
         for name, value in wanted.items():
@@ -253,6 +254,7 @@ class AnthropicRequestEncoder(RequestEncoder):
                 self.fields[name] = value
         if len(stops) < len(settings.stop or ()):
             self.notes.append("stop")  # a blank stop sequence is rejected
+        self.note_settings(settings, "logprobs", "keep_alive", "num_ctx")
 
     def _left_out(self, settings: Settings, thinks: bool) -> Iterator[str]:
         yield "seed"

@@ -112,6 +112,9 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
             self.notes.append(f"more than {self._service.most_stops} stop sequences")
         if settings.max_tokens is not None:
             self.fields[self._service.max_tokens_field] = settings.max_tokens
+        if (alternatives := self._alternatives(settings)) is not None:
+            self.fields |= {"logprobs": True, **({"top_logprobs": alternatives} if alternatives else {})}
+        self._service_settings(settings)
         thinking = settings.thinking
         if thinking is None and not self._service.forced_while_thinking and self._forces:
             thinking = False

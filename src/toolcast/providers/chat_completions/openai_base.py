@@ -17,7 +17,7 @@ from ...messages import Part, TextPart
 from ...settings import Settings
 from ...tool_spec import ToolSpec
 from ..base import RequestOptions
-from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, join_url, thinking_effort
+from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, join_url, thinking_effort, top_logprobs
 from ..schemas.strict import openai_strict
 from .services import ServiceSpec
 
@@ -123,6 +123,21 @@ class OpenAIBaseEncoder(RequestEncoder):
             self.fields["tool_choice"] = "required" if forced or choice == "any" else choice
         if service.parallel_flag and "parallel_tool_calls" not in self._left_out:
             self.fields["parallel_tool_calls"] = options.parallel
+
+    def _service_settings(self, settings: Settings) -> None:
+        """Add the settings that both protocols have under one name, and note those of Ollama."""
+        if settings.service_tier is not None and self._service.service_tier:
+            self.fields["service_tier"] = settings.service_tier
+        elif settings.service_tier is not None:
+            self.notes.append("service_tier")
+        self.note_settings(settings, "keep_alive", "num_ctx")
+
+    def _alternatives(self, settings: Settings) -> int | None:
+        """Return the number of alternatives of each token to ask for; None if log probabilities are left out."""
+        if "logprobs" not in self._left_out:
+            return top_logprobs(settings.logprobs)
+        self.note_settings(settings, "logprobs")
+        return None
 
     def _strict(self, name: str, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
         """Return the schema to send, and True if it is strict. Add a note if it cannot be made strict."""

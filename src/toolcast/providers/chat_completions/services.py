@@ -66,9 +66,9 @@ class ServiceSpec:
     with only that tool offered, or `"auto"` with only that tool offered; `forced_while_thinking` (if not, its models
     may think unless thinking is disabled, which it is for a required tool); `parallel_flag`, support of
     `parallel_tool_calls`; `stream_options`; `thinking_in`, the form of the thinking setting; `image_urls`, `audio`,
-    `documents`; `drops`, unsupported settings; `rules`, fields that some of its models reject; `valid_arguments`, it
-    parses the arguments of earlier calls and fails if they are no JSON; `id_limit`, the longest tool call id; `strict`,
-    support of `strict` tools.
+    `documents`; `drops`, unsupported settings; `rules`, fields that some of its models reject; `service_tier`, it has
+    tiers; `valid_arguments`, it parses the arguments of earlier calls and fails if they are no JSON; `id_limit`, the
+    longest tool call id; `strict`, support of `strict` tools.
 
     Responses: `response_format` is `"json_schema"` if the text of every model can be constrained to a JSON schema,
     `"json_object"` if to JSON at most, None if that depends on the model or is unknown. `schema_in_text`: of a
@@ -114,6 +114,7 @@ class ServiceSpec:
     strict: bool = False
     response_format: Literal["json_schema", "json_object"] | None = None
     schema_in_text: bool = True
+    service_tier: bool = False
     batches: BatchSpec | None = None
 
 
@@ -128,10 +129,10 @@ OPENAI = ServiceSpec(
     id_limit=40,
     rules=(
         # The first models that think always do.
-        ModelRule(r"o\d|gpt-5(?!\.|-chat)", ("temperature", "top_p")),
+        ModelRule(r"o\d|gpt-5(?!\.|-chat)", ("temperature", "top_p", "logprobs")),
         ModelRule(r"o\d|gpt-5(?!\.|-chat)", ("thinking",), "if_off"),
-        ModelRule(r"gpt-5\.[5-9](?!-chat)|gpt-[6-9]", ("temperature", "top_p"), "unless_off"),
-        ModelRule(r"gpt-5\.[1-4]", ("temperature", "top_p"), "if_on"),
+        ModelRule(r"gpt-5\.[5-9](?!-chat)|gpt-[6-9]", ("temperature", "top_p", "logprobs"), "unless_off"),
+        ModelRule(r"gpt-5\.[1-4]", ("temperature", "top_p", "logprobs"), "if_on"),
         ModelRule(r"o\d|gpt-5(?!(\.\d)?-chat)|gpt-[6-9]", ("stop",)),
         ModelRule(r"o\d", ("parallel_tool_calls",)),
         # Asked for its encrypted thoughts, a model that does not think refuses.
@@ -139,6 +140,7 @@ OPENAI = ServiceSpec(
     ),
     strict=True,
     response_format="json_schema",
+    service_tier=True,
     batches=BatchSpec(responses=True),
 )
 
@@ -203,7 +205,7 @@ LM_STUDIO = ServiceSpec(
     image_urls=False,
     audio=False,
     documents=False,
-    drops=(),
+    drops=("logprobs",),
     valid_arguments=True,
     response_format="json_schema",
 )
@@ -232,6 +234,8 @@ GROQ = ServiceSpec(
     max_tokens_field="max_completion_tokens",
     audio=False,
     documents=False,
+    drops=("top_k", "logprobs"),
+    service_tier=True,
     batches=BatchSpec(),
 )
 
@@ -259,6 +263,7 @@ OPENROUTER = ServiceSpec(
     thinking_back="reasoning_details",
     signed_calls=True,
     drops=(),
+    service_tier=True,
 )
 
 TOGETHER = ServiceSpec(
@@ -268,7 +273,7 @@ TOGETHER = ServiceSpec(
     parallel_flag=False,
     think_tags=True,
     documents=False,
-    drops=(),
+    drops=("logprobs",),
 )
 
 FIREWORKS = ServiceSpec(
@@ -280,6 +285,7 @@ FIREWORKS = ServiceSpec(
     audio=False,
     documents=False,
     drops=(),
+    service_tier=True,
     response_format="json_schema",
 )
 
@@ -312,7 +318,7 @@ MOONSHOT = ServiceSpec(
     image_urls=False,
     audio=False,
     documents=False,
-    drops=("top_k", "seed"),
+    drops=("top_k", "seed", "logprobs"),
     rules=(ModelRule(r"kimi-k2\.7-code", ("thinking",), "if_off"),),
     response_format="json_object",
     batches=BatchSpec(bytes=100_000_000, price_factor="1"),
@@ -338,7 +344,7 @@ PERPLEXITY = ServiceSpec(
     tools=False,
     stream_options=False,
     audio=False,
-    drops=("stop", "seed"),
+    drops=("stop", "seed", "logprobs"),
     response_format="json_schema",
 )
 
@@ -372,6 +378,7 @@ LITELLM = ServiceSpec(
     thinking_back="reasoning_content",
     signed_calls=True,
     drops=(),
+    service_tier=True,
     batches=BatchSpec(bytes=100_000_000, price_factor="1", responses=True),
 )
 
@@ -394,6 +401,7 @@ GENERIC = ServiceSpec(
     parallel_flag=False,
     signed_calls=True,
     drops=(),
+    service_tier=True,
     batches=BatchSpec(bytes=100_000_000, price_factor="1"),
 )
 
@@ -417,7 +425,7 @@ ZAI = ServiceSpec(
     thinking_back="reasoning_content",
     audio=False,
     documents=False,
-    drops=("top_k", "seed"),
+    drops=("top_k", "seed", "logprobs"),
     response_format="json_object",
 )
 

@@ -29,7 +29,15 @@ from ...settings import Settings
 from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import arguments_object, check_parts, count_system_messages, inline_data, unsupported_part
-from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, join_url, thinking_budget, thinking_effort
+from ..http_adapter import (
+    Endpoint,
+    HTTPAdapter,
+    RequestEncoder,
+    join_url,
+    thinking_budget,
+    thinking_effort,
+    top_logprobs,
+)
 from ..http_errors import ErrorSource
 from ..schemas.strict import gemini_schema
 from ..tool_calls.json_text import instructions, response_schema, schema_call_format, with_instructions
@@ -123,8 +131,13 @@ class GoogleRequestEncoder(RequestEncoder):
                 "responseJsonSchema": gemini_schema(response_schema(required)),
             }
             self._instructions = None if required.is_bare else instructions(required)
+        if (alternatives := top_logprobs(settings.logprobs)) is not None:
+            config |= {"responseLogprobs": True, **({"logprobs": alternatives} if alternatives else {})}
         if config:
             self.fields["generationConfig"] = config
+        if settings.service_tier is not None:
+            self.fields["serviceTier"] = settings.service_tier
+        self.note_settings(settings, "keep_alive", "num_ctx")
 
     # -- tools
 

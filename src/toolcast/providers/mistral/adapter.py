@@ -37,6 +37,7 @@ MISTRAL = ServiceSpec(
     stream_options=False,
     strict=True,
     response_format="json_schema",
+    service_tier=True,
 )
 
 

@@ -18,7 +18,7 @@ from ...settings import Settings
 from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import arguments_object, inline_data, result_text, unsupported_part
-from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, join_url
+from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, join_url, top_logprobs
 from ..http_errors import ErrorSource
 from ..schemas.strict import ollama_format
 from ..tool_calls.json_text import CallFormat, call_format, instructions, response_schema, with_instructions
@@ -31,6 +31,7 @@ _OPTIONS = {
     "top_k": "top_k",
     "seed": "seed",
     "num_predict": "max_tokens",
+    "num_ctx": "num_ctx",
 }
 # The levels of thinking that it does not support.
 _LEVELS: Mapping[bool | str, bool | str] = {"none": False, "minimal": "low", "xhigh": "high"}
@@ -126,6 +127,11 @@ class OllamaRequestEncoder(RequestEncoder):
             self.fields["think"] = _LEVELS.get(thinking, thinking)
         if runtime_options := _options(settings):
             self.fields["options"] = runtime_options
+        if settings.keep_alive is not None:
+            self.fields["keep_alive"] = settings.keep_alive
+        if (alternatives := top_logprobs(settings.logprobs)) is not None:
+            self.fields |= {"logprobs": True, **({"top_logprobs": alternatives} if alternatives else {})}
+        self.note_settings(settings, "service_tier")
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the messages, encoded."""

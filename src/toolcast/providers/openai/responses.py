@@ -100,6 +100,10 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
                 self.fields[taken[name]] = value
             elif value is not None:
                 self.notes.append(name)
+        if (alternatives := self._alternatives(settings)) is not None:
+            self.fields["include"] = [*self.fields.get("include", ()), "message.output_text.logprobs"]
+            self.fields |= {"top_logprobs": alternatives} if alternatives else {}
+        self._service_settings(settings)
         if settings.thinking is None:
             return
         if self._service.thinking_in is None or "thinking" in self._left_out:
