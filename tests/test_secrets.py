@@ -63,7 +63,7 @@ from toolcast import (
     llm,
 )
 from toolcast.credentials import Secret
-from toolcast.experiments.embedding_endpoints import EndpointEmbedder
+from toolcast.experiments.embedders import EndpointEmbedder
 from toolcast.transport.httpx_network import HttpxNetwork
 
 # Two halves, so that neither this file's text in a traceback nor a constant of a frame holds the canary.

@@ -15,12 +15,13 @@ The packages, from the top layer down; each imports only from the ones below it:
     toolbox         built-in tools: files, shell command, web page, question to the user
     agents          sessions, sub-agents, MCP, tool search, the engine's turn loop, permissions
     structured      ToolOrchestratingLLM: call, stream, partial objects, validation and retry
-    llms            LLM classes, requests with retries, fallback, concurrency limit, local models
+    llms            LLM classes, requests with retries, fallback, concurrency limit, embeddings, local models
     stores, tools   session logs; CallableTool. Beside them prompts: templates
     transport       HTTP connections behind the Network protocol
     async_support   async code without an event loop, shielding, threads, background jobs
     providers       request encoding and response decoding, without I/O
     parsing         incremental and lenient JSON, partial Pydantic objects
+    stemming        words and their stems
 
 Modules at the top level contain the values and pure functions that all packages share: errors, messages, events,
 settings.
@@ -207,6 +208,12 @@ if TYPE_CHECKING:
     from .llms.defaults import (
         Configs as Configs,
     )
+    from .llms.embeddings.embed import (
+        Embeddings as Embeddings,
+        aembed as aembed,
+        embed as embed,
+    )
+    from .llms.embeddings.embedder import Embedder as Embedder
     from .llms.event_streams import (
         AsyncEventStream as AsyncEventStream,
         EventStream as EventStream,
@@ -413,6 +420,8 @@ _EXPORTS = {
     "stores.memory": "MemoryStore",
     "stores.sqlite": "SQLiteStore",
     "stores.store": "SessionLease Store",
+    "llms.embeddings.embed": "Embeddings aembed embed",
+    "llms.embeddings.embedder": "Embedder",
     "llms.event_streams": "AsyncEventStream EventStream",
     "structured.object_streams": "AsyncObjectStream ObjectStream",
     "tools.context": "ToolContext",
@@ -480,6 +489,8 @@ __all__ = [
     "ElfEvent",
     "ElfManager",
     "ElfResult",
+    "Embedder",
+    "Embeddings",
     "EmptyResponse",
     "Engine",
     "ErrorEvent",
@@ -612,8 +623,10 @@ __all__ = [
     "WrapperLLM",
     "__compiled__",
     "__version__",
+    "aembed",
     "assistant",
     "command_tool",
+    "embed",
     "fetch_tool",
     "file_tools",
     "hooks",

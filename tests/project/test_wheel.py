@@ -15,9 +15,9 @@ import toolcast
 from project.source import ROOT, SRC
 
 WORDS = {
-    "toolcast/agents/tool_search/stop_words.txt",
-    "toolcast/agents/tool_search/synonyms.txt",
-    "toolcast/experiments/common_words.txt",
+    "toolcast/stemming/stop_words.txt",
+    "toolcast/stemming/synonyms.txt",
+    "toolcast/llms/embeddings/common_words.txt",
 }
 
 TEMPLATES = {
@@ -85,8 +85,8 @@ import sys
 sys.path.insert(0, {str(tmp_path)!r})
 import toolcast
 assert toolcast.__file__.startswith({str(tmp_path)!r}), toolcast.__file__
-from toolcast.agents.tool_search.stemming import synonyms, stems
-from toolcast.experiments.embedders import is_common
+from toolcast.stemming.stems import synonyms, stems
+from toolcast.llms.embeddings.offline import is_common
 from toolcast.experiments.report.html import render
 assert "color-scheme" in render("style.css", {{}})
 assert stems("the mail") == ["mail"] and "email" in synonyms("mail") and is_common("water")

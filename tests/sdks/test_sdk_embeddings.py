@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from support.loopback import Loopback, Request, whole
-from toolcast.experiments.embedding_endpoints import EndpointEmbedder
+from toolcast.experiments.embedders import EndpointEmbedder
 
 pytestmark = pytest.mark.networked
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from toolcast.experiments.similarity import Embedder, SimilarityMonitor
+from toolcast.experiments.similarity import SimilarityMonitor
+from toolcast.llms.embeddings.embedder import Embedder
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from toolcast import (
     ToolcastError,
     ToolOrchestratingLLM,
 )
-from toolcast.experiments.embedding_endpoints import EndpointEmbedder
+from toolcast.experiments.embedders import EndpointEmbedder
 from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, RecordingError, RecordingMismatch, ReplayNetwork, VirtualClock, record, replay
 from toolcast.toolbox.fetch import fetch_tool

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from .config_files import load_config as load_config
     from .cycles import CycleOrchestrator as CycleOrchestrator
     from .embedders import (
+        Embedder as Embedder,
+        EndpointEmbedder as EndpointEmbedder,
         SentenceTransformersEmbedder as SentenceTransformersEmbedder,
         WordLlamaEmbedder as WordLlamaEmbedder,
         WordsEmbedder as WordsEmbedder,
         embedder_of as embedder_of,
     )
-    from .embedding_endpoints import EndpointEmbedder as EndpointEmbedder
     from .event_log import JsonlLogger as JsonlLogger, LogTaken as LogTaken
     from .experiment_tools import CallPlace as CallPlace, agent_tools as agent_tools
     from .grids.grid import GridResult as GridResult, expand as expand, run_grid as run_grid
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
     from .report.summary import RunSummary as RunSummary, summary_of as summary_of
     from .runner import ExperimentRunner as ExperimentRunner, RunExists as RunExists
     from .similarity import (
-        Embedder as Embedder,
         Similarity as Similarity,
         SimilarityMonitor as SimilarityMonitor,
     )
@@ -78,8 +78,7 @@ _EXPORTS = {
     "config_errors": "ConfigError ConfigProblem ConfigSource",
     "config_files": "load_config",
     "cycles": "CycleOrchestrator",
-    "embedders": "SentenceTransformersEmbedder WordLlamaEmbedder WordsEmbedder embedder_of",
-    "embedding_endpoints": "EndpointEmbedder",
+    "embedders": "Embedder EndpointEmbedder SentenceTransformersEmbedder WordLlamaEmbedder WordsEmbedder embedder_of",
     "event_log": "JsonlLogger LogTaken",
     "experiment_tools": "CallPlace agent_tools",
     "grids.grid": "GridResult expand run_grid",
@@ -96,7 +95,7 @@ _EXPORTS = {
     "report.page": "Report report_on",
     "report.summary": "RunSummary summary_of",
     "runner": "ExperimentRunner RunExists",
-    "similarity": "Embedder Similarity SimilarityMonitor",
+    "similarity": "Similarity SimilarityMonitor",
     "telegram": "TelegramOperator",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}

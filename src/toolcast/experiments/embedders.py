@@ -1,37 +1,29 @@
-"""Embedders for reflections, found by name.
+"""The embedders that compare reflections, found by name: those without a service, and the models of services.
 
-`default` is the best one without network access: `wordllama`, a small model of word vectors whose wheel contains its
-weights, if it is installed, and otherwise `words`, which is written here and needs nothing. Others must be named:
-`sentence-transformers:NAME` runs a model of that library, `PROVIDER:MODEL` calls a service (embedding_endpoints.py).
-
-`words` compares words, not meanings. A text is represented by the stems of its words and their groups of four letters,
-so that related words are near each other. Uninformative words have less weight: short, common and repeated ones. A hash
-maps each word and each group to a direction, the same in every process; collisions are rare.
+All calls block. Under an event loop, `SimilarityMonitor` runs them in a thread.
 """
 
 from __future__ import annotations
 
-import logging
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from importlib import import_module
-from importlib.util import find_spec
-from math import log
-from pathlib import Path
-from typing import Any, Final
-from zlib import crc32
+from collections.abc import Sequence
 
-from ..agents.tool_search import stemming
-from .similarity import LONGEST, Embedder, Vector
+from ..llms.base import FunctionCallingLLM
+from ..llms.embeddings.embed import embed, embedding_providers
+from ..llms.embeddings.embedder import Embedder as Embedder
+from ..llms.embeddings.offline import (
+    LONGEST,
+    NAMES,
+    SentenceTransformersEmbedder as SentenceTransformersEmbedder,
+    WordLlamaEmbedder as WordLlamaEmbedder,
+    WordsEmbedder as WordsEmbedder,
+    offline_embedder,
+)
+from ..llms.http_llm import LLMOptions
+from ..llms.provider_llms import llm as make_llm
+from ..settings import Settings, Timeouts
+from ..transport.network import Network
 
-logger: Final = logging.getLogger("toolcast")
-
-_WIDTH = 1024
-_GROUP = 4  # letters
-_GROUP_WEIGHT = 0.3  # beside a word's 1
-_LONG = 8  # letters, from which on a word counts in full
-_COMMON_WEIGHT = 0.5
+_SECONDS = Timeouts(connect=10.0, first_token=60.0, idle=60.0)
 
 
 def embedder_of(name: str, *, base_url: str | None = None) -> Embedder | None:
@@ -40,134 +32,46 @@ def embedder_of(name: str, *, base_url: str | None = None) -> Embedder | None:
     Names are `default`, `wordllama`, `words`, `none`, `sentence-transformers:NAME`, and `PROVIDER:MODEL` for a service,
     at `base_url` if that is given. Raises `ValueError` for any other.
     """
-    kind, _, model = name.strip().partition(":")
-    if not model and kind in ("default", "wordllama", "words", "none"):
-        return {"default": _default, "wordllama": WordLlamaEmbedder, "words": WordsEmbedder, "none": _none}[kind]()
-    if kind == "sentence-transformers" and model:
-        return SentenceTransformersEmbedder(model)
-    from .embedding_endpoints import PROVIDERS, EndpointEmbedder
-
-    if kind in PROVIDERS and model:
-        return EndpointEmbedder(kind, model, base_url=base_url)
-    known = ", ".join(f"{provider}:MODEL" for provider in PROVIDERS)
-    raise ValueError(
-        f"no embedder is called {name!r}: write default, wordllama, words, none, sentence-transformers:NAME, "
-        f"or one of the services {known}"
-    )
+    if name.strip() == "none":
+        return None
+    if (found := offline_embedder(name)) is not None:
+        return found
+    provider, _, model = name.strip().partition(":")
+    if provider in embedding_providers() and model:
+        return EndpointEmbedder(provider, model, base_url=base_url)
+    known = ", ".join(f"{each}:MODEL" for each in embedding_providers())
+    raise ValueError(f"no embedder is called {name!r}: write {', '.join(NAMES)}, none, or one of the services {known}")
 
 
-def _none() -> None:
-    return None
+class EndpointEmbedder:
+    """An embedder that calls an embedding model of a provider.
 
+    `base_url` and `api_key` take precedence over the environment, which is read on first use. Raises `LLMError`.
+    """
 
-def _default() -> Embedder:
-    if find_spec("wordllama") is not None:
-        return WordLlamaEmbedder()
-    logger.info(
-        "reflections are compared by their words, for want of wordllama; to have them compared by their meaning: "
-        "pip install 'toolcast[experiments]'"
-    )
-    return WordsEmbedder()
-
-
-class WordsEmbedder:
-    """An embedder that compares the words of texts, not meanings; needs nothing installed."""
-
-    name = "words"
+    def __init__(
+        self,
+        provider: str,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        max_retries: int = 2,
+        network: Network | None = None,
+    ) -> None:
+        self.name: str = f"{provider}:{model}"
+        self.model: str = model
+        options: LLMOptions = {"max_retries": max_retries, "network": network, "settings": Settings(timeout=_SECONDS)}
+        if base_url:
+            options["base_url"] = base_url
+        if api_key:
+            options["api_key"] = api_key
+        del base_url, api_key  # no frame of a traceback may hold a key
+        try:
+            self.llm: FunctionCallingLLM = make_llm(self.name, **options)
+        finally:
+            del options
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        """Return one vector for each text; all zeros for a text without words."""
-        return [_of_words(text[:LONGEST]) for text in texts]
-
-
-def _of_words(text: str) -> list[float]:
-    vector = [0.0] * _WIDTH
-    for stem, count in Counter(stemming.stems(text)).items():
-        weight = (1 + log(count)) * (min(len(stem), _LONG) / _LONG) ** 2 * (_COMMON_WEIGHT if is_common(stem) else 1)
-        for place, part in _directions(stem):
-            vector[place] += part * weight
-    return vector
-
-
-@lru_cache(maxsize=10_000)
-def _directions(stem: str) -> list[tuple[int, float]]:
-    """Return the direction of a word: indexes of the vector, each with the value to add there."""
-    spaced = f" {stem} "
-    groups = [spaced[at : at + _GROUP] for at in range(len(spaced) - _GROUP + 1)]
-    return [_direction(f"={stem}", 1.0), *(_direction(group, _GROUP_WEIGHT) for group in groups)]
-
-
-def _direction(feature: str, weight: float) -> tuple[int, float]:
-    number = crc32(feature.encode("utf-8", "surrogatepass"))
-    return number % _WIDTH, weight if number & 0x80000000 else -weight
-
-
-class WordLlamaEmbedder:
-    """An embedder with wordllama's own model of word meanings, 256 numbers each. Needs `toolcast[experiments]`."""
-
-    name = "wordllama"
-
-    def __init__(self) -> None:
-        self._model: Any = None
-
-    def embed(self, texts: Sequence[str]) -> Iterable[Vector]:
-        """Return one vector for each text. Raises `ImportError` if wordllama is not installed."""
-        if self._model is None:
-            self._model = _wordllama()
-        # One after the other: in a batch the shorter ones would be filled up to the length of the longest.
-        return [self._model.embed(text[:LONGEST])[0] for text in texts]
-
-
-def _wordllama() -> Any:
-    """Load wordllama's model from its package; by default it would be downloaded."""
-    try:
-        package = _quietly_imported("wordllama")
-    except ImportError as error:
-        raise ImportError(
-            "wordllama is not installed: pip install 'toolcast[experiments]'", name="wordllama"
-        ) from error
-    return package.WordLlama.load(cache_dir=Path(package.__file__).parent, disable_download=True)
-
-
-def _quietly_imported(name: str) -> Any:
-    """Import a package that would configure logging for the whole program, and prevent that."""
-    root, guard = logging.getLogger(), logging.NullHandler()
-    root.addHandler(guard)  # a logger that has a handler is not set up
-    try:
-        return import_module(name)
-    finally:
-        root.removeHandler(guard)
-
-
-class SentenceTransformersEmbedder:
-    """An embedder with a model of sentence-transformers, for example `all-MiniLM-L6-v2` as in ContReAct."""
-
-    def __init__(self, model: str) -> None:
-        self.name: str = f"sentence-transformers:{model}"
-        self._path = model
-        self._model: Any = None
-
-    def embed(self, texts: Sequence[str]) -> Iterable[Vector]:
-        """Return one vector for each text. Raises `ImportError` if the library is not installed."""
-        if self._model is None:
-            self._model = self._loaded()
-        return list(self._model.encode(list(texts), show_progress_bar=False))
-
-    def _loaded(self) -> Any:
-        try:
-            library: Any = import_module("sentence_transformers")
-        except ImportError as error:
-            what = f"{self.name} needs another library: pip install sentence-transformers"
-            raise ImportError(what, name="sentence_transformers") from error
-        return library.SentenceTransformer(self._path)
-
-
-def is_common(stem: str) -> bool:
-    """Return True if `stem` is that of a common word; these have less weight when texts are compared by their words."""
-    return stem in _common_stems()
-
-
-@lru_cache(maxsize=1)
-def _common_stems() -> frozenset[str]:
-    words = stemming.read_word_list(Path(__file__).with_name("common_words.txt"))
-    return frozenset(stemming.stems(" ".join(words)))
+        """Return one vector for each text, of which the first 20,000 characters are sent."""
+        return embed([text[:LONGEST] for text in texts], self.llm, truncate=True).vectors

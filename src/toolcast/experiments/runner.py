@@ -17,6 +17,7 @@ from typing import Any
 from ..capabilities import Progress
 from ..errors import ToolcastError
 from ..llms.base import FunctionCallingLLM
+from ..llms.embeddings.embedder import Embedder
 from ..llms.request import Tools
 from ..messages import Message
 from ..states import Observer
@@ -34,7 +35,7 @@ from .memory import AgentMemory, RunMemory
 from .operators import OperatorChannel, TerminalOperator, UnattendedOperator
 from .prompt_assembly import assembler_of
 from .run_state import RunState
-from .similarity import Embedder, SimilarityMonitor
+from .similarity import SimilarityMonitor
 from .telegram import TelegramOperator
 
 

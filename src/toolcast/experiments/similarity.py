@@ -20,20 +20,15 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from math import hypot, isfinite
 from operator import mul
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from ..lazy_dataclasses import dataclass
+from ..llms.embeddings.embedder import Embedder, Vector
 from ..tools.results import error_text
 
 logger: Final = logging.getLogger("toolcast")
 
-Vector: TypeAlias = Iterable[float]
-"""An embedding: a list, a tuple, an array of numpy."""
-
 Band: TypeAlias = Literal["high", "moderate"]
-
-LONGEST: Final = 20_000
-"""The number of characters of a reflection that the embedders of toolcast use."""
 
 HIGH: Final = 0.8
 MODERATE: Final = 0.7
@@ -52,17 +47,6 @@ _ADVISORIES: Final[dict[Band, str]] = {
         "In this cycle, look for a direction that you have not taken yet."
     ),
 }
-
-
-class Embedder(Protocol):
-    """The interface of embedders. It may raise, and it may block: under an event loop it runs in a thread."""
-
-    @property
-    def name(self) -> str: ...
-
-    def embed(self, texts: Sequence[str], /) -> Iterable[Vector]:
-        """Return one vector for each of `texts`, in their order, all of one length."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,8 @@ async def llm_target(llm: object, backend: IOBackend) -> LLMTarget:
         if isinstance(adapter, HTTPAdapter):
             return LLMTarget(llm, adapter)
     raise UnsupportedLLMError(
-        f"{type(llm).__name__} is no LLM of one service, so it has no files and batches. Pass the provider's own LLM."
+        f"{type(llm).__name__} is no LLM of one service, so it has no files, batches and embeddings. "
+        "Pass the provider's own LLM."
     )
 
 

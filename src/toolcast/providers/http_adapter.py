@@ -31,6 +31,7 @@ from .tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, sc
 
 if TYPE_CHECKING:
     from .batch_codec import BatchCodec
+    from .embedding_codec import EmbeddingCodec
     from .file_codec import FileCodec
 
 T = TypeVar("T")
@@ -297,6 +298,10 @@ class HTTPAdapter(ABC):
         """Return the codec of the provider's files; None if it has none."""
         return None
 
+    def embeddings(self) -> EmbeddingCodec | None:
+        """Return the codec of the provider's embeddings; None if it has none."""
+        return None
+
     def reported_error(self, error: object) -> LLMError:
         """Return the exception for an error in the JSON of a successful response; `error` is what contains it."""
         return stream_error(error, self._endpoint.error_source(None))
@@ -467,6 +472,11 @@ def json_member(name: str, value: Any) -> str:
 def json_object(members: Mapping[str, str]) -> bytes:
     """Return the JSON object of these encoded fields."""
     return replace_surrogates("{" + ",".join(members.values()) + "}").encode()
+
+
+def json_body(fields: Mapping[str, Any]) -> bytes:
+    """Return the JSON object of `fields`. Raise `BadRequest` for values that JSON cannot represent."""
+    return json_object({name: json_member(name, value) for name, value in fields.items()})
 
 
 def _is_set(value: object) -> bool:

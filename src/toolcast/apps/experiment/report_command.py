@@ -10,7 +10,7 @@ from pathlib import Path
 from ...errors import ToolcastError
 from ...experiments.embedders import embedder_of
 from ...experiments.report.page import Report, logs_in, report_on
-from ...experiments.similarity import Embedder
+from ...llms.embeddings.embedder import Embedder
 from ...terminal_text import visible
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Final
 
 from ...lazy_dataclasses import dataclass
+from ...llms.embeddings.embedder import Embedder
 from ..embedders import embedder_of
 from ..event_log import LogError, read_log
 from ..pei.results import PEIResult
 from ..pei.results_loader import results_of
 from ..pei.scale import PEI_SCALE
-from ..similarity import Embedder
 from . import charts
 from .chart_rendering import Picture
 from .comparison import comparison_of

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from ...lazy_dataclasses import dataclass
-from ..similarity import Embedder, cosine, embedded
+from ...llms.embeddings.embedder import Embedder
+from ..similarity import cosine, embedded
 from .summary import RunSummary
 
 MOST: Final = 200

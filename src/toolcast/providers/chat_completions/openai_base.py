@@ -23,6 +23,7 @@ from .services import ServiceSpec
 
 if TYPE_CHECKING:
     from ..batch_codec import BatchCodec
+    from ..embedding_codec import EmbeddingCodec
     from ..file_codec import FileCodec
 
 
@@ -51,9 +52,9 @@ class OpenAIBaseAdapter(HTTPAdapter):
 
     @property
     def service_root(self) -> str:
-        """The URL that the paths of files and batches follow: that of chat without its path and its deployment."""
+        """The URL that other paths follow: that of chat without its path, a deployment, and Cohere's prefix of it."""
         url, mark, query = super().service_root.partition("?")
-        root = re.sub(r"/deployments/[^/]+\Z", "", url.removesuffix(self.path))
+        root = re.sub(r"(/deployments/[^/]+|/compatibility/v1)\Z", "", url.removesuffix(self.path))
         return f"{root}{mark}{query}"
 
     def batches(self) -> BatchCodec | None:
@@ -76,6 +77,27 @@ class OpenAIBaseAdapter(HTTPAdapter):
 
         # Services without the Responses API take files for batches alone.
         return OpenAIFiles(self, purpose="user_data" if spec.responses else "batch")
+
+    def embeddings(self) -> EmbeddingCodec | None:
+        """Return the codec of the service's embeddings; None if it has none."""
+        spec = self._service.embeddings
+        if spec is None:
+            return None
+        from .embeddings import CohereEmbeddings, OpenAIEmbeddings
+
+        if spec.protocol == "cohere":
+            return CohereEmbeddings(self)
+        return OpenAIEmbeddings(self, spec, self._embeddings_path)
+
+    @property
+    def _embeddings_path(self) -> str:
+        """The path of the endpoint of embeddings after `service_root`."""
+        url = self._endpoint.url.shown.partition("?")[0].removesuffix(self.path)
+        if url.endswith("/embeddings"):  # the base URL is that of the endpoint itself
+            return ""
+        # A deployment of Azure is a part of the path of chat, which `service_root` is without.
+        deployment = re.search(r"/deployments/[^/]+\Z", url)
+        return f"{deployment.group() if deployment else ''}/embeddings"
 
 
 class OpenAIBaseEncoder(RequestEncoder):

@@ -50,6 +50,20 @@ class BatchSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class EmbeddingSpec:
+    """The embeddings of a service.
+
+    `texts` and `tokens` are the most of one request, the latter with a margin, as they are estimated; `dimensions` is
+    the field for the length of the vectors, None if there is none; `protocol`: OpenAI's `/embeddings`, or Cohere's own.
+    """
+
+    texts: int = 64
+    tokens: int = 10_000
+    dimensions: str | None = "dimensions"
+    protocol: Literal["openai", "cohere"] = "openai"
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceSpec:
     """A row of the services table: the protocol of one service.
 
@@ -79,7 +93,7 @@ class ServiceSpec:
     is returned, as there may be a Gemini model behind the service. `think_tags`: thoughts are in the text between
     `<think>` and `</think>`.
 
-    Batches: `batches` is its batch API, where that is OpenAI's.
+    Batches: `batches` is its batch API, where that is OpenAI's. Embeddings: `embeddings` is its endpoint for them.
     """
 
     name: str
@@ -116,6 +130,7 @@ class ServiceSpec:
     schema_in_text: bool = True
     service_tier: bool = False
     batches: BatchSpec | None = None
+    embeddings: EmbeddingSpec | None = None
 
 
 OPENAI = ServiceSpec(
@@ -142,6 +157,8 @@ OPENAI = ServiceSpec(
     response_format="json_schema",
     service_tier=True,
     batches=BatchSpec(responses=True),
+    # It takes 2,048 texts and 300,000 tokens; so many vectors would exceed the size limit of a response.
+    embeddings=EmbeddingSpec(256, 200_000),
 )
 
 AZURE = replace(
@@ -173,6 +190,7 @@ VLLM = ServiceSpec(
     drops=(),
     valid_arguments=True,
     response_format="json_schema",
+    embeddings=EmbeddingSpec(),
 )
 
 LLAMA_CPP = ServiceSpec(
@@ -190,6 +208,7 @@ LLAMA_CPP = ServiceSpec(
     valid_arguments=True,
     response_format="json_schema",
     schema_in_text=False,
+    embeddings=EmbeddingSpec(dimensions=None),
 )
 
 LM_STUDIO = ServiceSpec(
@@ -208,6 +227,7 @@ LM_STUDIO = ServiceSpec(
     drops=("logprobs",),
     valid_arguments=True,
     response_format="json_schema",
+    embeddings=EmbeddingSpec(dimensions=None),
 )
 
 OLLAMA = ServiceSpec(
@@ -224,6 +244,7 @@ OLLAMA = ServiceSpec(
     documents=False,
     valid_arguments=True,
     response_format="json_schema",
+    embeddings=EmbeddingSpec(),
 )
 
 GROQ = ServiceSpec(
@@ -264,6 +285,7 @@ OPENROUTER = ServiceSpec(
     signed_calls=True,
     drops=(),
     service_tier=True,
+    embeddings=EmbeddingSpec(),
 )
 
 TOGETHER = ServiceSpec(
@@ -274,6 +296,7 @@ TOGETHER = ServiceSpec(
     think_tags=True,
     documents=False,
     drops=("logprobs",),
+    embeddings=EmbeddingSpec(),
 )
 
 FIREWORKS = ServiceSpec(
@@ -287,6 +310,7 @@ FIREWORKS = ServiceSpec(
     drops=(),
     service_tier=True,
     response_format="json_schema",
+    embeddings=EmbeddingSpec(),
 )
 
 XAI = ServiceSpec(
@@ -335,6 +359,7 @@ QWEN = ServiceSpec(
     valid_arguments=True,
     response_format="json_object",
     batches=BatchSpec(line_bytes=6_000_000),
+    embeddings=EmbeddingSpec(10),
 )
 
 PERPLEXITY = ServiceSpec(
@@ -367,6 +392,7 @@ GITHUB = ServiceSpec(
     parallel_flag=False,
     audio=False,
     documents=False,
+    embeddings=EmbeddingSpec(),
 )
 
 LITELLM = ServiceSpec(
@@ -380,6 +406,7 @@ LITELLM = ServiceSpec(
     drops=(),
     service_tier=True,
     batches=BatchSpec(bytes=100_000_000, price_factor="1", responses=True),
+    embeddings=EmbeddingSpec(),
 )
 
 VERCEL = ServiceSpec(
@@ -390,6 +417,7 @@ VERCEL = ServiceSpec(
     thinking_back="reasoning_details",
     signed_calls=True,
     drops=(),
+    embeddings=EmbeddingSpec(),
 )
 
 GENERIC = ServiceSpec(
@@ -403,6 +431,7 @@ GENERIC = ServiceSpec(
     drops=(),
     service_tier=True,
     batches=BatchSpec(bytes=100_000_000, price_factor="1"),
+    embeddings=EmbeddingSpec(),
 )
 
 CEREBRAS = ServiceSpec(
@@ -427,6 +456,7 @@ ZAI = ServiceSpec(
     documents=False,
     drops=("top_k", "seed", "logprobs"),
     response_format="json_object",
+    embeddings=EmbeddingSpec(),
 )
 
 HUGGING_FACE = ServiceSpec(
@@ -437,6 +467,21 @@ HUGGING_FACE = ServiceSpec(
     think_tags=True,
     audio=False,
     documents=False,
+)
+
+# Its OpenAI-compatible API; its embeddings have a protocol of their own.
+COHERE = ServiceSpec(
+    "cohere",
+    "https://api.cohere.com/compatibility/v1",
+    key_env=("CO_API_KEY", "COHERE_API_KEY"),
+    forced="required",
+    parallel_flag=False,
+    image_urls=False,
+    audio=False,
+    documents=False,
+    drops=("top_k", "logprobs"),
+    response_format="json_schema",
+    embeddings=EmbeddingSpec(protocol="cohere"),
 )
 
 SERVICES: Mapping[str, ServiceSpec] = MappingProxyType(
@@ -466,6 +511,7 @@ SERVICES: Mapping[str, ServiceSpec] = MappingProxyType(
             CEREBRAS,
             ZAI,
             HUGGING_FACE,
+            COHERE,
             GENERIC,
         )
     }

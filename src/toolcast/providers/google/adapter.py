@@ -45,6 +45,7 @@ from .decoder import GoogleDecoder
 
 if TYPE_CHECKING:
     from ..batch_codec import BatchCodec
+    from ..embedding_codec import EmbeddingCodec
     from ..file_codec import FileCodec
 
 BASE_URL = "https://generativelanguage.googleapis.com"
@@ -93,6 +94,12 @@ class GoogleAdapter(HTTPAdapter):
         from .files import GoogleFiles
 
         return None if self._is_vertex else GoogleFiles(self)
+
+    def embeddings(self) -> EmbeddingCodec | None:
+        """Return the codec of embeddings; None on Vertex AI, which has another endpoint."""
+        from .embeddings import GoogleEmbeddings
+
+        return None if self._is_vertex else GoogleEmbeddings(self)
 
     @property
     def _is_vertex(self) -> bool:

@@ -19,7 +19,7 @@ from ...settings import Settings
 from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..chat_completions.adapter import ChatRequestEncoder, OpenAIChatAdapter
-from ..chat_completions.services import ServiceSpec
+from ..chat_completions.services import EmbeddingSpec, ServiceSpec
 from ..content_parts import base64_of, data_url
 from ..http_adapter import thinking_effort
 from ..http_errors import ErrorSource
@@ -38,6 +38,8 @@ MISTRAL = ServiceSpec(
     strict=True,
     response_format="json_schema",
     service_tier=True,
+    # One request takes 16,384 tokens.
+    embeddings=EmbeddingSpec(64, 10_000, "output_dimension"),
 )
 
 

@@ -8,7 +8,7 @@ read as the call while it streams.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
@@ -23,6 +23,9 @@ from ..http_errors import ErrorSource
 from ..schemas.strict import ollama_format
 from ..tool_calls.json_text import CallFormat, call_format, instructions, response_schema, with_instructions
 from .decoder import OllamaDecoder, with_pull_advice
+
+if TYPE_CHECKING:
+    from ..embedding_codec import EmbeddingCodec
 
 _PORT = 11434
 _OPTIONS = {
@@ -82,6 +85,18 @@ class OllamaAdapter(HTTPAdapter):
         super().__init__(
             Endpoint("ollama", SecretURL(url), api_key, headers or {}, key_env=API_KEY_VARIABLES["ollama"])
         )
+
+    @property
+    def service_root(self) -> str:
+        """The URL of the server, with any credentials."""
+        url, mark, query = super().service_root.partition("?")
+        return f"{url.removesuffix('/api/chat')}{mark}{query}"
+
+    def embeddings(self) -> EmbeddingCodec:
+        """Return the codec of embeddings."""
+        from .embeddings import OllamaEmbeddings
+
+        return OllamaEmbeddings(self)
 
     def encoder(self, options: RequestOptions, settings: Settings) -> OllamaRequestEncoder:
         """Return the encoder of requests with these options and settings."""

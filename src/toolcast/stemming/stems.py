@@ -1,4 +1,4 @@
-"""Word splitting, stemming, stop words and synonyms for the tool search.
+"""Word splitting, stemming, stop words and synonyms, for searches by words.
 
 A compound, `createIssue`, `create_issue` or `e-mail`, is its parts and the whole. Accents and endings are ignored:
 `Cafés` and `cafe` are one word, `created` and `create` another. Endings are removed by a few rules on letters, so a

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.agents.tool_search.stemming import single_deletions, stems, synonyms
+from toolcast.stemming.stems import single_deletions, stems, synonyms
 
 
 def one(text: str) -> str:

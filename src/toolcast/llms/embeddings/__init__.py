@@ -1,0 +1,1 @@
+"""Embeddings of texts: from services, and from embedders that need none."""

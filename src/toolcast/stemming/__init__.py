@@ -1,0 +1,1 @@
+"""Words of a text and their stems, for the tool search and the embedder without a model."""
