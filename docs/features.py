@@ -14,7 +14,7 @@ from dataclasses import fields
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from toolcast import (
     Anthropic,
@@ -41,6 +41,7 @@ from toolcast.llms.http_llm import ServiceLLM
 from toolcast.output_mode import best_mode
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
+from toolcast.providers.embedding_codec import EmbeddingCodec, EmbeddingOptions, InputType
 from toolcast.providers.http_adapter import HTTPAdapter
 from toolcast.providers.model_features import all_capabilities
 
@@ -268,6 +269,47 @@ def batches() -> Iterator[Sequence[str]]:
     yield from ((", ".join(names), *line) for line, names in lines.items())
 
 
+def embeddings() -> Iterator[Sequence[str]]:
+    """The embeddings of each provider: the texts of a request, and the options; providers with the same in one line."""
+    yield ("LLM, or `service=`", "texts in a request", "`dimensions`", "types of input", "`truncate`")
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for name, llm in _speakers():
+        adapter = llm.adapter
+        codec = adapter.embeddings() if isinstance(adapter, HTTPAdapter) else None
+        if codec is not None:
+            line = (
+                f"{codec.texts:,}",
+                _WORDS[_takes(codec, dimensions=5)],
+                _code(each for each in get_args(InputType) if _differs(codec, each)) or "no difference",
+                _WORDS[_body(codec, truncate=True) != _body(codec)],
+            )
+            lines.setdefault(line, []).append(f"`{name}`")
+    yield from ((", ".join(names), *line) for line, names in lines.items())
+
+
+def _body(codec: EmbeddingCodec, **options: Any) -> bytes:
+    return codec.request(["text"], EmbeddingOptions("m", **options)).body
+
+
+def _takes(codec: EmbeddingCodec, **options: Any) -> bool:
+    try:
+        return _body(codec, **options) != _body(codec)
+    except BadRequest:
+        return False
+
+
+def _differs(codec: EmbeddingCodec, input_type: InputType) -> bool:
+    return any(_takes(codec, input_type=each) for each in get_args(InputType)) and not _is_refused(codec, input_type)
+
+
+def _is_refused(codec: EmbeddingCodec, input_type: InputType) -> bool:
+    try:
+        _body(codec, input_type=input_type)
+    except BadRequest:
+        return True
+    return False
+
+
 _PRICES = {Decimal("0.5"): "half", Decimal(1): "the usual, as far as known"}
 
 
@@ -284,12 +326,13 @@ PAGES: Mapping[str, Tables] = {
     "reference/providers/index.md": {"FEATURES": features, "SERVICES": services},
     "reference/messages.md": {"CONTENT": content},
     "how-to/many-inputs.md": {"BATCHES": batches},
+    "how-to/embeddings.md": {"EMBEDDINGS": embeddings},
     "reference/providers/azure.md": _dialects("azure", "azure-v1"),
     "reference/providers/bedrock.md": _dialects("bedrock"),
     "reference/providers/ollama.md": _dialects("ollama"),
     "reference/providers/compatible.md": _dialects(
         *("openrouter", "groq", "deepseek", "xai", "moonshot", "qwen", "zai", "perplexity", "together", "fireworks"),
-        *("cerebras", "huggingface", "vercel", "github", "vllm", "llama.cpp", "lmstudio", "litellm"),
+        *("cerebras", "cohere", "huggingface", "vercel", "github", "vllm", "llama.cpp", "lmstudio", "litellm"),
         "openai-compatible",
     ),
 }

@@ -20,7 +20,7 @@ EXECUTES = {
     ("experiments", "__getattr__"): "the modules of the package, by the names in its table",
     ("toolbox", "__getattr__"): "the modules of the package, by the names in its table",
     ("apps.command_parser", "CommandParser.parse_known_args"): "the library's own modules, by a name in its table",
-    ("experiments.embedders", "_quietly_imported"): "packages by the names in the library",
+    ("llms.embeddings.offline", "_quietly_imported"): "packages by the names in the library",
     ("experiments.grids.workers", "_Worker.__init__"): "a child of this program, with a job of its own",
     ("experiments.grids.workers", "_run_job"): "the job that the parent wrote to the pipe",
     ("apps.output_type_argument", "_import_type"): "the module that the user names as MODULE:CLASS",

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from .config_files import load_config as load_config
     from .cycles import CycleOrchestrator as CycleOrchestrator
     from .embedders import (
-        Embedder as Embedder,
         EndpointEmbedder as EndpointEmbedder,
         SentenceTransformersEmbedder as SentenceTransformersEmbedder,
         WordLlamaEmbedder as WordLlamaEmbedder,
@@ -78,7 +77,7 @@ _EXPORTS = {
     "config_errors": "ConfigError ConfigProblem ConfigSource",
     "config_files": "load_config",
     "cycles": "CycleOrchestrator",
-    "embedders": "Embedder EndpointEmbedder SentenceTransformersEmbedder WordLlamaEmbedder WordsEmbedder embedder_of",
+    "embedders": "EndpointEmbedder SentenceTransformersEmbedder WordLlamaEmbedder WordsEmbedder embedder_of",
     "event_log": "JsonlLogger LogTaken",
     "experiment_tools": "CallPlace agent_tools",
     "grids.grid": "GridResult expand run_grid",
@@ -111,7 +110,6 @@ __all__ = [
     "ConfigSource",
     "CycleLimits",
     "CycleOrchestrator",
-    "Embedder",
     "EndpointEmbedder",
     "ExperimentConfig",
     "ExperimentRunner",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..llms.base import FunctionCallingLLM
 from ..llms.embeddings.embed import embed, embedding_providers
-from ..llms.embeddings.embedder import Embedder as Embedder
+from ..llms.embeddings.embedder import Embedder
 from ..llms.embeddings.offline import (
     LONGEST,
     NAMES,

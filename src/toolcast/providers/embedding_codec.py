@@ -2,7 +2,7 @@
 
 A codec makes the HTTP requests, with the credentials and the URL of its adapter, and reads their responses;
 llms/embeddings/embed.py sends them. An adapter returns its codec from `HTTPAdapter.embeddings`. A response that has
-not exactly one vector of finite numbers for each text is an error: a vector in the wrong place is found by nobody.
+not exactly one vector of finite numbers for each text is an error, as a vector in the wrong place would go unnoticed.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def vectors_in(found: Mapping[str, Any], *names: str) -> list[Any]:
         value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
     if not isinstance(value, list):
         raise MalformedEvent(
-            f"the response holds no embeddings: it has no list {'.'.join(names)!r}, but: "
+            f"the response has no embeddings: there is no list {'.'.join(names)!r}, but: "
             f"{', '.join(sorted(found))[:200] or 'nothing'}. Check the model and base_url."
         )
     return value

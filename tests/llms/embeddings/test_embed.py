@@ -604,8 +604,8 @@ NO_VECTORS: list[tuple[Any, str]] = [
     (b"<html>", "no JSON object"),
     ([], "no JSON object"),
     (b"[" * 9999, "no JSON object"),
-    ({}, "it has no list 'data', but: nothing"),
-    ({"data": 7}, "it has no list 'data', but: data"),
+    ({}, "there is no list 'data', but: nothing"),
+    ({"data": 7}, "there is no list 'data', but: data"),
     ({"data": []}, "returned 0 embeddings for 2 texts"),
     ({"data": [{"embedding": [1]}]}, "returned 1 embeddings for 2 texts"),
     ({"data": [{"embedding": [1]}] * 3}, "returned 3 embeddings for 2 texts"),
@@ -640,7 +640,7 @@ def test_an_answer_without_embeddings_is_malformed(
 def test_other_forms_without_vectors(server: Loopback) -> None:
     for provider in ("ollama", "google", "cohere"):
         answer(server, {"embeddings": None})
-        with pytest.raises(MalformedEvent, match="it has no list 'embeddings"):
+        with pytest.raises(MalformedEvent, match="there is no list 'embeddings"):
             embed("one", made(server, provider, base_url=root(server)))
 
 
