@@ -72,7 +72,8 @@ class Secret:
     def forms(self) -> list[str]:
         """Return the texts that reveal the credential. For what removes them."""
         key = self._reveal()
-        return [key, key.rpartition(" ")[2]]
+        # In a JSON body a quote or a backslash in it is escaped.
+        return [key, key.rpartition(" ")[2], key.replace("\\", "\\\\").replace('"', '\\"')]
 
     def __repr__(self) -> str:
         return "Secret('**********')"

@@ -126,7 +126,7 @@ class RequestInfo:
             return None
         body = request.mask(request.body.decode("utf-8", "replace")).encode()
         shown = {name: value if isinstance(value, str) else "***" for name, value in request.headers.items()}
-        return replace(request, headers=shown, body=body, secret_url=None)
+        return replace(request, headers=shown, body=body, secret_url=None, secrets=())
 
     @property
     def url(self) -> str | None:

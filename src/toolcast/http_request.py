@@ -19,6 +19,7 @@ class HTTPRequest:
         notes: The settings that the provider does not support and that are left out of `body`.
         tls_name: The host name that the server's certificate must match, if `url` has an IP address instead.
         secret_url: The URL with its credentials, if it has any.
+        secrets: The credentials in the body, such as the token of an MCP server.
     """
 
     method: str
@@ -28,6 +29,7 @@ class HTTPRequest:
     notes: tuple[str, ...] = ()
     tls_name: str | None = None
     secret_url: SecretURL | None = field(default=None, repr=False)
+    secrets: tuple[Secret, ...] = field(default=(), repr=False)
 
     @property
     def target(self) -> str:
@@ -36,8 +38,14 @@ class HTTPRequest:
         return secret.reveal() if secret is not None and secret.shown == self.url else self.url
 
     def mask(self, text: str) -> str:
-        """Return `text` without the credentials in the headers and in the URL."""
-        return mask(text, (self.secret_url, *self.headers.values()))
+        """Return `text` without the credentials in the headers, in the URL and in the body."""
+        return mask(text, self.credentials)
+
+    @property
+    def credentials(self) -> tuple[Secret, ...]:
+        """The credentials in the URL, in the headers and in the body. For what removes them."""
+        values = (self.secret_url, *self.headers.values(), *self.secrets)
+        return tuple([value for value in values if isinstance(value, Secret)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +58,13 @@ class HTTPResponse:
 
 
 def build_request(
-    method: str, url: SecretURL, headers: Mapping[str, str | Secret], body: bytes, notes: tuple[str, ...] = ()
+    method: str,
+    url: SecretURL,
+    headers: Mapping[str, str | Secret],
+    body: bytes,
+    notes: tuple[str, ...] = (),
+    secrets: tuple[Secret, ...] = (),
 ) -> HTTPRequest:
-    """Return a request to `url` that shows none of the credentials in the URL."""
-    return HTTPRequest(method, url.shown, headers, body, notes, secret_url=url if url.has_secrets else None)
+    """Return a request to `url` that shows none of the credentials in the URL; `secrets` are those in the body."""
+    shown = url if url.has_secrets else None
+    return HTTPRequest(method, url.shown, headers, body, notes, secret_url=shown, secrets=secrets)

@@ -501,6 +501,15 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         return "prompted" if request.forces and not self.metadata.is_function_calling_model else "tool_call"
 
     def _open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        """Return the events of one response, which is continued if the service pauses it."""
+        # Only where that can be: these events pass through one more step.
+        if not (request.server_tools or request.settings.extra):
+            return self._open_once(request, backend, call)
+        from .resumed_events import ResumedEvents
+
+        return ResumedEvents(request, lambda request: self._open_once(request, backend, call))
+
+    def _open_once(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
         """Return the events of one response. The output mode is decided here, and passed down."""
         mode = self.mode(request) if request.tools else "tool_call"
         if mode != "prompted":

@@ -277,7 +277,18 @@ class ServiceLLM(FunctionCallingLLM):
         return JSONTextDecoder(decoder, calls, accept_damaged=request.accept_damaged)
 
     def _best_mode(self, request: ChatRequest) -> OutputMode:
-        return best_mode(self.metadata.capabilities, forced=request.forces, thinking=bool(request.settings.thinking))
+        capabilities, thinking = self.metadata.capabilities, bool(request.settings.thinking)
+        if request.server_tools and request.forces and not request.forces_now:
+            return self._mode_beside_server_tools(request)
+        return best_mode(capabilities, forced=request.forces, thinking=thinking)
+
+    def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
+        """Return the output mode for typed output beside tools that the provider runs.
+
+        A required call would be the first thing that the model writes, so that it would never search. By default it is
+        offered, and requested again if it is missing.
+        """
+        return "tool_call"
 
     def _request_input(self, request: ChatRequest) -> tuple[RequestInput, PromptedCalls | None]:
         """Return the adapter's input for `request` in its output mode, and the parser of prompted calls, if any."""

@@ -79,6 +79,11 @@ class OpenAICompatible(ServiceLLM):
     def _required_key(self) -> tuple[str, ...] | None:
         return (*self._row.key_env, *self._row.bearer_env) if self._row.needs_key else None
 
+    def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
+        # The Compound systems of Groq have no tools but their own.
+        compound = self._row.server_tools == "groq" and "compound" in self.model
+        return "prompted" if compound else "tool_call"
+
     @cached_property
     def _row(self) -> Row:
         """The service's differences from OpenAI: by the name `service`, by `base_url`, or a generic one."""
@@ -144,6 +149,11 @@ class OpenAIResponses(OpenAICompatible):
         url = re.sub(r"(/responses)?/chat/completions", "/responses", url, count=1)
         return OpenAIResponsesAdapter(row, api_key=key, base_url=url, headers=headers)
 
+    def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
+        # OpenAI and xAI constrain the text after a search to a schema; a function is no output, and has to be called.
+        can = self._row.responses_tools in ("openai", "xai") and self.metadata.capabilities.json_schema
+        return "json_schema" if can and request.is_typed else "tool_call"
+
 
 class Anthropic(ServiceLLM):
     """A model of Anthropic. Reads ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN, and ANTHROPIC_BASE_URL."""
@@ -189,6 +199,14 @@ class Google(ServiceLLM):
 
     def _required_key(self) -> tuple[str, ...]:
         return API_KEY_VARIABLES["google"]
+
+    def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
+        from ..providers.google.adapter import combines_tools
+
+        # Models before Gemini 3 have a search alone: without other tools, and without a schema.
+        if not combines_tools(self.model):
+            return "prompted"
+        return "json_schema" if request.is_typed else "tool_call"
 
     def _make_adapter(self) -> ProviderAdapter:
         from ..providers.google.adapter import GoogleAdapter

@@ -98,6 +98,11 @@ class ChatRequest:
         return [self.to_dict(), digest] if digest else [self.to_dict()]
 
     @property
+    def is_typed(self) -> bool:
+        """True if all tools are output types: a call of one is the result, and no function runs."""
+        return all(tool.output_type is not None for tool in self.tools)
+
+    @property
     def forces(self) -> bool:
         """True if the model must call a tool."""
         choice = self.tool_choice

@@ -14,7 +14,17 @@ from typing import Any, TypeGuard, cast
 from jiter import from_json
 
 from ..errors import BadRequest
-from ..messages import AudioPart, DocumentPart, ImagePart, Message, Part, ThinkingPart, ToolCallPart, ToolResultPart
+from ..messages import (
+    AudioPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    Part,
+    ServerToolPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 
 
 def base64_of(part: ImagePart | AudioPart | DocumentPart) -> str:
@@ -104,18 +114,34 @@ def _renamed(part: Part, now: dict[str, str], used: set[str]) -> Part:
     return replace(part, id=id)
 
 
-def drop_foreign_data(messages: Sequence[Message], model: str) -> Sequence[Message]:
-    """Return `messages` without the signed or encrypted data of other models, which the provider rejects."""
+def drop_foreign_data(messages: Sequence[Message], model: str, provider: str) -> Sequence[Message]:
+    """Return `messages` without the data of other models and providers, which the provider rejects.
+
+    These are signed and encrypted data of other models, and blocks of tools that another provider ran, or that are not
+    sent back. A message that had nothing else is left out.
+    """
     for message in messages:
         for part in message.parts:
-            if _is_foreign(part, model):
+            if _is_foreign(part, model) or _is_kept_here(part, provider):
                 break
         else:
             continue
         break
     else:
         return messages
-    return [replace(m, parts=tuple(_stripped(part, model) for part in m.parts)) for m in messages]
+    return list(_own_data(messages, model, provider))
+
+
+def _own_data(messages: Sequence[Message], model: str, provider: str) -> Iterator[Message]:
+    for message in messages:
+        parts = tuple([_stripped(part, model) for part in message.parts if not _is_kept_here(part, provider)])
+        if parts or not message.parts:
+            yield replace(message, parts=parts)
+
+
+def _is_kept_here(part: Part, provider: str) -> bool:
+    """Return True for a block of a tool that is not sent to this provider."""
+    return isinstance(part, ServerToolPart) and (part.raw is None or part.provider != provider)
 
 
 def _is_foreign(part: Part, model: str) -> TypeGuard[ThinkingPart | ToolCallPart]:

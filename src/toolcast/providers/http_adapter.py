@@ -112,6 +112,7 @@ class RequestEncoder(ABC):
 
     Attributes:
         fields: The fields of the JSON body.
+        headers: Headers that the fields need; lists of values that the user's own header is joined with.
         notes: The settings that are left out.
         protected_fields: The fields that make the response what the call needs; `Settings.extra` cannot change them.
         tools_field: The path of the list of tools, to which `Settings.extra` can only add.
@@ -119,7 +120,7 @@ class RequestEncoder(ABC):
 
     protected_fields: ClassVar[tuple[str, ...]] = ("tool_choice", "response_format", "format")
     takes_server_tools: ClassVar[bool] = False
-    """True if the subclass encodes `RequestOptions.server_tools`, or refuses each of them."""
+    """True if the subclass encodes `RequestOptions.server_tools`; if not, a request with one is refused."""
     tools_field: ClassVar[str] = "tools"
 
     def __init__(self, provider: str, options: RequestOptions) -> None:
@@ -129,11 +130,24 @@ class RequestEncoder(ABC):
                 f"{options.model!r} is no model name: expected a name without control characters and dot segments"
             )
         self.provider: str = provider
-        if options.server_tools and not self.takes_server_tools:
-            raise BadRequest(f"{provider} runs no tools itself: leave {options.server_tools[0].label} out of tools=")
-        self.names: ToolNames = ToolNames(options.tools)
         self.fields: dict[str, Any] = {}
+        self.headers: dict[str, str] = {}
         self.notes: list[str] = []
+        if options.server_tools and not self.takes_server_tools:
+            self.server_tools(options, provider)
+        self.names: ToolNames = ToolNames(options.tools)
+
+    def server_tools(self, options: RequestOptions, protocol: str) -> list[dict[str, Any]]:
+        """Return the definitions of the tools that the provider runs, by a row of `FORMS` in server_tool_forms.py.
+
+        Raises:
+            BadRequest: The protocol does not have one of them, or one of its options.
+        """
+        if not options.server_tools:
+            return []
+        from .server_tool_forms import encode_server_tool
+
+        return [encode_server_tool(self.provider, protocol, tool) for tool in options.server_tools]
 
     @abstractmethod
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
@@ -193,16 +207,20 @@ class HTTPAdapter(ABC):
         try:
             encoder = self._cached_encoder(request_input, settings)
             members = dict(encoder.encoded_fields)
-            own = encoder.encode_messages(drop_foreign_data(request_input.messages, request_input.model))
+            own = encoder.encode_messages(drop_foreign_data(request_input.messages, request_input.model, self.provider))
             if settings.extra:
                 own = own | _extra(encoder, encoder.fields | own, settings.extra)
             for name, value in own.items():
                 members[name] = json_member(name, value)
             url, headers = self.url(request_input), self.headers(request_input.stream)
+            for name, value in encoder.headers.items():
+                given = headers.get(name)
+                headers[name] = f"{given},{value}" if isinstance(given, str) and value not in given else given or value
         except BadRequest as error:
             error.provider, error.model = self.provider, request_input.model
             raise
-        return build_request("POST", url, headers, json_object(members), tuple(encoder.notes))
+        secrets = tuple([secret for tool in request_input.server_tools for secret in tool.secrets])
+        return build_request("POST", url, headers, json_object(members), tuple(encoder.notes), secrets)
 
     def decoder(self, request_input: RequestInput) -> ResponseDecoder:
         """Return a fresh decoder for one response, streamed or not."""

@@ -412,6 +412,26 @@ def as_str(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def json_or_text(value: Any) -> Any:
+    """Return the value that JSON text has; any other value as it is."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return from_json(value.encode("utf-8", "replace"))
+    except ValueError:
+        return value
+
+
+def without_encrypted(value: Any) -> Any:
+    """Return JSON data without the fields that only the service can read, for applications."""
+    if isinstance(value, list):
+        return [without_encrypted(each) for each in cast("list[object]", value)]
+    if not isinstance(value, dict):
+        return value
+    found = cast("dict[str, Any]", value)
+    return {name: without_encrypted(each) for name, each in found.items() if not name.startswith("encrypted_")}
+
+
 _MOST_TOKENS = 2**53
 
 

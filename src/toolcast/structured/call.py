@@ -21,6 +21,7 @@ from ..errors import (
     Attempt,
     CallError,
     MalformedEvent,
+    NoToolCallError,
     TryAgain,
     ValidationError,
 )
@@ -166,6 +167,16 @@ class PreparedCall:
         """Return the call with the error appended to its messages, and one attempt less."""
         messages = tuple(retry_messages(self.request.messages, response, error, hide_input=self.validator.hides_input))
         return replace(self.with_one_attempt_less(), request=replace(self.request, messages=messages))
+
+    def may_force(self, error: Exception) -> bool:
+        """Return True if the model answered without the call that it was free to make after its searches."""
+        request = self.request
+        return isinstance(error, NoToolCallError) and bool(request.server_tools) and not request.forces_now
+
+    def forced(self, response: ChatResponse, error: CallError | TryAgain) -> PreparedCall:
+        """Return the call that requires its tool now, with what the model has found and written in the messages."""
+        messages = retry_messages(self.request.messages, response, error, hide_input=self.validator.hides_input)
+        return replace(self, request=replace(self.request, messages=tuple(messages), forces_now=True), repeated=True)
 
     def with_one_attempt_less(self) -> PreparedCall:
         """Return the same call with one attempt less: the response was damaged, which the model did not cause."""
@@ -317,9 +328,11 @@ def retry_call(
     final = _final(error, response)
     if prepared.repeated or prepared.max_attempts > 1:
         final.advice = ""  # it is to allow more attempts, which this call does
-    if prepared.max_attempts > 1:
+    forces = prepared.may_force(error)
+    if forces or prepared.max_attempts > 1:
         notify_retry(prepared, error)
-        following = prepared.with_retry_messages(response, error)
+        # The first request was for the search: it takes no attempt.
+        following = prepared.forced(response, error) if forces else prepared.with_retry_messages(response, error)
         added = following.request.messages[len(prepared.request.messages) :]
         account.add_messages(len(call.attempts), added, call.mask)
         return following

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import fields
@@ -32,6 +32,7 @@ from ..option_suggestions import refuse_unknown
 from ..option_types import require, require_callable, require_flag, require_optional
 from ..output_mode import OutputMode
 from ..prompts import ChatPromptTemplate, PromptTemplate, as_prompt
+from ..server_tools import ServerTool, split_tools
 from ..settings import Settings
 from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Table, Trace
 from ..tool_spec import ToolChoice
@@ -64,6 +65,7 @@ class OrchestratorOptions(TypedDict, total=False):
         hooks: Hooks of its calls.
         validation_context: The context of Pydantic's validators.
         fail_fast: End a stream once its output cannot become valid any more. Default: True.
+        tools: Tools that the provider runs before the model gives its output, such as `WebSearch()`.
     """
 
     tool_choice: ToolChoice
@@ -75,6 +77,7 @@ class OrchestratorOptions(TypedDict, total=False):
     hooks: Sequence[Hooks] | Hooks | None
     validation_context: Any
     fail_fast: bool
+    tools: Sequence[ServerTool]
 
 
 class Changes(OrchestratorOptions, total=False):
@@ -106,8 +109,8 @@ class Preview:
 
     @property
     def body(self) -> Any:
-        """The JSON body of the request, decoded."""
-        return None if self.request is None else json.loads(self.request.body)
+        """The JSON body of the request, decoded, without the credentials in it."""
+        return None if self.request is None else json.loads(self.request.mask(self.request.body.decode()))
 
 
 class ToolOrchestratingLLM(Generic[T]):
@@ -133,6 +136,8 @@ class ToolOrchestratingLLM(Generic[T]):
         validation_context: A value that Pydantic's validators find in `info.context`.
         fail_fast: End a stream with the error once its output cannot become valid any more; False: read an invalid
             response to its end. Default: True.
+        tools: Tools that the provider runs, such as `[WebSearch()]`: the model is free to use them first. If it then
+            answers without the output, this is requested once more, which takes no attempt.
     """
 
     _state: str = next(iter(ORCHESTRATOR))
@@ -197,6 +202,7 @@ class ToolOrchestratingLLM(Generic[T]):
             self._hooks = as_hooks(options.get("hooks"))
             self._validation_context: Any = options.get("validation_context")
             self._fail_fast = options.get("fail_fast", True)
+            self._server_tools = _only_server_tools(options.get("tools", ()))
             flags = {
                 "verbose": self._verbose,
                 "allow_parallel_tool_calls": self._parallel,
@@ -258,6 +264,11 @@ class ToolOrchestratingLLM(Generic[T]):
     def tools(self) -> tuple[CallableTool, ...]:
         """The tools that the output type is offered as: one per member of a union of models, otherwise one."""
         return self._tools
+
+    @property
+    def server_tools(self) -> tuple[ServerTool, ...]:
+        """The tools that the provider runs."""
+        return self._server_tools
 
     @property
     def settings(self) -> Settings | None:
@@ -466,6 +477,9 @@ class ToolOrchestratingLLM(Generic[T]):
             stream,
             self._mode,
             self._accept_damaged,
+            self._server_tools,
+            # An explicit choice is the caller's.
+            forces_now=bool(self._server_tools) and self._tool_choice is not None,
         )
         trace.step("messages_extended")
         return PreparedCall(
@@ -501,7 +515,14 @@ class ToolOrchestratingLLM(Generic[T]):
             raw = (body if isinstance(body, str) else json.dumps(body)).encode()
         settings, lenient = self._llm.merge_settings(self._settings), self._accept_damaged
         request = ChatRequest(
-            (), self._tools, self._choice, settings, self._parallel, mode=self._mode, accept_damaged=lenient
+            (),
+            self._tools,
+            self._choice,
+            settings,
+            self._parallel,
+            mode=self._mode,
+            accept_damaged=lenient,
+            server_tools=self._server_tools,
         )
         decoder = self._llm.decoder(request)
         accumulator = Accumulator()
@@ -552,6 +573,17 @@ def _shorten(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:half]}...{text[-half:]}"
 
 
+def _only_server_tools(tools: Iterable[Any]) -> tuple[ServerTool, ...]:
+    """Return the tools that the provider runs; raise `TypeError` for any other."""
+    own, found = split_tools(tools)
+    if own:
+        raise TypeError(
+            f"tools: expected tools that the provider runs, such as WebSearch(), got {own[0]!r:.100}. An Engine runs "
+            "functions: Engine(llm, tools).submit(..., output_cls=...)"
+        )
+    return found
+
+
 def _at_least_one(attempts: int) -> int:
     """Return `attempts`; raise `ValueError` if it is less than 1."""
     require("max_attempts", attempts, int, "int")
@@ -578,4 +610,5 @@ _CHANGES: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "validation_context": lambda value: ("_validation_context", value),
     "fail_fast": lambda value: ("_fail_fast", value),
     "accept_damaged": lambda value: ("_accept_damaged", value),
+    "tools": lambda value: ("_server_tools", _only_server_tools(value)),
 }

@@ -27,7 +27,7 @@ from ..errors import (
 )
 from ..events import ChatResponse, StopReason
 from ..lazy_dataclasses import dataclass
-from ..messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, assistant, tool_result, user
+from ..messages import Message, Part, ServerToolPart, TextPart, ThinkingPart, ToolCallPart, assistant, tool_result, user
 from ..parsing.arguments import is_invalid_json, is_prose
 from ..parsing.missing import MISSING
 from ..tools.callable_tool import CallableTool, ParsedArguments
@@ -198,7 +198,8 @@ def retry_messages(
     message = response.message
     text = retry_text(error)
     if not message.tool_calls:
-        shown = assistant(*message.parts) if message.parts and not hide_input else assistant("(no answer)")
+        hidden = assistant(*message.server_tools, "(no answer)")
+        shown = assistant(*message.parts) if message.parts and not hide_input else hidden
         return [*history, shown, user(f"{text}\nAnswer again: {_INSTRUCTION}.")]
     parts = tuple(_without_arguments(message) if hide_input else map(_with_valid_arguments_part, message.parts))
     results = [
@@ -227,7 +228,9 @@ def _without_arguments(message: Message) -> Iterator[Part]:
     for part in message.parts:
         if isinstance(part, ToolCallPart):
             yield replace(part, arguments="{}")
-        elif isinstance(part, ThinkingPart) and (part.signature or part.redacted or part.opaque):
+        elif (isinstance(part, ThinkingPart) and (part.signature or part.redacted or part.opaque)) or isinstance(
+            part, ServerToolPart
+        ):
             yield part
 
 
@@ -291,6 +294,8 @@ def _has_content(part: Part) -> bool:
             return bool(part.text.strip())
         case ThinkingPart():
             return bool(part.text.strip() or part.redacted)
+        case ServerToolPart():
+            return False  # what the provider has found is no answer
         case _:
             return True
 

@@ -60,8 +60,7 @@ class Scrubber:
 
     def learn(self, request: HTTPRequest) -> None:
         """Add the credentials of a request."""
-        values = (request.secret_url, *request.headers.values())
-        found = {Secret(text) for value in values if isinstance(value, Secret) for text in _parts_of(value)}
+        found = {Secret(text) for value in request.credentials for text in _parts_of(value)}
         if not found <= self._secrets:
             self._secrets |= found
             self._find = None

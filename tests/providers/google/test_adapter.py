@@ -28,6 +28,7 @@ from toolcast.events import (
     Event,
     Finish,
     RawEvent,
+    ServerToolUse,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -511,9 +512,9 @@ ANSWERS = [
     pytest.param(
         [line({"executableCode": {"code": "1"}}, TOOL_CALL, finish="STOP")],
         [
-            RawEvent({"executableCode": {"code": "1"}}),
-            RawEvent(TOOL_CALL),
-            ThinkingDelta(opaque={"google": TOOL_CALL}),
+            ServerToolUse("code_execution", "", {"code": "1", "language": None}, provider="google",
+                          raw={"executableCode": {"code": "1"}}),
+            ServerToolUse("file_search", "", {}, provider="google", raw=TOOL_CALL),
             Finish("end_turn", None, "STOP"),
         ],
         id="other parts",

@@ -149,16 +149,19 @@ def test_there_are_twins() -> None:
 # -- what was sent is what came: each signature on the same part, byte for byte
 
 
+RUN_BY_GEMINI = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
+
+
 def sent_parts(path: Path) -> Iterator[dict[str, Any]]:
-    """The parts of an answer as they must go back: text that came in pieces is one part, and unsigned thoughts, code
-    and what has no content stay here."""
+    """The parts of an answer as they must go back: text that came in pieces is one part, and unsigned thoughts and
+    what has no content stay here."""
     unsigned = ""
     for line in GEMINI.answers[path.name].splitlines():
         for candidate in json.loads(line[6:]).get("candidates", ()) if line else ():
             for part in candidate["content"]["parts"]:
                 if part.keys() == {"text"}:
                     unsigned += part["text"]
-                elif "thoughtSignature" in part or "functionCall" in part:
+                elif not {"thoughtSignature", "functionCall", *RUN_BY_GEMINI}.isdisjoint(part):
                     if unsigned:
                         yield {"text": unsigned}
                     unsigned = ""

@@ -14,6 +14,7 @@ from ...llms.base import FunctionCallingLLM
 from ...llms.provider_llms import chosen_llm
 from ...llms.request import Messages, Tools
 from ...option_suggestions import refuse_unknown
+from ...server_tools import ServerTool, split_tools
 from ...settings import Settings
 from ...states import Observer
 from ...tools.callable_tool import CallableTool, as_tools
@@ -104,6 +105,7 @@ class EngineConfig:
 
     llm: FunctionCallingLLM
     tools: tuple[CallableTool, ...]
+    server_tools: tuple[ServerTool, ...] = ()
     permissions: Permissions = UNGUARDED
     max_rounds: int = 50
     settings: Settings | None = None
@@ -173,4 +175,5 @@ def configured(llm: FunctionCallingLLM | str | None, tools: Tools, options: Engi
         given.pop("permissions", None)
     if given.get("compaction") == "default":
         del given["compaction"]
-    return EngineConfig(chosen_llm(llm), as_tools(tools), **given)
+    own, server_tools = split_tools(tools)
+    return EngineConfig(chosen_llm(llm), as_tools(own), server_tools, **given)

@@ -27,6 +27,7 @@ from ...errors import IllegalState
 from ...llms.base import FunctionCallingLLM
 from ...llms.request import AnyMessage, Messages, Tools, as_message, as_messages
 from ...messages import Message
+from ...server_tools import ServerTool, split_tools
 from ...states import TURN, Trace
 from ...tools.callable_tool import CallableTool, as_tools
 from ...tools.context import ToolContext
@@ -54,7 +55,8 @@ class Engine(Generic[D]):
 
     Args:
         llm: An LLM, its name, or None for `Configs.llm`.
-        tools: Functions, types, orchestrators, other engines, MCP tools.
+        tools: Functions, types, orchestrators, other engines, MCP tools; and tools that the provider runs, such as
+            `WebSearch()`, without the engine's permissions, limits and hooks of tools.
 
     Options:
         permissions: The rules for what may run without an approval; by default all tools, protected paths excepted.
@@ -116,6 +118,11 @@ class Engine(Generic[D]):
     def tools(self) -> tuple[CallableTool, ...]:
         """The tools that the model is offered."""
         return self._config.tools
+
+    @property
+    def server_tools(self) -> tuple[ServerTool, ...]:
+        """The tools that the provider runs."""
+        return self._config.server_tools
 
     @property
     def permissions(self) -> Permissions:
@@ -286,10 +293,12 @@ class Engine(Generic[D]):
             context: The context of the tool call for which the new engine works: it is cancelled with that call, and
                 its usage counts there.
         """
+        own, server_tools = (self.tools, self.server_tools) if tools is None else split_tools(tools)
         config = replace(
             self._config,
             permissions=permissions or self.permissions,
-            tools=self.tools if tools is None else as_tools(tools),
+            tools=as_tools(own),
+            server_tools=server_tools,
             max_rounds=max_rounds or self._config.max_rounds,
             instructions=(*self._config.instructions, *as_instructions(instructions)),
             tool_timeout=self._config.tool_timeout or tool_timeout,

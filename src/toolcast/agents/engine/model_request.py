@@ -165,11 +165,13 @@ def _chat_request(
     settings = llm.merge_settings(config.settings)
     metadata = llm.metadata
     can_call = metadata.is_function_calling_model and metadata.capabilities.tools is not False
+    run = config.server_tools
     if typed is None:
-        return ChatRequest(messages, config.tools if can_call else (), None, settings, parallel=True, stream=True)
-    if not can_call:
-        # The LLM decides the output mode.
-        return ChatRequest(messages, typed.tools, typed.choice, settings, parallel=True, stream=True)
-    others = () if last else config.tools
+        own = config.tools if can_call else ()
+        return ChatRequest(messages, own, None, settings, parallel=True, stream=True, server_tools=run)
+    others = () if last or not can_call else config.tools  # if it cannot call, the LLM decides the output mode
     choice = "required" if others else typed.choice
-    return ChatRequest(messages, (*others, *typed.tools), choice, settings, parallel=True, stream=True)
+    # After an answer without the result, and in the last request, the model is not free to search any more.
+    now = bool(run) and (last or typed.was_missing)
+    tools = (*others, *typed.tools)
+    return ChatRequest(messages, tools, choice, settings, parallel=True, stream=True, server_tools=run, forces_now=now)

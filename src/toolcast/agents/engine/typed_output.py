@@ -42,6 +42,9 @@ class TypedOutput:
         self._reader = ResponseValidator(types, context=config.validation_context)
         self._running: ToolJob | None = None  # the function call whose return value is the result
         self._attempts = config.max_attempts
+        self._searches = bool(config.server_tools)
+        self.was_missing: bool = False
+        """True if the last response was an answer without the result."""
         self._validators = config.output_validators
         self._context = ToolContext[Any]()
         self._concurrent = False
@@ -80,6 +83,7 @@ class TypedOutput:
     async def read_text(self, response: ChatResponse) -> str | None:
         """Parse the result from a response without a call; return the correction request if that fails."""
         problem = await self._try_read(lambda: self._reader.validate(response)[0], response)
+        self.was_missing = problem is not None
         self.check()
         return None if problem is None else f"{problem}\n{_AGAIN}"
 
@@ -156,6 +160,10 @@ class TypedOutput:
 
     def _count_failure(self, error: Exception) -> None:
         """Count a failed attempt; store the error to raise if it was the last."""
+        if self._searches and isinstance(error, NoToolCallError):
+            # The model was free to search first: its answer to that takes no attempt.
+            self._searches = False
+            return
         self._attempts -= 1
         if self._attempts < 1:
             self._failure = _final_error(error, self._response)

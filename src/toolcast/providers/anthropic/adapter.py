@@ -23,11 +23,13 @@ from ...messages import (
     ImagePart,
     Message,
     Part,
+    ServerToolPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
 )
+from ...server_tools import CodeExecution, RemoteMCP
 from ...settings import NOTHING_SET, Settings
 from ...tool_spec import ToolChoice, ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
@@ -120,18 +122,22 @@ class AnthropicRequestEncoder(RequestEncoder):
     """The part of a Messages request that does not depend on its messages."""
 
     protected_fields: ClassVar[tuple[str, ...]] = ("tool_choice", "output_config.format")
+    takes_server_tools: ClassVar[bool] = True
 
     def __init__(self, options: RequestOptions, settings: Settings) -> None:
         super().__init__("anthropic", options)
         self._facts, self._features = features_of(options.model)
         self._call_format = schema_call_format(options)
         self._tools = [self._tool(tool) for tool in options.tools]
+        self._server_tools = self.server_tools(options, "anthropic")
         self.fields.update({"model": options.model, "max_tokens": 0, "messages": [], "stream": options.stream})
         if self._call_format is not None:
             self.fields["output_config"] = {"format": self._format(self._call_format)}
             forcing = False
         else:
             forcing = self._choose(options)
+        if options.server_tools:
+            self._run_by_service(options)
         self._sampling(settings, thinks=self._think(settings, forcing=forcing))
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
@@ -140,14 +146,31 @@ class AnthropicRequestEncoder(RequestEncoder):
             messages = with_instructions(messages, instructions(self._call_format))
         start = count_system_messages(messages)
         encoded: dict[str, Any] = {"messages": self._turns(messages[start:])}
+        if messages and messages[-1].role == "assistant":
+            containers = [part.raw["id"] for part in messages[-1].server_tools if part.raw and _is_container(part)]
+            encoded |= {"container": containers[-1]} if containers and "container" not in self.fields else {}
         if texts := [block for message in messages[:start] for block in self._blocks(message)]:
             encoded["system"] = texts[0]["text"] if len(texts) == 1 else texts
         if self._call_format is not None and _has_calls(messages):
             # Calls in the history are rejected if their tools are not defined.
-            encoded |= {"tools": self._tools, "tool_choice": {"type": "none"}}
+            encoded["tools"] = [*self._tools, *self._server_tools]
+            if not self._server_tools:
+                encoded["tool_choice"] = {"type": "none"}
         return encoded
 
     # -- tools
+
+    def _run_by_service(self, options: RequestOptions) -> None:
+        """Add the tools that the service runs."""
+        self.fields["tools"] = [*self.fields.get("tools", ()), *self._server_tools]
+        for tool in options.server_tools:
+            if isinstance(tool, CodeExecution) and tool.container is not None:
+                self.fields["container"] = tool.container
+        if any(isinstance(tool, RemoteMCP) for tool in options.server_tools):
+            from ..server_tool_forms import ANTHROPIC_MCP_BETA, anthropic_servers
+
+            self.fields["mcp_servers"] = anthropic_servers(options.server_tools)
+            self.headers["anthropic-beta"] = ANTHROPIC_MCP_BETA
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
         description = {"description": tool.description} if tool.description else {}
@@ -178,7 +201,8 @@ class AnthropicRequestEncoder(RequestEncoder):
         if free:
             self.notes.append("tool_choice")
             forcing, forced, choice = False, None, "auto"
-        if sent := self._choice(choice, forced, parallel=options.parallel):
+        # A limit to one tool use would be one to one search, too.
+        if sent := self._choice(choice, forced, parallel=options.parallel or bool(options.server_tools)):
             self.fields["tool_choice"] = sent
         return forcing
 
@@ -272,7 +296,7 @@ class AnthropicRequestEncoder(RequestEncoder):
     def _turns(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """Return turns of alternating roles. A system message between others becomes a user message."""
         turns: list[dict[str, Any]] = []
-        for message in unique_ids(messages):
+        for message in unique_ids(_without_open_calls(messages)):
             role = "assistant" if message.role == "assistant" else "user"
             blocks = self._blocks(message)
             if blocks and turns and turns[-1]["role"] == role:
@@ -308,6 +332,8 @@ class AnthropicRequestEncoder(RequestEncoder):
             case ToolCallPart():
                 id, name = legal_name(part.id), legal_name(part.name)
                 return {"type": "tool_use", "id": id, "name": name, "input": arguments_object(part), **_own(part)}
+            case ServerToolPart():
+                return None if _is_container(part) else dict(part.raw or {})
             case ToolResultPart():
                 return self._result(part)
             case ImagePart():
@@ -343,6 +369,32 @@ class AnthropicRequestEncoder(RequestEncoder):
         if found[0] != "application/pdf":
             raise unsupported_part(self.provider, part, "as a document: it takes PDF and text")
         return {"type": "base64", "media_type": found[0], "data": found[1]}
+
+
+def _without_open_calls(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return `messages` without calls of server tools that have no result, where the service rejects them.
+
+    It continues the last message (`pause_turn`), and code that waits for the result of a tool that it has called.
+    """
+    last = messages[-1] if messages else None
+    parts = [part for message in messages for part in message.server_tools]
+    results = {part.call_id for part in parts if part.input is None}
+    if all(part.call_id in results for part in parts):
+        return messages
+    return [
+        message
+        if message is last or message.tool_calls
+        else replace(
+            message,
+            parts=tuple([p for p in message.parts if not isinstance(p, ServerToolPart) or p.call_id in results]),
+        )
+        for message in messages
+    ]
+
+
+def _is_container(part: ServerToolPart) -> bool:
+    """Return True for the notice of the container in which code runs, which is no block of a message."""
+    return part.raw is not None and part.raw.get("type") == "container"
 
 
 def _is_no_result(block: Mapping[str, Any]) -> bool:
@@ -399,7 +451,10 @@ _IMAGES = frozenset(("image/gif", "image/jpeg", "image/png", "image/webp"))
 _TAKES: dict[str, tuple[tuple[type, ...], str]] = {
     "system": ((TextPart,), "a system message takes only text"),
     "user": ((TextPart, ImagePart, AudioPart, DocumentPart, ToolResultPart), "only the model thinks and calls tools"),
-    "assistant": ((TextPart, ThinkingPart, ToolCallPart), "an assistant message takes text, thinking and tool calls"),
+    "assistant": (
+        (TextPart, ThinkingPart, ToolCallPart, ServerToolPart),
+        "an assistant message takes text, thinking and tool calls",
+    ),
     "tool": ((ToolResultPart,), "a tool message takes only ToolResultPart"),
 }
 

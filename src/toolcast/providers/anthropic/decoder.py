@@ -6,8 +6,9 @@ usage is reported with the first content, not before: until then the request can
 as the stream that it would have been.
 
 Blocks of other kinds (calls of provider-run tools, their results, compaction, and future ones) are passed on as
-`RawEvent`s. The provider wants them back unchanged, so a complete one also becomes a part of the message: a thought
-without text whose `opaque` is the block. The citations of a text block follow the text in the same way.
+`RawEvent`s. The provider wants them back unchanged, so a complete one also becomes a part of the message: of a
+provider-run tool a `ServerToolUse`, of another kind a thought without text whose `opaque` is the block. The citations
+of a text block follow the text in the same way.
 """
 
 # pyright: reportPrivateUsage=false
@@ -22,12 +23,12 @@ from typing import Any, ClassVar
 from jiter import from_json
 
 from ...errors import MalformedEvent
-from ...events import Event, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ...events import Event, RawEvent, ServerToolUse, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
 from ...text_buffer import TextBuffer
 from ...usage import Usage
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
-from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str
+from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str, without_encrypted
 from ..tool_calls.by_id import OpenCalls
 
 _STOP: dict[str, StopReason] = {
@@ -57,6 +58,7 @@ class AnthropicDecoder(StreamDecoder):
         self._given: dict[Any, str] = {}  # arguments in the start event of a call
         self._waiting: set[Any] = set()  # ended blocks of calls that wait for the stop reason
         self._unread: dict[Any, _Block] = {}  # open blocks of unknown kinds, passed on unread
+        self._server_calls: dict[str, str] = {}  # the names of the tools that the service ran, by the ids of the calls
         self._citations: list[object] = []  # of the text block that is open
         self._text_length = 0
         self._signature: str | None = None
@@ -193,8 +195,32 @@ class AnthropicDecoder(StreamDecoder):
         index = _key(chunk)
         self._end_call(index, out)
         if index in self._unread and (block := self._unread[index].whole()) is not None:
-            out.append(ThinkingDelta(opaque={"anthropic": block}))
+            used = self._server_tool(block)
+            out.append(ThinkingDelta(opaque={"anthropic": block}) if used is None else used)
             self._unread[index] = _Block({})  # the end of a block may arrive twice
+
+    def _server_tool(self, block: dict[str, Any]) -> ServerToolUse | None:
+        """Return the call or the result of a tool that the service ran; None for any other block."""
+        kind, provider = as_str(block.get("type")), self._source.provider
+        if kind == "server_tool_use":
+            name = as_str(block.get("name"))
+            self._server_calls[as_str(block.get("id"))] = name = _SERVER_TOOLS.get(name, name)
+            return ServerToolUse(name, as_str(block.get("id")), block.get("input") or {}, provider=provider, raw=block)
+        if kind == "mcp_tool_use":
+            called = {"server": block.get("server_name"), "name": block.get("name"), "arguments": block.get("input")}
+            return ServerToolUse("mcp", as_str(block.get("id")), called, provider=provider, raw=block)
+        if not kind.endswith("_tool_result"):
+            return None
+        id, content = as_str(block.get("tool_use_id")), block.get("content")
+        error = as_dict(content).get("error_code")
+        if block.get("is_error"):
+            error = (
+                "".join(as_str(as_dict(part).get("text")) for part in as_list(content)) or as_str(content) or "error"
+            )
+        name = kind.removesuffix("_tool_result")
+        name = self._server_calls.get(id) or _SERVER_TOOLS.get(name, name)
+        output = None if error else without_encrypted(content)
+        return ServerToolUse(name, id, None, output, as_str(error) or None, provider, block)
 
     def _end_citations(self, out: list[Event]) -> None:
         """Store the citations of a text block, with the number of characters that they belong to."""
@@ -243,6 +269,12 @@ class AnthropicDecoder(StreamDecoder):
 
     def _change(self, chunk: dict[str, Any], out: list[Event]) -> None:
         delta = as_dict(chunk.get("delta"))
+        if (container := as_dict(delta.get("container"))) and (id := as_str(container.get("id"))):
+            # A response that pauses while code runs is continued in the same container.
+            raw = {"type": "container", "id": id}
+            found = {"container": id, "expires_at": container.get("expires_at")}
+            self._report(out)
+            out.append(ServerToolUse("code_execution", "", None, found, None, self._source.provider, raw))
         self._count(chunk.get("usage"))
         self._stop = as_str(delta.get("stop_reason")) or self._stop
         if details := as_dict(delta.get("stop_details")):
@@ -300,6 +332,12 @@ _READERS: Mapping[str, Callable[[Any, dict[str, Any], list[Event]], None]] = {
     "message_delta": AnthropicDecoder._change,
     "message_stop": AnthropicDecoder._over_now,
     "ping": AnthropicDecoder._ping,
+}
+# Our names of the tools that the service runs.
+_SERVER_TOOLS = {
+    "web_fetch": "url_context",
+    "bash_code_execution": "code_execution",
+    "text_editor_code_execution": "code_execution",
 }
 # The fields of a tool call that are read.
 _CALL = frozenset(("type", "id", "name", "input"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
+from ...errors import BadRequest
 from ...messages import (
     AudioPart,
     DocumentPart,
@@ -56,6 +57,8 @@ class OpenAIChatAdapter(OpenAIBaseAdapter):
 class ChatRequestEncoder(OpenAIBaseEncoder):
     """The part of a chat-completions request that does not depend on its messages."""
 
+    takes_server_tools: ClassVar[bool] = True
+
     def __init__(self, service: ServiceSpec, options: RequestOptions, settings: Settings) -> None:
         super().__init__(service, options, settings)
         self.fields.update({"model": options.model, "messages": [], "stream": options.stream})
@@ -67,6 +70,8 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
             self._tools(options, bool(settings.thinking))
         else:
             self._answer(form)
+        if options.server_tools:
+            self._run_by_service(options)
         self._settings(settings)
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
@@ -86,6 +91,27 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
         self.fields["response_format"] = {"type": "json_schema", "json_schema": named}
 
     # -- tools and settings
+
+    def _run_by_service(self, options: RequestOptions) -> None:
+        """Add the tools that the service runs."""
+        protocol = self._service.server_tools or self._service.name
+        if protocol != "groq":
+            self.fields["tools"] = [*self.fields.get("tools", ()), *self.server_tools(options, protocol)]
+            return
+        name = options.model.rpartition("/")[2]
+        if "compound" in name:
+            from ..server_tool_forms import groq_compound
+
+            if options.tools:
+                raise BadRequest(f"{options.model} takes no tools but its own: leave out {options.tools[0].name}")
+            self.fields.update(groq_compound(self.provider, options.server_tools))
+        elif name.startswith("gpt-oss"):
+            self.fields["tools"] = [*self.fields.get("tools", ()), *self.server_tools(options, protocol)]
+        else:
+            raise BadRequest(
+                f"{self.provider} runs tools for gpt-oss and compound models, not for {options.model}: leave "
+                f"{options.server_tools[0].label} out of tools="
+            )
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
         parameters, strict = self._strict(tool.name, tool.parameters)

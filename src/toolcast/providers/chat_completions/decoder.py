@@ -15,12 +15,12 @@ from math import inf
 from typing import Any, ClassVar, cast
 
 from ...errors import EmptyResponse
-from ...events import Event, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ...events import Event, RawEvent, ServerToolUse, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
 from ...tool_spec import ToolNames
 from ...usage import Usage
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
-from ..response_decoder import StreamDecoder, always, as_count, as_dict, as_list, as_str
+from ..response_decoder import StreamDecoder, always, as_count, as_dict, as_list, as_str, json_or_text
 from ..think_tags import ThinkTags
 from ..tool_calls.by_index import ToolCalls
 
@@ -212,6 +212,26 @@ class OpenAIChatDecoder(StreamDecoder):
     def _function_call(self, value: Any, out: list[Event]) -> None:
         self._calls.take_legacy(value, out)
 
+    def _executed_tools(self, value: Any, out: list[Event]) -> None:
+        """Read the tools that Groq has run. A streamed call comes twice: without, and then with its result."""
+        for tool in map(as_dict, as_list(value)):
+            found = {name: tool[name] for name in _RESULTS if tool.get(name)}
+            if not found and self._streamed:
+                out.append(RawEvent({"executed_tools": [tool]}))
+                continue
+            self._has_content = True
+            kind = as_str(tool.get("type"))
+            # Nothing is sent back: the service has no field for it in a request.
+            out.append(
+                ServerToolUse(
+                    _EXECUTED.get(kind, kind),
+                    str(tool.get("index", "")),
+                    json_or_text(tool.get("arguments")),
+                    found or None,
+                    provider=self._source.provider,
+                )
+            )
+
     def _usage(self, found: Any, out: list[Event]) -> None:
         self._tokens.update(_counts(as_dict(found)))
         usage, cost = _usage_of(self._tokens), _cost(found)
@@ -246,6 +266,19 @@ READERS: Mapping[str, Reader] = {
     "reasoning_details": OpenAIChatDecoder._thought_details,
     "refusal": OpenAIChatDecoder._refusal,
     "function_call": OpenAIChatDecoder._function_call,
+    "executed_tools": OpenAIChatDecoder._executed_tools,
+}
+# The results of a tool that Groq has run, and our names of its tools.
+_RESULTS = ("output", "search_results", "code_results", "browser_results")
+_EXECUTED = {
+    "search": "web_search",
+    "browser_search": "web_search",
+    "browser.search": "web_search",
+    "python": "code_execution",
+    "code_interpreter": "code_execution",
+    "visit": "url_context",
+    "visit_website": "url_context",
+    "browser.open": "url_context",
 }
 _GROWING = ("text", "summary", "signature")
 

@@ -93,6 +93,9 @@ class ServiceSpec:
     is returned, as there may be a Gemini model behind the service. `think_tags`: thoughts are in the text between
     `<think>` and `</think>`.
 
+    Tools that it runs: `server_tools` and `responses_tools` are the rows of `FORMS` (server_tool_forms.py) of its chat
+    completions and of its Responses API; None: none are known.
+
     Batches: `batches` is its batch API, where that is OpenAI's. Embeddings: `embeddings` is its endpoint for them.
     """
 
@@ -129,6 +132,8 @@ class ServiceSpec:
     response_format: Literal["json_schema", "json_object"] | None = None
     schema_in_text: bool = True
     service_tier: bool = False
+    server_tools: str | None = None
+    responses_tools: str | None = None
     batches: BatchSpec | None = None
     embeddings: EmbeddingSpec | None = None
 
@@ -156,6 +161,8 @@ OPENAI = ServiceSpec(
     strict=True,
     response_format="json_schema",
     service_tier=True,
+    server_tools="openai-chat",
+    responses_tools="openai",
     batches=BatchSpec(responses=True),
     # It takes 2,048 texts and 300,000 tokens; so many vectors would exceed the size limit of a response.
     embeddings=EmbeddingSpec(256, 200_000),
@@ -257,6 +264,8 @@ GROQ = ServiceSpec(
     documents=False,
     drops=("top_k", "logprobs"),
     service_tier=True,
+    server_tools="groq",
+    responses_tools="groq-responses",
     batches=BatchSpec(),
 )
 
@@ -327,6 +336,8 @@ XAI = ServiceSpec(
         ModelRule(r"grok-(3-mini|4\.[5-9])", ("thinking",), "if_off"),
     ),
     response_format="json_schema",
+    server_tools="xai-chat",
+    responses_tools="xai",
 )
 
 MOONSHOT = ServiceSpec(
@@ -405,6 +416,7 @@ LITELLM = ServiceSpec(
     signed_calls=True,
     drops=(),
     service_tier=True,
+    responses_tools="openai",
     batches=BatchSpec(bytes=100_000_000, price_factor="1", responses=True),
     embeddings=EmbeddingSpec(),
 )
@@ -430,6 +442,7 @@ GENERIC = ServiceSpec(
     signed_calls=True,
     drops=(),
     service_tier=True,
+    responses_tools="openai",
     batches=BatchSpec(bytes=100_000_000, price_factor="1"),
     embeddings=EmbeddingSpec(),
 )

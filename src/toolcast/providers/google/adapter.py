@@ -20,6 +20,7 @@ from ...messages import (
     DocumentPart,
     ImagePart,
     Message,
+    ServerToolPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -107,7 +108,7 @@ class GoogleAdapter(HTTPAdapter):
 
     def encoder(self, options: RequestOptions, settings: Settings) -> GoogleRequestEncoder:
         """Return the encoder of requests with these options and settings."""
-        return GoogleRequestEncoder(options, settings)
+        return GoogleRequestEncoder(options, settings, vertex=self._is_vertex)
 
     def protocol_decoder(self, source: ErrorSource, request_input: RequestInput) -> ResponseDecoder:
         """Return the decoder of the protocol's events."""
@@ -123,9 +124,11 @@ class GoogleRequestEncoder(RequestEncoder):
         "generationConfig.responseJsonSchema",
     )
 
-    def __init__(self, options: RequestOptions, settings: Settings) -> None:
+    takes_server_tools: ClassVar[bool] = True
+
+    def __init__(self, options: RequestOptions, settings: Settings, *, vertex: bool = False) -> None:
         super().__init__("google", options)
-        self._signs_calls = bool(_LEVELS.match(_name(options.model)))
+        self._signs_calls = combines_tools(options.model)
         self._instructions: str | None = None
         self.fields["contents"] = []
         config = _sampling(settings, self.notes) | _thinking(options.model, settings.thinking, self.notes)
@@ -145,8 +148,32 @@ class GoogleRequestEncoder(RequestEncoder):
         if settings.service_tier is not None:
             self.fields["serviceTier"] = settings.service_tier
         self.note_settings(settings, "keep_alive", "num_ctx")
+        if options.server_tools:
+            self._run_by_service(options, vertex=vertex)
 
     # -- tools
+
+    def _run_by_service(self, options: RequestOptions, *, vertex: bool) -> None:
+        """Add the tools that Gemini runs. Models before Gemini 3 have them alone.
+
+        Source: ai.google.dev/gemini-api/docs/tool-combination.
+        """
+        own = "functionDeclarations" if "tools" in self.fields else "responseJsonSchema"
+        constrained = "tools" in self.fields or "responseJsonSchema" in self.fields.get("generationConfig", {})
+        if constrained and not self._signs_calls:
+            raise BadRequest(
+                f"{options.model} combines {options.server_tools[0].label} neither with other tools nor with a JSON "
+                f"schema ({own}): use a Gemini 3 model, or mode='prompted' for typed output"
+            )
+        if "tools" in self.fields:
+            config: dict[str, Any] = self.fields.setdefault("toolConfig", {})
+            calling: dict[str, Any] = config.setdefault("functionCallingConfig", {"mode": "VALIDATED"})
+            if calling.get("mode") == "AUTO":
+                calling["mode"] = "VALIDATED"  # the combination does not have AUTO
+            if not vertex:
+                config["includeServerSideToolInvocations"] = True
+        run = self.server_tools(options, "google-vertex" if vertex else "google")
+        self.fields["tools"] = [*self.fields.get("tools", ()), *run]
 
     def _tools(self, options: RequestOptions) -> None:
         choice, forced = options.tool_choice, self.required_tool(options.tool_choice)
@@ -243,6 +270,8 @@ class GoogleRequestEncoder(RequestEncoder):
                 case ToolCallPart():
                     sent.append(self._call(part, foreign=unsigned))
                     unsigned = False
+                case ServerToolPart():
+                    sent.append(dict(part.raw or {}))
                 case _:
                     raise unsupported_part(self.provider, part, "in an assistant message")
         return sent
@@ -316,6 +345,11 @@ _LEAST_IS_LOW = re.compile(r"gemini-3(?:\.\d+)?-pro|gemini-3\.7-flash")
 _ALWAYS_THINKS = re.compile(r"gemini-2\.5-pro")
 _BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24576}
 _DYNAMIC = -1
+
+
+def combines_tools(model: str) -> bool:
+    """Return True if a model takes the tools that Gemini runs together with other tools and with a JSON schema."""
+    return bool(_LEVELS.match(_name(model)))
 
 
 def _name(model: str) -> str:

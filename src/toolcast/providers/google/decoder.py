@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, ClassVar
 
 from ...errors import EmptyResponse, MalformedEvent
-from ...events import Event, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
+from ...events import Event, RawEvent, ServerToolUse, StopReason, TextDelta, ThinkingDelta, UsageReport
 from ...usage import Usage
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
@@ -64,6 +64,8 @@ class GoogleDecoder(StreamDecoder):
         self._finish: tuple[StopReason, str] | None = None
         self._tokens: dict[str, int] = {}
         self._usage_read: object = None
+        self._metadata: dict[str, Any] = {}  # the last of each further field of the candidate
+        self._reports_tools = False  # the tools that Gemini ran are among the parts
 
     def _in_call(self) -> bool:
         return self._growing is not None
@@ -106,6 +108,7 @@ class GoogleDecoder(StreamDecoder):
                 self._part(part, out)
         for name, value in candidate.items():
             if name not in _SILENT and value:
+                self._metadata[name] = value
                 out.append(RawEvent({name: value}))
         if reason := as_str(candidate.get("finishReason")):
             usual: StopReason = "content_filter" if reason.startswith("IMAGE_") else "other"
@@ -123,10 +126,41 @@ class GoogleDecoder(StreamDecoder):
             self._text(text, part, out)
             if unread := {name: value for name, value in part.items() if name not in _WORDS and value}:
                 out.append(RawEvent(unread))
+        elif (used := self._server_tool(part)) is not None:
+            self._reports_tools |= "toolCall" in part
+            out.append(used)
         else:
             out.append(RawEvent(part))
             if signature:
                 out.append(ThinkingDelta(opaque={"google": part}))
+
+    def _server_tool(self, part: dict[str, Any]) -> ServerToolUse | None:
+        """Return the call or the result of a tool that Gemini ran; None for any other part."""
+        for kind, read in _SERVER_TOOLS.items():
+            if found := as_dict(part.get(kind)):
+                name, input_, output, error = read(found)
+                id, provider = as_str(found.get("id")), self._source.provider
+                return ServerToolUse(name, id, input_, output, error, provider, part)
+        return None
+
+    def _grounding(self, out: list[Event]) -> None:
+        """Emit what the search and the reader of pages did, where the response has no parts of them.
+
+        The metadata are sent with the last chunks, and cannot be sent back.
+        """
+        provider = self._source.provider
+        search, pages = as_dict(self._metadata.get("groundingMetadata")), self._metadata.get("urlContextMetadata")
+        queries = as_list(search.get("webSearchQueries"))
+        chunks = [as_dict(chunk) for chunk in as_list(search.get("groundingChunks"))]
+        found = [web for chunk in chunks if (web := as_dict(chunk.get("web")))]
+        files = [text for chunk in chunks if (text := as_dict(chunk.get("retrievedContext")))]
+        if queries or found:
+            out.append(ServerToolUse("web_search", "", {"queries": queries}, found, provider=provider))
+        if files:
+            out.append(ServerToolUse("file_search", "", {}, files, provider=provider))
+        if read := as_list(as_dict(pages).get("urlMetadata")):
+            urls = [as_dict(page).get("retrievedUrl") for page in read]
+            out.append(ServerToolUse("url_context", "", {"urls": urls}, read, provider=provider))
 
     def _text(self, text: str, part: dict[str, Any], out: list[Event]) -> None:
         signature = part.get("thoughtSignature")
@@ -189,10 +223,43 @@ class GoogleDecoder(StreamDecoder):
         if reason in ("end_turn", "other"):
             self._call_ends(out)
         self._calls.finish(out, cut=True)
+        if self._metadata and not self._reports_tools:
+            self._grounding(out)
         reason = "tool_use" if self._calls.count and reason in ("end_turn", "other") else reason
         out.append(self._finished(reason, raw))
         self._over = True
 
+
+def _ran_code(found: dict[str, Any]) -> tuple[str, Any, Any, str | None]:
+    return "code_execution", {"code": found.get("code"), "language": found.get("language")}, None, None
+
+
+def _code_result(found: dict[str, Any]) -> tuple[str, Any, Any, str | None]:
+    outcome = as_str(found.get("outcome"))
+    return "code_execution", None, found.get("output"), None if outcome == "OUTCOME_OK" else outcome or None
+
+
+def _called(found: dict[str, Any]) -> tuple[str, Any, Any, str | None]:
+    return _tool_name(found), found.get("args") or {}, None, None
+
+
+def _responded(found: dict[str, Any]) -> tuple[str, Any, Any, str | None]:
+    return _tool_name(found), None, found.get("response"), None
+
+
+def _tool_name(found: dict[str, Any]) -> str:
+    kind = as_str(found.get("toolType"))
+    return _TOOL_TYPES.get(kind, kind.lower())
+
+
+_TOOL_TYPES = {"GOOGLE_SEARCH_WEB": "web_search", "URL_CONTEXT": "url_context", "FILE_SEARCH": "file_search"}
+_SERVER_TOOLS: Mapping[str, Callable[[dict[str, Any]], tuple[str, Any, Any, str | None]]] = {
+    "executableCode": _ran_code,
+    "codeExecutionResult": _code_result,
+    "toolCall": _called,
+    "toolResponse": _responded,
+}
+"""Functions from a part of a tool that Gemini ran to its name, input, output and error."""
 
 _COUNTED = (
     "promptTokenCount",

@@ -40,6 +40,7 @@ MISTRAL = ServiceSpec(
     service_tier=True,
     # One request takes 16,384 tokens.
     embeddings=EmbeddingSpec(64, 10_000, "output_dimension"),
+    server_tools="mistral",
 )
 
 

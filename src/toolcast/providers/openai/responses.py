@@ -11,7 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
-from ...messages import DocumentPart, ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from ...messages import (
+    DocumentPart,
+    ImagePart,
+    Message,
+    Part,
+    ServerToolPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+)
 from ...settings import Settings
 from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
@@ -44,6 +54,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
     """The part of a Responses request that does not depend on its messages."""
 
     protected_fields: ClassVar[tuple[str, ...]] = ("tool_choice", "text.format", "response_format")
+    takes_server_tools: ClassVar[bool] = True
 
     def __init__(self, service: ServiceSpec, options: RequestOptions, settings: Settings) -> None:
         super().__init__(service, options, settings)
@@ -55,6 +66,8 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
             self._tools(options, bool(settings.thinking))
         else:
             self._answer(form)
+        if options.server_tools:
+            self._run_by_service(options)
         self._settings(settings)
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
@@ -68,6 +81,14 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         return {"instructions": instructions, "input": items} if start else {"input": items}
 
     # -- tools and settings
+
+    def _run_by_service(self, options: RequestOptions) -> None:
+        """Add the tools that the service runs, and request what they found."""
+        protocol = self._service.responses_tools or self._service.name
+        self.fields["tools"] = [*self.fields.get("tools", ()), *self.server_tools(options, protocol)]
+        found = [_RESULTS[tool.kind] for tool in options.server_tools if tool.kind in _RESULTS]
+        if protocol == "openai" and found:
+            self.fields["include"] = [*self.fields.get("include", ()), *found]
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
         schema, strict = self._strict(tool.name, tool.parameters)
@@ -156,12 +177,16 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         return self._content((TextPart(result_text(result)), *result.images))
 
     def _assistant(self, message: Message) -> Iterator[_Item]:
-        kinds = (TextPart, ThinkingPart, ToolCallPart)
+        kinds = (TextPart, ThinkingPart, ToolCallPart, ServerToolPart)
         check_parts(self.provider, message.parts, kinds, "an assistant message takes text, thinking and tool calls")
         thought: _Item | None = None
         phase: dict[str, str] = {}
         for part in (part for part in message.parts if isinstance(part, kinds)):
-            if isinstance(part, ThinkingPart):
+            if isinstance(part, ServerToolPart):
+                yield from () if thought is None else (thought,)
+                yield dict(part.raw or {})
+                thought = None
+            elif isinstance(part, ThinkingPart):
                 item = _own(part)
                 if item.get("type") == "message":
                     phase = {"phase": item["phase"]}
@@ -180,6 +205,14 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
             return {"type": "custom_tool_call", "call_id": _id(call.id), "name": name, "input": call.arguments}
         arguments = valid_arguments(call) if self._service.valid_arguments else call.arguments
         return {"type": "function_call", "call_id": _id(call.id), "name": legal_name(call.name), "arguments": arguments}
+
+
+# What a tool found is in its item if it is requested.
+_RESULTS = {
+    "web_search": "web_search_call.action.sources",
+    "code_execution": "code_interpreter_call.outputs",
+    "file_search": "file_search_call.results",
+}
 
 
 def _text_item(part: TextPart, phase: Mapping[str, str]) -> _Item:

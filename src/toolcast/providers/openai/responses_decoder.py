@@ -18,13 +18,14 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
-from ...errors import EmptyResponse, MalformedEvent, StreamInterrupted
-from ...events import Event, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ...errors import BadRequest, EmptyResponse, MalformedEvent, StreamInterrupted
+from ...events import Event, RawEvent, ServerToolUse, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ...server_tools import RemoteMCP
 from ...text_buffer import TextBuffer
 from ...usage import Usage
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
-from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str
+from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str, json_or_text, without_encrypted
 from ..tool_calls.by_id import OpenCalls
 from ..tool_calls.by_index import is_json, unwrapped
 
@@ -77,6 +78,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
         self._last: _Item | None = None
         self._growing = TextBuffer()  # the text that received the last delta
         self._custom: list[dict[str, Any]] = []  # calls of custom tools after the last message
+        self._server_tools = request_input.server_tools
         self._lost = False
         self._refused = False
 
@@ -203,6 +205,28 @@ class OpenAIResponsesDecoder(StreamDecoder):
         elif whole or not item.waits:
             self._calls.done(item, out, whole=whole or None)
         return bool(whole) or not item.waits
+
+    def _close_server_tool(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
+        """Emit the call of a tool that the service ran; its result is in the same item."""
+        name, input_, output, error = _SERVER_TOOLS[item.kind](sent_item)
+        if error is None and as_str(sent_item.get("status")) in ("failed", "incomplete"):
+            error = as_str(sent_item["status"])
+        error = error if error is None or isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+        id, provider = as_str(sent_item.get("id")), self._source.provider
+        out.append(ServerToolUse(name, id, input_, without_encrypted(output), error, provider, sent_item))
+        return True
+
+    def _close_approval(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
+        """Refuse a call that needs an approval: of a `RemoteMCP` there is none to give."""
+        if any(isinstance(tool, RemoteMCP) for tool in self._server_tools):
+            call = f"{as_str(sent_item.get('server_label'))}.{as_str(sent_item.get('name'))}"
+            raise BadRequest(
+                f"the service asks for an approval of the MCP call {call}, which was not run: toolcast approves none. "
+                "Accept the calls of this server with RemoteMCP(..., require_approval='never'), or limit them with "
+                "allowed_tools="
+            )
+        out.append(RawEvent(sent_item))
+        return True
 
     def _close_custom(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
         """Store a custom call, whose input is any text. If a message follows it, the service (xAI) has run it."""
@@ -344,11 +368,48 @@ class OpenAIResponsesDecoder(StreamDecoder):
         return "tool_use" if self._calls.count else "end_turn"
 
 
+def _searched(item: dict[str, Any]) -> tuple[str, Any, Any, Any]:
+    action = as_dict(item.get("action"))
+    input_ = {name: value for name, value in action.items() if name != "sources"}
+    return "web_search", input_ or None, action.get("sources"), None
+
+
+def _searched_files(item: dict[str, Any]) -> tuple[str, Any, Any, Any]:
+    return "file_search", {"queries": item.get("queries")}, item.get("results"), None
+
+
+def _ran_code(item: dict[str, Any]) -> tuple[str, Any, Any, Any]:
+    input_ = {"code": item.get("code"), "container": item.get("container_id")}
+    return "code_execution", input_, item.get("outputs"), None
+
+
+def _called_mcp(item: dict[str, Any]) -> tuple[str, Any, Any, Any]:
+    server, name = as_str(item.get("server_label")), as_str(item.get("name"))
+    input_ = {"server": server, "name": name, "arguments": json_or_text(item.get("arguments"))}
+    return "mcp", input_, item.get("output"), item.get("error")
+
+
+def _listed_mcp(item: dict[str, Any]) -> tuple[str, Any, Any, Any]:
+    tools = [as_str(as_dict(tool).get("name")) for tool in as_list(item.get("tools"))]
+    return "mcp", {"server": as_str(item.get("server_label"))}, {"tools": tools}, item.get("error")
+
+
+_SERVER_TOOLS: Mapping[str, Callable[[dict[str, Any]], tuple[str, Any, Any, Any]]] = {
+    "web_search_call": _searched,
+    "file_search_call": _searched_files,
+    "code_interpreter_call": _ran_code,
+    "mcp_call": _called_mcp,
+    "mcp_list_tools": _listed_mcp,
+}
+"""Functions from the item of a tool that the service ran to its name, input, output and error."""
+
 _CLOSERS: Mapping[str, Callable[[Any, _Item, dict[str, Any], list[Event]], bool]] = {
     "message": OpenAIResponsesDecoder._close_message,
     "reasoning": OpenAIResponsesDecoder._close_thought,
     "function_call": OpenAIResponsesDecoder._close_call,
     "custom_tool_call": OpenAIResponsesDecoder._close_custom,
+    **dict.fromkeys(_SERVER_TOOLS, OpenAIResponsesDecoder._close_server_tool),
+    "mcp_approval_request": OpenAIResponsesDecoder._close_approval,
 }
 _READERS: Mapping[str, Callable[[Any, dict[str, Any], list[Event]], object]] = {
     "response.output_text.delta": OpenAIResponsesDecoder._text,
