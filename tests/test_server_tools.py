@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -17,14 +18,21 @@ from toolcast import (
     RemoteMCP,
     ServerToolPart,
     ServerToolUse,
+    TextPart,
     URLContext,
     WebSearch,
     user,
 )
 from toolcast.accumulator import Accumulator
+from toolcast.agents.engine.compaction import summary_prompt
+from toolcast.agents.engine.history import estimate_tokens
+from toolcast.chat.context import ChatContext, Streamed
 from toolcast.credentials import Secret, SecretURL
 from toolcast.events import Finish, TextDelta, server_tool_use
 from toolcast.llms.request import ChatRequest
+from toolcast.llms.token_estimates import estimate_input_tokens
+from toolcast.observability.content import messages_json
+from toolcast.plain_data import hide_content
 from toolcast.server_tools import ServerTool, credentials_digest, split_tools
 from toolcast.testing import ScriptedLLM
 from toolcast.tool_spec import NamedTool
@@ -182,3 +190,78 @@ def test_a_scripted_llm_takes_tools_of_a_provider_and_a_custom_one_does_not() ->
     with pytest.raises(BadRequest, match="Custom runs no tools of a provider, and the request has WebSearch") as raised:
         Custom("Hi").chat("Hi", tools=[WebSearch()])
     assert raised.value.provider == "scripted"
+
+
+FOUND = ServerToolPart(
+    "web_search", "srv_1", output=[{"url": f"https://a.com?key={TOKEN}"}], provider="anthropic", raw={"a": "b" * 400}
+)
+FAILED = ServerToolPart("mcp", "srv_2", {"name": "search"}, error=f"no access with {TOKEN}", provider="openai")
+
+
+def test_they_are_in_the_content_of_telemetry_without_credentials() -> None:
+    message = Message("assistant", (SEARCH.part, FOUND, FAILED, ServerToolPart("url_context", provider="google")))
+    shown = json.loads(messages_json([message], (), lambda text: text.replace(TOKEN, "[key]")))
+    assert shown[0]["parts"] == [
+        {
+            "type": "server_tool_call",
+            "id": "srv_1",
+            "name": "web_search",
+            "server_tool_call": {"type": "web_search", "input": {"query": "sea"}},
+        },
+        {
+            "type": "server_tool_call_response",
+            "id": "srv_1",
+            "name": "web_search",
+            "server_tool_call_response": {
+                "type": "web_search",
+                "output": [{"url": "https://a.com?key=[key]"}],
+                "error": None,
+            },
+        },
+        {
+            "type": "server_tool_call_response",
+            "id": "srv_2",
+            "name": "mcp",
+            "server_tool_call_response": {
+                "type": "mcp",
+                "output": None,
+                "error": "no access with [key]",
+                "input": {"name": "search"},
+            },
+        },
+        {
+            "type": "server_tool_call",
+            "id": None,
+            "name": "url_context",
+            "server_tool_call": {"type": "url_context", "input": None},
+        },
+    ]
+
+
+def test_their_texts_count_as_tokens() -> None:
+    short, long = (Message("assistant", (part,)) for part in (SEARCH.part, FOUND))
+    assert estimate_input_tokens([long]) > estimate_input_tokens([short]) + 50
+    assert estimate_tokens([long]) > estimate_tokens([short]) + 50
+    assert estimate_tokens([Message("assistant", (FAILED,))]) == 0
+    assert estimate_input_tokens([Message("assistant", (FAILED,))]) < 10
+
+
+def test_a_summary_has_the_text_that_they_led_to() -> None:
+    prompt = summary_prompt([user("Sea?"), Message("assistant", (SEARCH.part, FOUND, TextPart("Blue.")))])
+    assert prompt[1].text == "<conversation>\nuser: Sea?\n\nassistant: Blue.\n</conversation>"
+
+
+def test_their_content_is_hidden_with_the_rest_of_an_answer() -> None:
+    message = Message("assistant", (SEARCH.part, FOUND))
+    assert hide_content(message, {"secret"}).parts == (
+        ServerToolPart("web_search", "srv_1", provider="anthropic"),
+        ServerToolPart("web_search", "srv_1", provider="anthropic"),
+    )
+    assert hide_content(message, ()) is message
+
+
+def test_a_partial_answer_of_a_chat_has_them_after_it_was_stored() -> None:
+    message = Message("assistant", (TextPart("I search."), SEARCH.part, FOUND))
+    context = ChatContext(streamed=Streamed([TextDelta("I search."), SEARCH, server_tool_use(FOUND)]))
+    assert context.streamed.message == message
+    assert ChatContext.from_dict(json.loads(json.dumps(context.to_dict()))).streamed.message == message

@@ -114,15 +114,15 @@ def _renamed(part: Part, now: dict[str, str], used: set[str]) -> Part:
     return replace(part, id=id)
 
 
-def drop_foreign_data(messages: Sequence[Message], model: str, provider: str) -> Sequence[Message]:
+def drop_foreign_data(messages: Sequence[Message], model: str, provider: str | None) -> Sequence[Message]:
     """Return `messages` without the data of other models and providers, which the provider rejects.
 
     These are signed and encrypted data of other models, and blocks of tools that another provider ran, or that are not
-    sent back. A message that had nothing else is left out.
+    sent back; `provider` is None if none are. A message that had nothing else is left out.
     """
     for message in messages:
         for part in message.parts:
-            if _is_foreign(part, model) or _is_kept_here(part, provider):
+            if _is_foreign(part, model) or _is_not_sent(part, provider):
                 break
         else:
             continue
@@ -132,14 +132,14 @@ def drop_foreign_data(messages: Sequence[Message], model: str, provider: str) ->
     return list(_own_data(messages, model, provider))
 
 
-def _own_data(messages: Sequence[Message], model: str, provider: str) -> Iterator[Message]:
+def _own_data(messages: Sequence[Message], model: str, provider: str | None) -> Iterator[Message]:
     for message in messages:
-        parts = tuple([_stripped(part, model) for part in message.parts if not _is_kept_here(part, provider)])
+        parts = tuple([_stripped(part, model) for part in message.parts if not _is_not_sent(part, provider)])
         if parts or not message.parts:
             yield replace(message, parts=parts)
 
 
-def _is_kept_here(part: Part, provider: str) -> bool:
+def _is_not_sent(part: Part, provider: str | None) -> bool:
     """Return True for a block of a tool that is not sent to this provider."""
     return isinstance(part, ServerToolPart) and (part.raw is None or part.provider != provider)
 

@@ -112,6 +112,7 @@ class RequestEncoder(ABC):
 
     Attributes:
         fields: The fields of the JSON body.
+        extended: The lists that `Settings.extra` adds to.
         headers: Headers that the fields need; lists of values that the user's own header is joined with.
         notes: The settings that are left out.
         protected_fields: The fields that make the response what the call needs; `Settings.extra` cannot change them.
@@ -121,6 +122,8 @@ class RequestEncoder(ABC):
     protected_fields: ClassVar[tuple[str, ...]] = ("tool_choice", "response_format", "format")
     takes_server_tools: ClassVar[bool] = False
     """True if the subclass encodes `RequestOptions.server_tools`; if not, a request with one is refused."""
+    returns_server_tools: ClassVar[bool] = False
+    """True if the subclass encodes `ServerToolPart`s of its provider; if not, it gets none."""
     tools_field: ClassVar[str] = "tools"
 
     def __init__(self, provider: str, options: RequestOptions) -> None:
@@ -132,6 +135,7 @@ class RequestEncoder(ABC):
         self.provider: str = provider
         self.fields: dict[str, Any] = {}
         self.headers: dict[str, str] = {}
+        self.extended: tuple[str, ...] = ()
         self.notes: list[str] = []
         if options.server_tools and not self.takes_server_tools:
             self.server_tools(options, provider)
@@ -207,7 +211,8 @@ class HTTPAdapter(ABC):
         try:
             encoder = self._cached_encoder(request_input, settings)
             members = dict(encoder.encoded_fields)
-            own = encoder.encode_messages(drop_foreign_data(request_input.messages, request_input.model, self.provider))
+            to = self.provider if encoder.returns_server_tools else None
+            own = encoder.encode_messages(drop_foreign_data(request_input.messages, request_input.model, to))
             if settings.extra:
                 own = own | _extra(encoder, encoder.fields | own, settings.extra)
             for name, value in own.items():
@@ -351,6 +356,9 @@ def _extra(encoder: RequestEncoder, own: Mapping[str, Any], given: Mapping[str, 
     Raise `BadRequest` if it contradicts a field that the call depends on.
     """
     extra = _with_own_tools(encoder.tools_field, own, given)
+    for name in encoder.extended:
+        if name in extra:
+            extra[name] = [*own[name], *(each for each in _as_sequence(extra[name]) if each not in own[name])]
     for name in encoder.protected_fields:
         _check_fixed(name, own, extra)
     return {name: _merged(own.get(name), value) for name, value in extra.items()}
@@ -377,14 +385,15 @@ def _with_own_tools(path: str, own: Mapping[str, Any], extra: Mapping[str, Any])
 
 
 def _all_tools(own: Sequence[Any], more: object) -> list[Any]:
-    """Return the tools of a request and those of `extra`; raise `BadRequest` for two of one name."""
+    """Return the tools of a request and those of `extra`; raise `BadRequest` for two of one name or of one kind."""
     if not isinstance(more, (list, tuple)):
         raise BadRequest(f"extra['tools']: expected a list of tools, got {type(more).__name__}: {more!r:.100}")
     added = [tool for tool in cast("Sequence[Any]", more) if tool not in own]
     both = {name for tool in own for name in _names(tool)} & {name for tool in added for name in _names(tool)}
     if both:
         raise BadRequest(
-            f"extra['tools'] has another tool named {min(both)!r}: rename one of them, or leave it out of extra"
+            f"extra['tools'] has another tool named {min(both)!r}: rename one of them, or leave it out of extra. A "
+            "tool that the provider runs takes further fields as its own extra="
         )
     return [*own, *added]
 
@@ -403,6 +412,11 @@ def _names(tool: Any) -> Iterator[str]:
             name = cast("Mapping[str, Any]", function).get("name") if isinstance(function, Mapping) else None
             if isinstance(name, str):
                 yield name
+        if "type" not in found:  # Google's tools: `{"googleSearch": {}}`
+            yield from (key for key in found if key not in ("functionDeclarations", "mcpServers"))
+        elif found.get("type") not in ("function", "custom") and "name" not in found:
+            label = found.get("server_label") or found.get("mcp_server_name")
+            yield f"{label} ({found['type']})" if label else str(found["type"])
 
 
 def _as_sequence(value: object) -> Sequence[Any]:

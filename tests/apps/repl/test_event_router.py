@@ -19,6 +19,7 @@ from toolcast.events import (
     RawEvent,
     Restarted,
     Routing,
+    ServerToolUse,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -45,6 +46,30 @@ CASES: list[tuple[AgentEvent, tuple[str, ...], list[tuple[Any, ...]]]] = [
     (ToolCallReset("c1"), TOOL, [("call_begins", "c1", "")]),
     (ToolCallDone("c1", "look", "{}"), TOOL, [("call_complete", "c1", "look", "{}")]),
     (ToolResult("c1", "look", "no", is_error=True), TOOL, [("call_result", "c1", "look", "no", True)]),
+    (
+        ServerToolUse("web_search", "s1", {"query": "sea"}),
+        TOOL,
+        [("call_begins", "s1", "web_search"), ("call_complete", "s1", "web_search", '{"query":"sea"}')],
+    ),
+    (
+        ServerToolUse("web_search", "s1", output=["https://a.com"]),
+        TOOL,
+        [("call_result", "s1", "web_search", '["https://a.com"]', False)],
+    ),
+    (
+        ServerToolUse("code_execution", "", {"code": "1"}, "1\n"),
+        TOOL,
+        [
+            ("call_begins", "code_execution", "code_execution"),
+            ("call_complete", "code_execution", "code_execution", '{"code":"1"}'),
+            ("call_result", "code_execution", "code_execution", "1\n", False),
+        ],
+    ),
+    (
+        ServerToolUse("url_context", "s2", error="blocked"),
+        TOOL,
+        [("call_result", "s2", "url_context", "blocked", True)],
+    ),
     (RawEvent("{", damaged=True), ERROR, [("error", "cannot decode a part of the answer: {", "it was skipped")]),
     (RawEvent({"ping": 1}), (), []),
     (ToolStarted("c1", "look"), (), []),

@@ -17,6 +17,7 @@ from toolcast import (
     RawEvent,
     Restarted,
     Routing,
+    ServerToolUse,
     Settings,
     TextDelta,
     ThinkingDelta,
@@ -84,12 +85,16 @@ def answers(draw: st.DrawFn) -> list[Event]:
     """Draw the events of a complete answer, with what is not stored among them."""
     events: list[Event] = []
     for number in range(draw(st.integers(1, 4))):
-        kind = draw(st.sampled_from(["text", "thinking", "call"]))
+        kind = draw(st.sampled_from(["text", "thinking", "call", "server tool"]))
         if kind == "text":
             events += [TextDelta(text) for text in draw(st.lists(texts, min_size=1, max_size=3))]
         elif kind == "thinking":
             signature = draw(st.none() | st.text(min_size=1, max_size=4))
             events.append(ThinkingDelta(draw(texts), signature=signature, opaque=draw(opaque)))
+        elif kind == "server tool":
+            found = draw(st.none() | st.lists(texts, min_size=1) | texts | st.dictionaries(texts, texts))
+            used = ServerToolUse("web_search", draw(texts), draw(opaque), found, draw(st.none() | texts), "openai")
+            events.append(replace(used, raw=draw(opaque)))
         else:
             id, arguments = f"call_{number}", json.dumps(draw(st.dictionaries(texts, texts, max_size=2)))
             events.append(ToolCallStart(id, "tool"))

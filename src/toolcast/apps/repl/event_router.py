@@ -17,6 +17,7 @@ from ...events import (
     Finish,
     RawEvent,
     Restarted,
+    ServerToolUse,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -26,6 +27,7 @@ from ...events import (
     ToolProgress,
     ToolResult,
 )
+from ...json_text import json_text
 from ...llms.local.repetition import REPETITION
 from ..output import command_line_text
 from .screen import Screen
@@ -73,6 +75,7 @@ class EventRouter:
             ToolCallDone: _Route("called", self._call_complete),
             ToolProgress: _Route("called", on_progress),
             ToolResult: _Route("called", self._call_result),
+            ServerToolUse: _Route("called", self._server_tool),
             Restarted: _Route("", self._restarted),
             Failover: _Route("", self._failover),
             RawEvent: _Route("unreadable", self._unreadable),
@@ -113,6 +116,15 @@ class EventRouter:
 
     def _call_result(self, event: ToolResult) -> None:
         self._screen.call_result(event.call_id, event.name, event.content, event.is_error)
+
+    def _server_tool(self, event: ServerToolUse) -> None:
+        id = event.call_id or event.name
+        if event.input is not None:
+            self._screen.call_begins(id, event.name)
+            self._screen.call_complete(id, event.name, json_text(event.input))
+        if event.output is not None or event.error:
+            shown = event.error or (event.output if isinstance(event.output, str) else json_text(event.output))
+            self._screen.call_result(id, event.name, shown, bool(event.error))
 
     def _restarted(self, event: Restarted) -> None:
         self._screen.end_answer()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final, cast
 
@@ -21,6 +21,7 @@ from ...events import (
     RawEvent,
     Restarted,
     Routing,
+    ServerToolUse,
     StopReason,
     TextDelta,
     ThinkingDelta,
@@ -45,12 +46,14 @@ _KINDS: Final[dict[str, type[Any]]] = {
         ToolCallDelta,
         ToolCallReset,
         ToolCallDone,
+        ServerToolUse,
         Routing,
         Finish,
     )
 }
-_STRINGS: Final = frozenset(("text", "id", "name", "arguments", "provider", "stop_reason"))
-_OPTIONAL: Final = frozenset(("signature", "redacted", "model", "raw", "response_id"))
+_STRINGS: Final = frozenset(("text", "id", "name", "arguments", "provider", "stop_reason", "call_id"))
+_OPTIONAL: Final = frozenset(("signature", "redacted", "model", "raw", "response_id", "error"))
+_OF_SERVER_TOOLS: Final[dict[str, type]] = {"input": object, "output": object, "raw": dict}
 
 
 def cache_key(namespace: str, data: Sequence[Any]) -> str | None:
@@ -130,13 +133,18 @@ def decode(value: bytes) -> tuple[list[Event], float]:
 def _values(event: Event) -> dict[str, Any]:
     """Return the fields of an event that are set. A `body` is never stored."""
     values = ((field.name, getattr(event, field.name)) for field in fields(event) if field.name != "body")
-    return {name: dict(value) if name == "opaque" else value for name, value in values if value not in (None, False)}
+    return {
+        name: dict(value) if isinstance(value, Mapping) else value
+        for name, value in values
+        if value not in (None, False)
+    }
 
 
 def _event(name: str, values: Any) -> Event:
     make = cast("Callable[..., Event]", _KINDS[name])
     for field, value in dict(values).items():
-        if not isinstance(value, _type_of(field)):
+        expected = _OF_SERVER_TOOLS.get(field) if make is ServerToolUse else None
+        if not isinstance(value, expected or _type_of(field)):
             raise TypeError(f"{name}.{field} is of the type {type(value).__name__}")
     return make(**values)
 

@@ -123,6 +123,7 @@ class AnthropicRequestEncoder(RequestEncoder):
 
     protected_fields: ClassVar[tuple[str, ...]] = ("tool_choice", "output_config.format")
     takes_server_tools: ClassVar[bool] = True
+    returns_server_tools: ClassVar[bool] = True
 
     def __init__(self, options: RequestOptions, settings: Settings) -> None:
         super().__init__("anthropic", options)
@@ -171,6 +172,7 @@ class AnthropicRequestEncoder(RequestEncoder):
 
             self.fields["mcp_servers"] = anthropic_servers(options.server_tools)
             self.headers["anthropic-beta"] = ANTHROPIC_MCP_BETA
+            self.extended = ("mcp_servers",)
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
         description = {"description": tool.description} if tool.description else {}

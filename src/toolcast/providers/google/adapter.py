@@ -125,6 +125,7 @@ class GoogleRequestEncoder(RequestEncoder):
     )
 
     takes_server_tools: ClassVar[bool] = True
+    returns_server_tools: ClassVar[bool] = True
 
     def __init__(self, options: RequestOptions, settings: Settings, *, vertex: bool = False) -> None:
         super().__init__("google", options)

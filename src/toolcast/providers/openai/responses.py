@@ -55,6 +55,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
 
     protected_fields: ClassVar[tuple[str, ...]] = ("tool_choice", "text.format", "response_format")
     takes_server_tools: ClassVar[bool] = True
+    returns_server_tools: ClassVar[bool] = True
 
     def __init__(self, service: ServiceSpec, options: RequestOptions, settings: Settings) -> None:
         super().__init__(service, options, settings)
@@ -89,6 +90,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         found = [_RESULTS[tool.kind] for tool in options.server_tools if tool.kind in _RESULTS]
         if protocol == "openai" and found:
             self.fields["include"] = [*self.fields.get("include", ()), *found]
+            self.extended = ("include",)
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
         schema, strict = self._strict(tool.name, tool.parameters)

@@ -52,6 +52,7 @@ export class Log {
     }
     if (part.type === "thinking") return part.text ? [thought(part.text)] : [];
     if (part.type === "tool_call") return [this.card(part.id, part.name, part.arguments).node];
+    if (part.type === "server_tool") return [used(part)];
     return [element("p", { class: "plain-text" }, `[${part.name ?? part.type}]`)];
   }
 
@@ -99,6 +100,7 @@ export class Log {
     for (const part of message.parts) {
       if (part.type === "text") this.addChunk(part.text);
       else if (part.type === "thinking") this.addChunk({ type: "ThinkingDelta", text: part.text });
+      else if (part.type === "server_tool") this.addChunk({ ...part, type: "ServerToolUse" });
       else if (part.type === "tool_call") {
         this.addChunk({ type: "ToolCallStart", id: part.id, name: part.name });
         this.addChunk({ type: "ToolCallDelta", id: part.id, arguments: part.arguments });
@@ -156,6 +158,10 @@ class Answer {
     this.begin("call", card.node, card);
   }
 
+  use(event) {
+    this.begin("server_tool", used(event));
+  }
+
   begin(kind, node, content) {
     if (this.last?.kind === "thinking") this.last.node.open = false;
     this.last = { kind, node, content };
@@ -166,6 +172,7 @@ class Answer {
 const TAKES = {
   TextDelta: (answer, event) => answer.text(event.text),
   ThinkingDelta: (answer, event) => answer.thinking(event.text),
+  ServerToolUse: (answer, event) => answer.use(event),
   ToolCallStart: (answer, event) => answer.call(event.id, event.name),
   ToolCallDelta: (answer, event) => answer.log.cards.get(event.id)?.add(event.arguments),
   ToolCallReset: (answer, event) => answer.log.cards.get(event.id)?.reset(),
@@ -174,6 +181,14 @@ const TAKES = {
     answer.log.cards.get(event.id).whole(event.arguments);
   },
 };
+
+// What the provider did with a tool of its own. Its texts are of web pages, and shown as text alone.
+function used({ name, input, output, error }) {
+  const found = error ?? output ?? input ?? null;
+  const text = typeof found === "string" ? found : JSON.stringify(found, null, 1);
+  const kind = error ? "failed" : output === null || output === undefined ? "is used" : "answered";
+  return element("details", { class: "thinking" }, element("summary", {}, `${name} ${kind}`), element("div", { class: "thoughts" }, document.createTextNode(text)));
+}
 
 function thought(text) {
   return element("details", { class: "thinking" }, element("summary", {}, "Thinking"), element("div", { class: "thoughts" }, document.createTextNode(text)));
