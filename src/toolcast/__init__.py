@@ -235,6 +235,7 @@ if TYPE_CHECKING:
     from .llms.request import (
         ChatRequest as ChatRequest,
     )
+    from .llms.token_counts import TokenCount as TokenCount
     from .llms.wrappers.cached import (
         CachedLLM as CachedLLM,
     )
@@ -394,6 +395,7 @@ _EXPORTS = {
     "experiments.similarity": "SimilarityMonitor",
     "llms.fallback": "FallbackLLM",
     "llms.request": "ChatRequest",
+    "llms.token_counts": "TokenCount",
     "llms.wrappers.cached": "CachedLLM",
     "llms.wrappers.caches": "Cache MemoryCache SQLiteCache",
     "llms.wrappers.recording": "RecordingLLM",
@@ -590,6 +592,7 @@ __all__ = [
     "ThinkingPart",
     "Timeout",
     "Timeouts",
+    "TokenCount",
     "ToolCallDelta",
     "ToolCallDone",
     "ToolCallPart",

@@ -433,7 +433,14 @@ class NotFound(LLMError):
 
 
 class ContextTooLong(LLMError):
-    """The error for messages that exceed the model's context window."""
+    """The error for messages that exceed the model's context window.
+
+    Attributes:
+        largest: The names of the largest messages and tools with an estimate of their tokens, where toolcast has found
+            out before sending; empty for a refusal of the service.
+    """
+
+    largest: tuple[tuple[str, int], ...] = ()
 
 
 class ContentBlocked(LLMError):

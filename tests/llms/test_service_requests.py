@@ -25,7 +25,8 @@ from toolcast.errors import (
 )
 from toolcast.http_request import HTTPRequest, HTTPResponse
 from toolcast.llms.http_llm import ServiceLLM
-from toolcast.llms.service_requests import LLMTarget, llm_target, open_download, send_request
+from toolcast.llms.service_requests import open_download, send_request
+from toolcast.llms.service_targets import LLMTarget, llm_target
 from toolcast.transport.network import IOBackend
 
 T = TypeVar("T")

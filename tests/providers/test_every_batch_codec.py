@@ -17,7 +17,7 @@ from support.loopback import whole
 from toolcast.async_support.sync_driver import run
 from toolcast.errors import AuthFailed, LLMError, MalformedEvent, NotFound, StreamInterrupted, StreamTruncated
 from toolcast.http_request import HTTPResponse
-from toolcast.llms.service_requests import llm_target
+from toolcast.llms.service_targets import llm_target
 from toolcast.providers.batch_codec import BatchCodec, BatchResult
 
 TEXTS = {"t1-0": "Rivers bend.", "t1-1": "I like chess.", "t1-2": "É\u2028\u0085"}

@@ -11,8 +11,8 @@ from toolcast.events import ChatResponse
 from toolcast.http_request import HTTPRequest, HTTPResponse
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.request import ChatRequest
-from toolcast.llms.service_files import run_exchange
-from toolcast.llms.service_requests import llm_target, open_download, send_request
+from toolcast.llms.service_requests import open_download, run_exchange, send_request
+from toolcast.llms.service_targets import llm_target
 from toolcast.messages import user
 from toolcast.providers.batch_codec import BatchCodec, BatchResult, BatchStatus
 

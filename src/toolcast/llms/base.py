@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, TypedDict, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, overload
 
 from typing_extensions import Unpack
 
@@ -48,6 +48,9 @@ from .hooked_events import HookedEvents, request_info
 from .request import ChatRequest, Messages, Tools, as_messages, resolve_tool_choice
 from .request_gate import GateRequest, RequestOrigin
 from .request_state import IteratorEvents, RequestState, ResponseEvents, read_response, start_call
+
+if TYPE_CHECKING:
+    from .token_counts import CountMethod, TokenCount
 
 
 class ChatOptions(TypedDict, total=False):
@@ -258,6 +261,51 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         """Return the response, and the outputs of the tools that it called."""
         request = self._tool_request("apredict_and_call", messages, tools, options)
         return await self._predict(request, self.async_backend(), error_on_no_tool_call)
+
+    def count_tokens(
+        self, messages: Messages, tools: Tools = (), *, method: CountMethod = "provider", **options: Unpack[ChatOptions]
+    ) -> TokenCount:
+        """Return the number of input tokens of a request: messages, system prompt and tools.
+
+        Args:
+            messages: The messages.
+            tools: The tools.
+            method: `"provider"` sends the request to the provider's endpoint for counting, if it has one, and estimates
+                the tokens otherwise; `"estimate"` never sends anything.
+            **options: Options of the request.
+
+        Raises:
+            LLMError: The provider refused the request, or the connection failed: no estimate takes its place.
+        """
+        request = self._count_request("count_tokens", messages, tools, method, options)
+        return sync_driver.run(self._count(request, method, self.sync_backend()))
+
+    async def acount_tokens(
+        self, messages: Messages, tools: Tools = (), *, method: CountMethod = "provider", **options: Unpack[ChatOptions]
+    ) -> TokenCount:
+        """Return the number of input tokens of a request; see `count_tokens`."""
+        request = self._count_request("acount_tokens", messages, tools, method, options)
+        return await self._count(request, method, self.async_backend())
+
+    def _count_request(
+        self, name: str, messages: Messages, tools: Tools, method: CountMethod, options: ChatOptions
+    ) -> ChatRequest:
+        from .token_counts import check_method
+
+        check_method(method)
+        refuse_unknown(name, options, ("messages", "tools", "method", *ChatOptions.__annotations__))
+        return self._chat_request(name, messages, tools, options)
+
+    async def _count(self, request: ChatRequest, method: CountMethod, backend: IOBackend) -> TokenCount:
+        from .token_counts import estimated_count
+
+        llm = replacement() or self
+        count = await llm.count_request(request, backend) if method == "provider" else None
+        return estimated_count(request) if count is None else count
+
+    async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
+        """Return the input tokens of `request` as the provider counts them; None if it has no endpoint for that."""
+        return None
 
     def get_tool_calls_from_response(
         self, response: ChatResponse, *, error_on_no_tool_call: bool = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..capabilities import LLMMetadata
 from ..errors import CallError
@@ -30,6 +30,9 @@ from .http_llm import iterate_response
 from .provider_llms import as_llm
 from .request import ChatRequest
 from .request_state import DirectReads, RequestState, ResponseEvents, deadline_after
+
+if TYPE_CHECKING:
+    from .token_counts import TokenCount
 
 
 class FallbackLLM(FunctionCallingLLM):
@@ -90,6 +93,12 @@ class FallbackLLM(FunctionCallingLLM):
     def mode(self, request: ChatRequest) -> OutputMode:
         """Return the output mode of `request` for the current LLM; each LLM decides its own when it is called."""
         return self.current.mode(self.request_for(self.current, request))
+
+    async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
+        """Return the input tokens of the current LLM's request as its provider counts them."""
+        llm = self.current
+        own = llm.async_backend() if backend.concurrent else llm.sync_backend()
+        return await llm.count_request(self.request_for(llm, request), own)
 
     def request_for(self, llm: FunctionCallingLLM, request: ChatRequest) -> ChatRequest:
         """Return the request for `llm`: with its settings, and its system prompt if this LLM has none."""

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from types import NoneType
-from typing import Any, ClassVar, Final, Self, TypedDict, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypedDict, cast
 
 from typing_extensions import Unpack
 
@@ -41,6 +41,9 @@ from .prompted import to_prompted
 from .request import ChatRequest
 from .request_gate import RequestOrigin, key_fingerprint
 from .request_state import RequestState, ResponseEvents, iterate_events
+
+if TYPE_CHECKING:
+    from .token_counts import TokenCount
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -275,6 +278,22 @@ class ServiceLLM(FunctionCallingLLM):
         if calls is None:
             return decoder
         return JSONTextDecoder(decoder, calls, accept_damaged=request.accept_damaged)
+
+    async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
+        """Return the input tokens of `request` as the provider counts them; None if it has no endpoint for that."""
+        request_input, _ = self._request_input(request)
+        adapter = self._counting_adapter(await self.prepare(request_input, backend))
+        exchange = adapter.count_tokens(request_input, request.settings)
+        if exchange is None:
+            return None
+        from .token_counts import provider_count
+
+        timeouts = request.settings.timeouts
+        return await provider_count(self, adapter, exchange, model=self.model, timeouts=timeouts, backend=backend)
+
+    def _counting_adapter(self, adapter: ProviderAdapter) -> ProviderAdapter:
+        """Return the adapter whose endpoint counts the tokens of this LLM's requests."""
+        return adapter
 
     def _best_mode(self, request: ChatRequest) -> OutputMode:
         capabilities, thinking = self.metadata.capabilities, bool(request.settings.thinking)

@@ -100,6 +100,10 @@ class OpenAICompatible(ServiceLLM):
         return next((row for row in SERVICES.values() if host and urlsplit(row.base_url).hostname == host), GENERIC)
 
     def _make_adapter(self) -> ProviderAdapter:
+        return self._build_adapter(*self._endpoint())
+
+    def _endpoint(self) -> tuple[Row, Secret | None, str, Mapping[str, str | Secret]]:
+        """Return the row, the key, the URL of chat completions, and the headers."""
         from ..providers.chat_completions.endpoints import read_auth_header, read_headers, service_url
 
         row = self._row
@@ -108,7 +112,11 @@ class OpenAICompatible(ServiceLLM):
         headers = {**read_headers(row, os.environ), **self._headers}
         header, key = read_auth_header(row, self._key, {} if self._auth else os.environ)
         url = service_url(row, self._given_url, self.model, os.environ)
-        return self._build_adapter(replace(row, key_header=header), key, url, headers)
+        return replace(row, key_header=header), key, url, headers
+
+    def _counting_adapter(self, adapter: ProviderAdapter) -> ProviderAdapter:
+        # The endpoint takes requests of the Responses API, also for tokens of chat completions.
+        return _responses_adapter(*self._endpoint()) if self._row.counts == "responses" else adapter
 
     def _build_adapter(
         self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]
@@ -143,11 +151,16 @@ class OpenAIResponses(OpenAICompatible):
     def _build_adapter(
         self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]
     ) -> ProviderAdapter:
-        from ..providers.openai.responses import OpenAIResponsesAdapter
+        return _responses_adapter(row, key, url, headers)
 
-        # `service_url` appends the path of chat completions, also to a URL of the Responses API.
-        url = re.sub(r"(/responses)?/chat/completions", "/responses", url, count=1)
-        return OpenAIResponsesAdapter(row, api_key=key, base_url=url, headers=headers)
+
+def _responses_adapter(row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> ProviderAdapter:
+    """Return the adapter of the Responses API of a service, for the URL of its chat completions."""
+    from ..providers.openai.responses import OpenAIResponsesAdapter
+
+    # `service_url` appends the path of chat completions, also to a URL of the Responses API.
+    url = re.sub(r"(/responses)?/chat/completions", "/responses", url, count=1)
+    return OpenAIResponsesAdapter(row, api_key=key, base_url=url, headers=headers)
 
     def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
         # OpenAI and xAI constrain the text after a search to a schema; a function is no output, and has to be called.
@@ -159,6 +172,16 @@ class Anthropic(ServiceLLM):
     """A model of Anthropic. Reads ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN, and ANTHROPIC_BASE_URL."""
 
     provider = "anthropic"
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """The name, provider and capabilities of the model, whose context window a beta header may enlarge."""
+        found = super().metadata
+        betas = [str(value) for name, value in self._headers.items() if name.lower() == "anthropic-beta"]
+        if not any("context-1m" in beta for beta in betas):
+            return found
+        larger = found.capabilities.corrected(Capabilities(context_window=1_000_000))
+        return replace(found, context_window=1_000_000, capabilities=larger)
 
     def _required_key(self) -> tuple[str, ...]:
         return API_KEY_VARIABLES["anthropic"]

@@ -7,19 +7,13 @@ from __future__ import annotations
 
 import mimetypes
 import stat
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
 
-from ..errors import BadRequest, LLMError, UnsupportedLLMError
-from ..http_request import HTTPRequest
-from ..lazy_dataclasses import dataclass
-from ..providers.file_codec import BytesContent, Exchange, FileCodec, StoredFile, UploadContent
+from ..errors import BadRequest, UnsupportedLLMError
+from ..providers.file_codec import BytesContent, FileCodec, StoredFile, UploadContent
 from ..transport.network import IOBackend
-from .service_requests import RESPONSE_LIMIT, LLMTarget, RequestTarget, llm_target, send_request
-
-T = TypeVar("T")
+from .service_requests import RESPONSE_LIMIT, run_exchange, send_request
+from .service_targets import LLMTarget, llm_target
 
 
 class PathContent:
@@ -40,25 +34,6 @@ class PathContent:
         if len(data) < min(size, self.size - start):
             raise BadRequest(f"{str(self._path)!r} became shorter while it was uploaded: upload it again")
         return data
-
-
-async def run_exchange(target: RequestTarget, exchange: Exchange[T], backend: IOBackend) -> T:
-    """Send the requests of `exchange` and return its result.
-
-    Its steps read and encode whole files, so that under an event loop they run in a worker thread.
-
-    Raises:
-        LLMError: A request failed, and the exchange cannot go on after it.
-    """
-    found: HTTPRequest | _Result[T] = await _step(exchange.__next__, backend)
-    while not isinstance(found, _Result):
-        try:
-            response = await send_request(target, found, backend)
-        except LLMError as error:
-            found = await _step(partial(exchange.throw, error), backend)
-        else:
-            found = await _step(partial(exchange.send, response), backend)
-    return found.value
 
 
 async def upload_file(
@@ -121,25 +96,3 @@ async def _service(llm: object, backend: IOBackend) -> tuple[LLMTarget, FileCode
             f"{target.adapter.provider} has no files that toolcast can upload. Pass the content in the message instead."
         )
     return target, codec
-
-
-@dataclass(frozen=True, slots=True)
-class _Result(Generic[T]):
-    """The result of an exchange. A `StopIteration` cannot be raised through a worker thread."""
-
-    value: T
-
-
-async def _step(proceed: Callable[[], HTTPRequest], backend: IOBackend) -> HTTPRequest | _Result[Any]:
-    if not backend.concurrent:
-        return _proceed(proceed)
-    import anyio.to_thread
-
-    return await anyio.to_thread.run_sync(_proceed, proceed)
-
-
-def _proceed(proceed: Callable[[], HTTPRequest]) -> HTTPRequest | _Result[Any]:
-    try:
-        return proceed()
-    except StopIteration as end:
-        return _Result(end.value)

@@ -1,6 +1,7 @@
 """Requests to an LLM's service beside chat: files, batches, embeddings. Written once for sync and async calls.
 
-`send_request` returns a whole response, `open_download` one whose body is still arriving. Both use the network, the
+`send_request` returns a whole response, `open_download` one whose body is still arriving, `run_exchange` the result of
+several requests. All use the network, the
 retries, the `auth` and the error classes of the LLM. A redirect is an error: it is not followed, so that no key goes
 to another origin.
 """
@@ -9,19 +10,21 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
-from ..errors import ConnectFailed, LimitExceeded, LLMError, Timeout, UnsupportedLLMError
+from ..errors import ConnectFailed, LimitExceeded, LLMError, Timeout
 from ..http_request import HTTPRequest, HTTPResponse
-from ..providers.base import RequestInput
-from ..providers.http_adapter import HTTPAdapter
+from ..lazy_dataclasses import dataclass
+from ..providers.file_codec import Exchange
 from ..providers.http_errors import BODY_LIMIT, request_id
 from ..retries import RetryPolicy, next_wait, retry_after
 from ..settings import Timeouts
 from ..transport.network import Body, IOBackend
 from ..transport.transport_errors import scrub_exception
-from .http_llm import ServiceLLM
+
+T = TypeVar("T")
 
 RESPONSE_LIMIT = 64 * 1024 * 1024
 """The size limit of a whole response in bytes. Larger ones are downloaded in chunks."""
@@ -44,45 +47,6 @@ class RequestTarget(Protocol):
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
         """Return the exception for a response with a status of 300 or more."""
         ...
-
-
-class LLMTarget:
-    """The service of an LLM, as the target of requests beside chat.
-
-    Attributes:
-        adapter: The LLM's adapter, which makes the requests (`service_request`, `linked_request`).
-    """
-
-    def __init__(self, llm: ServiceLLM, adapter: HTTPAdapter) -> None:
-        self.adapter: HTTPAdapter = adapter
-        self.retry_policy: RetryPolicy = llm.retry_policy
-        self.timeouts: Timeouts = llm.merge_settings(None).timeouts
-        self._llm = llm
-
-    async def authorize(self, request: HTTPRequest, backend: IOBackend) -> HTTPRequest:
-        """Return `request` with the headers of the LLM's `auth`, unless it goes to another origin."""
-        return await self._llm.authorize(request, backend) if self.adapter.is_own(request) else request
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
-        """Return the exception for a response with a status of 300 or more."""
-        return self.adapter.error(status, headers, body)
-
-
-async def llm_target(llm: object, backend: IOBackend) -> LLMTarget:
-    """Return the service of `llm` as the target of requests.
-
-    Raises:
-        UnsupportedLLMError: It is no LLM behind HTTP.
-        AuthFailed: The service needs a key, and there is none.
-    """
-    if isinstance(llm, ServiceLLM):
-        adapter = await llm.prepare(RequestInput(llm.model, ()), backend)
-        if isinstance(adapter, HTTPAdapter):
-            return LLMTarget(llm, adapter)
-    raise UnsupportedLLMError(
-        f"{type(llm).__name__} is no LLM of one service, so it has no files, batches and embeddings. "
-        "Pass the provider's own LLM."
-    )
 
 
 async def send_request(
@@ -126,6 +90,27 @@ async def send_request(
                 raise
             used += 1
         await backend.sleep(wait)
+
+
+async def run_exchange(
+    target: RequestTarget, exchange: Exchange[T], backend: IOBackend, *, repeatable: bool | None = None
+) -> T:
+    """Send the requests of `exchange` and return its result. `repeatable` is that of `send_request`.
+
+    Its steps read and encode whole files, so that under an event loop they run in a worker thread.
+
+    Raises:
+        LLMError: A request failed, and the exchange cannot go on after it.
+    """
+    found: HTTPRequest | _Result[T] = await _step(exchange.__next__, backend)
+    while not isinstance(found, _Result):
+        try:
+            response = await send_request(target, found, backend, repeatable=repeatable)
+        except LLMError as error:
+            found = await _step(partial(exchange.throw, error), backend)
+        else:
+            found = await _step(partial(exchange.send, response), backend)
+    return found.value
 
 
 class Download:
@@ -224,3 +209,25 @@ def _unprocessed(error: LLMError) -> bool:
     """Return True if the service has certainly not processed the request: no connection, or too many requests."""
     # Not after a 503, which may come from a proxy that has lost the service's response.
     return isinstance(error, ConnectFailed) or error.status == 429
+
+
+@dataclass(frozen=True, slots=True)
+class _Result(Generic[T]):
+    """The result of an exchange. A `StopIteration` cannot be raised through a worker thread."""
+
+    value: T
+
+
+async def _step(proceed: Callable[[], HTTPRequest], backend: IOBackend) -> HTTPRequest | _Result[Any]:
+    if not backend.concurrent:
+        return _proceed(proceed)
+    import anyio.to_thread
+
+    return await anyio.to_thread.run_sync(_proceed, proceed)
+
+
+def _proceed(proceed: Callable[[], HTTPRequest]) -> HTTPRequest | _Result[Any]:
+    try:
+        return proceed()
+    except StopIteration as end:
+        return _Result(end.value)

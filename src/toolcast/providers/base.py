@@ -6,12 +6,12 @@ bytes of the response, and maps the provider's error bodies to exceptions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import NamedTuple, Protocol
 
 from ..errors import LLMError
 from ..events import Event
-from ..http_request import HTTPRequest
+from ..http_request import HTTPRequest, HTTPResponse
 from ..lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart
 from ..output_mode import OutputMode
@@ -128,4 +128,10 @@ class ProviderAdapter(Protocol):
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
         """Return the exception for a response with an HTTP status of 300 or more; header names are in lower case."""
+        ...
+
+    def count_tokens(
+        self, request_input: RequestInput, settings: Settings
+    ) -> Generator[HTTPRequest, HTTPResponse, int] | None:
+        """Return the requests that count the input tokens of a request; None if the provider does not count them."""
         ...

@@ -32,7 +32,7 @@ from .tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, sc
 if TYPE_CHECKING:
     from .batch_codec import BatchCodec
     from .embedding_codec import EmbeddingCodec
-    from .file_codec import FileCodec
+    from .file_codec import Exchange, FileCodec
 
 T = TypeVar("T")
 
@@ -324,6 +324,14 @@ class HTTPAdapter(ABC):
     def embeddings(self) -> EmbeddingCodec | None:
         """Return the codec of the provider's embeddings; None if it has none."""
         return None
+
+    def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int] | None:
+        """Return the requests that count the input tokens of a request; None if the provider does not count them."""
+        return None
+
+    def post(self, path: str, body: Mapping[str, Any]) -> HTTPRequest:
+        """Return a request to the service beside chat with a JSON body; see `service_request`."""
+        return self.service_request("POST", path, body=json_body(body))
 
     def reported_error(self, error: object) -> LLMError:
         """Return the exception for an error in the JSON of a successful response; `error` is what contains it."""

@@ -34,7 +34,8 @@ from ...usage import NO_USAGE, Usage
 from ..base import FunctionCallingLLM
 from ..http_llm import LLMOptions
 from ..provider_llms import llm as make_llm, providers
-from ..service_requests import LLMTarget, llm_target, send_request
+from ..service_requests import send_request
+from ..service_targets import LLMTarget, llm_target
 from ..token_estimates import estimate_text_tokens
 from .embedder import Embedder
 from .offline import NAMES, offline_embedder

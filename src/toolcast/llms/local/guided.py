@@ -18,6 +18,7 @@ from ...errors import LLMError
 from ...http_request import HTTPRequest
 from ...messages import Message, assistant, system, user
 from ...providers.base import ProviderAdapter, RequestInput, ResponseDecoder
+from ...providers.file_codec import Exchange
 from ...providers.llama_cpp.grammar import grammar
 from ...settings import Settings
 from ...tool_spec import NamedTool, ToolSpec
@@ -83,6 +84,9 @@ class _GuidedAdapter:
 
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
         return self._adapter.error(status, headers, body)
+
+    def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int] | None:
+        return self._adapter.count_tokens(self._request_input, settings)
 
 
 def _question(messages: Sequence[Message]) -> str:

@@ -8,16 +8,20 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ...accumulator import Accumulator
 from ...events import Event
 from ...hook_protocol import Hooks
 from ...json_text import json_text
 from ...stores.store import wrap_os_errors
+from ...transport.network import IOBackend
 from ..base import FunctionCallingLLM
 from ..request import ChatRequest
 from .wrapper import Next, WrapperLLM
+
+if TYPE_CHECKING:
+    from ..token_counts import TokenCount
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -55,6 +59,10 @@ class RecordingLLM(WrapperLLM):
         self._lock = Lock()
         with wrap_os_errors(self.path):
             self._append(b"")  # a file that cannot be written is an error here, and not in a call
+
+    async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
+        """Return the input tokens of `request` as the provider of the wrapped LLM counts them."""
+        return await self.llm.count_request(request, backend)
 
     async def respond(self, request: ChatRequest, call_next: Next) -> AsyncIterator[Event]:
         """Yield the events of the wrapped LLM, and write them down at their end."""

@@ -7,7 +7,7 @@ import re
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...events import Event
 from ...hook_protocol import Hooks
@@ -26,9 +26,13 @@ from ...messages import (
 )
 from ...option_types import require, require_callable
 from ...providers.content_parts import inline_data
+from ...transport.network import IOBackend
 from ..base import FunctionCallingLLM
 from ..request import ChatRequest
 from .wrapper import Next, WrapperLLM
+
+if TYPE_CHECKING:
+    from ..token_counts import TokenCount
 
 _LIST: Any = list  # typed as Any, so that isinstance does not narrow Any to an unknown type
 _DICT: Any = dict
@@ -79,6 +83,10 @@ class RedactedLLM(WrapperLLM):
     def preview(self, request: ChatRequest) -> HTTPRequest | None:
         """Return the HTTP request with the redacted messages, without sending it."""
         return self.llm.preview(self._redacted(request))
+
+    async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
+        """Return the input tokens of the redacted request as the provider counts them."""
+        return await self.llm.count_request(self._redacted(request), backend)
 
     def cache_data(self, request: ChatRequest) -> list[Any]:
         """Return the data that a cached answer is found by: those of the redacted request."""

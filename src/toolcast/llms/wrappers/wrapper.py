@@ -38,6 +38,7 @@ from ..request_state import IteratorEvents, RequestState, ResponseEvents
 
 if TYPE_CHECKING:
     from ...async_support.waiters import Ready, Waiters
+    from ..token_counts import TokenCount
 
 T = TypeVar("T")
 
@@ -127,6 +128,10 @@ class WrapperLLM(FunctionCallingLLM):
     def check_mode(self, mode: OutputMode | None) -> None:
         """Raise `UnsupportedLLMError` if typed output is impossible in `mode`."""
         self.llm.check_mode(mode)
+
+    async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
+        """Return None, so that the tokens are estimated: nothing is sent that `respond` might change before."""
+        return None
 
     def preview(self, request: ChatRequest) -> HTTPRequest | None:
         """Return the HTTP request of the wrapped LLM for `request`, as it is without `respond`."""

@@ -58,6 +58,7 @@ from .decoder import AnthropicDecoder
 
 if TYPE_CHECKING:
     from ..batch_codec import BatchCodec
+    from ..file_codec import Exchange
 
 
 class AnthropicAdapter(HTTPAdapter):
@@ -99,6 +100,12 @@ class AnthropicAdapter(HTTPAdapter):
         from .batches import AnthropicBatches
 
         return AnthropicBatches(self)
+
+    def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int]:
+        """Return the request that counts the input tokens of a request."""
+        from ..token_counters import count_by_anthropic
+
+        return count_by_anthropic(self.request(request_input, settings), self.post)
 
     def can_hold(self, request_input: RequestInput) -> bool:
         """Return True if the text of a response can be constrained to the schema of these tools."""

@@ -5,10 +5,12 @@ The differences between services are in the `ServiceSpec` row; no service is nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from ...credentials import SecretURL
 from ...errors import BadRequest
+from ...http_request import HTTPRequest, build_request
 from ...messages import (
     AudioPart,
     DocumentPart,
@@ -32,18 +34,39 @@ from ..content_parts import (
     unsupported_part,
     valid_arguments,
 )
-from ..http_adapter import thinking_budget, thinking_effort
+from ..http_adapter import json_body, thinking_budget, thinking_effort
 from ..http_errors import ErrorSource
 from ..tool_calls.json_text import CallFormat, instructions, response_schema, schema_call_format, with_instructions
 from .decoder import OpenAIChatDecoder
 from .openai_base import OpenAIBaseAdapter, OpenAIBaseEncoder
 from .services import ServiceSpec
 
+if TYPE_CHECKING:
+    from ..file_codec import Exchange
+
 
 class OpenAIChatAdapter(OpenAIBaseAdapter):
     """An adapter for the chat-completions API of one service."""
 
     path: ClassVar[str] = "/chat/completions"
+
+    def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int] | None:
+        """Return the requests that count the input tokens of a request; None if the service does not count them.
+
+        OpenAI's own endpoint takes requests of the Responses API alone: `OpenAIResponsesAdapter` has it.
+        """
+        if self._service.counts not in ("vllm", "llama.cpp"):
+            return None
+        from ..token_counters import count_by_llama_cpp, count_by_vllm
+
+        count = count_by_vllm if self._service.counts == "vllm" else count_by_llama_cpp
+        return count(self.request(request_input, settings), self._post_beside)
+
+    def _post_beside(self, path: str, body: Mapping[str, Any]) -> HTTPRequest:
+        """Return a request to a path of the server, which is not below that of OpenAI's API."""
+        root, mark, query = self.service_root.partition("?")
+        url = SecretURL(f"{root.rstrip('/').removesuffix('/v1')}{path}{mark}{query}")
+        return build_request("POST", url, self.headers(stream=False), json_body(body))
 
     def encoder(self, options: RequestOptions, settings: Settings) -> ChatRequestEncoder:
         """Return the encoder of requests with these options and settings."""

@@ -97,6 +97,7 @@ class ServiceSpec:
     completions and of its Responses API; None: none are known.
 
     Batches: `batches` is its batch API, where that is OpenAI's. Embeddings: `embeddings` is its endpoint for them.
+    Tokens: `counts` is the protocol of its endpoint that counts the tokens of a request.
     """
 
     name: str
@@ -136,6 +137,7 @@ class ServiceSpec:
     responses_tools: str | None = None
     batches: BatchSpec | None = None
     embeddings: EmbeddingSpec | None = None
+    counts: Literal["responses", "vllm", "llama.cpp"] | None = None
 
 
 OPENAI = ServiceSpec(
@@ -166,6 +168,7 @@ OPENAI = ServiceSpec(
     batches=BatchSpec(responses=True),
     # It takes 2,048 texts and 300,000 tokens; so many vectors would exceed the size limit of a response.
     embeddings=EmbeddingSpec(256, 200_000),
+    counts="responses",
 )
 
 AZURE = replace(
@@ -180,6 +183,7 @@ AZURE = replace(
     header_env=MappingProxyType({}),
     # A deployment has the name its owner gave it, whatever the model is.
     response_format=None,
+    counts=None,
     batches=BatchSpec("", requests=100_000, responses=True),
 )
 
@@ -198,6 +202,7 @@ VLLM = ServiceSpec(
     valid_arguments=True,
     response_format="json_schema",
     embeddings=EmbeddingSpec(),
+    counts="vllm",
 )
 
 LLAMA_CPP = ServiceSpec(
@@ -216,6 +221,7 @@ LLAMA_CPP = ServiceSpec(
     response_format="json_schema",
     schema_in_text=False,
     embeddings=EmbeddingSpec(dimensions=None),
+    counts="llama.cpp",
 )
 
 LM_STUDIO = ServiceSpec(

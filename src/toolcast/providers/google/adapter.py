@@ -47,7 +47,7 @@ from .decoder import GoogleDecoder
 if TYPE_CHECKING:
     from ..batch_codec import BatchCodec
     from ..embedding_codec import EmbeddingCodec
-    from ..file_codec import FileCodec
+    from ..file_codec import Exchange, FileCodec
 
 BASE_URL = "https://generativelanguage.googleapis.com"
 _VERSIONED = re.compile(r"/v\d+[a-z0-9]*(?=/|$)")
@@ -101,6 +101,15 @@ class GoogleAdapter(HTTPAdapter):
         from .embeddings import GoogleEmbeddings
 
         return None if self._is_vertex else GoogleEmbeddings(self)
+
+    def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int]:
+        """Return the request that counts the input tokens of a request."""
+        from ..token_counters import count_by_google
+
+        model = request_input.model if "/" in request_input.model else f"models/{request_input.model}"
+        path = f"/{quote(model, safe='/@')}:countTokens"
+        request = self.request(request_input, settings.with_(service_tier=None))
+        return count_by_google(request, self.post, model, path, vertex=self._is_vertex)
 
     @property
     def _is_vertex(self) -> bool:

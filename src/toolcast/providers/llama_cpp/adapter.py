@@ -16,7 +16,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from jiter import from_json
 
@@ -33,6 +33,9 @@ from ..http_adapter import join_url
 from ..tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, call_format
 from ..tool_calls.prompted import messages_as_text
 from .grammar import SchemaLimits, calls_schema, grammar
+
+if TYPE_CHECKING:
+    from ..file_codec import Exchange
 
 _PROBE = "The capital of France is"
 
@@ -95,6 +98,10 @@ class LlamaCppAdapter:
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
         """Return the exception for a response with an HTTP status of 300 or more."""
         return self._chat.error(status, headers, body)
+
+    def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int] | None:
+        """Return the requests that count the input tokens of a request."""
+        return self._chat.count_tokens(self._plain(request_input, self._form(request_input)), settings)
 
     def preflight(self, request_input: RequestInput) -> HTTPRequest | None:
         """Return the request that tests if the server enforces the grammar of these tools; None if already known."""

@@ -9,7 +9,7 @@ store or that another service made. A call and its result share the id of the ca
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from ...messages import (
     DocumentPart,
@@ -33,6 +33,9 @@ from ..http_errors import ErrorSource
 from ..tool_calls.json_text import CallFormat, response_schema, schema_call_format
 from .responses_decoder import OpenAIResponsesDecoder
 
+if TYPE_CHECKING:
+    from ..file_codec import Exchange
+
 _Item: TypeAlias = dict[str, Any]
 
 
@@ -40,6 +43,14 @@ class OpenAIResponsesAdapter(OpenAIBaseAdapter):
     """An adapter for the Responses API of one service."""
 
     path: ClassVar[str] = "/responses"
+
+    def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int] | None:
+        """Return the request that counts the input tokens of a request; None if the service does not count them."""
+        if self._service.counts != "responses":
+            return None
+        from ..token_counters import count_by_responses
+
+        return count_by_responses(self.request(request_input, settings), self.post)
 
     def encoder(self, options: RequestOptions, settings: Settings) -> ResponsesRequestEncoder:
         """Return the encoder of requests with these options and settings."""

@@ -1,0 +1,53 @@
+"""The service of an LLM as the target of requests beside chat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..errors import LLMError, UnsupportedLLMError
+from ..http_request import HTTPRequest
+from ..providers.base import RequestInput
+from ..providers.http_adapter import HTTPAdapter
+from ..retries import RetryPolicy
+from ..settings import Timeouts
+from ..transport.network import IOBackend
+from .http_llm import ServiceLLM
+
+
+class LLMTarget:
+    """The service of an LLM, as the target of requests beside chat.
+
+    Attributes:
+        adapter: The LLM's adapter, which makes the requests (`service_request`, `linked_request`).
+    """
+
+    def __init__(self, llm: ServiceLLM, adapter: HTTPAdapter) -> None:
+        self.adapter: HTTPAdapter = adapter
+        self.retry_policy: RetryPolicy = llm.retry_policy
+        self.timeouts: Timeouts = llm.merge_settings(None).timeouts
+        self._llm = llm
+
+    async def authorize(self, request: HTTPRequest, backend: IOBackend) -> HTTPRequest:
+        """Return `request` with the headers of the LLM's `auth`, unless it goes to another origin."""
+        return await self._llm.authorize(request, backend) if self.adapter.is_own(request) else request
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
+        """Return the exception for a response with a status of 300 or more."""
+        return self.adapter.error(status, headers, body)
+
+
+async def llm_target(llm: object, backend: IOBackend) -> LLMTarget:
+    """Return the service of `llm` as the target of requests.
+
+    Raises:
+        UnsupportedLLMError: It is no LLM behind HTTP.
+        AuthFailed: The service needs a key, and there is none.
+    """
+    if isinstance(llm, ServiceLLM):
+        adapter = await llm.prepare(RequestInput(llm.model, ()), backend)
+        if isinstance(adapter, HTTPAdapter):
+            return LLMTarget(llm, adapter)
+    raise UnsupportedLLMError(
+        f"{type(llm).__name__} is no LLM of one service, so it has no files, batches and embeddings. "
+        "Pass the provider's own LLM."
+    )
