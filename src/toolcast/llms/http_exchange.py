@@ -275,8 +275,8 @@ class HTTPExchange:
         self._first_token_by = deadline_after(now, self._timeouts.first_token)
         # Before anything that can fail, so that it has the number that its `Attempt` will have.
         hooks = None if self._call.hooks is None else self._call.begin_request(self._service.hooks, now)
-        self._check_context()
         self._adapter = await self._service.prepare(self._conversation, self._backend)
+        self._check_context()
         request = self._adapter.request(self._conversation, self._settings)
         if request.notes:
             self._service.warn_of_dropped_settings(request)
