@@ -153,6 +153,11 @@ class OpenAIResponses(OpenAICompatible):
     ) -> ProviderAdapter:
         return _responses_adapter(row, key, url, headers)
 
+    def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
+        # OpenAI and xAI constrain the text after a search to a schema; a function is no output, and has to be called.
+        can = self._row.responses_tools in ("openai", "xai") and self.metadata.capabilities.json_schema
+        return "json_schema" if can and request.is_typed else "tool_call"
+
 
 def _responses_adapter(row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> ProviderAdapter:
     """Return the adapter of the Responses API of a service, for the URL of its chat completions."""
@@ -161,11 +166,6 @@ def _responses_adapter(row: Row, key: Secret | None, url: str, headers: Mapping[
     # `service_url` appends the path of chat completions, also to a URL of the Responses API.
     url = re.sub(r"(/responses)?/chat/completions", "/responses", url, count=1)
     return OpenAIResponsesAdapter(row, api_key=key, base_url=url, headers=headers)
-
-    def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
-        # OpenAI and xAI constrain the text after a search to a schema; a function is no output, and has to be called.
-        can = self._row.responses_tools in ("openai", "xai") and self.metadata.capabilities.json_schema
-        return "json_schema" if can and request.is_typed else "tool_call"
 
 
 class Anthropic(ServiceLLM):
