@@ -317,7 +317,12 @@ _BY_NAME: tuple[_Rule, ...] = (
     (RateLimited, _STREAM | {400, 403, 500}, r"rate_?limit|too_?many_?requests|resource_exhausted|throttl"),
     (Overloaded, _STREAM | {400, 500}, r"overloaded|unavailable|engine_busy|no_capacity|notready"),
     (Overloaded, frozenset({429}), r"modelnotready"),  # Bedrock: the model is still being loaded
-    (AuthFailed, _STREAM | {400}, r"authentication|permission|unauthorized|unauthenticated|forbidden|access_?denied"),
+    (
+        AuthFailed,
+        _STREAM | {400},
+        r"authentication|permission|unauthorized|unauthenticated|forbidden|access_?denied|expired_?token"
+        r"|unrecognizedclient|(invalid|incomplete)signature",
+    ),
     (BadRequest, _STREAM, r"image"),  # before `image_file_not_found` is taken for a model
     (NotFound, _STREAM, r"not_?found"),
     (

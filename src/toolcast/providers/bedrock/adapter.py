@@ -223,11 +223,13 @@ class BedrockRequestEncoder(RequestEncoder):
         dropped = {"seed"}
         form = next((form for vendor, form in _FORMS if self._name.startswith(vendor)), ModelForm())
         if settings.thinking is not None and settings.thinking is not False:
+            effort = thinking_effort(settings.thinking)
+            effort = _EFFORTS.get(effort, effort)
             if form.thinking:
-                more |= _filled(form.thinking, _EFFORTS.get(effort := thinking_effort(settings.thinking), effort))
+                more |= _filled(form.thinking, effort)
             else:
                 self.notes.append("thinking")
-            if form.thinks_freely and thinking_effort(settings.thinking) == "high":
+            if form.thinks_freely and effort == "high":
                 dropped |= {"temperature", "top_p", "max_tokens"}
         if settings.top_k is not None and form.top_k:
             more |= _filled(form.top_k, settings.top_k)
