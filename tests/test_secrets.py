@@ -33,6 +33,7 @@ from toolcast import (
     Anthropic,
     AuthFailed,
     BadRequest,
+    Bedrock,
     CachedLLM,
     CallError,
     CallInfo,
@@ -218,6 +219,15 @@ def of_mistral(url: str, **options: Any) -> FunctionCallingLLM:
     return Mistral("m-1", base_url=url, api_key=canary(), **options)
 
 
+def of_bedrock(url: str, **options: Any) -> FunctionCallingLLM:
+    return Bedrock("m-1", base_url=url, api_key=canary(), **options)
+
+
+def signed_for_bedrock(url: str, **options: Any) -> FunctionCallingLLM:
+    """With temporary credentials: the key signs, and the token is sent."""
+    return Bedrock("m-1", base_url=url, region="us-east-1", **options)
+
+
 def of_azure(url: str, **options: Any) -> FunctionCallingLLM:
     return OpenAICompatible("m-1", service="azure", base_url=url, api_key=canary(), **options)
 
@@ -282,6 +292,8 @@ WAYS_IN = [
     of_anthropic,
     of_google,
     of_mistral,
+    of_bedrock,
+    signed_for_bedrock,
     of_azure,
     behind_others,
     in_wrappers,
@@ -303,6 +315,11 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Way:
     chosen: Way = request.param
     if chosen is by_environment:
         monkeypatch.setenv("OPENAI_API_KEY", canary())
+    if chosen is signed_for_bedrock:
+        monkeypatch.delenv("AWS_BEARER_TOKEN_BEDROCK", raising=False)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", f"AKIA{MARK}")
+        for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+            monkeypatch.setenv(name, canary())
     if chosen is not by_the_url_in_the_environment:
         return chosen
 
@@ -501,7 +518,7 @@ def of_a_provider(**given: Any) -> object:
     return llm("groq:m", **given)
 
 
-MAKERS = [OpenAI, OpenAIResponses, OpenAICompatible, Anthropic, Google, Mistral, Ollama]
+MAKERS = [OpenAI, OpenAIResponses, OpenAICompatible, Anthropic, Bedrock, Google, Mistral, Ollama]
 UNFIT: dict[str, dict[str, Any]] = {
     "an argument that does not exist": {"nothing_like_it": 1},
     "a network that does not exist": {"network": "carrier pigeons"},

@@ -272,7 +272,7 @@ def _failure(error: BaseException) -> LLMError:
     """Return the exception for an error of botocore, which names profiles and files and no credentials."""
     kinds = [kind.__name__ for kind in type(error).__mro__]
     text = f"{kinds[0]}: {error}"[:500]
-    if "HTTPClientError" in kinds:
+    if not {"HTTPClientError", "ConnectionError"}.isdisjoint(kinds):
         return ConnectFailed(f"AWS credentials cannot be fetched: {text}. Nothing was sent.")
     return AuthFailed(
         f"AWS credentials cannot be read: {text}. Check the profile, or log in again. Nothing was sent.",

@@ -133,7 +133,8 @@ def _environment() -> Iterator[str]:
 def _parts_of(secret: Secret) -> Iterator[str]:
     """Yield the texts that reveal `secret`: with and without scheme, the login of `Basic`, the values of cookies."""
     for text in secret.forms():
-        texts = [text, *re.findall(r'=([^;,\s"]+)', text)]
+        # The names of the headers that AWS signs are no values: every body may contain them.
+        texts = [text, *re.findall(r'(?<!SignedHeaders)=([^;,\s"]+)', text)]
         with suppress(BadBase64, ValueError):
             login = b64decode(text, validate=True).decode()
             texts += [login, login.partition(":")[2]] if ":" in login else []

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,6 +25,7 @@ import anyio
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
 from aiohttp.tracing import Trace
+from yarl import URL
 
 from ..async_support.deadlines import Deadline
 from ..async_support.shielding import GRACE
@@ -95,6 +97,10 @@ class _RequestTrace:
         self._late = True
         self._task.cancel()
 
+
+# A URL with percent-encoding and none but the characters that a URL may have (RFC 3986).
+_PLAIN = r"[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]*"
+_is_encoded = re.compile(rf"{_PLAIN}(?:%[0-9A-Fa-f]{{2}}{_PLAIN})+").fullmatch
 
 _current_trace: ContextVar[_RequestTrace] = ContextVar("trace")
 _STOPS: tuple[type[BaseException], ...] = (*FAULTS, ValueError, asyncio.CancelledError)
@@ -202,7 +208,8 @@ class AiohttpConnections(LoopConnections[_RequestTrace, AiohttpResponse]):
         try:
             response = await self._session.request(
                 request.method,
-                target,
+                # Sent as it is: aiohttp would decode `%3A` in a path, whose signature would be wrong then.
+                URL(target, encoded=True) if _is_encoded(target) else target,
                 headers=plain_headers(request.headers),
                 data=request.body if len(request.body) < _LARGE else io.BytesIO(request.body),
                 allow_redirects=False,

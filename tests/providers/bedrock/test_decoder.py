@@ -170,7 +170,11 @@ def test_the_cached_tokens_are_part_of_the_input() -> None:
 
 
 def test_no_counts() -> None:
-    streamed = [BEGIN, event("messageStop", {"stopReason": "end_turn"}), event("metadata", {"usage": {"inputTokens": 0}})]
+    streamed = [
+        BEGIN,
+        event("messageStop", {"stopReason": "end_turn"}),
+        event("metadata", {"usage": {"inputTokens": 0}}),
+    ]
     assert decode(*streamed) == [Finish("end_turn", None, "end_turn")]
 
 
@@ -294,7 +298,9 @@ def test_every_block_is_a_part_and_goes_back_unchanged() -> None:
             ThinkingPart(opaque={"bedrock": GUARDED}),
             ToolCallPart("a", "now", "{}"),
         )
-        request = adapter().request(RequestInput("m", (Message("user", (TextPart("Hi"),)), Message("assistant", parts))), NO)
+        request = adapter().request(
+            RequestInput("m", (Message("user", (TextPart("Hi"),)), Message("assistant", parts))), NO
+        )
         sent = json.loads(request.body)["messages"][1]["content"]
         assert sent == [{"text": "Let me see. "} if block == {"text": "Let me see. "} else block for block in ALL]
 
@@ -350,7 +356,10 @@ def test_pieces_are_emitted_as_they_come() -> None:
 def test_stop_reasons(reason: str, expected: str) -> None:
     for body in (stream({"text": "Hi"}, reason=reason), [whole({"text": "Hi"}, reason=reason)]):
         assert decode(*body)[-1] == Finish(
-            expected, None, reason, body=json.loads(body[0]) if len(body) == 1 else None  # type: ignore[arg-type]  # a StopReason
+            expected,
+            None,
+            reason,
+            body=json.loads(body[0]) if len(body) == 1 else None,  # type: ignore[arg-type]  # a StopReason
         )
 
 
@@ -561,7 +570,7 @@ def test_the_secret_is_not_in_an_error() -> None:
 def test_the_raw_events_of_a_stream() -> None:
     body = b"".join(stream({"text": "Hi"}))
     frames = decoded_frames(body)
-    assert [list(frame)[0] for frame in frames] == [
+    assert [next(iter(frame)) for frame in frames] == [
         "messageStart",
         "contentBlockDelta",
         "contentBlockStop",
@@ -569,6 +578,3 @@ def test_the_raw_events_of_a_stream() -> None:
         "metadata",
     ]
     assert frames[3]["messageStop"]["stopReason"] == "end_turn"
-
-
-
