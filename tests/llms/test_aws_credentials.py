@@ -290,8 +290,8 @@ def test_a_look_up_that_fails_once() -> None:
 
 def test_a_profile_that_is_not_there() -> None:
     for ask in (
-        lambda: drive(AWSSigner("bedrock", "r-1", profile="nobody").sign(request(), Sync())),
-        lambda: configured_region("nobody", None),
+        lambda: drive(AWSSigner("bedrock", "r-1", profile="missing").sign(request(), Sync())),
+        lambda: configured_region("missing", None),
     ):
         with pytest.raises(AuthFailed, match="ProfileNotFound: The config profile"):
             ask()

@@ -540,9 +540,9 @@ def test_errors_in_a_stream(name: str, status: int, text: str, kind: type[LLMErr
 
 
 def test_an_error_of_the_model_in_a_stream_has_both_messages() -> None:
-    said = {"message": "The model failed.", "originalStatusCode": 400, "originalMessage": "prompt is odd"}
+    failed = {"message": "The model failed.", "originalStatusCode": 400, "originalMessage": "prompt is odd"}
     with pytest.raises(ServerError, match=r"The model failed.: prompt is odd"):
-        decode(BEGIN, exception("modelStreamErrorException", said))
+        decode(BEGIN, exception("modelStreamErrorException", failed))
 
 
 @pytest.mark.parametrize("payload", [b"", b"broken", b"[]"])
