@@ -381,7 +381,7 @@ def test_botocore_logs_as_before_outside_of_a_look_up(logs: list[str]) -> None:
 
 
 def test_a_container_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch, server: Loopback) -> None:
-    """It can be tried again, and it is told apart from wrong credentials."""
+    """It can be tried again, and it differs from wrong credentials."""
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"http://127.0.0.1:{server.port}/creds")
     monkeypatch.setattr("botocore.utils.ContainerMetadataFetcher.SLEEP_TIME", 0)
     for _ in range(3):

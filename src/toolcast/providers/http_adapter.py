@@ -414,6 +414,7 @@ def _names(tool: Any) -> Iterator[str]:
             found,
             found.get("function"),
             found.get("toolSpec"),
+            found.get("systemTool"),
             *_as_sequence(found.get("functionDeclarations")),
         )
         for function in functions:
@@ -421,10 +422,14 @@ def _names(tool: Any) -> Iterator[str]:
             if isinstance(name, str):
                 yield name
         if "type" not in found:  # Google's tools: `{"googleSearch": {}}`
-            yield from (key for key in found if key not in ("functionDeclarations", "mcpServers"))
+            yield from (key for key in found if key not in _NAMED_INSIDE)
         elif found.get("type") not in ("function", "custom") and "name" not in found:
             label = found.get("server_label") or found.get("mcp_server_name")
             yield f"{label} ({found['type']})" if label else str(found["type"])
+
+
+# The names are inside of these; a cache point has none.
+_NAMED_INSIDE = frozenset(("functionDeclarations", "mcpServers", "toolSpec", "systemTool", "cachePoint"))
 
 
 def _as_sequence(value: object) -> Sequence[Any]:

@@ -288,8 +288,22 @@ _GOOGLE: Final[Mapping[type[ServerTool], Form]] = MappingProxyType(
     {WebSearch: _google_search, CodeExecution: _google_code, URLContext: _google_urls}
 )
 
+
+def _nova_search(provider: str, tool: WebSearch) -> dict[str, Any]:
+    """docs.aws.amazon.com/nova/latest/userguide/grounding.html."""
+    _sent(provider, tool)
+    return {"systemTool": {"name": "nova_grounding"}}
+
+
+def _nova_code(provider: str, tool: CodeExecution) -> dict[str, Any]:
+    """docs.aws.amazon.com/nova/latest/userguide/tool-built-in.html."""
+    _sent(provider, tool)
+    return {"systemTool": {"name": "nova_code_interpreter"}}
+
+
 FORMS: Final[Mapping[str, Mapping[type[ServerTool], Form]]] = MappingProxyType(
     {
+        "bedrock": MappingProxyType({WebSearch: _nova_search, CodeExecution: _nova_code}),
         "openai": _OPENAI,
         "xai": MappingProxyType(
             {WebSearch: _xai_search, CodeExecution: _xai_code, FileSearch: _xai_files, RemoteMCP: _unasked_mcp}
@@ -321,6 +335,7 @@ ELSEWHERE: Final[Mapping[str, Mapping[type[ServerTool], str]]] = MappingProxyTyp
     {
         "openai-chat": dict.fromkeys(_OPENAI, _OPENAI_RESPONSES),
         "xai-chat": dict.fromkeys(_OPENAI, _XAI_RESPONSES),
+        "bedrock-other": dict.fromkeys((WebSearch, CodeExecution), "Models of Amazon Nova have it"),
         "groq": {RemoteMCP: _RESPONSES.format(service=", service='groq'")},
         "mistral": dict.fromkeys((WebSearch, CodeExecution, FileSearch), _CONVERSATIONS),
     }

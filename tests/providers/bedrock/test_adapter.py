@@ -28,6 +28,7 @@ from toolcast.messages import (
 )
 from toolcast.providers.base import RequestInput
 from toolcast.providers.bedrock.adapter import BedrockAdapter, runtime_url
+from toolcast.server_tools import CodeExecution, URLContext, WebSearch
 from toolcast.settings import Settings
 from toolcast.tool_spec import NamedTool, ToolSpec
 
@@ -474,6 +475,26 @@ def test_tools_and_cache_points_in_extra_are_added() -> None:
     with pytest.raises(BadRequest, match="another tool named 'weather'"):
         same = {"toolSpec": {"name": "weather"}}
         encoded(**TOOLS, settings=Settings(extra={"toolConfig": {"tools": [same]}}))
+    with pytest.raises(BadRequest, match="another tool named 'nova_grounding'"):
+        twice = Settings(extra={"toolConfig": {"tools": [{**grounding, "x": 1}]}})
+        adapter().request(RequestInput(NOVA_2, (user("Hi"),), server_tools=(WebSearch(),)), twice)
+
+
+def test_the_tools_of_nova() -> None:
+    """Amazon Nova 2 user guide: `systemTool` beside one's own tools."""
+    grounding, code = {"systemTool": {"name": "nova_grounding"}}, {"systemTool": {"name": "nova_code_interpreter"}}
+    body, _ = encoded(model=NOVA_2, server_tools=(WebSearch(), CodeExecution()))
+    assert body["toolConfig"] == {"tools": [grounding, code]}
+    body, _ = encoded(model=NOVA_2, tools=(WEATHER,), tool_choice="required", server_tools=(WebSearch(),))
+    assert [next(iter(tool)) for tool in body["toolConfig"]["tools"]] == ["toolSpec", "systemTool"]
+    assert body["toolConfig"]["toolChoice"] == {"any": {}}
+    for model in (CLAUDE, LLAMA, PROFILE):
+        with pytest.raises(BadRequest, match=r"bedrock does not run WebSearch. Models of Amazon Nova have it"):
+            encoded(model=model, server_tools=(WebSearch(),))
+    with pytest.raises(BadRequest, match="does not run URLContext"):
+        encoded(model=NOVA_2, server_tools=(URLContext(),))
+    with pytest.raises(BadRequest, match="bedrock has no country= for WebSearch"):
+        encoded(model=NOVA_2, server_tools=(WebSearch(country="GB"),))
 
 
 # -- text held to a schema

@@ -290,9 +290,9 @@ def test_every_block_is_a_part_and_goes_back_unchanged() -> None:
             ThinkingPart(opaque={"bedrock": REDACTED}),
             TextPart("Let me see. It is cold."),
             ThinkingPart(opaque={"bedrock": {"citations": [CITATION, {"title": "b"}], "characters": 11}}),
-            ServerToolPart("nova_grounding", "s1", input={"query": "é"}, provider="bedrock", raw=GROUNDING),
+            ServerToolPart("web_search", "s1", input={"query": "é"}, provider="bedrock", raw=GROUNDING),
             ServerToolPart(
-                "nova_grounding", "s1", output=[{"text": "a"}, {"json": {"b": 1}}], provider="bedrock", raw=GROUNDED
+                "web_search", "s1", output=[{"text": "a"}, {"json": {"b": 1}}], provider="bedrock", raw=GROUNDED
             ),
             ThinkingPart(opaque={"bedrock": IMAGE}),
             ThinkingPart(opaque={"bedrock": GUARDED}),
@@ -305,10 +305,35 @@ def test_every_block_is_a_part_and_goes_back_unchanged() -> None:
         assert sent == [{"text": "Let me see. "} if block == {"text": "Let me see. "} else block for block in ALL]
 
 
+def test_the_built_in_tool_of_the_user_guide() -> None:
+    """Amazon Nova user guide, "Using built-in tools": the blocks of the code interpreter."""
+    id = "tooluse_WytfF0g1S5qUeEPm0ptOdQ"
+    used = {
+        "input": {"code": "sum([10, 24])"},
+        "name": "nova_code_interpreter",
+        "toolUseId": id,
+        "type": "server_tool_use",
+    }
+    text = '{"stdOut":"(1212, 12, 101.0)","stdErr":"","exitCode":0,"isError":false}'
+    result = {"content": [{"text": text}], "status": "success", "toolUseId": id, "type": "nova_code_interpreter_result"}
+    for body in (stream({"toolUse": used}, {"toolResult": result}), [whole({"toolUse": used}, {"toolResult": result})]):
+        first, second = folded(decode(*body)).message.server_tools
+        assert (first.name, first.call_id, first.input) == ("code_execution", id, used["input"])
+        assert (second.name, second.call_id, second.output) == ("code_execution", id, [{"text": text}])
+        assert (first.raw, second.raw) == ({"toolUse": used}, {"toolResult": result})
+
+
 def test_a_server_tool_that_failed() -> None:
-    failed = {"toolResult": {"toolUseId": "s9", "type": "code_result", "status": "error", "content": [{"text": "no"}]}}
+    failed = {
+        "toolResult": {
+            "toolUseId": "s9",
+            "type": "nova_grounding_result",
+            "status": "error",
+            "content": [{"text": "no"}],
+        }
+    }
     (used,) = [one for one in decode(*stream(failed)) if isinstance(one, ServerToolUse)]
-    assert (used.name, used.error, used.output) == ("code_result", "error", [{"text": "no"}])
+    assert (used.name, used.error, used.output) == ("web_search", "error", [{"text": "no"}])
 
 
 def test_a_server_tool_without_complete_input() -> None:

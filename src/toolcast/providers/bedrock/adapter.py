@@ -119,12 +119,17 @@ class BedrockRequestEncoder(RequestEncoder):
 
     protected_fields: ClassVar[tuple[str, ...]] = ("toolConfig.toolChoice", "outputConfig.textFormat")
     tools_field: ClassVar[str] = "toolConfig.tools"
+    takes_server_tools: ClassVar[bool] = True
+    returns_server_tools: ClassVar[bool] = True
 
     def __init__(self, options: RequestOptions, settings: Settings) -> None:
         super().__init__("bedrock", options)
         self._name = bedrock_model_name(options.model)
         self._call_format = schema_call_format(options)
         self._tools = [_tool(tool) for tool in options.tools]
+        # Amazon Nova user guide, "Using built-in tools"; models of other vendors have none in Converse.
+        protocol = "bedrock" if self._name.startswith("amazon.nova") else "bedrock-other"
+        self._server_tools = self.server_tools(options, protocol)
         self.fields["messages"] = []
         more: dict[str, Any] = {}
         if self._call_format is not None:
@@ -169,11 +174,9 @@ class BedrockRequestEncoder(RequestEncoder):
         """Add the tools and the tool choice for a model of any vendor but Anthropic."""
         choice, forced = options.tool_choice, self.required_tool(options.tool_choice)
         forcing = forced is not None or choice in ("required", "any") or isinstance(choice, Mapping)
-        if not options.tools:
-            if forcing:
-                raise BadRequest(f"tool_choice={choice!r} needs tools")
-            return
-        if choice == "none":
+        if not options.tools and forcing:
+            raise BadRequest(f"tool_choice={choice!r} needs tools")
+        if choice == "none" or not (options.tools or self._server_tools):
             return  # Converse has no such choice
         # Only Claude and Nova can be required to call one of several tools: any other is offered that one alone.
         named = self._name.startswith("amazon.nova")
@@ -191,7 +194,7 @@ class BedrockRequestEncoder(RequestEncoder):
 
     def _offer(self, choice: Any, alone: str | None) -> None:
         """Add the tools, or the one called `alone`, and the tool choice if it is not the default."""
-        tools = [tool for tool in self._tools if alone in (None, tool["toolSpec"]["name"])]
+        tools = [tool for tool in self._tools if alone in (None, tool["toolSpec"]["name"])] + self._server_tools
         self.fields["toolConfig"] = {"tools": tools, **({"toolChoice": choice} if choice else {})}
 
     # -- settings

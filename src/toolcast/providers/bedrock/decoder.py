@@ -197,10 +197,12 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
         call, result = as_dict(block.get("toolUse")), as_dict(block.get("toolResult"))
         id = as_str((call or result).get("toolUseId"))
         if call:
-            name = self._server_tools[id] = as_str(call.get("name"))
+            name = as_str(call.get("name"))
+            name = self._server_tools[id] = _KINDS.get(name, name)
             out.append(ServerToolUse(name, id, input=call.get("input"), provider="bedrock", raw=block))
         elif result:
-            name = self._server_tools.get(id) or as_str(result.get("type"))
+            name = as_str(result.get("type")).removesuffix("_result")
+            name = self._server_tools.get(id) or _KINDS.get(name, name)
             error = "error" if result.get("status") == "error" else None
             output = result.get("content")
             out.append(ServerToolUse(name, id, output=output, error=error, provider="bedrock", raw=block))
@@ -278,6 +280,8 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
         self._over = True
 
 
+# The names that toolcast has for tools of Amazon Nova.
+_KINDS = {"nova_grounding": "web_search", "nova_code_interpreter": "code_execution"}
 _COUNTS = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
 _READERS: Mapping[str, Callable[[Any, dict[str, Any], list[Event]], None]] = {
     "messageStart": BedrockDecoder._begin,
