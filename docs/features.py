@@ -20,19 +20,27 @@ from toolcast import (
     Anthropic,
     AudioPart,
     BadRequest,
+    Bedrock,
+    CodeExecution,
     DocumentPart,
+    FileSearch,
     Google,
     ImagePart,
     LlamaCpp,
     Message,
     Mistral,
     Ollama,
+    OpenAI,
     OpenAICompatible,
     OpenAIResponses,
+    RemoteMCP,
+    ServerTool,
     Settings,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    URLContext,
+    WebSearch,
     assistant,
     user,
 )
@@ -313,6 +321,93 @@ def _is_refused(codec: EmbeddingCodec, input_type: InputType) -> bool:
 _PRICES = {Decimal("0.5"): "half", Decimal(1): "the usual, as far as known"}
 
 
+# -- the features of providers, one row for each: a new feature adds its row to `FEATURES`
+
+
+def _providers() -> Iterator[tuple[str, ServiceLLM]]:
+    """Each provider and API with adapters of its own, with a model that can do what its provider can."""
+    key = "key"
+    vertex = "https://host/v1/projects/p/locations/l/publishers/google"
+    yield "OpenAI Responses", OpenAIResponses("gpt-5.4", api_key=key)
+    yield "OpenAI chat", OpenAI("gpt-5.4", api_key=key)
+    yield "Anthropic", Anthropic("claude-sonnet-4-5", api_key=key)
+    yield "Google", Google("gemini-3-flash-preview", api_key=key)
+    yield "Google on Vertex AI", Google("gemini-3-flash-preview", api_key=key, base_url=vertex)
+    yield "xAI Responses", OpenAIResponses("grok-4.5", service="xai", api_key=key)
+    yield "Groq", OpenAICompatible("openai/gpt-oss-120b", service="groq", api_key=key)
+    yield "Groq Responses", OpenAIResponses("openai/gpt-oss-120b", service="groq", api_key=key)
+    yield "Mistral", Mistral("mistral-large-2512", api_key=key)
+    yield "Bedrock", Bedrock("anthropic.claude-sonnet-4-5-20250929-v1:0", api_key=key, region="us-east-1")
+    yield "Ollama", Ollama("qwen3", base_url="http://host")
+
+
+def _runs(tool: ServerTool) -> Callable[[ServiceLLM], bool]:
+    """A function that tries whether a request with this tool can be encoded."""
+
+    def runs(llm: ServiceLLM) -> bool:
+        try:
+            llm.preview(llm.build_request("x", [tool], None, None, parallel=True))
+        except BadRequest:
+            return False
+        return True
+
+    return runs
+
+
+def _sends_content(name: str) -> Callable[[ServiceLLM], bool]:
+    return lambda llm: _sends(llm, _CONTENT[name])
+
+
+def _has(codec: str) -> Callable[[ServiceLLM], bool]:
+    """A function that looks whether the adapter has this codec."""
+    return lambda llm: isinstance(llm.adapter, HTTPAdapter) and getattr(llm.adapter, codec)() is not None
+
+
+def _sets(settings: Settings) -> Callable[[ServiceLLM], bool]:
+    """A function that tries whether a setting is sent: one that is not, is in the notes."""
+    return lambda llm: not llm.adapter.request(RequestInput(llm.model, (user("x"),)), settings).notes
+
+
+_SERVER_TOOLS: Mapping[str, ServerTool] = {
+    "`WebSearch`": WebSearch(),
+    "`CodeExecution`": CodeExecution(),
+    "`FileSearch`": FileSearch(["store"]),
+    "`URLContext`": URLContext(),
+    "`RemoteMCP`": RemoteMCP("name", "https://host", require_approval="never"),
+}
+
+FEATURES: Mapping[str, Callable[[ServiceLLM], bool | None]] = {
+    "tool calls": lambda llm: llm.metadata.capabilities.tools,
+    "a required tool": lambda llm: llm.metadata.capabilities.forced_tools,
+    "several calls at once": lambda llm: llm.metadata.capabilities.parallel,
+    "text of a JSON schema": lambda llm: llm.metadata.capabilities.json_schema,
+    "thinking": lambda llm: llm.metadata.capabilities.thinking,
+    **{name: _sends_content(name) for name in _CONTENT},
+    **{name: _runs(tool) for name, tool in _SERVER_TOOLS.items()},
+    "service tier": _sets(Settings(service_tier="default")),
+    "log probabilities": _sets(Settings(logprobs=True)),
+    "batch API": _has("batches"),
+    "embeddings": _has("embeddings"),
+}
+
+
+def provider_features() -> Iterator[Sequence[str]]:
+    """Which provider has what."""
+    llms = list(_providers())
+    yield ("feature", *(name for name, _ in llms))
+    for feature, has in FEATURES.items():
+        yield (feature, *(_WORDS[has(llm)] for _, llm in llms))
+
+
+def server_tools() -> Iterator[Sequence[str]]:
+    """Which provider runs which tools."""
+    yield ("LLM", *_SERVER_TOOLS)
+    for name, llm in _providers():
+        cells = [_WORDS[_runs(tool)(llm)] for tool in _SERVER_TOOLS.values()]
+        if "yes" in cells:
+            yield (name, *cells)
+
+
 # -- the pages
 
 Tables: TypeAlias = Mapping[str, Callable[[], Rows]]
@@ -325,6 +420,8 @@ def _dialects(*names: str) -> Tables:
 PAGES: Mapping[str, Tables] = {
     "reference/providers/index.md": {"FEATURES": features, "SERVICES": services},
     "reference/messages.md": {"CONTENT": content},
+    "reference/providers/features.md": {"PROVIDER_FEATURES": provider_features},
+    "how-to/server-tools.md": {"SERVER_TOOLS": server_tools},
     "how-to/many-inputs.md": {"BATCHES": batches},
     "how-to/embeddings.md": {"EMBEDDINGS": embeddings},
     "reference/providers/azure.md": _dialects("azure", "azure-v1"),

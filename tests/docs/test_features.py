@@ -102,3 +102,19 @@ def test_a_lost_marker_is_reported(features: ModuleType, damage: str) -> None:
     page = "reference/providers/index.md"
     with pytest.raises(ValueError, match="markers"):
         features.rewritten(features.read(page).replace(damage, ""), features.PAGES[page])
+
+
+def test_every_feature_has_a_cell_for_every_provider(features: ModuleType) -> None:
+    head, *lines = features.provider_features()
+    assert {len(line) for line in lines} == {len(head)}
+    assert [line[0] for line in lines] == list(features.FEATURES)
+    cells = {line[0]: dict(zip(head[1:], line[1:], strict=True)) for line in lines}
+    assert cells["`WebSearch`"]["OpenAI Responses"] == cells["`WebSearch`"]["Anthropic"] == "yes"
+    assert cells["`WebSearch`"]["OpenAI chat"] == cells["`WebSearch`"]["Mistral"] == "no"
+    assert cells["batch API"]["Ollama"] == "no"
+
+
+def test_the_tools_that_a_provider_runs_are_those_of_its_forms(features: ModuleType) -> None:
+    head, *lines = features.server_tools()
+    assert head[1:] == ("`WebSearch`", "`CodeExecution`", "`FileSearch`", "`URLContext`", "`RemoteMCP`")
+    assert {name: cells for name, *cells in lines}["Anthropic"] == ["yes", "yes", "no", "yes", "yes"]

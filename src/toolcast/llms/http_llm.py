@@ -297,8 +297,10 @@ class ServiceLLM(FunctionCallingLLM):
 
     def _best_mode(self, request: ChatRequest) -> OutputMode:
         capabilities, thinking = self.metadata.capabilities, bool(request.settings.thinking)
-        if request.server_tools and request.forces and not request.forces_now:
-            return self._mode_beside_server_tools(request)
+        if request.server_tools and request.forces:
+            beside = self._mode_beside_server_tools(request)
+            if beside == "prompted" or not request.forces_now:
+                return beside
         return best_mode(capabilities, forced=request.forces, thinking=thinking)
 
     def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:

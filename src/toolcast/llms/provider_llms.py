@@ -188,8 +188,9 @@ class Anthropic(ServiceLLM):
 
     def _best_mode(self, request: ChatRequest) -> OutputMode:
         mode = super()._best_mode(request)
-        if mode != "json_schema":
-            return mode
+        # Not beside a search, either: a schema excludes citations, which a search always has.
+        if mode != "json_schema" or request.server_tools:
+            return "tool_call" if mode == "json_schema" else mode
         if cast("AnthropicAdapter", self.adapter).can_hold(request.conversation(self.model, mode)):
             return mode
         return "tool_call"  # this cannot be forced, but a missing call is asked for again
