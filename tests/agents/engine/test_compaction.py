@@ -32,7 +32,7 @@ from toolcast.messages import (
 from toolcast.testing import ScriptedLLM
 from toolcast.usage import Usage
 
-LONG = "word" * 100  # 100 tokens
+LONG = "word" * 88 + "end"  # 100 tokens with those around it
 SYSTEM = system("Be brief.")
 OLD = [message for number in ("one ", "two ", "six ") for message in (user(number + LONG), assistant(LONG))]
 NEW = user("And now?")

@@ -317,12 +317,12 @@ def test_no_id_is_given_twice(history: tuple[Message, ...], asked: list[str]) ->
 @pytest.mark.parametrize(
     "message, tokens",
     [
-        (user(), 0),
-        (user("a"), 1),
-        (user("abcd", "e"), 2),
-        (assistant(ThinkingPart("abcdefgh"), ToolCallPart("c1", "look", '{"a": 1}')), 5),
-        (Message("tool", (ToolResultPart("c1", "abcd", images=(ImagePart(url="u"),)),)), 1001),
-        (user(AudioPart(url="u"), "abcd"), 1001),
+        (user(), 4),
+        (user("a"), 5),
+        (user("abcd", "e"), 6),
+        (assistant(ThinkingPart("abcdefgh"), ToolCallPart("c1", "look", '{"a": 1}')), 10),
+        (Message("tool", (ToolResultPart("c1", "abcd", images=(ImagePart(url="u"),)),)), 1006),
+        (user(AudioPart(url="u"), "abcd"), 2006),
     ],
 )
 def test_tokens_are_estimated(message: Message, tokens: int) -> None:
@@ -334,7 +334,7 @@ def test_what_is_new_is_all_that_has_to_be_counted(old: tuple[Message, ...], new
     assert estimate_tokens(old + new) == estimate_tokens(old) + estimate_tokens(new)
 
 
-LONG = "word" * 100  # 100 tokens
+LONG = "word" * 88 + "end"  # 100 tokens with those around it
 
 
 def test_the_oldest_rounds_go_first() -> None:

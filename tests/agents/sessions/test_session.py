@@ -969,7 +969,7 @@ class Windowed(ScriptedLLM):
 
 def test_status() -> None:
     llm = Windowed("hello")
-    session = Session(Engine(llm, history=[user("x" * 80)]))
+    session = Session(Engine(llm, history=[user("x" * 59)]))
     assert session.status == SessionStatus("idle", "scripted", "scripted", 20, 100, "ok", 0)  # estimated
     session.run("go")
     assert session.status == SessionStatus("idle", "scripted", "scripted", 15, 100, "ok", 1)  # as the service counted

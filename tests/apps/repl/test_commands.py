@@ -85,7 +85,7 @@ def test_context() -> None:
         "1 user messages",
         "1 assistant messages",
     ]
-    assert rows[-1].split()[0] == "175"
+    assert rows[-1].split()[0] == "193"
 
 
 def test_context_of_a_model_whose_window_is_known() -> None:

@@ -285,7 +285,7 @@ def test_debug(server: OllamaServer, variables: dict[str, str]) -> None:
     lines = err.splitlines()
     assert "DEBUG: repl: idle" in lines
     assert "DEBUG: turn: streaming" in lines
-    assert "DEBUG: request to ollama m-1: 1 messages, about 1 tokens, 6 tools" in lines
+    assert "DEBUG: request to ollama m-1: 1 messages, about 5 tokens, 6 tools" in lines
     assert [line for line in lines if line.startswith("toolcast.errors.BadRequest: ")]
     assert key not in err
 

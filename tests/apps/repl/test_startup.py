@@ -239,7 +239,7 @@ def test_debug_logs_requests_and_tracebacks(tmp_path: Path) -> None:
     options = ReplOptions("m-1", host="127.0.0.1:9", token="sk-1", debug=True)
     code, out, err = in_pipe(tmp_path, options, "Hi")
     assert (code, out) == (1, "")
-    assert "DEBUG: request to ollama m-1: 1 messages, about 1 tokens, 6 tools\n" in err
+    assert "DEBUG: request to ollama m-1: 1 messages, about 5 tokens, 6 tools\n" in err
     assert "DEBUG: repl: terminated\n" in err
     assert "ConnectFailed" in err
     assert "sk-1" not in err

@@ -18,8 +18,8 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Final, NamedTuple
 
-from ...json_text import json_text
-from ...messages import Message, Part, ServerToolPart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from ...llms.token_estimates import estimate_message_tokens
+from ...messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ...providers.content_parts import valid_arguments
 
 CUT_OFF: Final = "The call was not run: the answer it was made in was stopped before its end."
@@ -104,30 +104,12 @@ def _part_has_content(part: Part) -> bool:
             return True
 
 
-_MEDIA = 4_000
-
-
 def estimate_tokens(messages: Iterable[Message]) -> int:
-    """Return an estimate of the tokens in `messages`: a quarter of the characters, 1,000 for media.
+    """Return an estimate of the tokens in `messages`, as for the limits of batch jobs (llms/token_estimates.py).
 
-    Media are images, audio and documents. The estimate of two histories together is the sum of theirs, so only new
-    messages have to be counted.
+    The estimate of two histories together is the sum of theirs, so only new messages have to be counted.
     """
-    return sum(-(-sum(map(_character_count, message.parts)) // 4) for message in messages)
-
-
-def _character_count(part: Part) -> int:
-    match part:
-        case TextPart() | ThinkingPart():
-            return len(part.text)
-        case ToolCallPart():
-            return len(part.name) + len(part.arguments)
-        case ToolResultPart():
-            return len(part.content) + len(part.images) * _MEDIA
-        case ServerToolPart():
-            return 0 if part.raw is None else len(json_text(part.raw))
-        case _:
-            return _MEDIA
+    return sum(map(estimate_message_tokens, messages))
 
 
 def trim(history: Sequence[Message], tokens: int) -> tuple[Message, ...]:
