@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from support.loopback import Loopback, Request, whole
-from toolcast.experiments.embedders import EndpointEmbedder
+from toolcast import embed
 
 pytestmark = pytest.mark.networked
 
@@ -19,41 +19,100 @@ DATA = [{"object": "embedding", "index": at, "embedding": vector} for at, vector
 LIST = {"object": "list", "data": DATA, "model": "a-model", "usage": {"prompt_tokens": 6, "total_tokens": 6}}
 
 
-def openai(url: str) -> Any:
+class Found(NamedTuple):
+    """What a client read: the vectors, and the tokens if it has a field for them."""
+
+    vectors: Any
+    tokens: Any
+
+
+def openai(url: str, **options: Any) -> Found:
     from openai import OpenAI
 
     with OpenAI(base_url=f"{url}/v1", api_key="any") as client:
-        found = client.embeddings.create(model="a-model", input=TEXTS, encoding_format="float")
-    return [each.embedding for each in found.data]
+        found = client.embeddings.create(model="a-model", input=TEXTS, encoding_format="float", **options)
+    return Found([each.embedding for each in found.data], found.usage.prompt_tokens)
 
 
-def mistral(url: str) -> Any:
+def mistral(url: str, **options: Any) -> Found:
     from mistralai.client import Mistral
 
+    if "dimensions" in options:
+        options["output_dimension"] = options.pop("dimensions")
     with Mistral(server_url=url, api_key="any") as client:
-        return [each.embedding for each in client.embeddings.create(model="a-model", inputs=TEXTS).data]
+        found = client.embeddings.create(model="a-model", inputs=TEXTS, **options)
+    return Found([each.embedding for each in found.data], found.usage.prompt_tokens)
 
 
-def google(url: str) -> Any:
+TASKS = {"query": "RETRIEVAL_QUERY", "similarity": "SEMANTIC_SIMILARITY"}
+
+
+def google(url: str, **options: Any) -> Found:
     from google import genai
 
+    config: dict[str, Any] = {}
+    if "dimensions" in options:
+        config["output_dimensionality"] = options["dimensions"]
+    if "input_type" in options:
+        config["task_type"] = TASKS[options["input_type"]]
     with genai.Client(api_key="any", http_options={"base_url": url, "api_version": "v1beta"}) as client:
-        return [each.values for each in client.models.embed_content(model="a-model", contents=TEXTS).embeddings]
+        found = client.models.embed_content(model="a-model", contents=TEXTS, config=config)
+    return Found([each.values for each in found.embeddings], found.usage_metadata.prompt_token_count)
 
 
-def ollama(url: str) -> Any:
+def ollama(url: str, **options: Any) -> Found:
     from ollama import Client
 
     with Client(host=url) as client:
-        return [list(vector) for vector in client.embed(model="a-model", input=TEXTS).embeddings]
+        found = client.embed(model="a-model", input=TEXTS, **options)
+    return Found([list(vector) for vector in found.embeddings], found.prompt_eval_count)
 
 
-CLIENTS: list[tuple[str, Callable[[str], Any], str, Any]] = [
-    ("openai", openai, "/v1", LIST),
-    ("mistral", mistral, "/v1", {"id": "1", **LIST}),
-    ("google", google, "", {"embeddings": [{"values": vector} for vector in VECTORS]}),
-    ("ollama", ollama, "", {"model": "a-model", "embeddings": VECTORS}),
+def cohere(url: str, **options: Any) -> Found:
+    import httpx
+    from cohere import ClientV2
+
+    dimensions = {"output_dimension": options["dimensions"]} if "dimensions" in options else {}
+    wanted = {"input_type": f"search_{options.get('input_type', 'document')}", **dimensions}
+    cut = "END" if options.get("truncate") else "NONE"
+    with httpx.Client() as http:  # of which it closes none of its own
+        client = ClientV2(api_key="any", base_url=url, httpx_client=http)
+        found = client.embed(model="a-model", texts=TEXTS, embedding_types=["float"], truncate=cut, **wanted)
+    return Found(found.embeddings.float_, found.meta.billed_units.input_tokens)
+
+
+Client = tuple[str, Callable[..., Found], str, Any, tuple[dict[str, Any], ...]]
+CLIENTS: list[Client] = [
+    ("openai", openai, "/v1", LIST, ({}, {"dimensions": 2})),
+    ("mistral", mistral, "/v1", {"id": "1", **LIST}, ({}, {"dimensions": 2})),
+    (
+        "google",
+        google,
+        "",
+        {"embeddings": [{"values": vector} for vector in VECTORS], "usageMetadata": {"promptTokenCount": 6}},
+        ({}, {"dimensions": 2}, {"input_type": "query"}, {"input_type": "similarity", "dimensions": 2}),
+    ),
+    (
+        "ollama",
+        ollama,
+        "",
+        {"model": "a-model", "embeddings": VECTORS, "prompt_eval_count": 6},
+        ({}, {"dimensions": 2}, {"truncate": True}),
+    ),
+    (
+        "cohere",
+        cohere,
+        "",
+        {
+            "id": "1",
+            "embeddings": {"float": VECTORS},
+            "texts": TEXTS,
+            "meta": {"api_version": {"version": "2"}, "billed_units": {"input_tokens": 6}},
+        },
+        ({}, {"dimensions": 2}, {"input_type": "query"}, {"truncate": True}),
+    ),
 ]
+CASES = [(client, options) for client in CLIENTS for options in client[4]]
 
 
 def meant(request: Request) -> Any:
@@ -65,15 +124,18 @@ def meant(request: Request) -> Any:
     return path, body
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client[0])
-def test_embeddings(client: tuple[str, Callable[[str], Any], str, Any]) -> None:
-    provider, official, path, answer = client
+@pytest.mark.parametrize(
+    ("client", "options"), CASES, ids=lambda part: part[0] if isinstance(part, tuple) else "-".join(part) or "plain"
+)
+def test_embeddings(client: Client, options: dict[str, Any]) -> None:
+    provider, official, path, answer, _ = client
     with Loopback() as server:
         url = f"http://127.0.0.1:{server.port}"
         for _ in range(2):
             server.answer(whole(json.dumps(answer).encode(), 200, "content-type: application/json"))
-        theirs = official(url)
-        ours = EndpointEmbedder(provider, "a-model", base_url=url + path, api_key="any").embed(TEXTS)
-        assert ours == theirs == VECTORS
+        theirs = official(url, **options)
+        ours = embed(TEXTS, f"{provider}:a-model", base_url=url + path, api_key="any", **options)
+        assert ours.vectors == theirs.vectors == VECTORS
+        assert ours.usage.input_tokens == theirs.tokens == 6
         first, second = map(meant, server.requests)
         assert second == first

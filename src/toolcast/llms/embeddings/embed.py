@@ -32,7 +32,7 @@ from ...transport.network import IOBackend
 from ...transport.transport_errors import scrub_exception
 from ...usage import NO_USAGE, Usage
 from ..base import FunctionCallingLLM
-from ..http_llm import LLMOptions
+from ..http_llm import LLMOptions, take_options
 from ..provider_llms import llm as make_llm, providers
 from ..service_requests import send_request
 from ..service_targets import LLMTarget, llm_target
@@ -194,8 +194,7 @@ def _resolve(
     model: str | FunctionCallingLLM | Embedder, options: LLMOptions
 ) -> tuple[FunctionCallingLLM | Embedder, bool]:
     """Return the LLM or the embedder, and True if it was made here, so that it is to be closed."""
-    given = options.copy()
-    cast("dict[str, Any]", options).clear()  # no frame of a traceback may hold a key
+    given = take_options(options)
     if isinstance(model, str) and (embedder := offline_embedder(model)) is None:
         if model.partition(":")[0] in providers():
             return make_llm(model, **given), True
