@@ -388,6 +388,7 @@ FEATURES: Mapping[str, Callable[[ServiceLLM], bool | None]] = {
     "log probabilities": _sets(Settings(logprobs=True)),
     "batch API": _has("batches"),
     "embeddings": _has("embeddings"),
+    "tokens counted": lambda llm: llm.token_counter(llm.build_request("x", (), None, None, parallel=True)) is not None,
 }
 
 

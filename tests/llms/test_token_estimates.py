@@ -41,6 +41,7 @@ from toolcast.messages import (
     ImagePart,
     Message,
     Part,
+    ServerToolPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -86,6 +87,8 @@ def test_an_estimate_is_the_sum_over_its_characters(one: str, other: str) -> Non
         (AudioPart(data=b"x" * 160_000, media_type="audio/mp3"), 300, 340),
         (DocumentPart(data=b"x" * 100_000, media_type="application/pdf"), 1_900, 2_100),
         (DocumentPart("https://x/y.pdf"), 1_900, 2_100),
+        (ServerToolPart("web_search", raw={"type": "server_tool_use", "input": {"query": "rivers"}}), 10, 25),
+        (ServerToolPart("web_search"), 0, 0),
     ],
 )
 def test_each_kind_of_part(part: Part, low: int, high: int) -> None:

@@ -43,6 +43,7 @@ from .request_gate import RequestOrigin, key_fingerprint
 from .request_state import RequestState, ResponseEvents, iterate_events
 
 if TYPE_CHECKING:
+    from ..providers.file_codec import Exchange
     from .token_counts import TokenCount
 
 logger: Final = logging.getLogger("toolcast")
@@ -281,15 +282,22 @@ class ServiceLLM(FunctionCallingLLM):
 
     async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
         """Return the input tokens of `request` as the provider counts them; None if it has no endpoint for that."""
-        request_input, _ = self._request_input(request)
-        adapter = self._counting_adapter(await self.prepare(request_input, backend))
-        exchange = adapter.count_tokens(request_input, request.settings)
+        adapter = await self.prepare(self._request_input(request)[0], backend)
+        exchange = self.token_counter(request, adapter)
         if exchange is None:
             return None
         from .token_counts import provider_count
 
         timeouts = request.settings.timeouts
         return await provider_count(self, adapter, exchange, model=self.model, timeouts=timeouts, backend=backend)
+
+    def token_counter(self, request: ChatRequest, adapter: ProviderAdapter | None = None) -> Exchange[int] | None:
+        """Return the HTTP requests that count the input tokens of `request`; None if the provider does not count them.
+
+        `adapter` is that of `prepare`. Default: the LLM's own.
+        """
+        counting = self._counting_adapter(adapter or self.adapter)
+        return counting.count_tokens(self._request_input(request)[0], request.settings)
 
     def _counting_adapter(self, adapter: ProviderAdapter) -> ProviderAdapter:
         """Return the adapter whose endpoint counts the tokens of this LLM's requests."""

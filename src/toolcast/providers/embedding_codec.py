@@ -15,11 +15,12 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 from ..errors import BadRequest, MalformedEvent
 from ..http_request import HTTPRequest, HTTPResponse
 from ..lazy_dataclasses import dataclass
-from .batch_codec import as_object
+from .batch_codec import as_mapping, as_object
 
 InputType: TypeAlias = Literal["document", "query", "similarity", "classification", "clustering"]
 """What the vectors are for: texts that are searched, or the text that searches them; ..."""
 
+_LIST: Any = list  # typed as Any, so that isinstance does not narrow Any to an unknown type
 _NUMBERS: Final = frozenset((float, int))
 
 
@@ -45,7 +46,7 @@ class EmbeddingOptions:
 class EmbeddedBatch(NamedTuple):
     """The vectors of one response, with the tokens of its texts and the model where the provider reports them."""
 
-    vectors: list[list[float]]
+    vectors: list[Any]
     input_tokens: int | None = None
     model: str | None = None
 
@@ -81,7 +82,7 @@ class EmbeddingCodec(ABC):
                 f"the service returned {len(batch.vectors)} embeddings for {count} texts. Send fewer texts at once, "
                 "or check that the model makes embeddings."
             )
-        for place, vector in enumerate(cast("list[object]", batch.vectors)):
+        for place, vector in enumerate(batch.vectors):
             check_vector(vector, place, options.dimensions)
         return batch
 
@@ -132,12 +133,13 @@ def check_vector(vector: object, place: int, dimensions: int | None) -> None:
 
 def vectors_in(found: Mapping[str, Any], *names: str) -> list[Any]:
     """Return the list at the path `names`. Raise `MalformedEvent` without one."""
-    value: object = found
+    value: Any = found
     for name in names:
-        value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
-    if not isinstance(value, list):
+        value = as_mapping(value).get(name)
+    if not isinstance(value, _LIST):
         raise MalformedEvent(
             f"the response has no embeddings: there is no list {'.'.join(names)!r}, but: "
             f"{', '.join(sorted(found))[:200] or 'nothing'}. Check the model and base_url."
         )
-    return value
+    vectors: list[Any] = value
+    return vectors

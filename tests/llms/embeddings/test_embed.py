@@ -443,6 +443,16 @@ def test_ctrl_c_stops_the_workers(server: Loopback, monkeypatch: pytest.MonkeyPa
     assert jobs[0].wait(20)
 
 
+def test_the_end_of_the_program_in_a_worker() -> None:
+    class Exiting:
+        def open(self, request: HTTPRequest, **limits: Any) -> Any:
+            raise SystemExit(3)
+
+    network: Any = Exiting()
+    with pytest.raises(SystemExit):
+        embed(["x"] * 600, OpenAI("m", api_key=KEY, network=network))
+
+
 def test_a_network_without_sync_calls() -> None:
     class AsyncOnly:
         async def suspend(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -182,8 +182,9 @@ def _as_texts(texts: object) -> list[str]:
     """Return the texts that a caller passed, one or several."""
     if isinstance(texts, str):
         return [texts]
-    if isinstance(texts, (bytes, dict)) or not isinstance(texts, Iterable):
-        raise TypeError(f"texts: expected str or a list of str, got {type(texts).__name__}")
+    kind = type(texts).__name__
+    if isinstance(texts, (bytes, Mapping)) or not isinstance(texts, Iterable):
+        raise TypeError(f"texts: expected str or a list of str, got {kind}")
     found = list(cast("Iterable[object]", texts))
     for index, text in enumerate(found):
         require(f"texts[{index}]", text, str, "str")
@@ -195,7 +196,8 @@ def _resolve(
 ) -> tuple[FunctionCallingLLM | Embedder, bool]:
     """Return the LLM or the embedder, and True if it was made here, so that it is to be closed."""
     given = take_options(options)
-    if isinstance(model, str) and (embedder := offline_embedder(model)) is None:
+    embedder = offline_embedder(model) if isinstance(model, str) else None
+    if isinstance(model, str) and embedder is None:
         if model.partition(":")[0] in providers():
             return make_llm(model, **given), True
         known = ", ".join([*NAMES, *[f"{provider}:MODEL" for provider in embedding_providers()]])
@@ -204,10 +206,9 @@ def _resolve(
         name = next(iter(given))
         cast("dict[str, Any]", given).clear()
         raise TypeError(f"{name}= belongs to the name of a service's model: pass it to the LLM or the embedder instead")
-    if isinstance(model, str):
-        assert embedder is not None
+    if embedder is not None:
         return embedder, False
-    if not isinstance(cast("object", model), (FunctionCallingLLM, Embedder)):
+    if not isinstance(model, (FunctionCallingLLM, Embedder)):
         raise TypeError(f"model: expected a name, an LLM or an Embedder, got {type(model).__name__}")
     return model, False
 
@@ -345,7 +346,7 @@ class _Run:
             stop()
             raise
         for job in jobs:
-            if job.error is not None:  # a network that awaits an event loop, or the end of the interpreter
+            if job.error is not None:  # no `Exception`: SystemExit
                 raise job.error
 
     async def _work_or_stop(self, stop: Callable[[], object]) -> None:
@@ -357,10 +358,10 @@ class _Run:
             stop()
 
     async def _work(self) -> None:
-        while self._left:
+        while True:
             try:
-                index, texts = self._left.popleft()
-            except IndexError:  # another thread was faster
+                index, texts = self._left.popleft()  # atomic: threads share it
+            except IndexError:
                 return
             self.results[index] = await self._send(texts)
 

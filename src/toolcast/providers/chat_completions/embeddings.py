@@ -50,7 +50,7 @@ class OpenAIEmbeddings(EmbeddingCodec):
         tokens = optional_count(usage, "prompt_tokens")
         tokens = optional_count(usage, "total_tokens") if tokens is None else tokens
         vectors = [each.get("embedding") for each in _in_order(objects_in(found, "data"))]
-        return EmbeddedBatch(vectors, tokens, optional_text(found, "model"))  # type: ignore[arg-type]  # `read` checks the vectors
+        return EmbeddedBatch(vectors, tokens, optional_text(found, "model"))
 
 
 def _in_order(found: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
