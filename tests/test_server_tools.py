@@ -8,32 +8,37 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict
 
 from toolcast import (
     BadRequest,
     ChatResponse,
     CodeExecution,
+    EmptyResponse,
+    Engine,
     FileSearch,
     Message,
     RemoteMCP,
     ServerToolPart,
     ServerToolUse,
     TextPart,
+    ToolOrchestratingLLM,
     URLContext,
     WebSearch,
     user,
 )
 from toolcast.accumulator import Accumulator
 from toolcast.agents.engine.compaction import summary_prompt
-from toolcast.agents.engine.history import estimate_tokens
+from toolcast.agents.engine.history import estimate_tokens, has_content
 from toolcast.chat.context import ChatContext, Streamed
 from toolcast.credentials import Secret, SecretURL
-from toolcast.events import Finish, TextDelta, server_tool_use
+from toolcast.events import Finish, TextDelta, ToolCallDone, server_tool_use
 from toolcast.llms.request import ChatRequest
 from toolcast.llms.token_estimates import estimate_input_tokens
 from toolcast.observability.content import messages_json
 from toolcast.plain_data import hide_content
 from toolcast.server_tools import ServerTool, credentials_digest, split_tools
+from toolcast.structured.response_validation import is_empty
 from toolcast.testing import ScriptedLLM
 from toolcast.tool_spec import NamedTool
 from toolcast.tools.callable_tool import as_tool
@@ -265,3 +270,44 @@ def test_a_partial_answer_of_a_chat_has_them_after_it_was_stored() -> None:
     context = ChatContext(streamed=Streamed([TextDelta("I search."), SEARCH, server_tool_use(FOUND)]))
     assert context.streamed.message == message
     assert ChatContext.from_dict(json.loads(json.dumps(context.to_dict()))).streamed.message == message
+
+
+class Account(BaseModel):
+    """An account."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    number: int
+
+
+def test_a_hidden_answer_is_requested_again_with_what_was_found() -> None:
+    written = [SEARCH, server_tool_use(FOUND), TextDelta("secret"), Finish("end_turn")]
+    call = ToolCallDone("c1", "Account", '{"number": "secret"}')
+    invalid = [SEARCH, server_tool_use(FOUND), call, Finish("tool_use")]
+    for first in (written, invalid):
+        llm = ScriptedLLM(first, Account(number=4))
+        make = ToolOrchestratingLLM(Account, "Account?", llm, tools=[WebSearch()], max_attempts=2)
+        assert make().number == 4
+        again = llm.requests[1].messages[1]
+        assert again.server_tools == (SEARCH.part, FOUND)
+        assert "secret" not in again.to_json().replace(TOKEN, "")
+
+
+def test_a_search_alone_is_an_empty_answer() -> None:
+    message = Message("assistant", (SEARCH.part, FOUND))
+    assert is_empty(message)
+    assert has_content(message)
+    engine = Engine(ScriptedLLM([SEARCH, Finish("end_turn")]), [WebSearch()])
+    with pytest.raises(EmptyResponse):
+        engine.submit("Sea?")
+
+
+def test_a_structured_call_takes_no_functions_as_tools() -> None:
+    with pytest.raises(TypeError, match="expected tools that the provider runs, such as WebSearch"):
+        ToolOrchestratingLLM(Account, "Account?", ScriptedLLM(), tools=[add])  # type: ignore[list-item]  # a wrong type is the test
+
+
+def test_an_answer_with_a_search_is_parsed_by_its_own_call() -> None:
+    llm = ScriptedLLM([SEARCH, ToolCallDone("c1", "Account", '{"number": 4}'), Finish("tool_use")])
+    call = ToolOrchestratingLLM(Account, "Account?", llm, tools=[WebSearch()])
+    assert call.parse(llm.chat("Account?", tools=[WebSearch()])).number == 4

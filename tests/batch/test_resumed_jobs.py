@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from support.collected_outcomes import Collect, collect_in, collect_sync
-from toolcast import CallError, Prices, ToolOrchestratingLLM
+from toolcast import CallError, Prices, RemoteMCP, ToolOrchestratingLLM, WebSearch
 from toolcast.batch import CheckpointError, CheckpointMismatch, Outcome, RowError, UnstableInput, read_status
 from toolcast.batch.checkpoint import Checkpoint
 from toolcast.testing import ScriptedLLM, ScriptedRequest
@@ -99,6 +99,18 @@ def test_a_changed_prompt_is_an_error_before_anything_is_sent(collect: Collect, 
     with pytest.raises(CheckpointMismatch, match=r"another prompt.*was '\{text\}', is now 'Number: \{text\}'"):
         collect(numbers(model, "Number: {text}"), ["1", "2"], checkpoint=path)
     assert model.asked == ["1"]
+
+
+def test_other_tools_of_the_provider_are_another_job(collect: Collect, path: Path) -> None:
+    model = Model()
+    call = numbers(model).with_(tools=[RemoteMCP("docs", "https://a.com", token="one", require_approval="never")])
+    collect(call, ["1"], checkpoint=path)
+    renewed = call.with_(tools=[RemoteMCP("docs", "https://a.com", token="two", require_approval="never")])
+    assert values(collect(renewed, ["1"], checkpoint=path)) == [1]
+    assert model.asked == ["1"]
+    with pytest.raises(CheckpointMismatch, match="tools"):
+        collect(call.with_(tools=[WebSearch()]), ["1"], checkpoint=path)
+    assert b"one" not in path.read_bytes()
 
 
 def test_one_job_at_a_time(path: Path) -> None:

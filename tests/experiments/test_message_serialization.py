@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast import Message, ThinkingPart, ToolCallPart, assistant, system, tool_result, user
+from toolcast import Message, ServerToolPart, ThinkingPart, ToolCallPart, assistant, system, tool_result, user
 from toolcast.experiments.message_serialization import arguments_of, plain
 from toolcast.message_dicts import message_from_dict
 
@@ -53,8 +53,9 @@ def test_native_thinking_has_a_place_of_its_own() -> None:
         ThinkingPart(opaque={"model": "m"}),
         ToolCallPart("c1", "write", "{}", opaque={"sign": "x"}),
         ToolCallPart("c1", "write", '{"k', truncated=True),
+        ServerToolPart("web_search", "s1", {"query": "sea"}, provider="anthropic", raw={"type": "server_tool_use"}),
     ],
-    ids=["signed", "redacted", "opaque", "signed call", "cut call"],
+    ids=["signed", "redacted", "opaque", "signed call", "cut call", "server tool"],
 )
 def test_what_a_service_must_get_back_survives(part: Any) -> None:
     message = assistant(part, "text")

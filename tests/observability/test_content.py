@@ -20,11 +20,13 @@ from toolcast import (
     Engine,
     ImagePart,
     OpenAI,
+    RemoteMCP,
     ServerError,
     ThinkingPart,
     ToolCallPart,
     ToolOrchestratingLLM,
     ValidationError,
+    WebSearch,
     assistant,
     system,
     tool_result,
@@ -89,6 +91,28 @@ def test_definitions() -> None:
         "description": "Add two numbers, by [key].",
         "parameters": {"type": "object", "properties": {"key": {"type": "string", "default": "[key]"}}},
     }
+
+
+def test_definitions_of_tools_that_the_provider_runs() -> None:
+    tools = [WebSearch(max_uses=2), RemoteMCP("docs", "https://a.com", token="sk-other")]
+    assert json.loads(definitions_json([], masked, tools)) == [
+        {"kind": "web_search", "max_uses": 2, "type": "web_search", "name": "WebSearch"},
+        {
+            "kind": "mcp",
+            "name": "RemoteMCP('docs')",
+            "url": "https://a.com",
+            "token": "***",
+            "require_approval": "always",
+            "type": "mcp",
+        },
+    ]
+
+
+def test_a_request_with_tools_of_the_provider_has_their_definitions(api: API) -> None:
+    llm = ScriptedLLM("Hi")
+    with recorded(capture_content=True) as telemetry:
+        api.chat(llm, "Hi", tools=[WebSearch()])
+    assert '"type":"web_search"' in telemetry.everything().replace("\\", "").replace(" ", "")
 
 
 def test_a_lone_surrogate_can_be_exported(api: API) -> None:

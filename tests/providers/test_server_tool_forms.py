@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,9 +23,11 @@ from toolcast import (
     RemoteMCP,
     ServerToolPart,
     Settings,
+    ToolCallPart,
     URLContext,
     WebSearch,
     assistant,
+    tool_result,
     user,
 )
 from toolcast.providers.server_tool_forms import ELSEWHERE, FORMS
@@ -346,6 +349,20 @@ def test_one_tool_use_is_no_limit_to_one_search() -> None:
     assert json.loads(http.body)["tool_choice"] == {"type": "auto"}
 
 
+def test_a_schema_of_anthropic_stands_beside_the_tools_that_it_runs() -> None:
+    call = ToolCallPart("toolu_1", "add", '{"a": 1, "b": 2}')
+    history = [user("1 + 2?"), assistant(call), tool_result(call, "3"), user("And?")]
+    request = replace(
+        CLAUDE.build_request(history, [add, WebSearch()], "add", None, parallel=False), mode="json_schema"
+    )
+    http = CLAUDE.preview(request)
+    assert http is not None
+    sent = json.loads(http.body)
+    assert [tool["name"] for tool in sent["tools"]] == ["add", "web_search"]
+    assert "tool_choice" not in sent
+    assert sent["output_config"]["format"]["type"] == "json_schema"
+
+
 def test_anthropic_connects_to_servers_by_name() -> None:
     server = RemoteMCP("docs", "https://a.com/mcp", TOKEN, require_approval="never")
     llm = Anthropic("claude-sonnet-4-5", api_key=KEY, headers={"anthropic-beta": "context-1m-2025-08-07"})
@@ -438,6 +455,7 @@ def test_a_list_that_the_tools_need_is_extended_too() -> None:
     ]
     server = {"type": "url", "name": "b", "url": "https://b.com"}
     assert body(CLAUDE, MCP, extra={"mcp_servers": [server]})["mcp_servers"][1] == server
+    assert len(body(CLAUDE, MCP, extra={"metadata": {"user_id": "a"}})["mcp_servers"]) == 1
 
 
 def test_each_form_and_each_advice_is_of_a_known_tool() -> None:

@@ -63,6 +63,10 @@ def _parts(call: ToolOrchestratingLLM[Any]) -> Iterator[tuple[str, Any, str]]:
     yield _SCHEMA, schema, json.dumps(schema, default=str)
     origin = dict(call.llm.origin)
     yield "model", origin, " ".join(dict.fromkeys([str(name) for name in origin.values() if name]))
+    if call.server_tools:
+        tools = [tool.to_dict() for tool in call.server_tools]
+        # Other credentials are the same job: a token may have been renewed.
+        yield "tools", tools, json.dumps(tools, default=str)
     for name in ("mode", "tool_choice", "allow_parallel_tool_calls"):
         if option := getattr(call, name):
             yield name, option, str(option)

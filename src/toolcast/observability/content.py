@@ -20,6 +20,7 @@ from ..messages import (
     ToolCallPart,
 )
 from ..plain_data import hide_content
+from ..server_tools import ServerTool
 from ..tool_spec import ToolSpec
 
 Mask: TypeAlias = Callable[[str], str]
@@ -40,17 +41,19 @@ def messages_json(messages: Iterable[Message], hidden: Collection[str], mask: Ma
     )
 
 
-def definitions_json(tools: Iterable[ToolSpec], mask: Mask) -> str:
+def definitions_json(tools: Iterable[ToolSpec], mask: Mask, server_tools: Iterable[ServerTool] = ()) -> str:
     """Return the tools, with descriptions and parameters, as the JSON of `gen_ai.tool.definitions`.
 
     Args:
         tools: The tools.
         mask: Removes credentials from the JSON: a default or an example of a parameter may contain one.
+        server_tools: The tools that the provider runs; a definition has their options, without credentials.
     """
-    definitions = [
+    definitions: list[dict[str, Any]] = [
         {"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.parameters}
         for tool in tools
     ]
+    definitions += [{**tool.to_dict(), "type": tool.kind, "name": tool.label} for tool in server_tools]
     return mask(json_text(definitions))
 
 

@@ -443,8 +443,8 @@ class TelemetryHooks(Hooks):
                 each.mask = request.mask
         text = messages_json(request.messages, operation.hidden, operation.mask)
         operation.span.set_attribute(names.INPUT_MESSAGES, text)
-        if request.tools:
-            tools = definitions_json(request.tools, operation.mask)
+        if request.tools or request.server_tools:
+            tools = definitions_json(request.tools, operation.mask, request.server_tools)
             operation.span.set_attribute(names.TOOL_DEFINITIONS, tools)
 
     def _fail(self, operation: _Operation, error: BaseException | None) -> dict[str, Any]:

@@ -1,0 +1,125 @@
+"""The events of paused responses, from sources that the test makes; over HTTP in test_server_tools_scenarios.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from toolcast import WebSearch, user
+from toolcast.async_support import sync_driver
+from toolcast.errors import StreamInterrupted
+from toolcast.events import Event, Finish, ServerToolUse, TextDelta, ToolCallDone, ToolCallStart, UsageReport
+from toolcast.llms.request import ChatRequest
+from toolcast.llms.resumed_events import ResumedEvents
+from toolcast.messages import assistant
+from toolcast.usage import Usage
+
+PAUSED = Finish("pause", raw="pause_turn")
+SEARCH = ServerToolUse("web_search", "s1", {"query": "sea"}, provider="anthropic", raw={"id": "s1"})
+END = Finish("end_turn")
+
+
+class Source:
+    """The events of one response, in these lists."""
+
+    def __init__(self, *batches: Sequence[Event]) -> None:
+        self.batches = [list(batch) for batch in batches]
+        self.request_id: str | None = f"req_{id(self)}"
+        self.closed = 0
+        self.broken = False
+
+    async def next_events(self) -> list[Event]:
+        if self.broken:
+            raise StreamInterrupted("the response was aborted", retryable=False)
+        return self.batches.pop(0) if self.batches else []
+
+    def direct_reads(self, id: str) -> None:
+        return None
+
+    async def close(self) -> None:
+        self.closed += 1
+
+    def break_off(self) -> None:
+        self.broken = True
+
+
+class Service:
+    """The sources of the requests, in their order."""
+
+    def __init__(self, *sources: Source) -> None:
+        self.sources = sources
+        self.requests: list[ChatRequest] = []
+
+    def open(self, request: ChatRequest) -> Source:
+        self.requests.append(request)
+        return self.sources[len(self.requests) - 1]
+
+
+REQUEST = ChatRequest((user("Sea?"),), server_tools=(WebSearch(),))
+
+
+def read(events: ResumedEvents) -> list[list[Event]]:
+    async def main() -> list[list[Event]]:
+        found: list[list[Event]] = []
+        while batch := await events.next_events():
+            found.append(batch)
+        await events.close()
+        return found
+
+    return sync_driver.run(main())
+
+
+def test_the_end_of_each_but_the_last_is_left_out() -> None:
+    first = Source([SEARCH, UsageReport(Usage(1, 2))], [PAUSED])
+    second = Source([TextDelta("Blue"), PAUSED])
+    third = Source([TextDelta("."), UsageReport(Usage(3, 4))], [END])
+    service = Service(first, second, third)
+    events = ResumedEvents(REQUEST, service.open)
+    assert read(events) == [
+        [SEARCH, UsageReport(Usage(1, 2))],
+        [TextDelta("Blue")],
+        [TextDelta("."), UsageReport(Usage(4, 6))],
+        [END],
+    ]
+    assert [request.messages[1:] for request in service.requests] == [
+        (),
+        (assistant(SEARCH.part),),
+        (assistant(SEARCH.part, "Blue"),),
+    ]
+    assert [source.closed for source in (first, second, third)] == [1, 1, 1]
+    assert events.request_id == third.request_id
+    assert events.direct_reads("x") is None
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        [PAUSED],  # there is nothing to send back
+        [SEARCH, Finish("pause", raw="compaction")],
+        [SEARCH, Finish("pause", raw="in_progress")],
+        [ToolCallStart("c1", "add"), ToolCallDone("c1", "add", "{}"), PAUSED],
+    ],
+)
+def test_what_is_not_continued_ends_as_it_is(last: list[Event]) -> None:
+    service = Service(Source(last))
+    assert read(ResumedEvents(REQUEST, service.open)) == [last]
+    assert len(service.requests) == 1
+
+
+def test_an_aborted_response_is_not_continued() -> None:
+    first, second = Source([SEARCH, PAUSED]), Source([TextDelta("Blue."), END])
+    service = Service(first, second)
+
+    def open_after_abort(request: ChatRequest) -> Source:
+        source = service.open(request)
+        if source is second:
+            events.break_off()  # by another thread, while the first source is still the one in use
+        return source
+
+    events = ResumedEvents(REQUEST, open_after_abort)
+    assert sync_driver.run(events.next_events()) == [SEARCH]
+    with pytest.raises(StreamInterrupted):
+        sync_driver.run(events.next_events())
+    assert first.broken
+    assert second.broken
