@@ -22,6 +22,7 @@ from toolcast import (
     BadRequest,
     Bedrock,
     CodeExecution,
+    Cohere,
     DocumentPart,
     FileSearch,
     Google,
@@ -201,6 +202,7 @@ _THOUGHT = ThinkingPart(
     opaque={
         "reasoning_details": [{"type": "reasoning.text", "text": _MARK}],
         "responses": {"type": "reasoning", "encrypted_content": _MARK},
+        "cohere": {"type": "thinking"},
         "google": {"thoughtSignature": _MARK},
         "mistral": {"type": "thinking", "thinking": [{"type": "text", "text": _MARK}]},
     },
@@ -241,6 +243,7 @@ def _speakers() -> Iterator[tuple[str, ServiceLLM]]:
     """Each class with a protocol of its own, and each row of OpenAI's."""
     yield "OpenAIResponses", OpenAIResponses("m", base_url="http://host/v1")
     yield "Anthropic", Anthropic("m")
+    yield "Cohere", Cohere("m")
     yield "Google", Google("m")
     yield "Mistral", Mistral("m")
     yield "Ollama", Ollama("m", base_url="http://host")
@@ -430,7 +433,7 @@ PAGES: Mapping[str, Tables] = {
     "reference/providers/ollama.md": _dialects("ollama"),
     "reference/providers/compatible.md": _dialects(
         *("openrouter", "groq", "deepseek", "xai", "moonshot", "qwen", "zai", "perplexity", "together", "fireworks"),
-        *("cerebras", "cohere", "huggingface", "vercel", "github", "vllm", "llama.cpp", "lmstudio", "litellm"),
+        *("cerebras", "huggingface", "vercel", "github", "vllm", "llama.cpp", "lmstudio", "litellm"),
         "openai-compatible",
     ),
 }

@@ -223,6 +223,7 @@ if TYPE_CHECKING:
     )
     from .llms.provider_llms import (
         Anthropic as Anthropic,
+        Cohere as Cohere,
         Google as Google,
         LlamaCpp as LlamaCpp,
         Mistral as Mistral,
@@ -410,7 +411,7 @@ _EXPORTS = {
     "parsing.partial_value": "Done NotNull PathChange is_partial",
     "prompts": "ChatPromptTemplate PromptTemplate",
     "llms.bedrock": "Bedrock",
-    "llms.provider_llms": "Anthropic Google LlamaCpp Mistral Ollama OpenAI OpenAICompatible OpenAIResponses llm",
+    "llms.provider_llms": "Anthropic Cohere Google LlamaCpp Mistral Ollama OpenAI OpenAICompatible OpenAIResponses llm",
     "transport.aiohttp_network": "AiohttpNetwork",
     "transport.httpx_network": "HttpxNetwork",
     "transport.network": "Network",
@@ -479,6 +480,7 @@ __all__ = [
     "ChatRequest",
     "ChatResponse",
     "CodeExecution",
+    "Cohere",
     "Compaction",
     "Configs",
     "ConnectFailed",

@@ -20,6 +20,7 @@ API_KEY_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "anthropic": ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
         "bedrock": ("AWS_BEARER_TOKEN_BEDROCK",),
+        "cohere": ("CO_API_KEY", "COHERE_API_KEY"),
         "google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
         "mistral": ("MISTRAL_API_KEY",),
         "ollama": ("OLLAMA_API_KEY",),

@@ -89,7 +89,16 @@ def test_a_section_tells_what_is_special_and_what_is_emulated(features: ModuleTy
 def test_content_is_reported_as_the_wires_send_it(features: ModuleType) -> None:
     head, *lines = features.content()
     text = {name.strip("`"): dict(zip(head, line, strict=True)) for line in lines for name in line[0].split(", ")}
-    assert {*SERVICES, "Anthropic", "Google", "LlamaCpp", "Mistral", "Ollama", "OpenAIResponses"} == text.keys()
+    assert {
+        *SERVICES,
+        "Anthropic",
+        "Cohere",
+        "Google",
+        "LlamaCpp",
+        "Mistral",
+        "Ollama",
+        "OpenAIResponses",
+    } == text.keys()
     assert {cell for line in lines for cell in line[1:]} == {"yes", "no"}
     assert text["groq"]["image by URL"] == "yes" and text["groq"]["PDF"] == "no"
     assert text["Ollama"]["image"] == "yes" and text["Ollama"]["image by URL"] == "no"

@@ -22,6 +22,7 @@ from toolcast import (
     Anthropic,
     AuthFailed,
     BadRequest,
+    Cohere,
     ConnectFailed,
     EmptyResponse,
     Engine,
@@ -263,6 +264,8 @@ SERVICES = [
     ("ANTHROPIC_AUTH_TOKEN", lambda: Anthropic("m"), "authorization", "Bearer k"),
     ("GOOGLE_API_KEY", lambda: Google("m"), "x-goog-api-key", "k"),
     ("GEMINI_API_KEY", lambda: Google("m"), "x-goog-api-key", "k"),
+    ("CO_API_KEY", lambda: Cohere("m"), "authorization", "Bearer k"),
+    ("COHERE_API_KEY", lambda: Cohere("m"), "authorization", "Bearer k"),
     ("MISTRAL_API_KEY", lambda: Mistral("m"), "authorization", "Bearer k"),
     ("AZURE_OPENAI_API_KEY", lambda: OpenAICompatible("m", service="azure"), "api-key", "k"),
     ("AZURE_OPENAI_AD_TOKEN", lambda: OpenAICompatible("m", service="azure"), "authorization", "Bearer k"),
@@ -294,6 +297,7 @@ def test_keys_of_the_environment(
         ("anthropic:m", "https://api.anthropic.com/v1/messages"),
         ("google:m", "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent"),
         ("gemini:m", "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent"),
+        ("cohere:m", "https://api.cohere.com/v2/chat"),
         ("mistral:m", "https://api.mistral.ai/v1/chat/completions"),
         ("azure:m", "https://me.openai.azure.com/openai/deployments/m/chat/completions?api-version=2024-10-21"),
         ("azure-v1:m", "https://me.openai.azure.com/openai/v1/chat/completions"),
@@ -438,6 +442,13 @@ SILENT: dict[str, tuple[Callable[[ReplayNetwork], FunctionCallingLLM], list[list
             [b'{"type": "message", "content": [], "stop_reason": "end_turn"}'],
         ],
     ),
+    "cohere": (
+        lambda network: Cohere("m", api_key="k", network=network, max_retries=0),
+        [
+            sse({"type": "message-end", "delta": {"finish_reason": "COMPLETE"}}, done=False),
+            [b'{"message": {"role": "assistant", "content": []}, "finish_reason": "COMPLETE"}'],
+        ],
+    ),
     "google": (
         lambda network: Google("m", api_key="k", network=network, max_retries=0),
         [
@@ -510,7 +521,7 @@ def test_keys_are_compared_by_what_they_are() -> None:
     assert Secret("a") != "a"
 
 
-READY_MADE = [OpenAI, OpenAIResponses, OpenAICompatible, Anthropic, Google, Mistral, Ollama, LlamaCpp]
+READY_MADE = [OpenAI, OpenAIResponses, OpenAICompatible, Anthropic, Cohere, Google, Mistral, Ollama, LlamaCpp]
 
 
 @pytest.mark.parametrize("kind", READY_MADE)

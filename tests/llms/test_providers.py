@@ -14,6 +14,7 @@ from support.turns import PROTOCOLS, Protocol, Turn
 from toolcast import (
     Anthropic,
     Bedrock,
+    Cohere,
     ContentBlocked,
     Finish,
     FunctionCallingLLM,
@@ -42,6 +43,7 @@ LLMS: dict[str, Callable[..., FunctionCallingLLM]] = {
     "mistral": lambda **options: Mistral("m", **options),
     "ollama": lambda **options: Ollama("m", **options),
     "bedrock": lambda **options: Bedrock("m", region="r-1", **options),
+    "cohere": lambda **options: Cohere("m", **options),
 }
 each = pytest.mark.parametrize("name", LLMS)
 
@@ -117,7 +119,7 @@ def test_half_an_answer_runs_no_tool(name: str, api: API) -> None:
     assert paid == [(100, "Kai")]
 
 
-@pytest.mark.parametrize("name", ["chat", "responses", "anthropic", "bedrock"])
+@pytest.mark.parametrize("name", ["chat", "responses", "anthropic", "bedrock", "cohere"])
 def test_arguments_that_a_limit_cut_run_no_tool(name: str, api: API) -> None:
     protocol, paid = PROTOCOLS[name], []
 

@@ -29,6 +29,7 @@ from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.base import ProviderAdapter, RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import GROQ, OPENAI, VLLM
+from toolcast.providers.cohere.adapter import CohereAdapter
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.llama_cpp.adapter import LlamaCppAdapter
 from toolcast.providers.mistral.adapter import MistralAdapter
@@ -93,6 +94,7 @@ OWN = {
     "anthropic": "output_config",
     "google": "generationConfig",
     "bedrock": "outputConfig",
+    "cohere": "response_format",
 }
 
 
@@ -211,8 +213,9 @@ EXPECTED = ChatResponse(
 
 @each
 def test_one_turn_is_one_response_on_every_wire(protocol: Protocol) -> None:
-    assert plain(folded(decode(protocol, *protocol.stream(named(ALL))))) == EXPECTED
-    assert plain(folded(decode(protocol, protocol.whole(named(ALL))))) == EXPECTED
+    expected = replace(EXPECTED, model=protocol.model)
+    assert plain(folded(decode(protocol, *protocol.stream(named(ALL))))) == expected
+    assert plain(folded(decode(protocol, protocol.whole(named(ALL))))) == expected
 
 
 @pytest.mark.slow
@@ -307,7 +310,9 @@ def test_why_it_ended(protocol: Protocol, turn: Turn, stop_reason: str) -> None:
         assert folded(decode(protocol, *body)).stop_reason == stop_reason
 
 
-@pytest.mark.parametrize("protocol", [PROTOCOLS[name] for name in ("chat", "responses", "anthropic", "bedrock")])
+@pytest.mark.parametrize(
+    "protocol", [PROTOCOLS[name] for name in ("chat", "responses", "anthropic", "bedrock", "cohere")]
+)
 def test_a_call_cut_off_by_the_limit_is_truncated(protocol: Protocol) -> None:
     cut = Turn(calls=(("call00001", "now", '{"city": "Os'),), end="length")
     response = folded(decode(protocol, *protocol.stream(cut)))
@@ -326,7 +331,7 @@ def ends(protocol: Protocol, events: list[bytes]) -> Iterator[int]:
             yield number
 
 
-MARKERS = {"chat": 2, "responses": 0, "anthropic": 1, "google": 0, "mistral": 1, "ollama": 0, "bedrock": 1}
+MARKERS = {"chat": 2, "responses": 0, "anthropic": 1, "google": 0, "mistral": 1, "ollama": 0, "bedrock": 1, "cohere": 0}
 
 
 @pytest.mark.fault(9)
@@ -470,6 +475,12 @@ ADAPTED: dict[str, tuple[ProviderAdapter, str, dict[str, Any], tuple[str, ...]]]
         {"options": {"num_ctx": 8192}, "keep_alive": "10m", **CHAT_LOGPROBS},
         ("service_tier",),
     ),
+    "cohere": (
+        CohereAdapter(),
+        "m",
+        {"logprobs": True},
+        ("alternatives of logprobs", "service_tier", "keep_alive", "num_ctx"),
+    ),
     "llama.cpp": (LlamaCppAdapter(), "m", CHAT_LOGPROBS, ("service_tier", "keep_alive", "num_ctx")),
 }
 
@@ -499,6 +510,6 @@ def test_log_probabilities_without_alternatives(name: str) -> None:
     assert ("logprobs" in text.lower()) == ("logprobs" in json.dumps(changed).lower())
     assert "top_logprobs" not in text
     assert '"logprobs": 3' not in text
-    one, _ = difference(adapter, model, Settings(logprobs=1))
-    assert json.dumps(one) != text or not found
+    one, noted = difference(adapter, model, Settings(logprobs=1))
+    assert json.dumps(one) != text or not found or "alternatives of logprobs" in noted
     assert difference(adapter, model, Settings(logprobs=False)) == ({}, ())

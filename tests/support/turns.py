@@ -14,6 +14,7 @@ from toolcast.providers.base import ProviderAdapter
 from toolcast.providers.bedrock.adapter import BedrockAdapter
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import GENERIC, OPENAI
+from toolcast.providers.cohere.adapter import CohereAdapter
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.mistral.adapter import MistralAdapter
 from toolcast.providers.ollama.adapter import OllamaAdapter
@@ -276,11 +277,57 @@ def bedrock_whole(turn: Turn) -> bytes:
     return json.dumps(output | bedrock_usage(turn)).encode()
 
 
+def cohere_usage(turn: Turn) -> dict[str, Any]:
+    sizes = {"input_tokens": float(turn.usage[0]), "output_tokens": float(turn.usage[1])}
+    return {"billed_units": sizes, "tokens": {name: size + 500 for name, size in sizes.items()}}
+
+
+def cohere_finish(turn: Turn) -> str:
+    return "MAX_TOKENS" if turn.end == "length" else "TOOL_CALL" if turn.calls else "COMPLETE"
+
+
+def cohere_event(kind: str, index: int | None = None, **message: Any) -> dict[str, Any]:
+    place = {} if index is None else {"index": index}
+    return {"type": kind, **place, **({"delta": {"message": message}} if message else {})}
+
+
+def cohere_events(turn: Turn) -> Iterator[dict[str, Any]]:
+    empty: dict[str, Any] = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
+    yield cohere_event("message-start", **empty) | {"id": "c-1"}
+    written = [(name, text) for name, text in (("thinking", turn.thought), ("text", turn.text)) if text]
+    for at, (name, text) in enumerate(written):
+        yield cohere_event("content-start", at, content={"type": name, name: ""})
+        yield from (cohere_event("content-delta", at, content={name: piece}) for piece in pieces(text))
+        yield cohere_event("content-end", at)
+    for at, (id, name, text) in enumerate(turn.calls):
+        call = {"id": id, "type": "function", "function": {"name": name, "arguments": ""}}
+        yield cohere_event("tool-call-start", at, tool_calls=call)
+        for piece in pieces(text):
+            yield cohere_event("tool-call-delta", at, tool_calls={"function": {"arguments": piece}})
+        if turn.end == "stop":
+            yield cohere_event("tool-call-end", at)
+    yield {"type": "message-end", "delta": {"finish_reason": cohere_finish(turn), "usage": cohere_usage(turn)}}
+
+
+def cohere_stream(turn: Turn) -> list[bytes]:
+    return sse(*cohere_events(turn), names=True)
+
+
+def cohere_whole(turn: Turn) -> bytes:
+    written = [(name, text) for name, text in (("thinking", turn.thought), ("text", turn.text)) if text]
+    made = [
+        {"id": id, "type": "function", "function": {"name": name, "arguments": text}} for id, name, text in turn.calls
+    ]
+    message = {"role": "assistant", "content": [{"type": name, name: text} for name, text in written]}
+    body = {"id": "c-1", "finish_reason": cohere_finish(turn), "message": message | {"tool_calls": made}}
+    return json.dumps(body | {"usage": cohere_usage(turn)}).encode()
+
+
 class Protocol(NamedTuple):
     """How one protocol writes a turn.
 
     `in_pieces`: arguments are streamed. `framed`: how an object is sent in a stream; `failed`: how an error is.
-    `lines`: a stream is lines of text, whose ends may differ.
+    `lines`: a stream is lines of text, whose ends may differ. `model`: the model that a response names.
     """
 
     wire: Callable[[], ProviderAdapter]
@@ -293,6 +340,7 @@ class Protocol(NamedTuple):
         b"event: error\ndata: %b\n\n" % text,
     ]
     lines: bool = True
+    model: str | None = "m-1"
 
 
 def bedrock_failures(text: bytes) -> list[bytes]:
@@ -320,4 +368,5 @@ PROTOCOLS = {
         failed=bedrock_failures,
         lines=False,
     ),
+    "cohere": Protocol(CohereAdapter, cohere_stream, cohere_whole, model=None),
 }

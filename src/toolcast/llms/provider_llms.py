@@ -258,6 +258,22 @@ class Mistral(ServiceLLM):
         return MistralAdapter(api_key=self.secret(*self._required_key()), base_url=base_url, headers=self._headers)
 
 
+class Cohere(ServiceLLM):
+    """A model of Cohere, through version 2 of its Chat API. Reads CO_API_KEY, or else COHERE_API_KEY."""
+
+    provider = "cohere"
+
+    def _required_key(self) -> tuple[str, ...]:
+        return API_KEY_VARIABLES["cohere"]
+
+    def _make_adapter(self) -> ProviderAdapter:
+        from ..providers.cohere.adapter import CohereAdapter
+
+        return CohereAdapter(
+            api_key=self.secret(*self._required_key()), base_url=self._given_url, headers=self._headers
+        )
+
+
 class Ollama(ServiceLLM):
     """A model that Ollama runs. Reads OLLAMA_HOST and OLLAMA_API_KEY; on this machine without them."""
 
@@ -405,6 +421,7 @@ _NAMED: Mapping[str, Callable[..., FunctionCallingLLM]] = {
     "openai-responses": OpenAIResponses,
     "anthropic": Anthropic,
     "bedrock": _bedrock,
+    "cohere": Cohere,
     "google": Google,
     "gemini": Google,
     "mistral": Mistral,
@@ -442,8 +459,8 @@ def unknown_llm(name: str) -> UnsupportedLLMError:
 def llm(name: str, **options: Unpack[LLMOptions]) -> FunctionCallingLLM:
     """Return the LLM called `name`: `"provider:model"`, for example `"anthropic:claude-sonnet-4-5"`, or `"local"`.
 
-    Providers are `openai`, `openai-responses`, `anthropic`, `bedrock`, `google`, `mistral`, `ollama`, `local`, and
-    every row of `toolcast.providers.chat_completions.services`.
+    Providers are `openai`, `openai-responses`, `anthropic`, `bedrock`, `cohere`, `google`, `mistral`, `ollama`,
+    `local`, and every row of `toolcast.providers.chat_completions.services`.
     """
     provider, _, model = name.partition(":")
     if provider == "local":

@@ -98,6 +98,7 @@ PROVIDER_DEFAULTS: Mapping[str, Capabilities] = MappingProxyType(
         "anthropic": Capabilities(tools=True, parallel=True, images=True, audio=False),
         # All else depends on the model.
         "bedrock": Capabilities(),
+        "cohere": Capabilities(tools=True, forced_tools=True, audio=False, documents=False, json_schema=True),
         # Gemini has strictness only as a mode of all tools together.
         "google": Capabilities(tools=True, forced_tools=True, parallel=True, json_schema=True, strict=False),
         "mistral": Capabilities(tools=True, forced_tools=True, parallel=True, json_schema=True, strict=False),
@@ -220,6 +221,14 @@ _MODELS: tuple[ModelRow, ...] = (
     ModelRow(
         "perplexity", "sonar-reasoning*, sonar-deep-research", Capabilities(thinking=True, context_window=128_000)
     ),
+    ModelRow("cohere", "command-a-plus*", _SEEING_THINKING),
+    ModelRow("cohere", "command-a-reasoning*", _sized(_TEXT_THINKING, 256_000, 32_000)),
+    ModelRow("cohere", "command-a-vision*", _sized(_SEEING, 128_000, 8_000)),
+    ModelRow("cohere", "command-a-translate*", _sized(_TEXT, 16_000, 8_000)),
+    ModelRow("cohere", "command-a*", _sized(_TEXT, 256_000, 8_000)),
+    ModelRow("cohere", "command-r7b*", _sized(_TEXT, 128_000, 4_000)),
+    # `tool_choice` begins with Command R7B.
+    ModelRow("cohere", "command-r*", _sized(replace(_TEXT, forced_tools=False), 128_000, 4_000)),
     ModelRow("llama.cpp", "smollm2", replace(_TEXT, audio=False, documents=False)),
 )
 

@@ -42,7 +42,6 @@ from toolcast.errors import LimitExceeded, MalformedEvent, WouldSuspend
 from toolcast.http_request import HTTPRequest
 from toolcast.llms import service_requests
 from toolcast.llms.embeddings.embed import embedding_providers
-from toolcast.providers.embedding_codec import EmbeddingOptions
 from toolcast.testing import ScriptedLLM, record, replay
 
 if TYPE_CHECKING:
@@ -252,14 +251,6 @@ def test_cohere_needs_the_type_of_input(backend: str | None, server: Loopback) -
     with pytest.raises(BadRequest, match=r"input_type='similarity': cohere has no such option.*Nothing was sent"):
         run(backend, ["one", "two"], llm, input_type="similarity")
     assert len(server.requests) == 2
-
-
-def test_the_address_of_cohere_is_not_that_of_its_compatible_api() -> None:
-    llm = toolcast.llm("cohere:command-a-03-2025", api_key=KEY)
-    assert isinstance(llm, OpenAICompatible)
-    codec = llm.adapter.embeddings()  # type: ignore[attr-defined]  # an HTTPAdapter has it
-    assert codec.request(["a"], EmbeddingOptions("embed-v4.0")).url == "https://api.cohere.com/v2/embed"
-    assert llm.adapter.base_url == "https://api.cohere.com/compatibility/v1/chat/completions"
 
 
 # -- options

@@ -149,7 +149,7 @@ def embedding_providers() -> list[str]:
     """Return the providers that have embeddings, as the first part of a model's name."""
     from ...providers.chat_completions.services import SERVICES
 
-    own = {"google", "gemini", "mistral", "ollama"}
+    own = {"cohere", "google", "gemini", "mistral", "ollama"}
     return sorted(own | {name for name, service in SERVICES.items() if service.embeddings is not None})
 
 

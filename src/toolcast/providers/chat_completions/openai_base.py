@@ -52,9 +52,9 @@ class OpenAIBaseAdapter(HTTPAdapter):
 
     @property
     def service_root(self) -> str:
-        """The URL that other paths follow: that of chat without its path, a deployment, and Cohere's prefix of it."""
+        """The URL that other paths follow: that of chat without its path and a deployment."""
         url, mark, query = super().service_root.partition("?")
-        root = re.sub(r"(/deployments/[^/]+|/compatibility/v1)\Z", "", url.removesuffix(self.path))
+        root = re.sub(r"/deployments/[^/]+\Z", "", url.removesuffix(self.path))
         return f"{root}{mark}{query}"
 
     def batches(self) -> BatchCodec | None:
@@ -83,10 +83,8 @@ class OpenAIBaseAdapter(HTTPAdapter):
         spec = self._service.embeddings
         if spec is None:
             return None
-        from .embeddings import CohereEmbeddings, OpenAIEmbeddings
+        from .embeddings import OpenAIEmbeddings
 
-        if spec.protocol == "cohere":
-            return CohereEmbeddings(self)
         return OpenAIEmbeddings(self, spec, self._embeddings_path)
 
     @property

@@ -54,13 +54,12 @@ class EmbeddingSpec:
     """The embeddings of a service.
 
     `texts` and `tokens` are the most of one request, the latter with a margin, as they are estimated; `dimensions` is
-    the field for the length of the vectors, None if there is none; `protocol`: OpenAI's `/embeddings`, or Cohere's own.
+    the field for the length of the vectors, None if there is none.
     """
 
     texts: int = 64
     tokens: int = 10_000
     dimensions: str | None = "dimensions"
-    protocol: Literal["openai", "cohere"] = "openai"
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,21 +487,6 @@ HUGGING_FACE = ServiceSpec(
     documents=False,
 )
 
-# Its OpenAI-compatible API; its embeddings have a protocol of their own.
-COHERE = ServiceSpec(
-    "cohere",
-    "https://api.cohere.com/compatibility/v1",
-    key_env=("CO_API_KEY", "COHERE_API_KEY"),
-    forced="required",
-    parallel_flag=False,
-    image_urls=False,
-    audio=False,
-    documents=False,
-    drops=("top_k", "logprobs"),
-    response_format="json_schema",
-    embeddings=EmbeddingSpec(protocol="cohere"),
-)
-
 SERVICES: Mapping[str, ServiceSpec] = MappingProxyType(
     {
         service.name: service
@@ -530,7 +514,6 @@ SERVICES: Mapping[str, ServiceSpec] = MappingProxyType(
             CEREBRAS,
             ZAI,
             HUGGING_FACE,
-            COHERE,
             GENERIC,
         )
     }

@@ -64,6 +64,11 @@ def ollama_format(schema: Mapping[str, Any]) -> Schema:
     return _adapted(schema, _OLLAMA).schema
 
 
+def cohere_schema(schema: Mapping[str, Any]) -> Adapted:
+    """Return the schema for Cohere's `response_format.json_schema`: without unions, references and open objects."""
+    return _adapted(schema, _COHERE)
+
+
 # -- dialects
 
 
@@ -76,6 +81,10 @@ class _Dialect:
         strict: Nothing may be left open: each node has a type, objects have no keys but their properties, all items
             have one schema, and no keyword is among `_REFUSED`.
         complete: Objects have all of their properties.
+        closes: Strict objects have `additionalProperties: false`.
+        fills: Each object has a required property.
+        unions: A value may be of one of several types.
+        inlines: Definitions take the place of the references to them.
         recursion: Where a type may contain itself.
         ordered: Objects list the order of their properties.
         limits: The maximums, by the names in `_MEASURES`.
@@ -84,6 +93,10 @@ class _Dialect:
     keeps: Mapping[str, _Takes]
     strict: bool = False
     complete: bool = False
+    closes: bool = True
+    fills: bool = False
+    unions: bool = True
+    inlines: bool = False
     recursion: Literal["anywhere", "optional", "never"] = "anywhere"
     ordered: bool = False
     limits: Mapping[str, int] | None = None
@@ -104,6 +117,11 @@ def _all_are(*kinds: str) -> _Takes:
 def _is_plain_pattern(pattern: str) -> bool:
     """Return True for a plain regular expression: without look-around, flags, named groups, inner anchors."""
     return not re.search(r"\(\?(?!:)|\\[1-9AbBzZ]", pattern)
+
+
+def _is_unanchored_pattern(pattern: str) -> bool:
+    """Return True for a plain regular expression without anchors."""
+    return not re.search(r"[\^$]", pattern) and _is_plain_pattern(pattern)
 
 
 def _is_grammar_pattern(pattern: str) -> bool:
@@ -153,6 +171,22 @@ _GEMINI = _Dialect(
     recursion="optional",
     ordered=True,
 )
+# Source: docs.cohere.com/docs/structured-outputs, "Specifying a schema".
+_COHERE = _Dialect(
+    _keeping(
+        where={
+            "enum": _all_are(*_SCALARS),
+            "format": _among("date-time", "uuid", "date", "time"),
+            "pattern": _is_unanchored_pattern,
+        }
+    ),
+    strict=True,
+    closes=False,
+    fills=True,
+    unions=False,
+    inlines=True,
+    recursion="never",
+)
 _OLLAMA = _Dialect({**dict.fromkeys(WORDS, _always), **_keeping(where={"pattern": _is_grammar_pattern})})
 
 
@@ -189,7 +223,7 @@ class _Rewriting:
         root = self._node(self._definitions[""], "")
         if self._dialect.strict and root.get("type") != "object":
             raise _Loose("its root is no object")
-        if len(self._definitions) == 1:
+        if len(self._definitions) == 1 or self._dialect.inlines:
             return root
         return {**root, "$defs": {name: self._definition(name) for name in self._definitions if name}}
 
@@ -204,6 +238,8 @@ class _Rewriting:
         if isinstance(body.get("$ref"), str):
             return self._reference(body, place)
         if "anyOf" in body and not _INNER & body.keys():  # next to a structure it only constrains
+            if not self._dialect.unions:
+                raise _Loose(f"{_named(place)} is a union")
             beside = {key: value for key, value in body.items() if key != "anyOf"}
             return {**self._kept(beside), "anyOf": [self._node(branch, place) for branch in body["anyOf"]]}
         made = self._kept(body)
@@ -232,6 +268,8 @@ class _Rewriting:
         if self._dialect.recursion == "never" and name in self._reachable(name):
             raise _Loose(f"{_named(place)} is recursive")
         keywords = self._kept({key: value for key, value in body.items() if key != "$ref"})
+        if self._dialect.inlines:
+            return self._node(self._definitions[name], place) | keywords
         return {"anyOf": [{"$ref": ref}], **keywords} if keywords else {"$ref": ref}
 
     def _object(self, body: Mapping[str, Any], place: str) -> Schema:
@@ -246,6 +284,8 @@ class _Rewriting:
             inside = f"{place}.{name}" if place else name
             made["properties"][name] = self._node(schema, inside)
             self._require(made, name, normalize(schema), inside, listed=name in body.get("required", ()))
+        if self._dialect.fills and not made["required"]:
+            raise _Loose(f"{_named(place)} has no required property")
         if not (made["required"] or self._dialect.complete):
             del made["required"]
         if self._dialect.ordered and properties:
@@ -264,7 +304,7 @@ class _Rewriting:
 
     def _additional(self, body: Mapping[str, Any], place: str) -> Schema:
         if self._dialect.strict:
-            return {"additionalProperties": False}
+            return {"additionalProperties": False} if self._dialect.closes else {}
         if "additionalProperties" not in body:
             return {}
         more: Any = body["additionalProperties"]
