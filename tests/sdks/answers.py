@@ -80,6 +80,18 @@ def ollama(decoded: Answer, stop: str = "stop", **more: Any) -> Answer:
     return {**about, **whole, "prompt_eval_count": 9, "eval_count": 7, **more}
 
 
+def converse(*content: Answer, stop: str = "end_turn", **usage: Any) -> Answer:
+    """A response of Converse."""
+    tokens = {"inputTokens": 9, "outputTokens": 7, "totalTokens": 16, **usage}
+    output = {"message": {"role": "assistant", "content": list(content)}}
+    return {"output": output, "stopReason": stop, "usage": tokens, "metrics": {"latencyMs": 1}}
+
+
+def bedrock_call(arguments: Any = OSLO, id: str = "tooluse_1", name: str = "weather") -> Answer:
+    """A call in a response of Converse."""
+    return {"toolUse": {"toolUseId": id, "name": name, "input": arguments}}
+
+
 def text(words: str) -> Answer:
     """A text block of Anthropic or chunk of Mistral."""
     return {"type": "text", "text": words}
@@ -104,6 +116,8 @@ HIDDEN = {"type": "redacted_thinking", "data": "RW13S0Fo"}
 REFUSED = {"type": "refusal", "category": "cyber", "explanation": "That is against the rules."}
 THOUGHT = {"text": "They ask for Oslo.", "thought": True}
 GEMINI_CALL = {"functionCall": {"name": "weather", "args": OSLO}}
+BEDROCK_THOUGHT = {"reasoningContent": {"reasoningText": {"text": "They ask for Oslo.", "signature": "RXFRQkNr"}}}
+BEDROCK_HIDDEN = {"reasoningContent": {"redactedContent": "RW13S0Fo"}}
 OLLAMA_CALL = {"function": {"name": "weather", "arguments": OSLO}}
 MISTRAL_CALLS = [
     {"id": "gSIMJiOkT", "function": {"name": "weather", "arguments": OSLO_TEXT}},
@@ -312,5 +326,33 @@ ANSWERS: dict[str, Written] = {
     ),
     "ollama: the prompt was cached": Written(
         "ollama", ollama({"content": "Cold."}, prompt_eval_count=0), Decoded("Cold.", (), (0, 7), "end_turn")
+    ),
+    # -- Bedrock
+    "bedrock: text": Written("bedrock", converse({"text": "Cold é."}), Decoded("Cold é.", (), USED, "end_turn")),
+    "bedrock: text and calls": Written(
+        "bedrock",
+        converse({"text": "Let me see."}, bedrock_call(), bedrock_call({}, "tooluse_2", "clock"), stop="tool_use"),
+        Decoded("Let me see.", (WEATHER, CLOCK), USED, "tool_use"),
+    ),
+    "bedrock: thoughts and a call": Written(
+        "bedrock",
+        converse(BEDROCK_THOUGHT, BEDROCK_HIDDEN, bedrock_call(), stop="tool_use"),
+        Decoded("", (WEATHER,), USED, "tool_use", "They ask for Oslo.", ("RXFRQkNr", "RW13S0Fo")),
+    ),
+    "bedrock: max tokens": Written(
+        "bedrock", converse({"text": "It is fo"}, stop="max_tokens"), Decoded("It is fo", (), USED, "max_tokens")
+    ),
+    "bedrock: stop sequence": Written(
+        "bedrock", converse({"text": "Cold."}, stop="stop_sequence"), Decoded("Cold.", (), USED, "stop_sequence")
+    ),
+    "bedrock: guarded": Written(
+        "bedrock",
+        converse({"text": "Not this."}, stop="guardrail_intervened"),
+        Decoded("Not this.", (), USED, "content_filter"),
+    ),
+    "bedrock: cached": Written(
+        "bedrock",
+        converse({"text": "Cold."}, cacheReadInputTokens=80, cacheWriteInputTokens=11, totalTokens=107),
+        Decoded("Cold.", (), (100, 7), "end_turn"),
     ),
 }

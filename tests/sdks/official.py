@@ -10,12 +10,15 @@ from __future__ import annotations
 import base64
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, ClassVar
 
 from sdks.decoded import PROMPT, Decoded, Failed, arguments
 
 MESSAGES: Any = [{"role": "user", "content": PROMPT}]
+BEDROCK_MODEL = "anthropic.claude-sonnet-4-5-20250929-v1:0"
+BEDROCK_MESSAGES: Any = [{"role": "user", "content": [{"text": PROMPT}]}]
 ENCRYPTED: Any = {"model": "gpt-4o", "input": MESSAGES, "store": False, "include": ["reasoning.encrypted_content"]}
 BY_STATUS = {
     400: ("BadRequest",),
@@ -350,6 +353,94 @@ class Ollama(Official):
         )
 
 
+class Bedrock(Official):
+    """`boto3`, Converse and ConverseStream. It has no function that puts a stream together."""
+
+    package = "boto3"
+    stops: ClassVar = {
+        "end_turn": "end_turn",
+        "tool_use": "tool_use",
+        "max_tokens": "max_tokens",
+        "model_context_window_exceeded": "max_tokens",
+        "stop_sequence": "stop_sequence",
+        "guardrail_intervened": "content_filter",
+        "content_filtered": "content_filter",
+    }
+
+    def client(self, url: str) -> Any:
+        import boto3
+        from botocore.config import Config
+
+        keys = {"aws_access_key_id": "any", "aws_secret_access_key": "any"}
+        config = Config(retries={"total_max_attempts": 1}, read_timeout=20)
+        return boto3.client("bedrock-runtime", region_name="us-east-1", endpoint_url=url, config=config, **keys)
+
+    def meaning(self, error: Exception) -> Failed:
+        """By the status of the response, or the code of an event."""
+        found: dict[str, Any] = getattr(error, "response", {})
+        status = found.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        if status is not None and status >= 400:
+            return Failed(BY_STATUS.get(status, FAILED), status)
+        kinds = {"throttlingException": ("RateLimited",), "validationException": ("BadRequest",)}
+        return Failed(kinds.get(found.get("Error", {}).get("Code", ""), FAILED))
+
+    def _whole(self, url: str) -> Decoded:
+        with closing(self.client(url)) as client:
+            answer = client.converse(modelId=BEDROCK_MODEL, messages=BEDROCK_MESSAGES)
+        return self._decoded(answer["output"]["message"]["content"], answer["stopReason"], answer["usage"])
+
+    def _streamed(self, url: str) -> Decoded:
+        blocks: dict[int, dict[str, Any]] = {}
+        stop, usage = None, {}
+        with closing(self.client(url)) as client:
+            for event in client.converse_stream(modelId=BEDROCK_MODEL, messages=BEDROCK_MESSAGES)["stream"]:
+                ((kind, found),) = event.items()
+                if kind == "contentBlockStart" and found["start"]:
+                    blocks[found["contentBlockIndex"]] = {"toolUse": {**found["start"]["toolUse"], "input": ""}}
+                elif kind == "contentBlockDelta":
+                    self._grow(blocks.setdefault(found["contentBlockIndex"], {}), found["delta"])
+                elif kind == "messageStop":
+                    stop = found["stopReason"]
+                elif kind == "metadata":
+                    usage = found["usage"]
+        for block in blocks.values():
+            if "toolUse" in block:
+                block["toolUse"]["input"] = arguments(block["toolUse"]["input"])
+        return self._decoded(list(blocks.values()), stop, usage)
+
+    def _grow(self, block: dict[str, Any], delta: dict[str, Any]) -> None:
+        ((kind, value),) = delta.items()
+        if kind == "text":
+            block["text"] = block.get("text", "") + value
+        elif kind == "toolUse":
+            block["toolUse"]["input"] += value["input"]
+        elif "redactedContent" in value:
+            block[kind] = value
+        else:
+            thought = block.setdefault(kind, {"reasoningText": {"text": ""}})["reasoningText"]
+            thought |= {"text": thought["text"] + value["text"]} if "text" in value else value
+
+    def _decoded(self, blocks: list[dict[str, Any]], stop: str | None, usage: dict[str, int]) -> Decoded:
+        calls = [block["toolUse"] for block in blocks if "toolUse" in block]
+        thoughts = [block["reasoningContent"] for block in blocks if "reasoningContent" in block]
+        texts = [thought["reasoningText"] for thought in thoughts if "reasoningText" in thought]
+        kept = [
+            base64.b64encode(thought["redactedContent"]).decode()
+            if "redactedContent" in thought
+            else thought["reasoningText"].get("signature")
+            for thought in thoughts
+        ]
+        cached = usage.get("cacheReadInputTokens", 0) + usage.get("cacheWriteInputTokens", 0)
+        return Decoded(
+            text="".join(block.get("text", "") for block in blocks),
+            calls=tuple((call["name"], call["input"]) for call in calls),
+            usage=(usage.get("inputTokens", 0) + cached, usage.get("outputTokens", 0)),
+            stop_reason=self._stop(stop, calls),
+            thinking="".join(text["text"] for text in texts),
+            kept=tuple(each for each in kept if each),
+        )
+
+
 SDKS: dict[str, Official] = {
     "openai": OpenAIChat(),
     "responses": OpenAIResponses(),
@@ -357,4 +448,5 @@ SDKS: dict[str, Official] = {
     "gemini": Gemini(),
     "mistral": Mistral(),
     "ollama": Ollama(),
+    "bedrock": Bedrock(),
 }

@@ -19,6 +19,7 @@ LLMS: dict[str, tuple[type[Any], str]] = {
     "gemini": (toolcast.Google, "gemini-2.5-pro"),
     "mistral": (toolcast.Mistral, "mistral-large-latest"),
     "ollama": (toolcast.Ollama, "llama3.2"),
+    "bedrock": (toolcast.Bedrock, "anthropic.claude-sonnet-4-5-20250929-v1:0"),
 }
 
 
@@ -74,3 +75,4 @@ def _kept(part: Any) -> Iterator[str]:
     opaque: Mapping[str, Any] = getattr(part, "opaque", None) or {}
     for own in (opaque[dialect] for dialect in opaque if dialect != "model"):
         yield from (own[name] for name in ("thoughtSignature", "encrypted_content") if own.get(name))
+        yield from own.get("reasoningContent", {}).values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,8 @@ from sdks.addresses import at_llmock, at_loopback, streamed_twice
 from sdks.answers import ANSWERS, FAR
 from sdks.official import SDKS
 from servers.aimock_server import Aimock
-from support.loopback import CLOSE, Loopback, head
+from support.aws_event_messages import exception
+from support.loopback import CLOSE, Loopback, head, whole
 from toolcast import LLMError, MalformedEvent, StreamInterrupted, StreamTruncated
 
 if TYPE_CHECKING:
@@ -68,6 +70,14 @@ BREAKS: dict[str, tuple[str, Any]] = {
     "mistral": ("mistral: a thought and text", {"object": "error", "message": WHY, "type": "server_error"}),
     "ollama": ("ollama: a thought and text", {"error": WHY}),
 }
+# What comes as an event in a stream of Bedrock.
+EXCEPTIONS = [
+    "throttlingException",
+    "validationException",
+    "internalServerException",
+    "modelStreamErrorException",
+    "serviceUnavailableException",
+]
 
 
 @pytest.mark.parametrize("protocol", BREAKS)
@@ -78,6 +88,42 @@ def test_an_error_in_the_middle(protocol: str) -> None:
         url = streamed_twice(server, written, [*written.events()[:3], written.event(error)])
         theirs, mine = both_fail(protocol, url, stream=True)
     assert WHY in f"{theirs} {getattr(theirs, 'body', '')}"  # mistralai does not know its own errors in a stream
+    assert WHY in str(mine)
+
+
+@pytest.mark.parametrize("kind", EXCEPTIONS)
+def test_an_exception_in_the_middle_of_an_event_stream(kind: str) -> None:
+    written = ANSWERS["bedrock: text and calls"]
+    with Loopback() as server:
+        url = streamed_twice(server, written, [*written.events()[:3], exception(kind, {"message": WHY})])
+        theirs, mine = both_fail("bedrock", url, stream=True)
+    assert WHY in str(theirs)
+    assert WHY in str(mine)
+
+
+@either_way
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, "ValidationException"),
+        (403, "AccessDeniedException"),
+        (404, "ResourceNotFoundException"),
+        (408, "ModelTimeoutException"),
+        (424, "ModelErrorException"),
+        (429, "ThrottlingException"),
+        (500, "InternalServerException"),
+        (503, "ServiceUnavailableException"),
+    ],
+)
+def test_a_status_of_bedrock(status: int, kind: str, stream: bool) -> None:
+    body = json.dumps({"message": WHY}).encode()
+    with Loopback() as server:
+        for _ in range(2):
+            server.answer(whole(body, status, "content-type: application/json", f"x-amzn-errortype: {kind}:http://x/"))
+        theirs, mine = both_fail("bedrock", at_loopback(server, "bedrock"), stream=stream)
+    assert type(theirs).__name__ == kind
+    assert mine.status == status
+    assert WHY in str(theirs)
     assert WHY in str(mine)
 
 

@@ -83,10 +83,12 @@ def alike(decoded: Decoded) -> Decoded:
 @pytest.mark.gate("G15")
 @pytest.mark.filterwarnings("ignore:FUNCTION_CALL is not a valid FinishReason")  # aimock's own word
 @pytest.mark.parametrize("answer", FIXTURES)
-@pytest.mark.parametrize("protocol", ["openai", "responses", "anthropic", "gemini", "ollama"])
+@pytest.mark.parametrize("protocol", ["openai", "responses", "anthropic", "gemini", "ollama", "bedrock"])
 def test_aimock_answers_both_alike(aimock: Aimock, protocol: str, answer: str, stream: bool) -> None:
     aimock.answer({}, FIXTURES[answer])
     url = aimock.url + ("/v1" if protocol in ("openai", "responses") else "")
-    theirs = SDKS[protocol].ask(url, stream=stream)
+    # aimock begins blocks of text with an empty `start`, which boto3 refuses: AWS sends none for them.
+    refused = protocol == "bedrock" and answer not in ("a call", "several tools")
+    theirs = SDKS[protocol].ask(url, stream=stream and not refused)
     assert alike(theirs) == alike(ours.ask(protocol, url, stream=stream))
     assert theirs.text or theirs.calls

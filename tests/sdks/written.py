@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sdks.decoded import Decoded
+from support.aws_event_messages import event as aws_event
 
 Answer = dict[str, Any]
 
@@ -26,7 +27,8 @@ class Written:
     @property
     def kind(self) -> str:
         """The type of a stream's content."""
-        return "application/x-ndjson" if self.at == "ollama" else "text/event-stream"
+        kinds = {"ollama": "application/x-ndjson", "bedrock": "application/vnd.amazon.eventstream"}
+        return kinds.get(self.at, "text/event-stream")
 
     def body(self, *, stream: bool) -> bytes:
         """The answer as a service sends it."""
@@ -40,6 +42,9 @@ class Written:
         """One event of the stream: named as its `type` is, where it has one; a line, where lines are sent."""
         if self.at == "ollama":
             return json.dumps(data).encode() + b"\n"
+        if self.at == "bedrock":
+            ((kind, content),) = data.items()
+            return aws_event(kind, content)
         name = f"event: {data['type']}\n" if isinstance(data, dict) and "type" in data else ""
         return f"{name}data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
 
@@ -178,6 +183,40 @@ def _ollama(answer: Answer) -> Iterator[Any]:
     yield {**answer, "message": {"role": "assistant", "content": ""}}
 
 
+def _bedrock(answer: Answer) -> Iterator[Any]:
+    yield {"messageStart": {"role": "assistant"}}
+    for index, block in enumerate(answer["output"]["message"]["content"]):
+        ((kind, value),) = block.items()
+        started, deltas = _BEDROCK_BLOCKS[kind](value)
+        if started:
+            yield {"contentBlockStart": {"contentBlockIndex": index, "start": started}}
+        for delta in deltas:
+            yield {"contentBlockDelta": {"contentBlockIndex": index, "delta": delta}}
+        yield {"contentBlockStop": {"contentBlockIndex": index}}
+    yield {"messageStop": {"stopReason": answer["stopReason"]}}
+    yield {"metadata": {"usage": answer["usage"], "metrics": answer["metrics"]}}
+
+
+def _bedrock_thought(thought: Answer) -> tuple[Answer, list[Answer]]:
+    if "redactedContent" in thought:
+        return {}, [{"reasoningContent": thought}]
+    found = thought["reasoningText"]
+    texts = [{"reasoningContent": {"text": piece}} for piece in pieces(found["text"])]
+    return {}, [*texts, {"reasoningContent": {"signature": found["signature"]}}]
+
+
+def _bedrock_call(call: Answer) -> tuple[Answer, list[Answer]]:
+    text = ["", *pieces(json.dumps(call["input"]) if call["input"] else "")]
+    begun = {name: call[name] for name in ("toolUseId", "name")}
+    return {"toolUse": begun}, [{"toolUse": {"input": piece}} for piece in text]
+
+
+_BEDROCK_BLOCKS: dict[str, Callable[[Any], tuple[Answer, list[Answer]]]] = {
+    "text": lambda text: ({}, [{"text": piece} for piece in pieces(text)]),
+    "reasoningContent": _bedrock_thought,
+    "toolUse": _bedrock_call,
+}
+
 STREAMS: dict[str, Callable[[Answer], Iterable[Any]]] = {
     "openai": _chat,
     "responses": _responses,
@@ -185,4 +224,5 @@ STREAMS: dict[str, Callable[[Answer], Iterable[Any]]] = {
     "gemini": _gemini,
     "mistral": _mistral,
     "ollama": _ollama,
+    "bedrock": _bedrock,
 }

@@ -141,7 +141,7 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
             begun = as_dict(value)
             if kind == "toolUse" and not begun.get("type"):
                 self._calls.start(index, begun.get("toolUseId"), as_str(begun.get("name")), out)
-            else:
+            elif kind not in _READ_BY_DELTA:
                 self._unread[index] = _Block(kind, begun)
 
     def _delta(self, event: dict[str, Any], out: list[Event]) -> None:
@@ -280,6 +280,8 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
         self._over = True
 
 
+# Blocks that a start says nothing of; AWS sends none for them.
+_READ_BY_DELTA = frozenset(("text", "reasoningContent", "citationsContent"))
 # The names that toolcast has for tools of Amazon Nova.
 _KINDS = {"nova_grounding": "web_search", "nova_code_interpreter": "code_execution"}
 _COUNTS = ("inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens")
