@@ -247,6 +247,7 @@ def _speakers() -> Iterator[tuple[str, ServiceLLM]]:
     yield "Google", Google("m")
     yield "Mistral", Mistral("m")
     yield "Ollama", Ollama("m", base_url="http://host")
+    yield "Bedrock", Bedrock("m", base_url="http://host", api_key="key")
     yield "LlamaCpp", LlamaCpp()
     yield from ((name, OpenAICompatible("m", service=name, base_url="http://host/v1")) for name in sorted(SERVICES))
 
@@ -429,7 +430,7 @@ PAGES: Mapping[str, Tables] = {
     "how-to/many-inputs.md": {"BATCHES": batches},
     "how-to/embeddings.md": {"EMBEDDINGS": embeddings},
     "reference/providers/azure.md": _dialects("azure", "azure-v1"),
-    "reference/providers/bedrock.md": _dialects("bedrock"),
+    "reference/providers/bedrock.md": _dialects("bedrock-mantle"),
     "reference/providers/ollama.md": _dialects("ollama"),
     "reference/providers/compatible.md": _dialects(
         *("openrouter", "groq", "deepseek", "xai", "moonshot", "qwen", "zai", "perplexity", "together", "fireworks"),

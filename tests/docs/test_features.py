@@ -53,7 +53,7 @@ def test_every_service_says_where_it_is_and_what_it_reads(features: ModuleType) 
         "`{AZURE_OPENAI_ENDPOINT}/openai/deployments/{model}/chat/completions?api-version={OPENAI_API_VERSION}`",
         "`AZURE_OPENAI_API_KEY` or `AZURE_OPENAI_AD_TOKEN`",
     )
-    assert text["bedrock"][0] == "`https://bedrock-mantle.{AWS_REGION}.api.aws/v1/chat/completions`"
+    assert text["bedrock-mantle"][0] == "`https://bedrock-mantle.{AWS_REGION}.api.aws/v1/chat/completions`"
     assert text["vllm"][1] == "none needed; `VLLM_API_KEY`"
 
 
@@ -92,6 +92,7 @@ def test_content_is_reported_as_the_wires_send_it(features: ModuleType) -> None:
     assert {
         *SERVICES,
         "Anthropic",
+        "Bedrock",
         "Cohere",
         "Google",
         "LlamaCpp",

@@ -20,8 +20,11 @@ import botocore.auth  # type: ignore[import-untyped]  # it has no types
 import pytest
 from botocore.awsrequest import AWSRequest  # type: ignore[import-untyped]  # it has no types
 from botocore.credentials import Credentials  # type: ignore[import-untyped]  # it has no types
+from botocore.serialize import create_serializer  # type: ignore[import-untyped]  # it has no types
+from botocore.validate import ParamValidator  # type: ignore[import-untyped]  # it has no types
 
 from support.albums import SEA, Album
+from support.bedrock_oracle import from_json, operation
 from support.loopback import Loopback, Request, whole
 from support.sync_and_async import API, AsyncAPI
 from support.turns import PROTOCOLS, Turn
@@ -37,6 +40,7 @@ from toolcast import (
     TextDelta,
     ThinkingPart,
     Timeout,
+    TokenCount,
     ToolOrchestratingLLM,
     UnsupportedLLMError,
     llm,
@@ -120,9 +124,9 @@ def test_calls_over_http(model: str, key: str | None, server: Loopback, api: API
         result = api.run(make, topic="x")
         assert (result.output, result.usage.total_tokens, result.response.request_id) == (SEA, 13, "r-1")
         assert api.stream(make, topic="x").final == SEA
-    for request, operation in zip(server.requests, ("converse", "converse-stream"), strict=True):
+    for request, path in zip(server.requests, ("converse", "converse-stream"), strict=True):
         quoted = model.replace(":", "%3A").replace("/", "%2F")
-        assert request.line == f"POST /model/{quoted}/{operation} HTTP/1.1"
+        assert request.line == f"POST /model/{quoted}/{path} HTTP/1.1"
         if key is None:
             verify(request)
         else:
@@ -228,6 +232,44 @@ def test_an_auth_of_ones_own(server: Loopback, api: API) -> None:
     assert api.chat(made, "x").text == "Hi"
     assert server.requests[0].headers["authorization"] == "Bearer mine"
     assert "x-amz-date" not in server.requests[0].headers
+
+
+@pytest.mark.parametrize("key", [None, "bedrock-key"])
+def test_tokens_are_counted_for_the_model_itself(key: str | None, server: Loopback, api: API) -> None:
+    """`CountTokens` takes the ids of models alone, and some fields of the request."""
+    server.answer(whole(b'{"inputTokens": 42}', 200, JSON))
+    made = Bedrock(MODEL, base_url=at(server), api_key=key, system_prompt="Be terse.")
+
+    def weather(city: str) -> str:
+        """The weather in a city."""
+        return city
+
+    settings = Settings(thinking=2000, max_tokens=9000, stop="x")
+    assert api.method(made, "count_tokens", "Hi", tools=[weather], settings=settings) == TokenCount(42, estimated=False)
+    (request,) = server.requests
+    assert request.line == f"POST /model/{MODEL.removeprefix('us.').replace(':', '%3A')}/count-tokens HTTP/1.1"
+    body = json.loads(request.body)
+    assert list(body["input"]) == ["converse"]
+    assert body["input"]["converse"].keys() == {"messages", "system", "toolConfig", "additionalModelRequestFields"}
+    assert body == counted(body)
+    if key is None:
+        verify(request)
+
+
+def counted(body: dict[str, Any]) -> Any:
+    """The body that botocore sends for the same call."""
+    called = operation("CountTokens")
+    params = {"modelId": "m", **from_json(body, called.input_shape)}
+    report = ParamValidator().validate(params, called.input_shape)
+    assert not report.has_errors(), report.generate_report()
+    return json.loads(create_serializer("rest-json").serialize_to_request(params, called)["body"])
+
+
+@pytest.mark.parametrize("model", [ARN, "amazon.nova-pro-v1:0"])
+def test_tokens_of_other_models_are_estimated(model: str, server: Loopback, api: API) -> None:
+    made = Bedrock(model, base_url=at(server))
+    assert api.method(made, "count_tokens", "Hi").estimated
+    assert server.requests == []
 
 
 # -- look-ups

@@ -113,13 +113,12 @@ def test_the_same_call_is_the_same_request(name: str, stream: bool, monkeypatch:
     monkeypatch.setattr(aws_credentials, "datetime", mock.Mock(now=lambda zone: now))
     monkeypatch.setattr("botocore.auth.get_current_datetime", lambda: now)
     wire = PROTOCOLS["bedrock"]
-    bodies = [b"".join(wire.stream(Turn(text="Hi"))), "application/vnd.amazon.eventstream"] if stream else [
-        wire.whole(Turn(text="Hi")), "application/json"
-    ]  # fmt: skip
+    body = b"".join(wire.stream(Turn(text="Hi"))) if stream else wire.whole(Turn(text="Hi"))
+    kind = "application/vnd.amazon.eventstream" if stream else "application/json"
     with Loopback() as server:
         url = f"http://127.0.0.1:{server.port}"
         for _ in range(2):
-            server.answer(whole(bodies[0], 200, f"content-type: {bodies[1]}"))  # type: ignore[arg-type]  # bytes
+            server.answer(whole(body, 200, f"content-type: {kind}"))
         with Bedrock(model, base_url=url, region="us-east-1") as llm:
             if stream:
                 assert [*llm.stream_chat(messages, **options)]

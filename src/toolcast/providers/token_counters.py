@@ -6,7 +6,8 @@ counting accepts: these endpoints refuse fields that they do not know.
 Sources: https://platform.claude.com/docs/en/api/messages-count-tokens,
 https://platform.openai.com/docs/api-reference/responses/input-tokens, https://ai.google.dev/api/tokens,
 https://github.com/ggml-org/llama.cpp/blob/master/tools/server/README.md,
-https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html#tokenizer-api.
+https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html#tokenizer-api,
+https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_CountTokens.html.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _RESPONSES: Final = (
 )
 _TEMPLATE: Final = ("model", "messages", "tools", "tool_choice", "chat_template_kwargs", "reasoning_effort")
 _VLLM: Final = ("model", "messages", "tools", "chat_template_kwargs")
+_CONVERSE: Final = ("messages", "system", "toolConfig", "additionalModelRequestFields")
 _VERTEX: Final = ("contents", "systemInstruction", "tools", "generationConfig")
 
 Post = Callable[[str, Mapping[str, Any]], HTTPRequest]
@@ -55,6 +57,12 @@ def count_by_google(request: HTTPRequest, post: Post, model: str, path: str, *, 
     else:
         response = yield post(path, {"generateContentRequest": {"model": model, **json.loads(request.body)}})
     return _count(response, "totalTokens")
+
+
+def count_by_bedrock(request: HTTPRequest, post: Post, path: str) -> Exchange[int]:
+    """Count by `CountTokens`, whose request contains some fields of that for a response."""
+    response = yield post(path, {"input": {"converse": _part(request, _CONVERSE)}})
+    return _count(response, "inputTokens")
 
 
 def count_by_vllm(request: HTTPRequest, post: Post) -> Exchange[int]:

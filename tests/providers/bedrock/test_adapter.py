@@ -608,6 +608,10 @@ def test_which_schemas_it_can_hold() -> None:
             {"inferenceConfig": {"stopSequences": ["x"]}},
             ("thinking", "top_k"),
         ),
+        *[
+            (model, {"service_tier": "flex", "logprobs": True, "num_ctx": 5}, {"serviceTier": {"type": "flex"}}, notes)
+            for model, notes in ((NOVA, ("logprobs", "num_ctx")), ("anthropic.claude-new-99", ("logprobs", "num_ctx")))
+        ],
         (PROFILE, {"max_tokens": 5}, {"inferenceConfig": {"maxTokens": 5}}, ()),
     ],
 )  # fmt: skip

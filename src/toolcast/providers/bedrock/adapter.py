@@ -44,6 +44,7 @@ from ..content_parts import (
     unique_ids,
     unsupported_part,
 )
+from ..file_codec import Exchange
 from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, cache_by_options, join_url, thinking_effort
 from ..http_errors import ErrorSource
 from ..model_features import bedrock_model_name, model_capabilities
@@ -73,6 +74,19 @@ class BedrockAdapter(HTTPAdapter):
         url = SecretURL(join_url(base_url, ""))
         super().__init__(Endpoint("bedrock", url, api_key, headers or {}, key_env=API_KEY_VARIABLES["bedrock"]))
         self._holds = cache_by_options(_can_hold)
+
+    def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int] | None:
+        """Return the request that counts the input tokens of a request; None for models that AWS counts no tokens of.
+
+        It takes ids of models alone, and those of Claude (user guide, "Monitor your token usage by counting tokens").
+        """
+        name = bedrock_model_name(request_input.model)
+        if not name.startswith("anthropic."):
+            return None
+        from ..token_counters import count_by_bedrock
+
+        path = f"/model/{quote(name, safe='')}/count-tokens"
+        return count_by_bedrock(self.request(request_input, settings), self.post, path)
 
     def can_hold(self, request_input: RequestInput) -> bool:
         """Return True if the text of a response can be constrained to the schema of these tools."""
@@ -142,6 +156,8 @@ class BedrockRequestEncoder(RequestEncoder):
             self._configure(settings, more)
         if more:
             self.fields["additionalModelRequestFields"] = more
+        if settings.service_tier is not None:
+            self.fields["serviceTier"] = {"type": settings.service_tier}
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the messages and the system prompt."""
@@ -224,6 +240,7 @@ class BedrockRequestEncoder(RequestEncoder):
     def _configure(self, settings: Settings, more: dict[str, Any]) -> None:
         """Add the settings for a model of any vendor but Anthropic."""
         dropped = {"seed"}
+        self.note_settings(settings, "logprobs", "keep_alive", "num_ctx")
         form = next((form for vendor, form in _FORMS if self._name.startswith(vendor)), ModelForm())
         if settings.thinking is not None and settings.thinking is not False:
             effort = thinking_effort(settings.thinking)
