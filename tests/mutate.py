@@ -51,6 +51,8 @@ TARGETS = {
     "parsing/partial_builder.py": ("tests/parsing",),
     "parsing/type_plan.py": ("tests/parsing",),
     "providers/anthropic/decoder.py": ("tests/providers/anthropic",),
+    "providers/aws_event_stream.py": ("tests/providers/test_aws_event_stream.py",),
+    "providers/bedrock/decoder.py": ("tests/providers/bedrock/test_decoder.py",),
     "providers/chat_completions/decoder.py": ("tests/providers/chat_completions",),
     "providers/event_fast_path.py": ("tests/providers/test_event_fast_path.py",),
     "providers/google/decoder.py": ("tests/providers/google",),

@@ -25,6 +25,7 @@ from support.telemetry import attributes, recorded
 from toolcast import (
     Anthropic,
     BadRequest,
+    Bedrock,
     CachedLLM,
     CallableTool,
     CallInfo,
@@ -280,12 +281,12 @@ PROVIDERS: dict[str, FunctionCallingLLM] = {
         name: OpenAICompatible("m-1", service=service, api_key="k", base_url="http://127.0.0.1:9/v1")
         for name, service in {
             "azure.ai.openai": "azure",
-            "aws.bedrock": "bedrock",
             "moonshot_ai": "moonshot",
             "x_ai": "xai",
             "groq": "groq",
         }.items()
     },
+    "aws.bedrock": Bedrock("m-1", api_key="k", region="us-east-1"),
     "gcp.gemini": Google("m-1", api_key="k"),
     "mistral_ai": Mistral("m-1", api_key="k"),
     "anthropic": Anthropic("m-1", api_key="k"),

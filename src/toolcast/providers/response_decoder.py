@@ -158,16 +158,11 @@ class FramedDecoder(ABC, Generic[F]):
         self._envelope.forget()
         self._failure, self.failed = error, True
 
-    def _parsed_document(self) -> Any:
-        """Return the body, which is one JSON document, and record it."""
-        body = bytes(self._head)
-        try:
-            self._body = from_json(body)
-        except ValueError as error:
-            if body[:1] in (b"{", b"[") and str(error).startswith("EOF"):
-                raise _caused(self._truncated(), error)  # noqa: B904 - it sets the cause
-            raise _caused(self._unreadable(body), error)  # noqa: B904 - it sets the cause
-        return self._body
+    def _broken_document(self, body: bytes, error: ValueError) -> LLMError:
+        """Return the exception for a body that should be one JSON document, and that `error` was raised for."""
+        if body[:1] in (b"{", b"[") and str(error).startswith("EOF"):
+            return _caused(self._truncated(), error)
+        return _caused(self._unreadable(body), error)
 
     def _truncated(self) -> StreamTruncated:
         return StreamTruncated("the answer broke off before its end marker. Send the request again.")
@@ -269,7 +264,12 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
 
     def _document(self, out: list[Event]) -> None:
         """Read a body that is one JSON document."""
-        document = self._parsed_document()
+        body = bytes(self._head)
+        try:
+            document = from_json(body)
+        except ValueError as error:
+            raise self._broken_document(body, error)  # noqa: B904 - it sets the cause
+        self._body = document
         is_answer = False
         # A list: Gemini's events without `alt=sse`, which a proxy may remove from the URL.
         for part in as_list(document) or [document]:

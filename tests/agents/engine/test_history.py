@@ -241,7 +241,25 @@ def google_faults(body: dict[str, Any]) -> list[str]:
     return found + [f"unanswered: {wanted}"] * bool(wanted)
 
 
+def bedrock_faults(body: dict[str, Any]) -> list[str]:
+    """After the reference of Converse: as `anthropic_faults`, with blocks of another form."""
+    found: list[str] = []
+    wanted: list[str] = []
+    role = "assistant"
+    for turn in body["messages"]:
+        found += ["the same role twice"] * (turn["role"] == role)
+        role = turn["role"]
+        results = [block["toolResult"]["toolUseId"] for block in turn["content"] if "toolResult" in block]
+        if results != wanted or any("toolResult" not in block for block in turn["content"][: len(results)]):
+            found.append(f"{wanted} are answered by {results}")
+        wanted = [block["toolUse"]["toolUseId"] for block in turn["content"] if "toolUse" in block]
+    if any("tool" in key for turn in body["messages"] for block in turn["content"] for key in block):
+        found += ["calls without a tool configuration"] * ("toolConfig" not in body)
+    return found + [f"unanswered: {wanted}"] * bool(wanted)
+
+
 CHECKS = {
+    "bedrock": bedrock_faults,
     "chat": chat_faults,
     "responses": responses_faults,
     "anthropic": anthropic_faults,

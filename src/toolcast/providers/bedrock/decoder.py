@@ -81,7 +81,12 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
 
     def _end_body(self, out: list[Event]) -> None:
         if not self._streamed:
-            self._message(as_dict(self._parsed_document()), out)
+            body = bytes(self._head)
+            try:
+                self._body = from_json(body)
+            except ValueError as error:
+                raise self._broken_document(body, error)  # noqa: B904 - it sets the cause
+            self._message(as_dict(self._body), out)
         elif self._stop is None or not self._frames.between:
             raise self._truncated()
         self._end(out)
