@@ -16,6 +16,7 @@ from .credentials import Secret, SecretURL
 from .lazy_dataclasses import dataclass
 from .option_types import require, require_optional
 
+_SEQUENCES: Any = (list, tuple, set, frozenset)  # typed as Any, so that isinstance does not narrow to unknown types
 ContextSize = Literal["low", "medium", "high"]
 
 
@@ -288,8 +289,8 @@ def _check_domains(tool: WebSearch | URLContext) -> None:
 
 def _set_texts(tool: ServerTool, name: str) -> None:
     """Set a field to the tuple of its strings."""
-    given: object = getattr(tool, name)
-    values: tuple[object, ...] = tuple(given) if isinstance(given, (list, tuple, set, frozenset)) else (None,)
+    given: Any = getattr(tool, name)
+    values: tuple[Any, ...] = tuple(given) if isinstance(given, _SEQUENCES) else (None,)
     if not all(isinstance(value, str) for value in values):
         raise TypeError(f"{name}: expected a list of str, got {given!r:.100}")
     object.__setattr__(tool, name, values)
@@ -303,4 +304,4 @@ def _plain(value: Any) -> Any:
         return "***"
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in cast("Mapping[str, Any]", value).items()}
-    return list(value) if isinstance(value, tuple) else value
+    return list(value) if isinstance(value, _SEQUENCES) else value

@@ -11,17 +11,23 @@ from pydantic import BaseModel
 from support.loopback import HOLD
 from support.searching_service import SearchingService, call, results, search, text
 from support.sync_and_async import API
+from support.telemetry import recorded
 from toolcast import (
     Anthropic,
+    CallInfo,
+    ChatResponse,
     Engine,
+    Hooks,
     Message,
     NoToolCallError,
     RedactedLLM,
+    RequestInfo,
     ServerToolUse,
     Settings,
     Timeout,
     Timeouts,
     ToolOrchestratingLLM,
+    Usage,
     WebSearch,
     is_partial,
 )
@@ -139,6 +145,34 @@ def test_partial_objects_and_events_go_on_through_pauses(service: SearchingServi
     events = api.events(claude(service), "Weather in Oslo?", tools=[WebSearch()])
     assert [event.raw for event in events if isinstance(event, ServerToolUse)] == list(FOUND)
     assert [type(event).__name__ for event in events].count("Finish") == 1
+
+
+class Count(Hooks):
+    """The methods that are called, in their order."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+
+    def request(self, call: CallInfo, request: RequestInfo) -> None:
+        assert request.server_tools == (WebSearch(),)
+        self.seen.append(("request", call.attempt, len(request.messages)))
+
+    def response(self, call: CallInfo, response: ChatResponse, seconds: float) -> None:
+        self.seen.append(("response", call.attempt, response.usage.input_tokens, len(response.message.server_tools)))
+
+    def end(self, call: CallInfo, usage: Usage, seconds: float) -> None:
+        self.seen.append(("end", usage.input_tokens))
+
+
+def test_hooks_and_telemetry_observe_each_request_and_one_response(service: SearchingService, api: API) -> None:
+    service.reply(FOUND[0], stop="pause_turn")
+    service.reply(FOUND[1], OSLO, stop="tool_use")
+    count = Count()
+    with recorded(capture_content=True) as telemetry:
+        make = ToolOrchestratingLLM(Weather, "Weather in {city}?", claude(service), tools=[WebSearch()], hooks=count)
+        assert api.call(make, city="Oslo").degrees == 4
+    assert count.seen == [("request", 1, 1), ("request", 2, 2), ("response", 2, 200, 2), ("end", 200)]
+    assert "server_tool_call_response" in telemetry.everything()
 
 
 def test_a_response_that_is_paused_for_ever_ends_as_paused(service: SearchingService, api: API) -> None:

@@ -53,6 +53,10 @@ if TYPE_CHECKING:
     from .token_counts import CountMethod, TokenCount
 
 
+_RUNNING_TOOLS = frozenset(("tools", "mcp_servers"))
+"""The fields of `Settings.extra` that may contain tools that the provider runs."""
+
+
 class ChatOptions(TypedDict, total=False):
     """Options of one request.
 
@@ -550,8 +554,8 @@ class FunctionCallingLLM(Closing, AsyncClosing):
 
     def _open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
         """Return the events of one response, which is continued if the service pauses it."""
-        # Only where that can be: these events pass through one more step.
-        if not (request.server_tools or request.settings.extra):
+        # Only where that can be: these events pass through one more step, and are not read directly.
+        if not request.server_tools and _RUNNING_TOOLS.isdisjoint(request.settings.extra or ()):
             return self._open_once(request, backend, call)
         from .resumed_events import ResumedEvents
 

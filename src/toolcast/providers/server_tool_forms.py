@@ -21,6 +21,7 @@ from ..server_tools import CodeExecution, FileSearch, RemoteMCP, ServerTool, URL
 Form: TypeAlias = Callable[[str, Any], dict[str, Any]]
 """A function from the name of the provider, for errors, and a tool to its definition in a request."""
 
+_TUPLE: Any = tuple  # typed as Any, so that isinstance does not narrow Any to an unknown type
 _LOCATION: Final = ("country", "region", "city", "timezone")
 
 
@@ -52,12 +53,12 @@ def _sent(
     """
     sent: dict[str, Any] = {}
     for each in fields(tool):
-        value = getattr(tool, each.name)
+        value: Any = getattr(tool, each.name)
         if each.name in ("extra", *known) or value in (None, (), {}):
             continue
         if each.name not in names:
             raise BadRequest(f"{provider} has no {each.name}= for {tool.label}, which is {value!r:.100}: leave it out")
-        sent[names[each.name]] = list(value) if isinstance(value, tuple) else value
+        sent[names[each.name]] = list(value) if isinstance(value, _TUPLE) else value
     return sent
 
 

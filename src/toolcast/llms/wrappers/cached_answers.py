@@ -31,6 +31,7 @@ from ...events import (
     ToolCallStart,
 )
 
+_MAPPING: Any = Mapping  # typed as Any, so that isinstance does not narrow Any to an unknown type
 VERSION: Final = 1
 """The version of keys and values. Another one makes all stored values misses."""
 
@@ -134,7 +135,7 @@ def _values(event: Event) -> dict[str, Any]:
     """Return the fields of an event that are set. A `body` is never stored."""
     values = ((field.name, getattr(event, field.name)) for field in fields(event) if field.name != "body")
     return {
-        name: dict(value) if isinstance(value, Mapping) else value
+        name: dict(value) if isinstance(value, _MAPPING) else value
         for name, value in values
         if value not in (None, False)
     }
