@@ -22,6 +22,7 @@ from toolcast import (
     Engine,
     LlamaCpp,
     LLMError,
+    LLMMetadata,
     OpenAI,
     OpenAIResponses,
     Settings,
@@ -158,7 +159,7 @@ TOOL = ToolSpec("search", "Search. " * 1_000, {"type": "object"})
 def test_what_certainly_does_not_fit_is_refused_with_what_is_largest() -> None:
     messages = [system("Be terse."), user(LONG), assistant(ToolCallPart("1", "search", '{"q": "x"}')), user("And?")]
     with pytest.raises(ContextTooLong) as raised:
-        check_context(messages, [TOOL], 2_000, "a-model")
+        check_context(messages, [TOOL], LLMMetadata("a-model", context_window=2_000), Settings())
     assert raised.value.largest == (
         ("messages[1] (user)", estimate_message_tokens(user(LONG))),
         ("tool search", 2_167),
@@ -189,10 +190,10 @@ def test_what_certainly_does_not_fit_is_refused_with_what_is_largest() -> None:
 )
 def test_the_check_of_one_message(message: Message, window: int, fits: bool) -> None:
     if fits:
-        check_context([message], [], window, "m")
+        check_context([message], [], LLMMetadata("m", context_window=window), Settings())
     else:
         with pytest.raises(ContextTooLong):
-            check_context([message], [], window, "m")
+            check_context([message], [], LLMMetadata("m", context_window=window), Settings())
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), max_size=80).map(lambda text: text * 7), max_size=6))
@@ -200,7 +201,7 @@ def test_nothing_that_fits_is_refused(texts: list[str]) -> None:
     """Not even with a window of the tokens of one real tokenizer alone, which has no tokens around a message."""
     messages = [user(text) for text in texts]
     window = sum(map(real_tokens, texts))
-    check_context(messages, [], max(window, 1), "m")
+    check_context(messages, [], LLMMetadata("m", context_window=max(window, 1)), Settings())
 
 
 # -- on the way to a service

@@ -43,9 +43,6 @@ logger: Final = logging.getLogger("toolcast")
 MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 """The size limit of one response, far more than any model writes; a single event has a smaller limit."""
 
-_CUTS: Final = frozenset(("truncation", "transforms", "plugins", "context_management", "edits", "truncate"))
-"""Fields of a request by which some services shorten the messages themselves."""
-
 _LAST_WORD: Final = r'[^\s"]*\Z'
 _LOGGED: Final = 4096  # characters of a body in the log
 _MORE = frozenset((TextDelta, ToolCallDelta))  # frequent events without anything to record
@@ -276,7 +273,8 @@ class HTTPExchange:
         # Before anything that can fail, so that it has the number that its `Attempt` will have.
         hooks = None if self._call.hooks is None else self._call.begin_request(self._service.hooks, now)
         self._adapter = await self._service.prepare(self._conversation, self._backend)
-        self._check_context()
+        chat = self._conversation
+        check_context(chat.messages, chat.tools, self._service.metadata, self._settings)
         request = self._adapter.request(self._conversation, self._settings)
         if request.notes:
             self._service.warn_of_dropped_settings(request)
@@ -303,13 +301,6 @@ class HTTPExchange:
             raise await self._refusal(self._adapter, body)
         self.request_id = _request_id(body.headers, request)
         self._decoder = self._adapter.decoder(self._conversation)
-
-    def _check_context(self) -> None:
-        """Raise `ContextTooLong` if the messages are certainly too long for the model, unless that is not wanted."""
-        window, settings, chat = self._service.metadata.context_window, self._settings, self._conversation
-        if window is None or settings.check_context is False or (settings.extra and _CUTS & settings.extra.keys()):
-            return
-        check_context(chat.messages, chat.tools, window, chat.model)
 
     async def _in_time(self, call: Callable[[], Awaitable[T]]) -> T:
         """Await a user's code within the deadline of the call. Without an event loop it cannot be interrupted."""

@@ -16,7 +16,9 @@ from functools import lru_cache
 from math import ceil
 from typing import Final
 
+from ..capabilities import LLMMetadata
 from ..errors import ContextTooLong
+from ..hook_protocol import NamedSpec
 from ..messages import (
     AudioPart,
     DocumentPart,
@@ -29,6 +31,7 @@ from ..messages import (
     ToolCallPart,
     ToolResultPart,
 )
+from ..settings import Settings
 from ..tool_spec import ToolSpec
 
 # Tokens of one character, by the number of its bytes in UTF-8. One token is about four characters of English (OpenAI,
@@ -43,6 +46,9 @@ _MESSAGE: Final = 4  # the tokens around a message, as for OpenAI's models
 _IMAGE: Final = 1_000  # between 258 (Gemini) and 1,600 (Anthropic), by size and model
 _DOCUMENT: Final = 2_000  # of a document by its URL, whose length is not known here
 _BYTES_PER_TOKEN: Final = {"audio": 500, "document": 50}  # compressed sound at 16 KB/s, and pages of a PDF
+
+_CUTS: Final = frozenset(("truncation", "transforms", "plugins", "context_management", "edits", "truncate"))
+"""Fields of a request by which some services shorten the messages themselves."""
 
 _MARGIN: Final = 1.3
 _LONGEST_TOKEN: Final = 6  # characters of a token in Chinese, Japanese or Korean
@@ -92,15 +98,20 @@ def least_text_tokens(text: str) -> int:
     return max(words, len(leads.translate(None, _LEADS[0])) // _LONGEST_TOKEN)
 
 
-def check_context(messages: Sequence[Message], tools: Sequence[ToolSpec], window: int, model: str) -> None:
-    """Raise `ContextTooLong` if messages and tools certainly exceed the context window.
+def check_context(
+    messages: Sequence[Message], tools: Sequence[NamedSpec], metadata: LLMMetadata, settings: Settings
+) -> None:
+    """Raise `ContextTooLong` if messages and tools certainly exceed the context window, unless that is not wanted.
 
     Args:
         messages: The messages.
         tools: The tools, of which the descriptions count: services encode schemas in ways of their own.
-        window: The size of the context window in tokens.
-        model: The name of the model, for the error.
+        metadata: The name of the model and the size of its context window, if that is known.
+        settings: The settings of the request.
     """
+    window = metadata.context_window
+    if window is None or settings.check_context is False or (settings.extra and _CUTS & settings.extra.keys()):
+        return
     limit = window * _MARGIN
     # A word and the space after it have two characters: nearly all requests are decided here.
     if sum([_length(message) for message in messages]) + sum([len(tool.description) for tool in tools]) < 2 * limit:
@@ -108,7 +119,7 @@ def check_context(messages: Sequence[Message], tools: Sequence[ToolSpec], window
     least = sum([_least_tokens(message) for message in messages])
     least += sum([least_text_tokens(tool.description) for tool in tools])
     if least > limit:
-        raise _too_long(messages, tools, least, window, model)
+        raise _too_long(messages, tools, least, window, metadata.model_name)
 
 
 def _length(message: Message) -> int:
@@ -129,10 +140,13 @@ def _texts(part: Part) -> tuple[str, ...]:
 
 
 def _too_long(
-    messages: Sequence[Message], tools: Sequence[ToolSpec], least: int, window: int, model: str
+    messages: Sequence[Message], tools: Sequence[NamedSpec], least: int, window: int, model: str
 ) -> ContextTooLong:
     sizes = [(f"messages[{at}] ({each.role})", estimate_message_tokens(each)) for at, each in enumerate(messages)]
-    sizes += [(f"tool {tool.name}", ceil(_tool_tokens(tool))) for tool in tools]
+    sizes += [
+        (f"tool {tool.name}", ceil(_tool_tokens(ToolSpec(tool.name, tool.description, tool.parameters))))
+        for tool in tools
+    ]
     largest = tuple(sorted(sizes, key=lambda size: size[1], reverse=True)[:_SHOWN])
     shown = ", ".join([f"{name} with about {tokens:,} tokens" for name, tokens in largest])
     error = ContextTooLong(

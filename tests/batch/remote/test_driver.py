@@ -195,6 +195,13 @@ def test_a_request_that_cannot_be_encoded_is_the_error_of_its_item() -> None:
     assert not pair.service.log
 
 
+def test_a_request_that_cannot_fit_is_not_submitted(pair: Pair) -> None:
+    outcomes = pair.map([{"x": 1}, {"x": "word " * 200_000}])  # the model has a window of 128,000 tokens
+    assert texts(outcomes) == ["Say 1", "ContextTooLong"]
+    assert "nothing was sent" in str(outcomes[1].error)
+    assert [batch["request_counts"]["total"] for batch in pair.service.batches.values()] == [1]
+
+
 def test_a_job_that_is_closed_before_it_begins(pair: Pair) -> None:
     with pair.call.map([{"x": 0}], via="batch") as outcomes:
         pass

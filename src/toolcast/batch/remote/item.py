@@ -12,6 +12,7 @@ from ...events import ChatResponse, UsageReport
 from ...http_request import HTTPRequest
 from ...lazy_dataclasses import dataclass
 from ...llms.http_llm import ServiceLLM
+from ...llms.token_estimates import check_context
 from ...prices import DiscountedPricing
 from ...structured.call import PreparedCall, run_parsed_calls
 from ...transport.network import IOBackend
@@ -43,8 +44,15 @@ class RemoteItem:
 
 
 def request_of(llm: ServiceLLM, prepared: PreparedCall) -> HTTPRequest:
-    """Return the request of a call, unstreamed."""
-    request = llm.preview(prepared.request)
+    """Return the request of a call, unstreamed.
+
+    Raises:
+        BadRequest: The provider does not support its content.
+        ContextTooLong: The messages certainly exceed the model's context window.
+    """
+    chat = prepared.request
+    check_context(chat.messages, chat.tools, llm.metadata, chat.settings)
+    request = llm.preview(chat)
     assert request is not None  # an LLM behind HTTP has one
     llm.warn_of_dropped_settings(request)
     return request
