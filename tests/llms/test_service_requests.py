@@ -170,6 +170,58 @@ def test_a_silent_response_is_a_timeout(backend: str) -> None:
 
 
 @BACKENDS
+@pytest.mark.parametrize("pieces", [[b"{", b"}"], [TimeoutError()]])
+def test_the_total_time_ends_a_request(backend: str, pieces: list[Any]) -> None:
+    client = Client((200, b"{}"))
+
+    def late(method: str, path: str, body: bytes) -> list[Any]:
+        client.clock.seconds += 6
+        return pieces
+
+    client.service.cut = late
+    with pytest.raises(Timeout, match="did not end within 5 s; allow more") as caught:
+        client.send("GET", "/files", backend=backend, total=5)
+    assert caught.value.phase == "total"
+    assert len(client.requests) == 1
+
+
+def test_the_total_time_limits_each_wait() -> None:
+    limits: list[Any] = []
+
+    class Noting(Client):
+        def open(self, request: HTTPRequest, **given: Any) -> Any:
+            limits.append(given)
+            return super().open(request, **given)
+
+    Noting((200, b"{}")).send("GET", "/files", total=5)
+    Noting((200, b"{}"), settings=toolcast.Settings(timeout=toolcast.Timeouts(first_token=None))).send(
+        "GET", "/files", total=500
+    )
+    assert limits == [{"connect": 5.0, "read": 5.0}, {"connect": 10.0, "read": 500.0}]
+
+
+def test_a_connection_that_takes_the_total_time() -> None:
+    class Slow(Client):
+        def open(self, request: HTTPRequest, **limits: Any) -> Any:
+            self.clock.seconds += limits["read"]
+            raise Timeout("no response", phase="first_token")
+
+    with pytest.raises(Timeout) as caught:
+        Slow().send("GET", "/files", total=5)
+    assert caught.value.phase == "total"
+    with pytest.raises(Timeout) as caught:
+        Slow(max_retries=0).send("GET", "/files", total=1_000)
+    assert caught.value.phase == "first_token"
+
+
+def test_no_attempt_begins_after_the_total_time() -> None:
+    client = Client((429, b'{"error": {"message": "try again in 7s"}}'), (200, b"{}"))
+    with pytest.raises(RateLimited):
+        client.send("GET", "/files", total=5)
+    assert client.clock.sleeps == []
+
+
+@BACKENDS
 def test_a_download_arrives_in_chunks(backend: str) -> None:
     client = Client((500, b"{}"), (200, b"abc"))
     client.service.cut = lambda method, path, body: [b"a", b"bc"]

@@ -43,6 +43,7 @@ logger: Final = logging.getLogger("toolcast")
 MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 """The size limit of one response, far more than any model writes; a single event has a smaller limit."""
 
+_SURE_TO_FIT: Final = 4096  # bytes of a request that needs no check of the context window: no model has a smaller one
 _LAST_WORD: Final = r'[^\s"]*\Z'
 _LOGGED: Final = 4096  # characters of a body in the log
 _MORE = frozenset((TextDelta, ToolCallDelta))  # frequent events without anything to record
@@ -273,9 +274,10 @@ class HTTPExchange:
         # Before anything that can fail, so that it has the number that its `Attempt` will have.
         hooks = None if self._call.hooks is None else self._call.begin_request(self._service.hooks, now)
         self._adapter = await self._service.prepare(self._conversation, self._backend)
-        chat = self._conversation
-        check_context(chat.messages, chat.tools, self._service.metadata, self._settings)
         request = self._adapter.request(self._conversation, self._settings)
+        if len(request.body) > _SURE_TO_FIT:
+            chat = self._conversation
+            check_context(chat.messages, chat.tools, self._service.metadata, self._settings)
         if request.notes:
             self._service.warn_of_dropped_settings(request)
         if self._service.authorizes:

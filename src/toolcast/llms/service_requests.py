@@ -56,6 +56,7 @@ async def send_request(
     *,
     repeatable: bool | None = None,
     limit: int = RESPONSE_LIMIT,
+    total: float | None = None,
 ) -> HTTPResponse:
     """Send `request` and return its response.
 
@@ -66,26 +67,28 @@ async def send_request(
         repeatable: The request may be sent again where it is unknown if the service has processed it. Default: by its
             method (RFC 9110, 9.2.2), so that nothing is created twice.
         limit: The size limit of the response in bytes.
+        total: The limit of the request with its retries in seconds. Default: none, as uploads take their time.
 
     Raises:
         LLMError: The service refused the request, or the connection failed, after the retries of the policy.
         LimitExceeded: The response is longer than `limit`.
     """
+    limits = _TimeLimits(target.timeouts, backend, total)
     repeatable = request.method in _REPEATABLE if repeatable is None else repeatable
     before, used = sys.exception(), 0
     while True:
         sent = await target.authorize(request, backend)
         try:
-            body = await _open(target, sent, backend)
+            body = await _open(target, sent, backend, limits)
             try:
-                content = await _read(body, target.timeouts.idle, limit)
+                content = await _read(body, limits, limit)
             finally:
                 await body.close()
             if len(content) > limit:
                 raise LimitExceeded(f"the service sent more than {limit} bytes in response to {request.url}")
             return HTTPResponse(body.status, body.headers, content)
         except LLMError as error:
-            wait = _wait_after(target, sent, error, backend, used, before, repeatable=repeatable)
+            wait = _wait_after(target, sent, error, backend, used, before, repeatable=repeatable, limits=limits)
             if wait is None:
                 raise
             used += 1
@@ -93,9 +96,14 @@ async def send_request(
 
 
 async def run_exchange(
-    target: RequestTarget, exchange: Exchange[T], backend: IOBackend, *, repeatable: bool | None = None
+    target: RequestTarget,
+    exchange: Exchange[T],
+    backend: IOBackend,
+    *,
+    repeatable: bool | None = None,
+    total: float | None = None,
 ) -> T:
-    """Send the requests of `exchange` and return its result. `repeatable` is that of `send_request`.
+    """Send the requests of `exchange` and return its result. `repeatable` and `total` are those of `send_request`.
 
     Its steps read and encode whole files, so that under an event loop they run in a worker thread.
 
@@ -105,7 +113,7 @@ async def run_exchange(
     found: HTTPRequest | _Result[T] = await _step(exchange.__next__, backend)
     while not isinstance(found, _Result):
         try:
-            response = await send_request(target, found, backend, repeatable=repeatable)
+            response = await send_request(target, found, backend, repeatable=repeatable, total=total)
         except LLMError as error:
             found = await _step(partial(exchange.throw, error), backend)
         else:
@@ -116,16 +124,16 @@ async def run_exchange(
 class Download:
     """The body of a response, which is still arriving."""
 
-    def __init__(self, body: Body, request: HTTPRequest, idle: float | None) -> None:
+    def __init__(self, body: Body, request: HTTPRequest, limits: _TimeLimits) -> None:
         self._body = body
         self._request = request
-        self._idle = idle
+        self._limits = limits
 
     async def read(self) -> bytes:
         """Return the next chunk, or `b""` at the end. Raise `LLMError` if the connection fails."""
         before = sys.exception()
         try:
-            return await _chunk(self._body, self._idle)
+            return await _chunk(self._body, self._limits)
         except LLMError as error:
             scrub_exception(error, self._request, before)
             raise
@@ -142,26 +150,54 @@ async def open_download(target: RequestTarget, request: HTTPRequest, backend: IO
         LLMError: The service refused the request, or the connection failed, after the retries of the policy.
     """
     before, used = sys.exception(), 0
+    limits = _TimeLimits(target.timeouts, backend, None)
     while True:
         sent = await target.authorize(request, backend)
         try:
-            return Download(await _open(target, sent, backend), sent, target.timeouts.idle)
+            return Download(await _open(target, sent, backend, limits), sent, limits)
         except LLMError as error:
-            wait = _wait_after(target, sent, error, backend, used, before, repeatable=True)
+            wait = _wait_after(target, sent, error, backend, used, before, repeatable=True, limits=limits)
             if wait is None:
                 raise
             used += 1
         await backend.sleep(wait)
 
 
-async def _open(target: RequestTarget, request: HTTPRequest, backend: IOBackend) -> Body:
+class _TimeLimits:
+    """The time limits of a request: those of its target, and one for it and its retries together."""
+
+    def __init__(self, timeouts: Timeouts, backend: IOBackend, total: float | None) -> None:
+        self.timeouts: Timeouts = timeouts
+        self.deadline: float | None = None if total is None else backend.now() + total
+        self._total = total
+        self._backend = backend
+
+    def left(self, limit: float | None) -> float | None:
+        """Return the seconds of a wait that may last for `limit`. Raise `Timeout` if no time is left."""
+        if self.deadline is None:
+            return limit
+        left = self.deadline - self._backend.now()
+        if left <= 0:
+            raise Timeout(
+                f"the request did not end within {self._total} s; allow more with "
+                "settings=Settings(timeout=Timeouts(total=...))",
+                phase="total",
+            )
+        return left if limit is None else min(limit, left)
+
+
+async def _open(target: RequestTarget, request: HTTPRequest, backend: IOBackend, limits: _TimeLimits) -> Body:
     """Return the successful response to one attempt."""
-    timeouts = target.timeouts
-    body = await backend.open(request, connect=timeouts.connect, read=timeouts.first_token)
+    connect, read = limits.left(limits.timeouts.connect), limits.left(limits.timeouts.first_token)
+    try:
+        body = await backend.open(request, connect=connect, read=read)
+    except Timeout:
+        limits.left(None)  # raises the error of the total time, if it is over
+        raise
     if body.status < 300:
         return body
     try:
-        content = await _read(body, timeouts.idle, BODY_LIMIT)
+        content = await _read(body, limits, BODY_LIMIT)
     finally:
         await body.close()
     error = target.error(body.status, body.headers, content[:BODY_LIMIT])
@@ -171,18 +207,20 @@ async def _open(target: RequestTarget, request: HTTPRequest, backend: IOBackend)
     raise error
 
 
-async def _read(body: Body, idle: float | None, limit: int) -> bytes:
+async def _read(body: Body, limits: _TimeLimits, limit: int) -> bytes:
     """Return the content of `body`. Reading stops after more than `limit` bytes."""
     content = bytearray()
-    while len(content) <= limit and (data := await _chunk(body, idle)):
+    while len(content) <= limit and (data := await _chunk(body, limits)):
         content += data
     return bytes(content)
 
 
-async def _chunk(body: Body, idle: float | None) -> bytes:
+async def _chunk(body: Body, limits: _TimeLimits) -> bytes:
+    idle = limits.left(limits.timeouts.idle)
     try:
         return await body.read(idle)
     except TimeoutError as error:
+        limits.left(None)
         raise Timeout(f"the service sent nothing for {idle} s; try again", phase="idle") from error
 
 
@@ -195,14 +233,14 @@ def _wait_after(
     before: BaseException | None,
     *,
     repeatable: bool,
+    limits: _TimeLimits,
 ) -> float | None:
     """Return the seconds until the next attempt; None if `error` is to be raised."""
     scrub_exception(error, request, before)
     if not (repeatable or _unprocessed(error)):
         return None
-    return next_wait(
-        target.retry_policy, error, retries_used=used, now=backend.now(), deadline=None, chance=random.random()
-    )
+    now, deadline = backend.now(), limits.deadline
+    return next_wait(target.retry_policy, error, retries_used=used, now=now, deadline=deadline, chance=random.random())
 
 
 def _unprocessed(error: LLMError) -> bool:

@@ -91,7 +91,8 @@ async def provider_count(
     """Return the tokens that the requests of `exchange` count. Raise `LLMError` if one fails."""
     before = sys.exception()
     try:
-        tokens = await run_exchange(_Target(llm, adapter, timeouts), exchange, backend, repeatable=True)
+        target = _Target(llm, adapter, timeouts)
+        tokens = await run_exchange(target, exchange, backend, repeatable=True, total=timeouts.total)
     except LLMError as error:
         scrub_exception(error, None, before)
         error.provider, error.model = error.provider or adapter.provider, error.model or model

@@ -369,7 +369,8 @@ class _Run:
         before, request = sys.exception(), None
         try:
             request = self._codec.request(texts, self._options)
-            response = await send_request(self._target, request, self._backend, repeatable=True)
+            total = self._target.timeouts.total  # of each request: a call may have thousands
+            response = await send_request(self._target, request, self._backend, repeatable=True, total=total)
             return self._codec.read(response, len(texts), self._options)
         except LLMError as error:
             # Its frames have the response, which may contain the key.
