@@ -246,9 +246,9 @@ def test_a_look_up_that_hangs_is_begun_anew() -> None:
         drive(signer.sign(request(), Sync()))
     assert hanging.gate is not None
     gate, hanging.gate, hanging.results = hanging.gate, None, [fine]
-    signer._seconds = 20
-    assert signer._lookup is not None
-    signer._lookup._begun -= 100
+    signer._lookup._seconds = 20
+    assert signer._lookup._running is not None
+    signer._lookup._running._begun -= 100
     assert key_of(drive(signer.sign(request(), Sync()))) == "AK2"
     gate.set()
 

@@ -1,8 +1,8 @@
 """Credentials of AWS, as botocore finds them, and the signatures of requests (Signature Version 4).
 
-A look-up may read files, start a program, or ask a server of AWS for temporary credentials. It blocks, so it runs in a
-thread of its own, which all calls that need it wait for, each with a time limit; it is not interrupted. Until the
-credentials are about to expire, no call waits again. botocore is imported in that thread, too.
+A look-up may read files, start a program, or ask a server of AWS for temporary credentials. It runs in a thread
+(credential_lookup.py); until the credentials are about to expire, no call waits again. botocore is imported in that
+thread, too.
 
 Signing is computed from the methods of botocore's `SigV4Auth`, and not by its `add_auth`, which writes the session
 token to the log. Nothing of a credential is stored in the objects here but in botocore's own session.
@@ -17,17 +17,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
-from time import monotonic
-from typing import Any, Final, NamedTuple, NoReturn, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
-from ..async_support.waiters import Waiters
 from ..credentials import Secret, reveal
-from ..errors import AuthFailed, ConnectFailed, LLMError, Timeout
+from ..errors import AuthFailed, ConnectFailed, LLMError
 from ..http_request import HTTPRequest
 from ..transport.network import IOBackend
-
-LOOKUP_SECONDS: Final = 60.0
-"""The time limit of a look-up. A login service or a program of the user may take a while; a call has its own limit."""
+from .credential_lookup import LOOKUP_SECONDS, CredentialLookup
 
 _AHEAD: Final = 1_000
 """Credentials that expire within so many seconds are looked up again in the thread. botocore itself refreshes them 900
@@ -95,9 +91,10 @@ class AWSSigner:
         self._region = region
         self._profile = profile
         self._session = session
-        self._seconds = seconds
-        self._lock = threading.Lock()
-        self._lookup: _Lookup | None = None  # the one that runs
+        self._lookup = CredentialLookup(
+            *("AWS credentials", "Look at the profile, or log in before the call.", "toolcast-aws"),
+            *(self._find, _failure, seconds),
+        )
         # Returns botocore's credentials, once they were found: a closure, as tools dump the fields of objects.
         self._source: Callable[[], Any] | None = None
 
@@ -115,7 +112,7 @@ class AWSSigner:
             Timeout: The look-up took too long.
             ImportError: botocore is not installed.
         """
-        frozen = self._current() or await self._looked_up(backend, limit)
+        frozen = self._current() or await self._lookup.result(backend, limit)
         return signed(request, frozen, self._service, self._region, datetime.now(UTC))
 
     def _current(self) -> AWSCredentials | None:
@@ -125,43 +122,9 @@ class AWSSigner:
             return None
         return cast("AWSCredentials", source.get_frozen_credentials())
 
-    async def _looked_up(self, backend: IOBackend, limit: float | None) -> AWSCredentials:
-        seconds = self._seconds if limit is None else min(limit, self._seconds)
-        with self._lock:  # one look-up for all calls
-            lookup = self._lookup
-            if lookup is None or lookup.is_done() or lookup.is_older_than(self._seconds):
-                lookup = self._lookup = _Lookup()
-                threading.Thread(target=self._look_up, args=(lookup,), name="toolcast-aws", daemon=True).start()
-        if backend.concurrent:
-            import anyio
-
-            with anyio.move_on_after(seconds):
-                await lookup.waiters.suspend(lookup.is_done)
-        else:
-            lookup.waiters.block(lookup.is_done, seconds)
-        if not lookup.is_done():
-            raise Timeout(
-                f"no AWS credentials within {seconds:.3g} s. Look at the profile, or log in before the call. "
-                "Nothing was sent.",
-                phase="connect" if seconds == self._seconds else "total",
-            )
-        return lookup.result()
-
-    def _look_up(self, lookup: _Lookup) -> None:
+    def _find(self) -> AWSCredentials:
         """Find or refresh the credentials. Runs in a thread of its own."""
         _silent.active = True
-        try:
-            found = self._read()
-            lookup.end(lambda: found)
-        except (LLMError, ImportError) as error:
-            kind, text = type(error), str(error)
-            lookup.end(lambda: _raise(kind(text)))
-        except BaseException as error:  # raised by the calls that wait: they would wait for ever otherwise
-            described = _failure(error)
-            kind, text = type(described), described.message
-            lookup.end(lambda: _raise(kind(text)))
-
-    def _read(self) -> AWSCredentials:
         session = self._session or new_session(self._profile)
         for name in _TALKATIVE:
             logging.getLogger(name).addFilter(_drop_if_silent)
@@ -174,38 +137,6 @@ class AWSSigner:
         frozen: AWSCredentials = source.get_frozen_credentials()
         self._source = lambda: source
         return frozen
-
-
-class _Lookup:
-    """One look-up of credentials, which threads and tasks may wait for."""
-
-    def __init__(self) -> None:
-        self.waiters = Waiters()
-        self._begun = monotonic()
-        self._result: Callable[[], AWSCredentials] | None = None
-
-    def is_done(self) -> bool:
-        """Return True once the look-up has ended."""
-        return self._result is not None
-
-    def is_older_than(self, seconds: float) -> bool:
-        """Return True if the look-up began so long ago."""
-        # Its thread may not exist: a forked process has a copy of this object and not of the thread.
-        return monotonic() - self._begun > seconds
-
-    def end(self, result: Callable[[], AWSCredentials]) -> None:
-        """End the look-up. `result` returns the credentials, or raises a new exception for each call that waits."""
-        self._result = result
-        self.waiters.wake()
-
-    def result(self) -> AWSCredentials:
-        """Return the credentials, or raise the error of the look-up."""
-        assert self._result is not None
-        return self._result()
-
-
-def _raise(error: Exception) -> NoReturn:
-    raise error
 
 
 class _Silent(threading.local):
