@@ -383,13 +383,14 @@ def _merged(own: Any, more: Any) -> Any:
 def _with_own_tools(path: str, own: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return `extra`, with the tools of the request in front of those at the path in it."""
     name, _, rest = path.partition(".")
-    ours, theirs = own.get(name), extra.get(name)
-    if name not in extra or (rest and not isinstance(theirs, Mapping)):
+    if name not in extra:
         return dict(extra)
+    ours, theirs = own.get(name), cast("object", extra[name])
     if not rest:
         return {**extra, name: _all_tools(ours or [], theirs)}
-    inner = cast("Mapping[str, Any]", ours) if isinstance(ours, Mapping) else {}
-    return {**extra, name: _with_own_tools(rest, inner, cast("Mapping[str, Any]", theirs))}
+    if not isinstance(theirs, Mapping):
+        return dict(extra)
+    return {**extra, name: _with_own_tools(rest, ours or {}, cast("Mapping[str, Any]", theirs))}
 
 
 def _all_tools(own: Sequence[Any], more: object) -> list[Any]:

@@ -423,6 +423,15 @@ def test_what_the_model_and_the_router_add() -> None:
         assert folded(events).model == router
 
 
+@pytest.mark.parametrize("started", [{}, {"text": {}}, {"reasoningContent": {}}])
+def test_starts_of_blocks_that_need_none(started: dict[str, Any]) -> None:
+    """Servers of others send them."""
+    content = {"reasoningContent": {"text": "Hi"}} if "reasoningContent" in started else {"text": "Hi"}
+    expected = ThinkingDelta("Hi") if "reasoningContent" in started else TextDelta("Hi")
+    events = decode(BEGIN, start(0, **started), delta(0, **content), stop(0), end())
+    assert events[0] == expected and len(events) == 3
+
+
 def test_events_of_an_unknown_kind() -> None:
     assert decode(BEGIN, event("somethingNew", {"a": 1}), end())[0] == RawEvent({"somethingNew": {"a": 1, "p": "abcd"}})
 

@@ -15,7 +15,7 @@ import mimetypes
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, cast
 from urllib.parse import quote
 
 from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
@@ -497,6 +497,6 @@ _EFFORTS: Final = {"minimal": "low", "xhigh": "high", "max": "high"}
 
 def _filled(form: Any, value: Any) -> Any:
     """Return `form` with `value` in place of `...`."""
-    if isinstance(form, Mapping):
-        return {name: _filled(part, value) for name, part in form.items()}
+    if isinstance(form, dict):
+        return {name: _filled(part, value) for name, part in cast("dict[str, Any]", form).items()}
     return value if form is ... else form
