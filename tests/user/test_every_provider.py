@@ -154,6 +154,15 @@ def test_objects_of_ollama(aimock: Aimock) -> None:
     assert play(PEOPLE, aimock.url, opening=with_llm('Ollama("llama3.2"')).went_well() == FOUND
 
 
+def test_objects_of_bedrock(aimock: Aimock) -> None:
+    """Converse and its event stream, as another program writes them."""
+    aimock.call("Person", INGRID)
+    made = with_llm('Bedrock("us.anthropic.claude-sonnet-4-5-20250929-v1:0"')
+    assert play(PEOPLE, aimock.url, opening=made).went_well() == FOUND
+    (first, *_) = aimock.requests()
+    assert first["path"].startswith("/model/us.anthropic.claude-sonnet-4-5-20250929-v1%3A0/converse")
+
+
 def test_a_text_only_model(mocked: Provider, llmock: LLMock) -> None:
     """Asked in words; what it writes around the object does not matter."""
     llmock.reply(f"Here is what you asked for:\n```json\n{json.dumps(INGRID)}\n```\nAnything else?", times=None)
