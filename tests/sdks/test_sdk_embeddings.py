@@ -60,6 +60,32 @@ def google(url: str, **options: Any) -> Found:
     return Found([each.values for each in found.embeddings], found.usage_metadata.prompt_token_count)
 
 
+def vertex(model: str) -> Callable[..., Found]:
+    """Return the client of Vertex AI. An embedding has its own count of tokens with `predict` alone."""
+
+    def embed_content(url: str, **options: Any) -> Found:
+        from google import genai
+        from google.oauth2.credentials import Credentials
+
+        config: dict[str, Any] = {"auto_truncate": options.get("truncate", False)}
+        if "dimensions" in options:
+            config["output_dimensionality"] = options["dimensions"]
+        if "input_type" in options:
+            config["task_type"] = TASKS[options["input_type"]]
+        http = {"base_url": url, "api_version": "v1"}
+        client = genai.Client(
+            vertexai=True, project="p", location="l", credentials=Credentials("any"), http_options=http
+        )
+        with client:
+            found = client.models.embed_content(model=model, contents=TEXTS, config=config)
+        return Found([each.values for each in found.embeddings], 6)
+
+    return embed_content
+
+
+VERTEX = "/v1/projects/p/locations/l/publishers/google"
+
+
 def ollama(url: str, **options: Any) -> Found:
     from ollama import Client
 
@@ -91,6 +117,20 @@ CLIENTS: list[Client] = [
         "",
         {"embeddings": [{"values": vector} for vector in VECTORS], "usageMetadata": {"promptTokenCount": 6}},
         ({}, {"dimensions": 2}, {"input_type": "query"}, {"input_type": "similarity", "dimensions": 2}),
+    ),
+    (
+        "google:gemini-embedding-001",
+        vertex("gemini-embedding-001"),
+        VERTEX,
+        {"embeddings": [{"values": vector} for vector in VECTORS], "usageMetadata": {"promptTokenCount": 6}},
+        ({}, {"dimensions": 2, "truncate": True}, {"input_type": "query"}),
+    ),
+    (
+        "google:text-embedding-005",
+        vertex("text-embedding-005"),
+        VERTEX,
+        {"predictions": [{"embeddings": {"values": vector, "statistics": {"token_count": 3.0}}} for vector in VECTORS]},
+        ({}, {"dimensions": 2, "truncate": True}, {"input_type": "query"}),
     ),
     (
         "ollama",
@@ -134,7 +174,8 @@ def test_embeddings(client: Client, options: dict[str, Any]) -> None:
         for _ in range(2):
             server.answer(whole(json.dumps(answer).encode(), 200, "content-type: application/json"))
         theirs = official(url, **options)
-        ours = embed(TEXTS, f"{provider}:a-model", base_url=url + path, api_key="any", **options)
+        name = provider if ":" in provider else f"{provider}:a-model"
+        ours = embed(TEXTS, name, base_url=url + path, api_key="any", **options)
         assert ours.vectors == theirs.vectors == VECTORS
         assert ours.usage.input_tokens == theirs.tokens == 6
         first, second = map(meant, server.requests)

@@ -289,6 +289,35 @@ def test_the_options_of_google_are_those_of_each_text(server: Loopback) -> None:
     assert sent(server)["requests"] == [{**about, "content": {"parts": [{"text": text}]}} for text in ("one", "two")]
 
 
+VERTEX = "/v1/projects/p/locations/l/publishers/google"
+
+
+def test_gemini_on_vertex(server: Loopback) -> None:
+    answer(server, {"embeddings": [{"values": [1, 2]}, {"values": [3, 4]}], "usageMetadata": {"promptTokenCount": 7}})
+    llm = made(server, "google", "gemini-embedding-001", base_url=root(server) + VERTEX)
+    found = embed(["one", "two"], llm, dimensions=2, input_type="query", truncate=True)
+    assert (found.vectors, found.usage.input_tokens) == ([[1, 2], [3, 4]], 7)
+    assert server.requests[0].line == f"POST {VERTEX}/models/gemini-embedding-001:batchEmbedContents HTTP/1.1"
+    config = {"taskType": "RETRIEVAL_QUERY", "outputDimensionality": 2, "autoTruncate": True}
+    each = [{"content": {"parts": [{"text": text}]}, "embedContentConfig": config} for text in ("one", "two")]
+    assert sent(server) == {"requests": each}
+
+
+@pytest.mark.parametrize(("counts", "tokens"), [((3.0, 4.0), 7), ((3.0, None), 0)])
+def test_other_models_on_vertex(counts: tuple[Any, Any], tokens: int, server: Loopback) -> None:
+    vectors = [[1, 2], [3, 4]]
+    embeddings = [{"values": v, "statistics": {"token_count": c}} for v, c in zip(vectors, counts, strict=True)]
+    answer(server, {"predictions": [{"embeddings": each} for each in embeddings]})
+    llm = made(server, "google", "text-embedding-005", base_url=root(server) + VERTEX)
+    found = embed(["one", "two"], llm, input_type="similarity", dimensions=2, extra={"x": 1})
+    assert (found.vectors, found.usage.input_tokens, found.usage.cost is None) == (vectors, tokens, True)
+    assert server.requests[0].line == f"POST {VERTEX}/models/text-embedding-005:predict HTTP/1.1"
+    assert sent(server) == {
+        "instances": [{"content": text, "task_type": "SEMANTIC_SIMILARITY"} for text in ("one", "two")],
+        "parameters": {"outputDimensionality": 2, "autoTruncate": False, "x": 1},
+    }
+
+
 def test_texts_are_cut_if_that_is_wanted(server: Loopback) -> None:
     answer(server, {"embeddings": [[1]]})
     embed("one", made(server, "ollama", base_url=root(server)), truncate=True)
@@ -332,7 +361,6 @@ def test_wrong_arguments(options: dict[str, Any], error: type[Exception], messag
     [
         toolcast.llm("anthropic:claude-sonnet-4-5", api_key=KEY),
         toolcast.llm("groq:llama", api_key=KEY),
-        toolcast.llm("google:x", api_key=KEY, base_url="https://x.example/v1/projects/p/locations/l/publishers/google"),
     ],
     ids=lambda llm: llm.provider,
 )

@@ -96,11 +96,11 @@ class GoogleAdapter(HTTPAdapter):
 
         return None if self._is_vertex else GoogleFiles(self)
 
-    def embeddings(self) -> EmbeddingCodec | None:
-        """Return the codec of embeddings; None on Vertex AI, which has another endpoint."""
-        from .embeddings import GoogleEmbeddings
+    def embeddings(self) -> EmbeddingCodec:
+        """Return the codec of embeddings."""
+        from .embeddings import GoogleEmbeddings, VertexEmbeddings
 
-        return None if self._is_vertex else GoogleEmbeddings(self)
+        return VertexEmbeddings(self) if self._is_vertex else GoogleEmbeddings(self)
 
     def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int]:
         """Return the request that counts the input tokens of a request."""
