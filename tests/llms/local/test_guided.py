@@ -112,10 +112,10 @@ def test_without_tools_there_is_nothing_to_choose(api: API) -> None:
 
 def test_a_long_question_is_chosen_for_by_its_beginning(api: API) -> None:
     network = ReplayNetwork(answered('{"tool": "none"}'), answered("Hello."))
-    api.chat(GuidedLlamaCpp(network=network), "word " * 10_000, tools=TOOLS)
+    api.chat(GuidedLlamaCpp(network=network), "word " * 1_000, tools=TOOLS)
     choice, request = asked(network)
     assert len(choice["messages"][-1]["content"]) == 500
-    assert len(request["messages"][-1]["content"]) == 50_000
+    assert len(request["messages"][-1]["content"]) == 5_000
 
 
 def test_an_answer_that_repeats_itself_is_ended(api: API) -> None:
