@@ -247,7 +247,7 @@ def test_their_texts_count_as_tokens() -> None:
     short, long = (Message("assistant", (part,)) for part in (SEARCH.part, FOUND))
     assert estimate_input_tokens([long]) > estimate_input_tokens([short]) + 50
     assert estimate_tokens([long]) > estimate_tokens([short]) + 50
-    assert estimate_tokens([Message("assistant", (FAILED,))]) == 0
+    assert estimate_tokens([Message("assistant", (FAILED,))]) < 10
     assert estimate_input_tokens([Message("assistant", (FAILED,))]) < 10
 
 

@@ -16,6 +16,7 @@ from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import GROQ, OPENAI, XAI
+from toolcast.providers.content_parts import server_tool_text
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.http_adapter import HTTPAdapter
 from toolcast.providers.openai.responses import OpenAIResponsesAdapter
@@ -614,3 +615,30 @@ def test_items_of_another_service_of_the_protocol_stay_here() -> None:
     adapter = OpenAIResponsesAdapter(XAI, api_key=KEY)
     sent = json.loads(adapter.request(RequestInput("grok-4.5", (user("Hi"), message)), Settings()).body)
     assert [item["role"] for item in sent["input"]] == ["user", "assistant"]
+
+
+def test_an_item_stays_here_with_a_thought_that_cannot_go_back() -> None:
+    """The service looks for the thought that led to an item: for one of another model it would refuse the request."""
+    sealed = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}
+    search = dict(CASES["openai search"].blocks[0])
+    for thought in ({**sealed, "encrypted_content": None}, sealed):
+        blocks = [thought, search, {**search, "id": "ws_2"}, {**sealed, "id": "rs_2"}, {**search, "id": "ws_3"}]
+        case = CASES["openai search"]._replace(blocks=blocks)
+        message = response_of(events_of(case, whole(case), stream=False)).message
+        sent = json.loads(RESPONSES.request(RequestInput("gpt-5.4", (user("Hi"), message)), Settings()).body)["input"]
+        ids = [item["id"] for item in sent[1:-1]]
+        assert ids[-2:] == ["rs_2", "ws_3"]
+        assert ids[:-2] == (["rs_1", search["id"], "ws_2"] if thought is sealed else [])
+
+
+def test_pictures_in_a_block_do_not_count_as_text() -> None:
+    item = {
+        "type": "code_interpreter_call",
+        "id": "ci_1",
+        "outputs": [{"type": "image", "url": "data:image/png;base64,AA=="}],
+    }
+    part = ServerToolPart("code_execution", "ci_1", provider="openai", raw=item)
+    assert (
+        server_tool_text(part) == '{"type":"code_interpreter_call","id":"ci_1","outputs":[{"type":"image","url":""}]}'
+    )
+    assert server_tool_text(ServerToolPart("web_search", provider="google")) == ""

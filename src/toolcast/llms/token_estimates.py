@@ -31,6 +31,7 @@ from ..messages import (
     ToolCallPart,
     ToolResultPart,
 )
+from ..providers.content_parts import server_tool_text
 from ..settings import Settings
 from ..tool_spec import ToolSpec
 
@@ -166,8 +167,7 @@ def _part_tokens(part: Part) -> float:
     if isinstance(part, ToolResultPart):
         return estimate_text_tokens(part.content) + _IMAGE * len(part.images)
     if isinstance(part, ServerToolPart):
-        # Encrypted results are long, and the service counts what is in them: the text of the block is the best guess.
-        return 0 if part.raw is None else estimate_text_tokens(json.dumps(part.raw, ensure_ascii=False, default=str))
+        return estimate_text_tokens(server_tool_text(part))
     if isinstance(part, AudioPart | DocumentPart) and part.data is not None:
         return len(part.data) / _BYTES_PER_TOKEN[part.type]
     return _IMAGE if isinstance(part, ImagePart) else _DOCUMENT

@@ -193,11 +193,14 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         kinds = (TextPart, ThinkingPart, ToolCallPart, ServerToolPart)
         check_parts(self.provider, message.parts, kinds, "an assistant message takes text, thinking and tool calls")
         thought: _Item | None = None
+        lost = False  # the last thought cannot go back
         phase: dict[str, str] = {}
         for part in (part for part in message.parts if isinstance(part, kinds)):
             if isinstance(part, ServerToolPart):
-                yield from () if thought is None else (thought,)
-                yield dict(part.raw or {})
+                # The service looks for the thought that led to an item, by the id of the item.
+                if not lost:
+                    yield from () if thought is None else (thought,)
+                    yield dict(part.raw or {})
                 thought = None
             elif isinstance(part, ThinkingPart):
                 item = _own(part)
@@ -206,6 +209,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
                 else:
                     # A thought followed by another one led to an item that is not sent, such as a search.
                     thought = _named(item) if _can_go_back(item) else None
+                    lost = thought is None
             elif isinstance(part, ToolCallPart) or part.text:
                 if thought is not None:
                     yield thought
