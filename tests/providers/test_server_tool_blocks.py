@@ -12,11 +12,11 @@ from toolcast import BadRequest, RemoteMCP, ServerToolPart, Settings, StreamTrun
 from toolcast.accumulator import Accumulator
 from toolcast.credentials import Secret
 from toolcast.events import ChatResponse, Event, ServerToolUse
+from toolcast.llms.token_estimates import server_tool_text
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import GROQ, OPENAI, XAI
-from toolcast.providers.content_parts import server_tool_text
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.http_adapter import HTTPAdapter
 from toolcast.providers.openai.responses import OpenAIResponsesAdapter

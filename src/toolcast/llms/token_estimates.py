@@ -11,6 +11,7 @@ words after that ("SuperBPE", arXiv 2503.13423, up to a third fewer tokens); the
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import ceil
@@ -19,6 +20,7 @@ from typing import Final
 from ..capabilities import LLMMetadata
 from ..errors import ContextTooLong
 from ..hook_protocol import NamedSpec
+from ..json_text import json_text
 from ..messages import (
     AudioPart,
     DocumentPart,
@@ -31,7 +33,6 @@ from ..messages import (
     ToolCallPart,
     ToolResultPart,
 )
-from ..providers.content_parts import server_tool_text
 from ..settings import Settings
 from ..tool_spec import ToolSpec
 
@@ -157,6 +158,17 @@ def _too_long(
     )
     error.largest = largest
     return error
+
+
+def server_tool_text(part: ServerToolPart) -> str:
+    """Return the text of a block that is sent back, for estimates of its tokens; empty if it is not sent.
+
+    Encrypted results are in it as they are: the service counts what is in them. Media are left out.
+    """
+    return "" if part.raw is None else _DATA_URL.sub("", json_text(part.raw))
+
+
+_DATA_URL = re.compile(r'data:[\w/+.-]+;base64,[^"]*')
 
 
 def _part_tokens(part: Part) -> float:

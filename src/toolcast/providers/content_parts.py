@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeGuard, cast
@@ -15,7 +14,6 @@ from typing import Any, TypeGuard, cast
 from jiter import from_json
 
 from ..errors import BadRequest
-from ..json_text import json_text
 from ..messages import (
     AudioPart,
     DocumentPart,
@@ -114,17 +112,6 @@ def _renamed(part: Part, now: dict[str, str], used: set[str]) -> Part:
     used.add(id)
     now[part.id] = id
     return replace(part, id=id)
-
-
-def server_tool_text(part: ServerToolPart) -> str:
-    """Return the text of a block that is sent back, for estimates of its tokens; empty if it is not sent.
-
-    Encrypted results are in it as they are: the service counts what is in them. Media are left out.
-    """
-    return "" if part.raw is None else _DATA_URL.sub("", json_text(part.raw))
-
-
-_DATA_URL = re.compile(r'data:[\w/+.-]+;base64,[^"]*')
 
 
 def drop_foreign_data(messages: Sequence[Message], model: str, provider: str | None) -> Sequence[Message]:
