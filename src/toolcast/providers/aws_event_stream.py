@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 from zlib import crc32
 
 from ..errors import LimitExceeded, MalformedEvent
-from .sse import Bytes, to_bytes
+from .sse import Bytes
 
 HeaderValue: TypeAlias = bool | int | str | bytes
 """The value of a header. A timestamp is in milliseconds since 1970, a UUID its 16 bytes."""
@@ -73,7 +73,7 @@ class AWSEventStream:
             MalformedEvent: A checksum or a length is wrong.
             LimitExceeded: A message is too long.
         """
-        self._rest += data if type(data) is bytes else to_bytes(data)
+        self._rest += data  # a copy, of a buffer of any type
         self.between = not self._rest
         while len(self._rest) >= self._wanted:
             if not self._checked:
