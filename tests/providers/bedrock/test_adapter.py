@@ -324,6 +324,24 @@ def test_an_image_in_a_result() -> None:
 
 
 @pytest.mark.parametrize(
+    ("result", "content"),
+    [
+        (ToolResultPart("a", ""), [{"text": ""}]),
+        (ToolResultPart("a", "", is_error=True), [{"text": "The tool failed."}]),
+        (ToolResultPart("a", "boom", is_error=True), [{"text": "boom"}]),
+        (
+            ToolResultPart("a", " ", images=(ImagePart(data=b"bytes", media_type="image/png"),)),
+            [{"image": {"format": "png", "source": {"bytes": B64}}}],
+        ),
+    ],
+)
+def test_results_without_text(result: ToolResultPart, content: list[dict[str, Any]]) -> None:
+    history = (user("Go"), assistant(ToolCallPart("a", "weather")), Message("tool", (result,)))
+    (block,) = encoded(*history, tools=(WEATHER,))[0]["messages"][2]["content"]
+    assert block["toolResult"]["content"] == content
+
+
+@pytest.mark.parametrize(
     "message",
     [
         system(ImagePart(data=b"x", media_type="image/png")),

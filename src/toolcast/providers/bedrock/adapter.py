@@ -324,7 +324,11 @@ class BedrockRequestEncoder(RequestEncoder):
                 return self._media(part)
 
     def _result(self, result: ToolResultPart) -> dict[str, Any]:
-        content = [{"text": result.content}, *[self._media(image) for image in result.images]]
+        content = [self._media(image) for image in result.images]
+        if result.content.strip() or not content:
+            # A failed result without content is rejected.
+            text = result.content if result.content.strip() or not result.is_error else "The tool failed."
+            content.insert(0, {"text": text})
         status = {"status": "error"} if result.is_error else {}
         return {"toolUseId": legal_name(result.call_id), "content": content, **status}
 
