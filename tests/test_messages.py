@@ -13,6 +13,7 @@ from toolcast import (
     DocumentPart,
     ImagePart,
     Message,
+    ServerToolPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -25,6 +26,7 @@ from toolcast import (
 
 text = st.text(max_size=20)
 json_data = st.dictionaries(text, st.one_of(text, st.integers(0, 9), st.booleans()), max_size=3)
+optional_data = st.none() | json_data
 media = st.builds(dict, data=st.binary(max_size=20), media_type=st.just("a/b")) | st.builds(dict, url=text)
 parts = st.one_of(
     st.builds(TextPart, text),
@@ -34,6 +36,16 @@ parts = st.one_of(
     st.builds(ThinkingPart, text, st.none() | text, st.none() | text, st.none() | json_data),
     st.builds(ToolCallPart, text, text, text, st.booleans(), st.none() | json_data),
     st.builds(ToolResultPart, text, text, text, st.booleans()),
+    st.builds(
+        ServerToolPart,
+        text,
+        text,
+        st.none() | json_data,
+        st.none() | text,
+        st.none() | text,
+        text,
+        st.none() | json_data,
+    ),
 )
 messages = st.builds(
     Message, st.sampled_from(["system", "user", "assistant", "tool"]), st.lists(parts, max_size=4).map(tuple)

@@ -10,6 +10,7 @@ from toolcast.messages import (
     ImagePart,
     Message,
     Part,
+    ServerToolPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
@@ -27,6 +28,8 @@ ids = st.sampled_from(["", "call_1", "call_2", "call_1-2", "c"])
 arguments = st.sampled_from(
     ["{}", '{"a": 1}', "", '{"a": "cut o', "[1]", "null", '{"malformed": 1}', '{"malformed":1}']
 )
+# Of no provider among those that the tests send to: blocks of others stay out of a request.
+searches = st.builds(ServerToolPart, st.just("web_search"), ids, st.just({"query": "sea"}), provider=st.just("other"))
 calls = st.builds(ToolCallPart, ids, st.just("look"), arguments, st.booleans())
 results = st.builds(ToolResultPart, ids, words, st.sampled_from(["look", ""]), st.booleans())
 
@@ -39,7 +42,7 @@ def _messages(role: Any, *parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Me
 broken_messages = st.one_of(
     _messages("system", texts),
     _messages("user", texts, images, results),
-    _messages("assistant", texts, thoughts, calls),
+    _messages("assistant", texts, thoughts, calls, searches),
     _messages("tool", results),
 )
 

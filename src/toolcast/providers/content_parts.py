@@ -21,6 +21,7 @@ from ..messages import (
     Message,
     Part,
     ServerToolPart,
+    TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
@@ -135,8 +136,13 @@ def drop_foreign_data(messages: Sequence[Message], model: str, provider: str | N
 def _own_data(messages: Sequence[Message], model: str, provider: str | None) -> Iterator[Message]:
     for message in messages:
         parts = tuple([_stripped(part, model) for part in message.parts if not _is_not_sent(part, provider)])
-        if parts or not message.parts:
+        if len(parts) == len(message.parts) or any(map(_is_an_answer, parts)):
             yield replace(message, parts=parts)
+
+
+def _is_an_answer(part: Part) -> bool:
+    """Return True if a message with this part is not empty."""
+    return bool(part.text.strip()) if isinstance(part, TextPart) else not isinstance(part, ThinkingPart)
 
 
 def _is_not_sent(part: Part, provider: str | None) -> bool:
