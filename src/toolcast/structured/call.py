@@ -164,19 +164,21 @@ class PreparedCall:
         )
 
     def with_retry_messages(self, response: ChatResponse, error: CallError | TryAgain) -> PreparedCall:
-        """Return the call with the error appended to its messages, and one attempt less."""
+        """Return the call with the error appended to its messages, and one attempt less.
+
+        After an answer without a call the model is not free to use tools of the provider any more.
+        """
         messages = tuple(retry_messages(self.request.messages, response, error, hide_input=self.validator.hides_input))
-        return replace(self.with_one_attempt_less(), request=replace(self.request, messages=messages))
+        now = self.request.forces_now or (bool(self.request.server_tools) and not response.message.tool_calls)
+        return replace(self.with_one_attempt_less(), request=replace(self.request, messages=messages, forces_now=now))
 
     def may_force(self, error: Exception) -> bool:
-        """Return True if the model answered without the call that it was free to make after its searches."""
+        """Return True if the model answered without the call that it was free to make after its searches.
+
+        That takes no attempt: the first request was for the search.
+        """
         request = self.request
         return isinstance(error, NoToolCallError) and bool(request.server_tools) and not request.forces_now
-
-    def forced(self, response: ChatResponse, error: CallError | TryAgain) -> PreparedCall:
-        """Return the call that requires its tool now, with what the model has found and written in the messages."""
-        messages = retry_messages(self.request.messages, response, error, hide_input=self.validator.hides_input)
-        return replace(self, request=replace(self.request, messages=tuple(messages), forces_now=True), repeated=True)
 
     def with_one_attempt_less(self) -> PreparedCall:
         """Return the same call with one attempt less: the response was damaged, which the model did not cause."""
@@ -331,8 +333,9 @@ def retry_call(
     forces = prepared.may_force(error)
     if forces or prepared.max_attempts > 1:
         notify_retry(prepared, error)
-        # The first request was for the search: it takes no attempt.
-        following = prepared.forced(response, error) if forces else prepared.with_retry_messages(response, error)
+        following = prepared.with_retry_messages(response, error)
+        if forces:
+            following = replace(following, max_attempts=prepared.max_attempts)
         added = following.request.messages[len(prepared.request.messages) :]
         account.add_messages(len(call.attempts), added, call.mask)
         return following
