@@ -237,6 +237,9 @@ if TYPE_CHECKING:
         ChatRequest as ChatRequest,
     )
     from .llms.token_counts import TokenCount as TokenCount
+    from .llms.vertex import (
+        AnthropicVertex as AnthropicVertex,
+    )
     from .llms.wrappers.cached import (
         CachedLLM as CachedLLM,
     )
@@ -411,6 +414,7 @@ _EXPORTS = {
     "parsing.partial_value": "Done NotNull PathChange is_partial",
     "prompts": "ChatPromptTemplate PromptTemplate",
     "llms.bedrock": "Bedrock",
+    "llms.vertex": "AnthropicVertex",
     "llms.provider_llms": "Anthropic Cohere Google LlamaCpp Mistral Ollama OpenAI OpenAICompatible OpenAIResponses llm",
     "transport.aiohttp_network": "AiohttpNetwork",
     "transport.httpx_network": "HttpxNetwork",
@@ -451,6 +455,7 @@ __all__ = [
     "AgentEvent",
     "AiohttpNetwork",
     "Anthropic",
+    "AnthropicVertex",
     "ApprovalDecision",
     "AsyncChatMachine",
     "AsyncEventStream",

@@ -13,6 +13,7 @@ from support.sync_and_async import API
 from support.turns import PROTOCOLS, Protocol, Turn
 from toolcast import (
     Anthropic,
+    AnthropicVertex,
     Bedrock,
     Cohere,
     ContentBlocked,
@@ -44,6 +45,7 @@ LLMS: dict[str, Callable[..., FunctionCallingLLM]] = {
     "ollama": lambda **options: Ollama("m", **options),
     "bedrock": lambda **options: Bedrock("m", region="r-1", **options),
     "cohere": lambda **options: Cohere("m", **options),
+    "anthropic-vertex": lambda **options: AnthropicVertex("m", region="eu", project="p", **options),
 }
 each = pytest.mark.parametrize("name", LLMS)
 
@@ -110,7 +112,9 @@ def test_half_an_answer_runs_no_tool(name: str, api: API) -> None:
 
     turn = Turn("Hm.", calls=(("call00001", "pay", json.dumps({"amount": 100, "to": "Kai"})),))
     events = protocol.stream(turn)
-    ends = {"chat": 2, "anthropic": 1, "mistral": 1, "bedrock": 1}.get(name, 0)  # events that may be missing
+    ends = {"chat": 2, "anthropic": 1, "mistral": 1, "bedrock": 1, "anthropic-vertex": 1}.get(
+        name, 0
+    )  # events that may be missing
     for number in range(1, len(events) - ends):
         seen = api.stream(made(name, streamed(protocol, turn, number), output=pay))
         assert isinstance(seen.error, StreamTruncated), number

@@ -331,7 +331,17 @@ def ends(protocol: Protocol, events: list[bytes]) -> Iterator[int]:
             yield number
 
 
-MARKERS = {"chat": 2, "responses": 0, "anthropic": 1, "google": 0, "mistral": 1, "ollama": 0, "bedrock": 1, "cohere": 0}
+MARKERS = {
+    "chat": 2,
+    "responses": 0,
+    "anthropic": 1,
+    "google": 0,
+    "mistral": 1,
+    "ollama": 0,
+    "bedrock": 1,
+    "cohere": 0,
+    "anthropic-vertex": 1,
+}
 
 
 @pytest.mark.fault(9)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from support.aws_event_messages import event as aws_event, exception as aws_exception
 from support.chunks import call_deltas, delta
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
+from toolcast.providers.anthropic.vertex import AnthropicVertexAdapter
 from toolcast.providers.base import ProviderAdapter
 from toolcast.providers.bedrock.adapter import BedrockAdapter
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
@@ -369,4 +370,8 @@ PROTOCOLS = {
         lines=False,
     ),
     "cohere": Protocol(CohereAdapter, cohere_stream, cohere_whole, model=None),
+    "anthropic-vertex": Protocol(
+        *(lambda: AnthropicVertexAdapter(base_url="https://vertex.test/v1", project="p", location="eu"),),
+        *(anthropic_stream, anthropic_whole),
+    ),
 }

@@ -64,13 +64,15 @@ class Bedrock(ServiceLLM):
         """True if requests are signed, or if there is an `auth`."""
         return self._auth is not None or self._signs_requests
 
-    async def prepare(self, conversation: RequestInput, backend: IOBackend) -> ProviderAdapter:
+    async def prepare(
+        self, conversation: RequestInput, backend: IOBackend, limit: float | None = None
+    ) -> ProviderAdapter:
         """Return the adapter. The region of a profile is read from its file, in a worker thread under an event loop."""
         if backend.concurrent and not self._known_region and (self._signs_requests or not self.base_url):
             from anyio import to_thread
 
             await to_thread.run_sync(self._find_region, abandon_on_cancel=True)
-        return await super().prepare(conversation, backend)
+        return await super().prepare(conversation, backend, limit)
 
     async def authorize(self, request: HTTPRequest, backend: IOBackend, limit: float | None = None) -> HTTPRequest:
         """Return `request` with its signature, or with the headers of `auth`."""

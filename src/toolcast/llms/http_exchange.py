@@ -79,12 +79,18 @@ class HTTPService(Protocol):
         """Return the usage of one request with its prices. `model` is the one that the response names."""
         ...
 
-    async def prepare(self, conversation: RequestInput, backend: IOBackend) -> ProviderAdapter:
-        """Return the adapter, once the service is ready for requests."""
+    async def prepare(
+        self, conversation: RequestInput, backend: IOBackend, limit: float | None = None
+    ) -> ProviderAdapter:
+        """Return the adapter, once the service is ready for requests. `limit`: the seconds that the call has left."""
         ...
 
     async def authorize(self, request: HTTPRequest, backend: IOBackend, limit: float | None = None) -> HTTPRequest:
         """Return `request` with the headers of its authentication. `limit`: the seconds that the call has left."""
+        ...
+
+    def renew(self, request: HTTPRequest) -> bool:
+        """Return True if `request`, which was refused with status 401, may be sent again with other credentials."""
         ...
 
 
@@ -117,6 +123,7 @@ class HTTPExchange:
         self._request: HTTPRequest | None = None
         self._first_token_by: float | None = None  # None without this limit, or after the first event
         self._emitted = False
+        self._renewed = False  # a request was sent again with other credentials
         self._ended = False
         self._now = backend.now
         self._label = ""  # the call and the attempt, for the logged bodies
@@ -273,7 +280,7 @@ class HTTPExchange:
         self._first_token_by = deadline_after(now, self._timeouts.first_token)
         # Before anything that can fail, so that it has the number that its `Attempt` will have.
         hooks = None if self._call.hooks is None else self._call.begin_request(self._service.hooks, now)
-        self._adapter = await self._service.prepare(self._conversation, self._backend)
+        self._adapter = await self._service.prepare(self._conversation, self._backend, self._left(now, None))
         request = self._adapter.request(self._conversation, self._settings)
         if len(request.body) > _SURE_TO_FIT:
             chat = self._conversation
@@ -392,7 +399,7 @@ class HTTPExchange:
     async def _retry_or_raise(self, error: LLMError) -> None:
         """Wait for the next attempt, or raise `error` after the last."""
         self._describe(error)
-        again = self._leave(error)
+        again = self._leave(error) or self._renews(error)
         final = self._emitted or self._cancel_handle.broken
         wait = None if final else 0.0 if again else self._wait_after(error)
         self._call.record(error, self._usage, error.request_id, self._now() - self._began, wait or 0.0)
@@ -408,6 +415,14 @@ class HTTPExchange:
             self._log_wait(error, wait)
         with self._cancel_handle:
             await self._backend.sleep(wait)
+
+    def _renews(self, error: LLMError) -> bool:
+        """Return True, once, if the service refused credentials that can be replaced."""
+        request = self._request
+        if self._renewed or error.status != 401 or request is None or not self._service.renew(request):
+            return False
+        self._renewed = True
+        return True
 
     def _log_wait(self, error: LLMError, wait: float) -> None:
         attempt = f"{f'{self._call.id} ' if self._call.id else ''}attempt {len(self._call.attempts)}"

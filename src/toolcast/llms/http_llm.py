@@ -52,7 +52,7 @@ Auth = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """A sync or async function that is called before each request and returns authentication headers."""
 
 
-_AUTH_HEADERS = frozenset(("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"))
+AUTH_HEADERS = frozenset(("authorization", "proxy-authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"))
 """The headers that count as authentication in place of an API key."""
 
 
@@ -213,11 +213,16 @@ class ServiceLLM(FunctionCallingLLM):
                 self._warned.add(note)
                 logger.warning("%s %s: %s is not supported and was not sent", self.provider, self.model, note)
 
-    async def prepare(self, conversation: RequestInput, backend: IOBackend) -> ProviderAdapter:
-        """Return the adapter. Raise `AuthFailed` if the service needs a key and there is none."""
+    async def prepare(
+        self, conversation: RequestInput, backend: IOBackend, limit: float | None = None
+    ) -> ProviderAdapter:
+        """Return the adapter. Raise `AuthFailed` if the service needs a key and there is none.
+
+        `limit`: the seconds that the call has left.
+        """
         adapter = self._made or self.adapter
         if self._key is None and self._auth is None and (names := self._required_key()) is not None:
-            proven = any(name.lower() in _AUTH_HEADERS for name in self._headers)
+            proven = any(name.lower() in AUTH_HEADERS for name in self._headers)
             if not proven and self.secret(*names) is None and is_sent_to(adapter.base_url):
                 raise missing_api_key(adapter.provider, names)
         return adapter
@@ -247,6 +252,10 @@ class ServiceLLM(FunctionCallingLLM):
             raise
         finally:
             del given
+
+    def renew(self, request: HTTPRequest) -> bool:
+        """Return True if `request`, which was refused with status 401, may be sent again with other credentials."""
+        return False
 
     @property
     def request_origin(self) -> RequestOrigin:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from typing_extensions import Unpack
 
@@ -21,6 +21,7 @@ from ..capabilities import Capabilities, LLMMetadata, Progress
 from ..credentials import API_KEY_VARIABLES, Secret, read_variable
 from ..errors import MissingLLMError, UnsupportedLLMError
 from ..http_request import HTTPRequest
+from ..option_types import require_text
 from ..output_mode import OutputMode
 from ..prices import Prices
 from ..providers.base import ProviderAdapter, RequestInput
@@ -29,6 +30,7 @@ from ..transport.network import IOBackend
 from ..transport.network_choice import NetworkChoice
 from .base import FunctionCallingLLM
 from .defaults import Configs
+from .google_cloud import GoogleCloudLLM, vertex_url
 from .http_llm import LLMOptions, ServiceLLM, known_metadata, take_options
 from .request import ChatRequest
 
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from ..providers.chat_completions.services import ServiceSpec as Row
     from ..providers.llama_cpp.adapter import LlamaCppAdapter
     from ..providers.llama_cpp.grammar import SchemaLimits
+    from .google_credentials import GoogleCredentials
     from .local.server import LocalServer, ServerOptions
 
 
@@ -183,7 +186,7 @@ class Anthropic(ServiceLLM):
         larger = found.capabilities.corrected(Capabilities(context_window=1_000_000))
         return replace(found, context_window=1_000_000, capabilities=larger)
 
-    def _required_key(self) -> tuple[str, ...]:
+    def _required_key(self) -> tuple[str, ...] | None:
         return API_KEY_VARIABLES["anthropic"]
 
     def _best_mode(self, request: ChatRequest) -> OutputMode:
@@ -198,7 +201,7 @@ class Anthropic(ServiceLLM):
     def _make_adapter(self) -> ProviderAdapter:
         from ..providers.anthropic.adapter import AnthropicAdapter
 
-        named, token = self._required_key()
+        named, token = API_KEY_VARIABLES["anthropic"]
         key = self.secret(named)
         return AnthropicAdapter(
             api_key=key,
@@ -208,21 +211,66 @@ class Anthropic(ServiceLLM):
         )
 
 
-class Google(ServiceLLM):
-    """A Gemini model of Google. Reads GOOGLE_API_KEY, or else GEMINI_API_KEY, and GOOGLE_GEMINI_BASE_URL.
+class Google(GoogleCloudLLM):
+    """A Gemini model of Google, through the Gemini API or on Vertex AI.
 
-    `api_version` is the version of the Gemini API in the address. For Vertex AI give the address of the publisher as
-    `base_url` and the token through `auth`.
+    The Gemini API reads GOOGLE_API_KEY, or else GEMINI_API_KEY, and GOOGLE_GEMINI_BASE_URL.
+
+    On Vertex AI, without `credentials`, `auth` and a key the Application Default Credentials are used, which needs
+    `pip install 'toolcast[google]'`. Reads GOOGLE_CLOUD_PROJECT, GOOGLE_CLOUD_LOCATION and GOOGLE_VERTEX_BASE_URL; and
+    with neither project nor location GOOGLE_API_KEY, a key of express mode.
+
+    Args:
+        model: The name of the model.
+        api_version: The version in the URL; the default is `v1beta`, or `v1beta1` on Vertex AI.
+        vertex: True for Vertex AI; the default is True with one of the next arguments, or if GOOGLE_GENAI_USE_VERTEXAI
+            (or GOOGLE_GENAI_USE_ENTERPRISE) is set and no `base_url` is passed.
+        project: The project of Google Cloud; the default is that of the environment, or else of the credentials.
+        location: The location; the default is that of the environment, or else `"global"`.
+        credentials: Credentials of google-auth. Not in pickles.
+        options: The options of every provider.
     """
 
     provider = "google"
 
-    def __init__(self, model: str, *, api_version: str = "v1beta", **options: Unpack[LLMOptions]) -> None:
-        super().__init__(model, **take_options(options))
-        self.api_version: str = api_version
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_version: str | None = None,
+        vertex: bool | None = None,
+        project: str | None = None,
+        location: str | None = None,
+        credentials: GoogleCredentials | None = None,
+        **options: Unpack[LLMOptions],
+    ) -> None:
+        super().__init__(model, project=project, location=location, credentials=credentials, **take_options(options))
+        require_text("api_version", api_version)
+        self.api_version: str | None = api_version
+        self.vertex: bool | None = vertex
 
-    def _required_key(self) -> tuple[str, ...]:
-        return API_KEY_VARIABLES["google"]
+    @property
+    def _on_vertex(self) -> bool:
+        if self.vertex is not None:
+            return self.vertex
+        if self.project or self.location or self._credentials is not None:
+            return True
+        flag = read_variable(("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI")) or ""
+        return self._address is None and flag.lower() in ("true", "1")
+
+    @property
+    def _vertex_key(self) -> Secret | None:
+        # As in Google's SDK, a project or a location takes precedence over the key of the environment.
+        if self._key or self._credentials is not None or self._known_project or self._location:
+            return self._key
+        return self.secret(*API_KEY_VARIABLES["google"])
+
+    @property
+    def _location(self) -> str | None:
+        return self.location or read_variable(("GOOGLE_CLOUD_LOCATION",))
+
+    def _required_key(self) -> tuple[str, ...] | None:
+        return None if self._on_vertex else API_KEY_VARIABLES["google"]
 
     def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
         from ..providers.google.adapter import combines_tools
@@ -235,12 +283,27 @@ class Google(ServiceLLM):
     def _make_adapter(self) -> ProviderAdapter:
         from ..providers.google.adapter import GoogleAdapter
 
+        if self._on_vertex:
+            return GoogleAdapter(api_key=self._vertex_key, base_url=self._vertex_url(), headers=self._headers)
         return GoogleAdapter(
-            api_key=self.secret(*self._required_key()),
+            api_key=self.secret(*API_KEY_VARIABLES["google"]),
             base_url=self._given_url or read_variable(("GOOGLE_GEMINI_BASE_URL",)),
             headers=self._headers,
-            api_version=self.api_version,
+            api_version=self.api_version or "v1beta",
         )
+
+    def _vertex_url(self) -> str:
+        """Return the URL of Vertex AI up to the publisher; without a project, that of express mode."""
+        from ..providers.http_adapter import join_url
+
+        given = self._given_url or read_variable(("GOOGLE_VERTEX_BASE_URL",))
+        if given and "/publishers/" in given:
+            return given
+        location, version = self._location or "global", (self.api_version or "v1beta1").strip("/")
+        root = join_url(given, f"/{version}") if given else vertex_url(location, version)
+        express = self._vertex_key is not None and not self.project and not self.location
+        place = "" if express else f"/projects/{quote(self._find_project(), safe=':')}/locations/{location}"
+        return join_url(root, f"{place}/publishers/google")
 
 
 class Mistral(ServiceLLM):
@@ -338,7 +401,9 @@ class LlamaCpp(ServiceLLM):
         if progress is not None:
             progress(1, 1)
 
-    async def prepare(self, conversation: RequestInput, backend: IOBackend) -> ProviderAdapter:
+    async def prepare(
+        self, conversation: RequestInput, backend: IOBackend, limit: float | None = None
+    ) -> ProviderAdapter:
         """Return the adapter, once the model runs and has passed the check that it obeys the tools' schemas."""
         from anyio import to_thread
 
@@ -416,14 +481,22 @@ def _bedrock(model: str, **options: Unpack[LLMOptions]) -> FunctionCallingLLM:
     return Bedrock(model, **take_options(options))
 
 
+def _anthropic_vertex(model: str, **options: Unpack[LLMOptions]) -> FunctionCallingLLM:
+    from .vertex import AnthropicVertex
+
+    return AnthropicVertex(model, **take_options(options))
+
+
 _NAMED: Mapping[str, Callable[..., FunctionCallingLLM]] = {
     "openai": OpenAI,
     "openai-responses": OpenAIResponses,
     "anthropic": Anthropic,
+    "anthropic-vertex": _anthropic_vertex,
     "bedrock": _bedrock,
     "cohere": Cohere,
     "google": Google,
     "gemini": Google,
+    "google-vertex": partial(Google, vertex=True),
     "mistral": Mistral,
     "ollama": Ollama,
 }
@@ -459,8 +532,8 @@ def unknown_llm(name: str) -> UnsupportedLLMError:
 def llm(name: str, **options: Unpack[LLMOptions]) -> FunctionCallingLLM:
     """Return the LLM called `name`: `"provider:model"`, for example `"anthropic:claude-sonnet-4-5"`, or `"local"`.
 
-    Providers are `openai`, `openai-responses`, `anthropic`, `bedrock`, `cohere`, `google`, `mistral`, `ollama`,
-    `local`, and every row of `toolcast.providers.chat_completions.services`.
+    Providers are `openai`, `openai-responses`, `anthropic`, `anthropic-vertex`, `bedrock`, `cohere`, `google`,
+    `google-vertex`, `mistral`, `ollama`, `local`, and every row of `toolcast.providers.chat_completions.services`.
     """
     provider, _, model = name.partition(":")
     if provider == "local":

@@ -119,6 +119,7 @@ COST: Final = "toolcast.cost"  # US dollars; the conventions have no attribute f
 
 PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "anthropic-vertex": "gcp.vertex_ai",
         "azure": "azure.ai.openai",
         "azure-v1": "azure.ai.openai",
         "bedrock": "aws.bedrock",

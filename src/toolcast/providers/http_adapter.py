@@ -211,7 +211,7 @@ class HTTPAdapter(ABC):
         try:
             encoder = self._cached_encoder(request_input, settings)
             members = dict(encoder.encoded_fields)
-            to = self.provider if encoder.returns_server_tools else None
+            to = encoder.provider if encoder.returns_server_tools else None
             own = encoder.encode_messages(drop_foreign_data(request_input.messages, request_input.model, to))
             if settings.extra:
                 own = own | _extra(encoder, encoder.fields | own, settings.extra)

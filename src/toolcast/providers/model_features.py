@@ -45,6 +45,8 @@ class ModelRow(NamedTuple):
 def model_capabilities(provider: str, model: str) -> Capabilities:
     """Return the capabilities of a model; the provider's defaults for a model without a row."""
     name = bedrock_model_name(model) if provider == "bedrock" else model.rpartition("/")[2].lower()
+    if provider == "anthropic-vertex":
+        name = name.replace("@", "-")  # before the date
     row = next((row for row in MODELS if row.provider == provider and row.fits(name)), None)
     return _with_defaults(row) if row else provider_defaults(provider)
 
@@ -98,6 +100,7 @@ PROVIDER_DEFAULTS: Mapping[str, Capabilities] = MappingProxyType(
         "anthropic": Capabilities(tools=True, parallel=True, images=True, audio=False),
         # All else depends on the model.
         "bedrock": Capabilities(),
+        "anthropic-vertex": Capabilities(tools=True, parallel=True, images=True, audio=False),
         "cohere": Capabilities(tools=True, forced_tools=True, audio=False, documents=False, json_schema=True),
         # Gemini has strictness only as a mode of all tools together.
         "google": Capabilities(tools=True, forced_tools=True, parallel=True, json_schema=True, strict=False),
@@ -284,5 +287,17 @@ _BEDROCK: tuple[ModelRow, ...] = (
 """The models of Amazon Bedrock, by the vendor in their ids. Sources: the user guide of Bedrock ("Supported models and
 model features"), the API reference of `ToolChoice`, and for the context windows the list of genai-prices."""
 
-MODELS: tuple[ModelRow, ...] = (*_MODELS, *_BEDROCK)
+# An organization has to allow JSON schemas on Vertex AI first (docs.cloud.google.com/vertex-ai/generative-ai/docs/
+# partner-models/claude/structured_outputs), so they are not chosen by themselves.
+_CLAUDE_ON_VERTEX: tuple[ModelRow, ...] = tuple(
+    ModelRow(
+        "anthropic-vertex",
+        row.models,
+        replace(row.facts, json_schema=row.facts.json_schema and None, strict=row.facts.strict and None),
+    )
+    for row in _MODELS
+    if row.provider == "anthropic"
+)
+
+MODELS: tuple[ModelRow, ...] = (*_MODELS, *_CLAUDE_ON_VERTEX, *_BEDROCK)
 """The rows; the first that matches a name applies."""

@@ -317,6 +317,8 @@ FORMS: Final[Mapping[str, Mapping[type[ServerTool], Form]]] = MappingProxyType(
                 RemoteMCP: _anthropic_mcp,
             }
         ),
+        # docs.cloud.google.com/vertex-ai/generative-ai/docs/partner-models/claude/web-search
+        "anthropic-vertex": MappingProxyType({WebSearch: _anthropic_search}),
         "google": MappingProxyType({**_GOOGLE, FileSearch: _google_files, RemoteMCP: _google_mcp}),
         "google-vertex": MappingProxyType({**_GOOGLE, WebSearch: _vertex_search}),
         "groq": MappingProxyType({WebSearch: _groq_search, CodeExecution: _groq_code}),

@@ -44,6 +44,13 @@ def count_by_anthropic(request: HTTPRequest, post: Post) -> Exchange[int]:
     return _count(response, "input_tokens")
 
 
+def count_by_anthropic_on_vertex(request: HTTPRequest, post: Post, model: str) -> Exchange[int]:
+    """Count by the model `count-tokens` of Vertex AI, whose request names the other one."""
+    body = {"model": model, **_part(request, ("anthropic_version", *_ANTHROPIC))}
+    response = yield post("/count-tokens:rawPredict", body)
+    return _count(response, "input_tokens")
+
+
 def count_by_responses(request: HTTPRequest, post: Post) -> Exchange[int]:
     """Count by `/v1/responses/input_tokens`."""
     response = yield post("/responses/input_tokens", _part(request, _RESPONSES))

@@ -37,10 +37,12 @@ _EXACT: Final = Settings(temperature=0, max_tokens=50)
 class GuidedLlamaCpp(LlamaCpp):
     """A small model inside this process, for a conversation with tools."""
 
-    async def prepare(self, conversation: RequestInput, backend: IOBackend) -> ProviderAdapter:
+    async def prepare(
+        self, conversation: RequestInput, backend: IOBackend, limit: float | None = None
+    ) -> ProviderAdapter:
         """Return an adapter which offers the one tool that this conversation needs, or none."""
         bare = replace(conversation, tools=(), tool_choice=None)
-        adapter = await super().prepare(bare, backend)
+        adapter = await super().prepare(bare, backend, limit)
         if conversation.tool_choice not in (None, "auto"):
             bare = conversation
         elif conversation.tools and (question := _question(conversation.messages)):
@@ -49,7 +51,7 @@ class GuidedLlamaCpp(LlamaCpp):
                 choice = NamedTool(tool.name)
                 bare = replace(conversation, tools=(tool,), tool_choice=choice, parallel=False)
         if bare.tools:
-            await super().prepare(bare, backend)
+            await super().prepare(bare, backend, limit)
         return _GuidedAdapter(adapter, bare)
 
     async def _chosen(

@@ -68,6 +68,7 @@ class AnthropicAdapter(HTTPAdapter):
         bearer: A token that is sent as `Authorization: Bearer` if there is no `api_key`.
         base_url: The URL, with or without `/v1`, `/v1/messages`, a slash or a query at its end.
         headers: Additional headers of every request, such as `anthropic-beta`; they override the adapter's own.
+        endpoint: Another endpoint, in place of all these.
     """
 
     fixed_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
@@ -79,14 +80,12 @@ class AnthropicAdapter(HTTPAdapter):
         base_url: str | None = None,
         headers: Mapping[str, str | Secret] | None = None,
         bearer: Secret | None = None,
+        endpoint: Endpoint | None = None,
     ) -> None:
-        base_url = base_url or "https://api.anthropic.com"
         key, header = (api_key, "x-api-key") if api_key else (bearer, "authorization")
-        versioned = re.match(r"[^?]*/(v1|messages)/*\s*(\?|$)", base_url)
-        url = join_url(base_url, "/messages" if versioned else "/v1/messages")
-        super().__init__(
-            Endpoint("anthropic", SecretURL(url), key, headers or {}, header, API_KEY_VARIABLES["anthropic"])
-        )
+        url = _messages_url(base_url or "https://api.anthropic.com")
+        own = Endpoint("anthropic", url, key, headers or {}, header, API_KEY_VARIABLES["anthropic"])
+        super().__init__(endpoint or own)
         self._holds = cache_by_options(_can_hold)
 
     @property
@@ -95,8 +94,8 @@ class AnthropicAdapter(HTTPAdapter):
         url, mark, query = super().service_root.partition("?")
         return f"{url.removesuffix('/messages')}{mark}{query}"
 
-    def batches(self) -> BatchCodec:
-        """Return the codec of Message Batches."""
+    def batches(self) -> BatchCodec | None:
+        """Return the codec of Message Batches; None if the endpoint has none."""
         from .batches import AnthropicBatches
 
         return AnthropicBatches(self)
@@ -120,6 +119,11 @@ class AnthropicAdapter(HTTPAdapter):
         return AnthropicDecoder(source, request_input)
 
 
+def _messages_url(base_url: str) -> SecretURL:
+    versioned = re.match(r"[^?]*/(v1|messages)/*\s*(\?|$)", base_url)
+    return SecretURL(join_url(base_url, "/messages" if versioned else "/v1/messages"))
+
+
 def _can_hold(options: RequestOptions, settings: Settings) -> bool:
     form = schema_call_format(options)
     return form is None or anthropic_schema(response_schema(form)).loose is None
@@ -129,6 +133,8 @@ class AnthropicRequestEncoder(RequestEncoder):
     """The part of a Messages request that does not depend on its messages."""
 
     protected_fields: ClassVar[tuple[str, ...]] = ("tool_choice", "output_config.format")
+    protocol: ClassVar[str] = "anthropic"
+    """The row of `FORMS` (server_tool_forms.py) with the tools that the service runs."""
     takes_server_tools: ClassVar[bool] = True
     returns_server_tools: ClassVar[bool] = True
 
@@ -137,7 +143,7 @@ class AnthropicRequestEncoder(RequestEncoder):
         self._facts, self._features = features_of(options.model)
         self._call_format = schema_call_format(options)
         self._tools = [self._tool(tool) for tool in options.tools]
-        self._server_tools = self.server_tools(options, "anthropic")
+        self._server_tools = self.server_tools(options, self.protocol)
         self.fields.update({"model": options.model, "max_tokens": 0, "messages": [], "stream": options.stream})
         if self._call_format is not None:
             self.fields["output_config"] = {"format": self._format(self._call_format)}

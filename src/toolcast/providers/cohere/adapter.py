@@ -231,7 +231,8 @@ class CohereRequestEncoder(RequestEncoder):
 
 def _form(part: ThinkingPart) -> str | None:
     """Return the form in which Cohere wrote a thought; None for a thought of another provider."""
-    form = ((part.opaque or {}).get("cohere") or {}).get("type")
+    own: Mapping[str, Any] = (part.opaque or {}).get("cohere") or {}
+    form = own.get("type")
     return form if isinstance(form, str) else None
 
 

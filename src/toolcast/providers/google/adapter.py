@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
 from ...errors import BadRequest
+from ...http_request import HTTPRequest, build_request
 from ...messages import (
     AudioPart,
     DocumentPart,
@@ -35,6 +36,7 @@ from ..http_adapter import (
     HTTPAdapter,
     RequestEncoder,
     join_url,
+    json_body,
     thinking_budget,
     thinking_effort,
     top_logprobs,
@@ -79,10 +81,24 @@ class GoogleAdapter(HTTPAdapter):
 
     def url(self, request_input: RequestInput) -> SecretURL:
         """Return the URL of the request. A model that is not a bare name keeps its prefix (`tunedModels/...`)."""
-        model = request_input.model if "/" in request_input.model else f"models/{request_input.model}"
-        path = f"/{quote(model, safe='/@')}:{'streamGenerateContent' if request_input.stream else 'generateContent'}"
-        url = join_url(super().url(request_input).reveal(), path)
+        root, path = self._model_path(request_input.model)
+        method = "streamGenerateContent" if request_input.stream else "generateContent"
+        url = join_url(root, f"{path}:{method}")
         return SecretURL(f"{url}{'&' if '?' in url else '?'}alt=sse" if request_input.stream else url)
+
+    def _model_path(self, model: str) -> tuple[str, str]:
+        """Return the URL that the path of a model follows, and the path.
+
+        On Vertex AI a model may be that of another publisher (`publishers/meta/models/...`), or an endpoint of one's
+        own (`endpoints/...`, or its whole name, `projects/...`).
+        """
+        root = self.service_root
+        if self._is_vertex and model.startswith(("publishers/", "endpoints/", "projects/")):
+            end = r"(/projects/[^?]*)?/publishers/[^/?]+" if model.startswith("projects/") else r"/publishers/[^/?]+"
+            root = re.sub(end + r"(?=/*(\?|$))", "", root)
+        elif "/" not in model:
+            model = f"models/{model}"
+        return root, f"/{quote(model, safe='/@')}"
 
     def batches(self) -> BatchCodec | None:
         """Return the codec of the batch API; None on Vertex AI, which has another one."""
@@ -106,10 +122,13 @@ class GoogleAdapter(HTTPAdapter):
         """Return the request that counts the input tokens of a request."""
         from ..token_counters import count_by_google
 
-        model = request_input.model if "/" in request_input.model else f"models/{request_input.model}"
-        path = f"/{quote(model, safe='/@')}:countTokens"
+        root, path = self._model_path(request_input.model)
         request = self.request(request_input, settings.with_(service_tier=None))
-        return count_by_google(request, self.post, model, path, vertex=self._is_vertex)
+
+        def post(path: str, body: Mapping[str, Any]) -> HTTPRequest:
+            return build_request("POST", SecretURL(join_url(root, path)), self.headers(stream=False), json_body(body))
+
+        return count_by_google(request, post, path[1:], f"{path}:countTokens", vertex=self._is_vertex)
 
     @property
     def _is_vertex(self) -> bool:

@@ -1,0 +1,158 @@
+"""`GoogleCloudLLM`: the base class of LLMs that may be on Vertex AI, with the project, the location and the tokens."""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from typing_extensions import Unpack
+
+from ..credentials import Secret, read_variable
+from ..errors import BadRequest, UnsupportedLLMError
+from ..http_request import HTTPRequest
+from ..option_types import require_text
+from ..providers.base import ProviderAdapter, RequestInput
+from ..transport.network import IOBackend, is_sent_to
+from .http_llm import AUTH_HEADERS, LLMOptions, ServiceLLM, take_options
+
+if TYPE_CHECKING:
+    from .google_credentials import GoogleCredentials, GoogleTokens
+
+
+class GoogleCloudLLM(ServiceLLM):
+    """An LLM that may be on Vertex AI.
+
+    Args:
+        model: The name of the model.
+        project: The project of Google Cloud.
+        location: The location, such as `"europe-west1"` or `"global"`.
+        credentials: Credentials of google-auth. Not in pickles.
+        options: The options of every provider.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        project: str | None = None,
+        location: str | None = None,
+        credentials: GoogleCredentials | None = None,
+        **options: Unpack[LLMOptions],
+    ) -> None:
+        super().__init__(model, **take_options(options))
+        require_text("project", project)
+        require_text("location", location)
+        self.project: str | None = project
+        self.location: str | None = location
+        self._credentials = credentials
+        self._found_project: str | None = None
+        self._finds: GoogleTokens | None = None
+
+    @property
+    def _project_variables(self) -> tuple[str, ...]:
+        """The environment variables of the project."""
+        return ("GOOGLE_CLOUD_PROJECT",)
+
+    @property
+    def _on_vertex(self) -> bool:
+        """True if the LLM is on Vertex AI."""
+        return True
+
+    @property
+    def _vertex_key(self) -> Secret | None:
+        """The key with which requests need no token of google-auth."""
+        return self._key
+
+    @cached_property
+    def _gets_tokens(self) -> bool:
+        """True if google-auth has to find a token. The environment is read once, as for the adapter."""
+        if not self._on_vertex or self._auth is not None or self._vertex_key is not None:
+            return False
+        return not any(name.lower() in AUTH_HEADERS for name in self._headers)
+
+    @property
+    def authorizes(self) -> bool:
+        """True if there is an `auth`, or if google-auth has to find a token."""
+        return self._auth is not None or self._gets_tokens
+
+    async def prepare(
+        self, conversation: RequestInput, backend: IOBackend, limit: float | None = None
+    ) -> ProviderAdapter:
+        """Return the adapter. The project of the credentials is looked up if there is no other."""
+        if self._made is None and self._gets_tokens and self._looks_up_project:
+            self._found_project = await self._tokens.project(backend, limit)
+        return await super().prepare(conversation, backend, limit)
+
+    async def authorize(self, request: HTTPRequest, backend: IOBackend, limit: float | None = None) -> HTTPRequest:
+        """Return `request` with a token, or with the headers of `auth`."""
+        if not self._gets_tokens or not is_sent_to(self.adapter.base_url):
+            return await super().authorize(request, backend, limit)
+        return await self._tokens.authorize(request, backend, limit)
+
+    def renew(self, request: HTTPRequest) -> bool:
+        """Return True if a request that was refused with status 401 may be sent again, with another token."""
+        return self._finds is not None and self._finds.reject(request)
+
+    @property
+    def _auth_identity(self) -> str:
+        return f"google {id(self._credentials)}" if self._gets_tokens else super()._auth_identity
+
+    @property
+    def _tokens(self) -> GoogleTokens:
+        if self._finds is None:
+            from .google_credentials import GoogleTokens
+
+            self._finds = GoogleTokens(lambda: self._network, self._credentials)
+        return self._finds
+
+    @property
+    def _known_project(self) -> str | None:
+        return self.project or read_variable(self._project_variables) or self._found_project
+
+    @property
+    def _looks_up_project(self) -> bool:
+        """True if only the credentials have the project."""
+        return self._known_project is None
+
+    def _find_project(self) -> str:
+        """Return the project. Raise `UnsupportedLLMError` without one."""
+        if self._known_project is None and self._gets_tokens:
+            # A preview, outside of a call: `prepare` has not looked it up.
+            from ..async_support import sync_driver
+
+            self._found_project = sync_driver.run(self._tokens.project(self.sync_backend()))
+        if (found := self._known_project) is None:
+            variables = " or ".join(self._project_variables)
+            raise UnsupportedLLMError(
+                f"{type(self).__name__}({self.model!r}) needs a project of Google Cloud: pass project=, or set "
+                f"{variables}. Nothing was sent."
+            )
+        return found
+
+    def _secret_parts(self) -> list[str]:
+        lost = super()._secret_parts()
+        return lost if self._credentials is None else [*lost, "credentials="]
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = {**super().__getstate__(), "_credentials": None, "_finds": None}
+        state.pop("_gets_tokens", None)
+        return state
+
+    def __copy__(self) -> Self:
+        copied = super().__copy__()
+        copied._credentials = self._credentials
+        return copied
+
+
+def vertex_url(location: str, version: str) -> str:
+    """Return the URL of Vertex AI for a location: a region, a multi-region (`us`, `eu`) or `global`.
+
+    Source: `AnthropicVertex` and `Client` of the SDKs of Anthropic and Google, as of November 2026.
+    """
+    if not re.fullmatch(r"[a-z0-9-]+", location):
+        raise BadRequest(
+            f"{location!r} is no location of Google Cloud; expected for example 'europe-west1' or 'global'"
+        )
+    host = {"global": "aiplatform", "us": "aiplatform.us.rep", "eu": "aiplatform.eu.rep"}.get(location)
+    return f"https://{host or f'{location}-aiplatform'}.googleapis.com/{version}"
