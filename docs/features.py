@@ -18,6 +18,7 @@ from typing import Any, TypeAlias, get_args
 
 from toolcast import (
     Anthropic,
+    AnthropicVertex,
     AudioPart,
     BadRequest,
     Bedrock,
@@ -243,6 +244,7 @@ def _speakers() -> Iterator[tuple[str, ServiceLLM]]:
     """Each class with a protocol of its own, and each row of OpenAI's."""
     yield "OpenAIResponses", OpenAIResponses("m", base_url="http://host/v1")
     yield "Anthropic", Anthropic("m")
+    yield "AnthropicVertex", AnthropicVertex("m", project="p", region="l")
     yield "Cohere", Cohere("m")
     yield "Google", Google("m")
     yield "Mistral", Mistral("m")
@@ -331,17 +333,18 @@ _PRICES = {Decimal("0.5"): "half", Decimal(1): "the usual, as far as known"}
 def _providers() -> Iterator[tuple[str, ServiceLLM]]:
     """Each provider and API with adapters of its own, with a model that can do what its provider can."""
     key = "key"
-    vertex = "https://host/v1/projects/p/locations/l/publishers/google"
     yield "OpenAI Responses", OpenAIResponses("gpt-5.4", api_key=key)
     yield "OpenAI chat", OpenAI("gpt-5.4", api_key=key)
     yield "Anthropic", Anthropic("claude-sonnet-4-5", api_key=key)
+    yield "Anthropic on Vertex AI", AnthropicVertex("claude-sonnet-4-5@20250929", project="p", region="l")
     yield "Google", Google("gemini-3-flash-preview", api_key=key)
-    yield "Google on Vertex AI", Google("gemini-3-flash-preview", api_key=key, base_url=vertex)
+    yield "Google on Vertex AI", Google("gemini-3-flash-preview", project="p", location="l")
     yield "xAI Responses", OpenAIResponses("grok-4.5", service="xai", api_key=key)
     yield "Groq", OpenAICompatible("openai/gpt-oss-120b", service="groq", api_key=key)
     yield "Groq Responses", OpenAIResponses("openai/gpt-oss-120b", service="groq", api_key=key)
     yield "Mistral", Mistral("mistral-large-2512", api_key=key)
     yield "Bedrock", Bedrock("anthropic.claude-sonnet-4-5-20250929-v1:0", api_key=key, region="us-east-1")
+    yield "Cohere", Cohere("command-a-plus-05-2026", api_key=key)
     yield "Ollama", Ollama("qwen3", base_url="http://host")
 
 

@@ -92,6 +92,7 @@ def test_content_is_reported_as_the_wires_send_it(features: ModuleType) -> None:
     assert {
         *SERVICES,
         "Anthropic",
+        "AnthropicVertex",
         "Bedrock",
         "Cohere",
         "Google",
