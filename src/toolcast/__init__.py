@@ -223,6 +223,7 @@ if TYPE_CHECKING:
     )
     from .llms.provider_llms import (
         Anthropic as Anthropic,
+        AnthropicVertex as AnthropicVertex,
         Cohere as Cohere,
         Google as Google,
         LlamaCpp as LlamaCpp,
@@ -237,9 +238,6 @@ if TYPE_CHECKING:
         ChatRequest as ChatRequest,
     )
     from .llms.token_counts import TokenCount as TokenCount
-    from .llms.vertex import (
-        AnthropicVertex as AnthropicVertex,
-    )
     from .llms.wrappers.cached import (
         CachedLLM as CachedLLM,
     )
@@ -414,8 +412,9 @@ _EXPORTS = {
     "parsing.partial_value": "Done NotNull PathChange is_partial",
     "prompts": "ChatPromptTemplate PromptTemplate",
     "llms.bedrock": "Bedrock",
-    "llms.vertex": "AnthropicVertex",
-    "llms.provider_llms": "Anthropic Cohere Google LlamaCpp Mistral Ollama OpenAI OpenAICompatible OpenAIResponses llm",
+    "llms.provider_llms": (
+        "Anthropic AnthropicVertex Cohere Google LlamaCpp Mistral Ollama OpenAI OpenAICompatible OpenAIResponses llm"
+    ),
     "transport.aiohttp_network": "AiohttpNetwork",
     "transport.httpx_network": "HttpxNetwork",
     "transport.network": "Network",

@@ -274,7 +274,7 @@ def test_no_credentials() -> None:
 
 def test_credentials_without_a_token() -> None:
     credentials = Fake()
-    credentials.refresh = lambda request: None  # type: ignore[method-assign]  # it finds nothing
+    credentials.refresh = lambda request: None  # type: ignore[method-assign]  # one that finds nothing
     with pytest.raises(AuthFailed, match="have no token"):
         drive(tokens(mock.Mock(), credentials).authorize(REQUEST, Sync()))
 

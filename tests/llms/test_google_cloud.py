@@ -156,7 +156,7 @@ def test_a_token_that_was_revoked_is_replaced_once(name: str, cloud: GoogleCloud
 def test_a_second_refusal_is_an_error(name: str, cloud: GoogleCloud, api: API) -> None:
     cloud.issued, before = 5, 0
     vertex = made(name, cloud, max_retries=2)
-    cloud._token = lambda: reply({"access_token": "wrong", "expires_in": 3600})  # type: ignore[method-assign]  # refused
+    cloud._token = lambda: reply({"access_token": "wrong", "expires_in": 3600})  # type: ignore[method-assign]  # of the double
     with pytest.raises(AuthFailed) as caught:
         api.chat(vertex, "x")
     assert caught.value.status == 401
