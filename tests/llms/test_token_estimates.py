@@ -133,7 +133,21 @@ def test_no_page_has_fewer_tokens_than_the_lower_bound(page: Path) -> None:
 WORDS = st.sampled_from(
     [
         *("internationalization", "the", "a", "12", "v2", "==", "==" * 40, "{", '":"', "café", "नमस्ते", "กำลัง"),
-        *("敏捷的棕色狐狸", "한국어", "🎉", " ", "\n", "\t", " " * 80, "\u3000", "\u00a0", "_", "-" * 70, "0" * 50),
+        *(
+            "敏捷的棕色狐狸",
+            "コンピューター",
+            "한국어",
+            "🎉",
+            " ",
+            "\n",
+            "\t",
+            " " * 80,
+            "\u3000",
+            "\u00a0",
+            "_",
+            "-" * 70,
+            "0" * 50,
+        ),
     ]
 )
 
@@ -184,8 +198,10 @@ def test_what_certainly_does_not_fit_is_refused_with_what_is_largest() -> None:
         (user(ImagePart(data=b"x" * 50_000, media_type="image/png")), 100, True),
         (user("x" * 100_000), 1_000, True),  # one word
         (user(" " * 100_000), 1_000, True),
-        (user("狐狸" * 4_000), 1_000, False),
-        (user("狐狸" * 3_900), 1_000, True),
+        (user("狐狸" * 5_204), 1_000, False),
+        (user("狐狸" * 5_200), 1_000, True),
+        (user("प्रधानमंत्री " * 1_300), 1_000, True),
+        (user("\U00020000" * 50_000), 1_000, True),
     ],
 )
 def test_the_check_of_one_message(message: Message, window: int, fits: bool) -> None:
@@ -238,6 +254,7 @@ SMALL = Capabilities(context_window=1_000)
         ({"settings": Settings(check_context=False)}, None, BadRequest),
         ({"settings": Settings(check_context=False)}, Settings(check_context=True), ContextTooLong),
         ({}, Settings(extra={"truncation": "auto"}), BadRequest),
+        ({}, Settings(extra={"betas": ["context-1m"]}), BadRequest),
         ({"capabilities": None}, None, BadRequest),
     ],
 )

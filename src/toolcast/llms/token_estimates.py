@@ -49,14 +49,20 @@ _IMAGE: Final = 1_000  # between 258 (Gemini) and 1,600 (Anthropic), by size and
 _DOCUMENT: Final = 2_000  # of a document by its URL, whose length is not known here
 _BYTES_PER_TOKEN: Final = {"audio": 500, "document": 50}  # compressed sound at 16 KB/s, and pages of a PDF
 
-_CUTS: Final = frozenset(("truncation", "transforms", "plugins", "context_management", "edits", "truncate"))
-"""Fields of a request by which some services shorten the messages themselves."""
+_UNSURE: Final = frozenset(
+    (
+        *("truncation", "transforms", "plugins", "context_management", "edits", "truncate"),
+        *("betas", "anthropic_beta", "additionalModelRequestFields"),
+    )
+)
+"""Fields in `extra` by which some services shorten the messages themselves, or enlarge the window."""
 
 _MARGIN: Final = 1.3
-_LONGEST_TOKEN: Final = 6  # characters of a token in Chinese, Japanese or Korean
+_LONGEST_TOKEN: Final = 8  # characters of a token in Chinese, Japanese or Korean; most have one to three
 _SHOWN: Final = 3  # messages and tools in an error
 
 _BELOW: Final = bytes(range(0xC2))  # ASCII and continuation bytes
+_NOT_EAST_ASIAN: Final = bytes(byte for byte in range(256) if not 0xE3 <= byte <= 0xED)  # U+3000 to U+DFFF
 _LEADS: Final = (bytes(range(0xC2, 0xE0)), bytes(range(0xE0, 0xF0)))
 
 
@@ -95,9 +101,9 @@ def least_text_tokens(text: str) -> int:
     words = len(text.split())
     if text.isascii():
         return words
-    # Chinese, Japanese and Korean have words without white space between; tokens of more than six characters are rare.
-    leads = text.encode(errors="surrogatepass").translate(None, _BELOW)
-    return max(words, len(leads.translate(None, _LEADS[0])) // _LONGEST_TOKEN)
+    # Chinese, Japanese and Korean have words without white space between. Other scripts have that, or long tokens.
+    characters = len(text.encode(errors="surrogatepass").translate(None, _NOT_EAST_ASIAN))
+    return max(words, characters // _LONGEST_TOKEN)
 
 
 def check_context(
@@ -112,7 +118,7 @@ def check_context(
         settings: The settings of the request.
     """
     window = metadata.context_window
-    if window is None or settings.check_context is False or (settings.extra and _CUTS & settings.extra.keys()):
+    if window is None or settings.check_context is False or (settings.extra and _UNSURE & settings.extra.keys()):
         return
     limit = window * _MARGIN
     # A word and the space after it have two characters: nearly all requests are decided here.

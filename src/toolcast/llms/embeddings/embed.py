@@ -77,7 +77,7 @@ def embed(
     dimensions: int | None = None,
     input_type: InputType | None = None,
     truncate: bool = False,
-    extra: dict[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
     **options: Unpack[LLMOptions],
 ) -> Embeddings:
     """Return the embeddings of texts.
@@ -128,7 +128,7 @@ async def aembed(
     dimensions: int | None = None,
     input_type: InputType | None = None,
     truncate: bool = False,
-    extra: dict[str, Any] | None = None,
+    extra: Mapping[str, Any] | None = None,
     **options: Unpack[LLMOptions],
 ) -> Embeddings:
     """Return the embeddings of texts; see `embed`. An embedder without a service runs in a worker thread."""
@@ -162,7 +162,7 @@ class _Wanted:
         dimensions: int | None,
         input_type: InputType | None,
         truncate: bool,
-        extra: dict[str, Any] | None,
+        extra: Mapping[str, Any] | None,
     ) -> None:
         self.texts: list[str] = _as_texts(texts)
         require_number("dimensions", dimensions, whole=True)
