@@ -12,6 +12,7 @@ from ..retries import RetryPolicy
 from ..settings import Timeouts
 from ..transport.network import IOBackend
 from .http_llm import ServiceLLM
+from .provider_llms import LlamaCpp
 
 
 class LLMTarget:
@@ -43,7 +44,7 @@ async def llm_target(llm: object, backend: IOBackend) -> LLMTarget:
         UnsupportedLLMError: It is no LLM behind HTTP.
         AuthFailed: The service needs a key, and there is none.
     """
-    if isinstance(llm, ServiceLLM):
+    if isinstance(llm, ServiceLLM) and not isinstance(llm, LlamaCpp):  # which `prepare` would start
         adapter = await llm.prepare(RequestInput(llm.model, ()), backend)
         if isinstance(adapter, HTTPAdapter):
             return LLMTarget(llm, adapter)

@@ -24,6 +24,7 @@ from toolcast import (
     Embeddings,
     FallbackLLM,
     FunctionCallingLLM,
+    LlamaCpp,
     LLMError,
     NotFound,
     OpenAI,
@@ -370,7 +371,9 @@ def test_a_provider_without_embeddings(llm: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "llm", [FallbackLLM([OpenAI("a", api_key=KEY)]), ScriptedLLM()], ids=lambda llm: type(llm).__name__
+    "llm",
+    [FallbackLLM([OpenAI("a", api_key=KEY)]), ScriptedLLM(), LlamaCpp("/no/such/model.gguf")],
+    ids=["several", "scripted", "embedded"],
 )
 def test_an_llm_that_is_not_one_service(llm: FunctionCallingLLM) -> None:
     with pytest.raises(UnsupportedLLMError, match="is no LLM of one service"):
