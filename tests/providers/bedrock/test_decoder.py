@@ -45,6 +45,7 @@ from toolcast.messages import Message, ServerToolPart, TextPart, ThinkingPart, T
 from toolcast.providers.base import RequestInput, ResponseDecoder
 from toolcast.providers.bedrock.adapter import BedrockAdapter
 from toolcast.providers.response_decoder import decoded_frames
+from toolcast.providers.sse import LIMIT
 from toolcast.settings import NOTHING_SET as NO
 from toolcast.tool_spec import ToolSpec
 from toolcast.usage import Usage
@@ -336,6 +337,40 @@ def test_a_server_tool_that_failed() -> None:
     assert (used.name, used.error, used.output) == ("web_search", "error", [{"text": "no"}])
 
 
+def test_citations_of_the_first_text_and_of_none() -> None:
+    for body in (stream(CITED), [whole(CITED)]):
+        text, cited = folded(decode(*body)).message.parts
+        assert text == TextPart("It is cold.")
+        assert isinstance(cited, ThinkingPart) and (cited.opaque or {})["bedrock"]["characters"] == 11
+    without = {"citationsContent": {"content": [], "citations": [CITATION]}}
+    for body in (stream(without, {"text": "So."}), [whole(without, {"text": "So."})]):
+        assert folded(decode(*body)).message.parts == (TextPart("So."),)
+
+
+def test_a_whole_response_has_one_end_and_arguments_as_they_were_written() -> None:
+    events = decode(whole(call("a", "now", {"city": "Ålesund"}), reason="tool_use"))
+    assert [type(one) for one in events].count(Finish) == 1
+    assert [one.arguments for one in events if isinstance(one, ToolCallDone)] == ['{"city": "Ålesund"}']
+
+
+def test_blocks_that_arrive_side_by_side() -> None:
+    events = decode(
+        *(
+            BEGIN,
+            start(1, toolUse={"toolUseId": "a", "name": "now"}),
+            start(2, toolUse={"toolUseId": "b", "name": "now"}),
+        ),
+        *(delta(1, toolUse={"input": '{"n"'}), delta(2, toolUse={"input": '{"m": 2}'}), stop(2)),
+        *(delta(1, toolUse={"input": ": 1}"}), stop(1), end("tool_use")),
+    )
+    done = [(one.id, one.arguments) for one in events if isinstance(one, ToolCallDone)]
+    assert done == [("b", '{"m": 2}'), ("a", '{"n": 1}')]
+    begun = event(
+        "contentBlockStart", {"contentBlockIndex": [], "start": {"toolUse": {"toolUseId": "a", "name": "now"}}}
+    )
+    assert isinstance(decode(BEGIN, begun, end("tool_use"))[-1], Finish)
+
+
 def test_a_server_tool_without_complete_input() -> None:
     begun = start(0, toolUse={"toolUseId": "s1", "name": "x", "type": "server_tool_use"})
     events = decode(BEGIN, begun, delta(0, toolUse={"input": '{"a": '}), stop(0), end())
@@ -407,7 +442,9 @@ def test_a_call_that_is_cut_off() -> None:
 @pytest.mark.parametrize("order", [1, -1])
 def test_the_stop_and_the_metadata_in_any_order(order: int) -> None:
     last = [event("messageStop", {"stopReason": "end_turn"}), METADATA][::order]
-    events = decode(BEGIN, delta(0, text="Hi"), *last)
+    made = decoder()
+    events = made.feed(BEGIN + delta(0, text="Hi") + b"".join(last))
+    assert made.close() == []  # it has ended with both of them
     assert sorted(type(one).__name__ for one in events) == ["Finish", "TextDelta", "UsageReport"]
     assert isinstance(events[-1], Finish)
 
@@ -510,10 +547,10 @@ def test_arguments_of_no_call() -> None:
 
 def test_a_response_that_is_too_long() -> None:
     made = decoder()
-    made.feed(b'{"output": "')
+    made.feed(b'{"output": "' + b"x" * (LIMIT - 12))
+    assert not made.failed
     with pytest.raises(LimitExceeded, match="longer than"):
-        for _ in range(20):
-            made.feed(b"x" * 2**20)
+        made.feed(b"x")
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"output": {}}', b'{"output": {"message": []}}', b"[]", b"1"])
