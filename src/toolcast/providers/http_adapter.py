@@ -135,7 +135,7 @@ class RequestEncoder(ABC):
         self.provider: str = provider
         self.fields: dict[str, Any] = {}
         self.headers: dict[str, str] = {}
-        self.extended: tuple[str, ...] = ()
+        self.extended: list[str] = []
         self.notes: list[str] = []
         if options.server_tools and not self.takes_server_tools:
             self.server_tools(options, provider)

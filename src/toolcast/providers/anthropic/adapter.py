@@ -185,7 +185,7 @@ class AnthropicRequestEncoder(RequestEncoder):
 
             self.fields["mcp_servers"] = anthropic_servers(options.server_tools)
             self.headers["anthropic-beta"] = ANTHROPIC_MCP_BETA
-            self.extended = ("mcp_servers",)
+            self.extended.append("mcp_servers")
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
         description = {"description": tool.description} if tool.description else {}

@@ -222,7 +222,7 @@ class BedrockRequestEncoder(RequestEncoder):
         anthropic_choice = choice if own is None else {"type": next(iter(own), "auto")}
         claude = AnthropicRequestEncoder(options._replace(tool_choice=anthropic_choice, server_tools=()), settings)
         fields = claude.fields
-        self.notes += claude.notes
+        self.notes.extend(claude.notes)
         if "tools" in fields and choice != "none":
             named = [tool["name"] for tool in fields["tools"]]
             self._offer(own or _converse_choice(fields.get("tool_choice")), named[0] if len(named) == 1 else None)
@@ -263,7 +263,7 @@ class BedrockRequestEncoder(RequestEncoder):
             "stop": ("stopSequences", stops or None),
             "seed": ("seed", settings.seed),
         }
-        self.notes += [name for name, (_, value) in wanted.items() if value is not None and name in dropped]
+        self.notes.extend([name for name, (_, value) in wanted.items() if value is not None and name in dropped])
         self._infer(**{field: value for name, (field, value) in wanted.items() if name not in dropped})
 
     def _infer(self, **config: Any) -> None:

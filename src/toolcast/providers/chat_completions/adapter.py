@@ -162,7 +162,7 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
         if settings.max_tokens is not None:
             self.fields[self._service.max_tokens_field] = settings.max_tokens
         if (alternatives := self._alternatives(settings)) is not None:
-            self.fields |= {"logprobs": True, **({"top_logprobs": alternatives} if alternatives else {})}
+            self.fields.update({"logprobs": True, **({"top_logprobs": alternatives} if alternatives else {})})
         self._service_settings(settings)
         thinking = settings.thinking
         if thinking is None and not self._service.forced_while_thinking and self._forces:

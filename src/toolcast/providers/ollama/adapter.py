@@ -145,7 +145,7 @@ class OllamaRequestEncoder(RequestEncoder):
         if settings.keep_alive is not None:
             self.fields["keep_alive"] = settings.keep_alive
         if (alternatives := top_logprobs(settings.logprobs)) is not None:
-            self.fields |= {"logprobs": True, **({"top_logprobs": alternatives} if alternatives else {})}
+            self.fields.update({"logprobs": True, **({"top_logprobs": alternatives} if alternatives else {})})
         self.note_settings(settings, "service_tier")
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:

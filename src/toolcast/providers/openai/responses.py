@@ -101,7 +101,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         found = [_RESULTS[tool.kind] for tool in options.server_tools if tool.kind in _RESULTS]
         if protocol == "openai" and found:
             self.fields["include"] = [*self.fields.get("include", ()), *found]
-            self.extended = ("include",)
+            self.extended.append("include")
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
         schema, strict = self._strict(tool.name, tool.parameters)
@@ -136,7 +136,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
                 self.notes.append(name)
         if (alternatives := self._alternatives(settings)) is not None:
             self.fields["include"] = [*self.fields.get("include", ()), "message.output_text.logprobs"]
-            self.fields |= {"top_logprobs": alternatives} if alternatives else {}
+            self.fields.update({"top_logprobs": alternatives} if alternatives else {})
         self._service_settings(settings)
         if settings.thinking is None:
             return
