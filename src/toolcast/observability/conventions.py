@@ -122,6 +122,7 @@ PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(
         "anthropic-vertex": "gcp.vertex_ai",
         "azure": "azure.ai.openai",
         "azure-v1": "azure.ai.openai",
+        "azure-foundry": "azure.ai.inference",
         "bedrock": "aws.bedrock",
         "bedrock-mantle": "aws.bedrock",
         "google": "gcp.gemini",

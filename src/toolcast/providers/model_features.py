@@ -215,6 +215,8 @@ _MODELS: tuple[ModelRow, ...] = (
     ModelRow("moonshot", "moonshot-v1-8k", _sized(_TEXT, 8_192)),
     ModelRow("moonshot", "moonshot-v1-32k", _sized(_TEXT, 32_768)),
     ModelRow("moonshot", "moonshot-v1-128k", _sized(_TEXT, 131_072)),
+    ModelRow("minimax", "minimax-m1*, minimax-m2*", replace(_TEXT_THINKING, json_schema=False)),
+    ModelRow("minimax", "minimax-m*", Capabilities(thinking=True, json_schema=False)),
     ModelRow("qwen", "qwen3-max*", Capabilities(images=False, context_window=262_144, max_output=65_536)),
     ModelRow("qwen", "qwen3.7-max*", _TEXT_THINKING),
     ModelRow("qwen", "qwen3.8-max*", _SEEING_THINKING),

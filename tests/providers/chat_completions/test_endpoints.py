@@ -14,7 +14,8 @@ from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
 every_service = pytest.mark.parametrize("service", SERVICES.values(), ids=list(SERVICES))
 
 AZURE = "https://me.openai.azure.com"
-ENVIRON = {"AZURE_OPENAI_ENDPOINT": AZURE + "/", "AWS_REGION": "eu-west-1"}
+FOUNDRY = "https://me.services.ai.azure.com"
+ENVIRON = {"AZURE_OPENAI_ENDPOINT": AZURE + "/", "AZURE_AI_API_BASE": FOUNDRY + "/", "AWS_REGION": "eu-west-1"}
 
 
 @every_service
@@ -48,6 +49,8 @@ CLASSIC = AZURE + "/openai/deployments/gpt%2F4%20o/chat/completions?api-version=
             {},
             AZURE + "/openai/v1/chat/completions?api-version=preview",
         ),
+        ("azure-foundry", None, ENVIRON, FOUNDRY + "/openai/v1/chat/completions"),
+        ("azure-foundry", FOUNDRY + "/openai/v1", {}, FOUNDRY + "/openai/v1/chat/completions"),
         ("bedrock-mantle", None, {"AWS_REGION": "r1"}, "https://bedrock-mantle.r1.api.aws/v1/chat/completions"),
         ("bedrock-mantle", None, {"AWS_DEFAULT_REGION": "r2"}, "https://bedrock-mantle.r2.api.aws/v1/chat/completions"),
     ],

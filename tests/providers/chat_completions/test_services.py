@@ -8,9 +8,10 @@ import re
 
 import pytest
 
+from toolcast.accumulator import Accumulator
 from toolcast.credentials import Secret
 from toolcast.errors import BadRequest
-from toolcast.messages import ToolCallPart, assistant, tool_result, user
+from toolcast.messages import ThinkingPart, ToolCallPart, assistant, tool_result, user
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.endpoints import service_url
@@ -23,10 +24,14 @@ every_service = pytest.mark.parametrize("service", SERVICES.values(), ids=list(S
 EXPECTED = {
     "openai", "vllm", "llama.cpp", "lmstudio", "ollama", "groq", "deepseek", "openrouter", "together", "fireworks",
     "xai", "moonshot", "qwen", "perplexity", "openai-compatible", "azure", "azure-v1", "github", "litellm",
-    "bedrock-mantle",
+    "bedrock-mantle", "azure-foundry", "minimax", "cerebras", "zai", "huggingface",
 }  # fmt: skip
 
-ENVIRON = {"AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com/", "AWS_REGION": "eu-west-1"}
+ENVIRON = {
+    "AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com/",
+    "AWS_REGION": "eu-west-1",
+    "AZURE_AI_API_BASE": "https://me.services.ai.azure.com/",
+}
 
 
 def wire(service: ServiceSpec) -> OpenAIChatAdapter:
@@ -50,7 +55,7 @@ def test_a_row_is_consistent(service: ServiceSpec) -> None:
     assert service.base_url.startswith("http://localhost") == (not service.needs_key)
     for rule in service.rules:
         re.compile(rule.models)
-    fields = {field.name for field in dataclasses.fields(Settings)} | {"parallel_tool_calls", "include"}
+    fields = {field.name for field in dataclasses.fields(Settings)} | {"parallel_tool_calls", "include", "tool_stream"}
     assert {*service.drops, *(name for rule in service.rules for name in rule.fields)} <= fields
 
 
@@ -93,3 +98,65 @@ def test_tools_are_refused_where_there_are_none(service: ServiceSpec) -> None:
     else:
         with pytest.raises(BadRequest, match=service.name):
             wire(service).request(conversation, Settings())
+
+
+def streamed(service: str, model: str, *, stream: bool = True, **settings: object) -> dict[str, object]:
+    """The body of a request with a tool to a service."""
+    tools = (ToolSpec("f", "Does f.", {"type": "object"}),)
+    conversation = RequestInput(model, (user("Hi"),), tools, NamedTool("f"), stream=stream)
+    body: dict[str, object] = json.loads(
+        wire(SERVICES[service]).request(conversation, Settings().with_(**settings)).body
+    )
+    return body
+
+
+def test_the_fields_that_a_service_needs_in_every_request() -> None:
+    """MiniMax: thoughts in a field of their own. Z.ai: calls that grow, for the models that stream them."""
+    for stream in (True, False):
+        assert streamed("minimax", "MiniMax-M3", stream=stream)["reasoning_split"] is True
+        assert ("tool_stream" in streamed("zai", "glm-5.2", stream=stream)) is stream
+    assert "tool_stream" in streamed("zai", "glm-4.7")
+    for model in ("glm-4.5-air", "glm-4-flash"):
+        assert "tool_stream" not in streamed("zai", model)
+    request = wire(SERVICES["zai"]).request(RequestInput("glm-5.2", (user("Hi"),), stream=True), Settings())
+    assert b"tool_stream" not in request.body
+
+
+def test_thinking_of_minimax() -> None:
+    assert streamed("minimax", "MiniMax-M3", thinking="high")["thinking"] == {"type": "adaptive"}
+    assert streamed("minimax", "MiniMax-M3", thinking=False)["thinking"] == {"type": "disabled"}
+    assert "thinking" not in streamed("minimax", "MiniMax-M2.7", thinking=False)
+    assert "thinking" not in streamed("minimax", "MiniMax-M3")
+
+
+@pytest.mark.parametrize("beside", [{}, {"reasoning_content": "Hm, so."}])
+def test_thoughts_of_minimax_are_text_once_and_go_back(beside: dict[str, str]) -> None:
+    """In `reasoning_details` alone, or with the same text in a field beside it."""
+    detail = {"type": "reasoning.text", "id": "reasoning-text-1", "format": "MiniMax-response-v1", "index": 0}
+    halves = [{"reasoning_details": [{**detail, "text": text}]} for text in ("Hm, ", "so.")]
+    if beside:
+        halves = [{"reasoning_content": half["reasoning_details"][0]["text"], **half} for half in halves]
+    deltas = [*halves, {"content": "Four."}]
+    chunks = [{"choices": [{"index": 0, "delta": each}]} for each in deltas]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    body = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks)
+    message = {**beside, "reasoning_details": [{**detail, "text": "Hm, so."}], "content": "Four."}
+    whole = json.dumps({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).encode()
+    adapter = wire(SERVICES["minimax"])
+    for answer in (body, whole):
+        decoder = adapter.decoder(RequestInput("MiniMax-M3", ()))
+        accumulator = Accumulator()
+        for event in [*decoder.feed(answer), *decoder.close()]:
+            accumulator.apply(event)
+        response = accumulator.response()
+        thoughts = [part.text for part in response.message.parts if isinstance(part, ThinkingPart)]
+        assert (response.text, thoughts) == ("Four.", ["Hm, so."])
+        request = adapter.request(RequestInput("MiniMax-M3", (user("Hi"), response.message)), Settings())
+        (_, back) = json.loads(request.body)["messages"]
+        assert back == {"role": "assistant", "content": "Four.", "reasoning_details": message["reasoning_details"]}
+
+
+def test_the_address_of_azure_foundry() -> None:
+    request = wire(SERVICES["azure-foundry"]).request(RequestInput("DeepSeek-V3.2", (user("Hi"),)), Settings())
+    assert request.url == "https://me.services.ai.azure.com/openai/v1/chat/completions"
+    assert request.headers["api-key"] == Secret("k")

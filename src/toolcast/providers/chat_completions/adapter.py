@@ -84,7 +84,7 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
 
     def __init__(self, service: ServiceSpec, options: RequestOptions, settings: Settings) -> None:
         super().__init__(service, options, settings)
-        self.fields.update({"model": options.model, "messages": [], "stream": options.stream})
+        self.fields.update({"model": options.model, "messages": [], "stream": options.stream, **service.fields})
         if options.stream and service.stream_options:
             self.fields["stream_options"] = {"include_usage": True}
         self._instructions: str | None = None
@@ -95,6 +95,9 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
             self._answer(form)
         if options.server_tools:
             self._run_by_service(options)
+        if options.stream and "tools" in self.fields:
+            more = service.stream_fields.items()
+            self.fields.update({name: value for name, value in more if name not in self._left_out})
         self._settings(settings)
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
@@ -299,6 +302,7 @@ _THINKING: dict[str, Callable[[bool | str | int], dict[str, Any]]] = {
     "effort": lambda thinking: {"reasoning_effort": thinking_effort(thinking)},
     "reasoning": _reasoning,
     "thinking": lambda thinking: {"thinking": {"type": "enabled" if thinking else "disabled"}},
+    "adaptive": lambda thinking: {"thinking": {"type": "adaptive" if thinking else "disabled"}},
     "enable_thinking": _enable_thinking,
     "template": _template,
 }

@@ -191,6 +191,9 @@ class OpenAIChatDecoder(StreamDecoder):
         for detail in as_list(value):
             if not (new := as_dict(detail)):
                 continue
+            # Some services have the text of a thought here alone, and others in a field beside it.
+            if text := as_str(new.get("text")):
+                self._thought("reasoning_details", text, out)
             last = self._details[-1] if self._details else {}
             if last and all(last.get(name) == new.get(name) for name in ("type", "index")) and "data" not in new:
                 joined = {name: as_str(last.get(name)) + as_str(new.get(name)) for name in _GROWING if name in new}

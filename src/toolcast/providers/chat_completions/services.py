@@ -14,7 +14,7 @@ from typing import Literal
 
 from ...lazy_dataclasses import dataclass
 
-ThinkingIn = Literal["effort", "reasoning", "thinking", "enable_thinking", "template"]
+ThinkingIn = Literal["effort", "reasoning", "thinking", "adaptive", "enable_thinking", "template"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,8 @@ class ServiceSpec:
     `parallel_tool_calls`; `stream_options`; `thinking_in`, the form of the thinking setting; `image_urls`, `audio`,
     `documents`; `drops`, unsupported settings; `rules`, fields that some of its models reject; `service_tier`, it has
     tiers; `valid_arguments`, it parses the arguments of earlier calls and fails if they are no JSON; `id_limit`, the
-    longest tool call id; `strict`, support of `strict` tools.
+    longest tool call id; `strict`, support of `strict` tools; `fields`, further fields of every request, and
+    `stream_fields`, of those that stream tool calls.
 
     Responses: `response_format` is `"json_schema"` if the text of every model can be constrained to a JSON schema,
     `"json_object"` if to JSON at most, None if that depends on the model or is unknown. `schema_in_text`: of a
@@ -129,6 +130,8 @@ class ServiceSpec:
     valid_arguments: bool = False
     id_limit: int | None = None
     strict: bool = False
+    fields: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+    stream_fields: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
     response_format: Literal["json_schema", "json_object"] | None = None
     schema_in_text: bool = True
     service_tier: bool = False
@@ -187,6 +190,23 @@ AZURE = replace(
 )
 
 AZURE_V1 = replace(AZURE, name="azure-v1", path="/openai/v1/chat/completions")
+
+# The models of other vendors in a resource of Azure AI Foundry. Source: learn.microsoft.com/azure/ai-foundry/
+# foundry-models/concepts/endpoints; the names of the variables are those of LiteLLM.
+AZURE_FOUNDRY = ServiceSpec(
+    "azure-foundry",
+    "{AZURE_AI_API_BASE}",
+    path="/openai/v1/chat/completions",
+    key_env=("AZURE_AI_API_KEY",),
+    key_header="api-key",
+    bearer_env=("AZURE_AI_AD_TOKEN",),
+    parallel_flag=False,
+    think_tags=True,
+    audio=False,
+    documents=False,
+    drops=("top_k",),
+    embeddings=EmbeddingSpec(),
+)
 
 VLLM = ServiceSpec(
     "vllm",
@@ -452,20 +472,26 @@ GENERIC = ServiceSpec(
     embeddings=EmbeddingSpec(),
 )
 
+# Source: inference-docs.cerebras.ai/api-reference/chat-completions, and version 1.91 of its SDK.
 CEREBRAS = ServiceSpec(
     "cerebras",
     "https://api.cerebras.ai/v1",
     key_env=("CEREBRAS_API_KEY",),
     max_tokens_field="max_completion_tokens",
+    most_stops=4,
+    thinking_back="reasoning",
     audio=False,
     documents=False,
+    service_tier=True,
     batches=BatchSpec(),
 )
 
+# Source: docs.z.ai/api-reference/llm/chat-completion, and version 0.2 of its SDK. `tool_choice` is "auto" alone there.
 ZAI = ServiceSpec(
     "zai",
     "https://api.z.ai/api/paas/v4",
     key_env=("ZAI_API_KEY",),
+    most_stops=1,
     forced="auto",
     parallel_flag=False,
     thinking_in="thinking",
@@ -473,14 +499,39 @@ ZAI = ServiceSpec(
     audio=False,
     documents=False,
     drops=("top_k", "seed", "logprobs"),
+    # Without it, the arguments of a call come in one piece.
+    stream_fields=MappingProxyType({"tool_stream": True}),
+    rules=(ModelRule(r"glm-4(\.5|(?!\.))", ("tool_stream",)),),
     response_format="json_object",
     embeddings=EmbeddingSpec(),
 )
 
+# Source: platform.minimax.io/docs/api-reference/text-openai-api. `tool_choice` is "auto" or "none" there; the models M1
+# and later have no response format. With `reasoning_split` thoughts are not in the text, and go back in a field.
+MINIMAX = ServiceSpec(
+    "minimax",
+    "https://api.minimax.io/v1",
+    key_env=("MINIMAX_API_KEY",),
+    url_env=("MINIMAX_API_BASE",),
+    max_tokens_field="max_completion_tokens",
+    forced="auto",
+    parallel_flag=False,
+    thinking_in="adaptive",
+    thinking_back="reasoning_details",
+    think_tags=True,
+    audio=False,
+    documents=False,
+    drops=("top_k", "seed", "stop", "logprobs"),
+    rules=(ModelRule(r"MiniMax-M[12]", ("thinking",), "if_off"),),
+    fields=MappingProxyType({"reasoning_split": True}),
+)
+
+# Source: huggingface.co/docs/inference-providers/tasks/chat-completion.
 HUGGING_FACE = ServiceSpec(
     "huggingface",
     "https://router.huggingface.co/v1",
     key_env=("HF_TOKEN",),
+    most_stops=4,
     parallel_flag=False,
     think_tags=True,
     audio=False,
@@ -494,6 +545,7 @@ SERVICES: Mapping[str, ServiceSpec] = MappingProxyType(
             OPENAI,
             AZURE,
             AZURE_V1,
+            AZURE_FOUNDRY,
             VLLM,
             LLAMA_CPP,
             LM_STUDIO,
@@ -513,6 +565,7 @@ SERVICES: Mapping[str, ServiceSpec] = MappingProxyType(
             VERCEL,
             CEREBRAS,
             ZAI,
+            MINIMAX,
             HUGGING_FACE,
             GENERIC,
         )
