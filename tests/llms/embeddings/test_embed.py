@@ -302,6 +302,10 @@ def test_gemini_on_vertex(server: Loopback) -> None:
     config = {"taskType": "RETRIEVAL_QUERY", "outputDimensionality": 2, "autoTruncate": True}
     each = [{"content": {"parts": [{"text": text}]}, "embedContentConfig": config} for text in ("one", "two")]
     assert sent(server) == {"requests": each}
+    answer(server, {"embeddings": [{"values": [1]}]})
+    embed("one", llm)
+    [single] = sent(server)["requests"]
+    assert single["embedContentConfig"] == {"autoTruncate": False}
 
 
 @pytest.mark.parametrize(("counts", "tokens"), [((3.0, 4.0), 7), ((3.0, None), 0)])
