@@ -124,6 +124,16 @@ MISTRAL_CALLS = [
     {"id": "Qz81kLm3P", "function": {"name": "clock", "arguments": "{}"}},
 ]
 
+
+def cohere(finish: str = "COMPLETE", **message: Any) -> Answer:
+    """A response of Cohere, which bills fewer tokens than it reads."""
+    counts = {"billed_units": {"input_tokens": 9.0, "output_tokens": 7.0}}
+    usage = {**counts, "tokens": {"input_tokens": 500.0, "output_tokens": 20.0}}
+    return {"id": "c1", "finish_reason": finish, "message": {"role": "assistant", **message}, "usage": usage}
+
+
+COHERE_THOUGHT = {"type": "thinking", "thinking": "They ask for Oslo."}
+
 ANSWERS: dict[str, Written] = {
     # -- OpenAI, chat completions
     "chat: refusal": Written(
@@ -354,5 +364,28 @@ ANSWERS: dict[str, Written] = {
         "bedrock",
         converse({"text": "Cold."}, cacheReadInputTokens=80, cacheWriteInputTokens=11, totalTokens=107),
         Decoded("Cold.", (), (100, 7), "end_turn"),
+    ),
+    # -- Cohere
+    "cohere: text": Written("cohere", cohere(content=[text("Cold é.")]), Decoded("Cold é.", (), USED, "end_turn")),
+    "cohere: a plan and calls": Written(
+        "cohere",
+        cohere("TOOL_CALL", tool_plan="I will look.", tool_calls=[function(), function("{}", "call_2", "clock")]),
+        Decoded("", (WEATHER, CLOCK), USED, "tool_use", "I will look."),
+    ),
+    "cohere: a thought and text": Written(
+        "cohere",
+        cohere(content=[COHERE_THOUGHT, text("Cold.")]),
+        Decoded("Cold.", (), USED, "end_turn", "They ask for Oslo."),
+    ),
+    "cohere: a thought and a call": Written(
+        "cohere",
+        cohere("TOOL_CALL", content=[COHERE_THOUGHT], tool_calls=[function()]),
+        Decoded("", (WEATHER,), USED, "tool_use", "They ask for Oslo."),
+    ),
+    "cohere: max tokens": Written(
+        "cohere", cohere("MAX_TOKENS", content=[text("It is fo")]), Decoded("It is fo", (), USED, "max_tokens")
+    ),
+    "cohere: stop sequence": Written(
+        "cohere", cohere("STOP_SEQUENCE", content=[text("Cold.")]), Decoded("Cold.", (), USED, "stop_sequence")
     ),
 }

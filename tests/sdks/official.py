@@ -353,6 +353,68 @@ class Ollama(Official):
         )
 
 
+class Cohere(Official):
+    """`cohere`, version 2 of chat. It has no function that puts a stream together."""
+
+    package = "cohere"
+    stops: ClassVar = {
+        "COMPLETE": "end_turn",
+        "STOP_SEQUENCE": "stop_sequence",
+        "MAX_TOKENS": "max_tokens",
+        "TOOL_CALL": "tool_use",
+    }
+
+    def client(self, url: str) -> Any:
+        from cohere import ClientV2
+
+        return ClientV2("any", base_url=url, log_warning_experimental_features=False)
+
+    def _whole(self, url: str) -> Decoded:
+        with self.client(url) as client:
+            answer = client.chat(model="command-a-03-2025", messages=MESSAGES, request_options={"max_retries": 0})
+        found = answer.message
+        content = found.content or ()
+        calls = [(call.function.name, call.function.arguments) for call in found.tool_calls or ()]
+        thinking = [part.thinking for part in content if part.type == "thinking"]
+        text = "".join(part.text for part in content if part.type == "text")
+        return self._decoded(text, [*thinking, found.tool_plan or ""], calls, answer.finish_reason, answer.usage)
+
+    def _streamed(self, url: str) -> Decoded:
+        texts: list[str] = []
+        thoughts: list[str] = []
+        calls: list[tuple[str, str]] = []
+        end: Any = None
+        with self.client(url) as client:
+            options = {"max_retries": 0}
+            for event in client.chat_stream(model="command-a-03-2025", messages=MESSAGES, request_options=options):
+                if event.type in ("content-start", "content-delta"):
+                    texts.append(event.delta.message.content.text or "")
+                    thoughts.append(event.delta.message.content.thinking or "")
+                elif event.type == "tool-plan-delta":
+                    thoughts.append(event.delta.message.tool_plan)
+                elif event.type == "tool-call-start":
+                    function = event.delta.message.tool_calls.function
+                    calls.append((function.name, function.arguments or ""))
+                elif event.type == "tool-call-delta":
+                    name, written = calls[-1]
+                    calls[-1] = (name, written + event.delta.message.tool_calls.function.arguments)
+                elif event.type == "message-end":
+                    end = event.delta
+        if end is None:
+            return self._decoded("".join(texts), thoughts, calls, None, None)
+        return self._decoded("".join(texts), thoughts, calls, end.finish_reason, end.usage)
+
+    def _decoded(self, text: str, thoughts: list[str], calls: list[tuple[str, str]], stop: Any, usage: Any) -> Decoded:
+        billed = usage.billed_units if usage else None
+        return Decoded(
+            text=text,
+            calls=tuple((name, arguments(written)) for name, written in calls),
+            usage=(int(billed.input_tokens), int(billed.output_tokens)) if billed else (0, 0),
+            stop_reason=self._stop(stop, calls),
+            thinking="".join(thoughts),
+        )
+
+
 class Bedrock(Official):
     """`boto3`, Converse and ConverseStream. It has no function that puts a stream together."""
 
@@ -449,4 +511,5 @@ SDKS: dict[str, Official] = {
     "mistral": Mistral(),
     "ollama": Ollama(),
     "bedrock": Bedrock(),
+    "cohere": Cohere(),
 }

@@ -19,6 +19,7 @@ LLMS: dict[str, tuple[type[Any], str]] = {
     "gemini": (toolcast.Google, "gemini-2.5-pro"),
     "mistral": (toolcast.Mistral, "mistral-large-latest"),
     "ollama": (toolcast.Ollama, "llama3.2"),
+    "cohere": (toolcast.Cohere, "command-a-03-2025"),
     "bedrock": (toolcast.Bedrock, "anthropic.claude-sonnet-4-5-20250929-v1:0"),
 }
 

@@ -44,6 +44,8 @@ CUT_AT_THE_END = {
     ),
     "gemini: text and a call": (1, Decoded("Let me see.", (WEATHER,))),
     "mistral: a thought and calls": (2, Decoded(thinking="They ask.")),
+    "cohere: a plan and calls": (1, Decoded("", (WEATHER, CLOCK), thinking="I will look.")),
+    "cohere: a thought and text": (2, Decoded("Cold.", thinking="They ask for Oslo.")),
     "ollama: a thought and calls": (1, Decoded(calls=(WEATHER, WEATHER), thinking="They ask.")),
     "ollama: a thought and text": (2, Decoded(thinking="They ask.")),
 }

@@ -217,6 +217,31 @@ _BEDROCK_BLOCKS: dict[str, Callable[[Any], tuple[Answer, list[Answer]]]] = {
     "toolUse": _bedrock_call,
 }
 
+
+def _cohere(answer: Answer) -> Iterator[Any]:
+    message = answer["message"]
+    empty = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
+    yield {"id": answer["id"], "type": "message-start", "delta": {"message": empty}}
+    for piece in pieces(message.get("tool_plan", "")):
+        yield {"type": "tool-plan-delta", "delta": {"message": {"tool_plan": piece}}}
+    for index, block in enumerate(message.get("content", ())):
+        kind = block["type"]
+        begun = {"content": {"type": kind, kind: ""}}
+        yield {"type": "content-start", "index": index, "delta": {"message": begun}}
+        for piece in pieces(block[kind]):
+            yield {"type": "content-delta", "index": index, "delta": {"message": {"content": {kind: piece}}}}
+        yield {"type": "content-end", "index": index}
+    for index, call in enumerate(message.get("tool_calls", ())):
+        started = {**call, "function": {**call["function"], "arguments": ""}}
+        yield {"type": "tool-call-start", "index": index, "delta": {"message": {"tool_calls": started}}}
+        for piece in pieces(call["function"]["arguments"]):
+            more = {"tool_calls": {"function": {"arguments": piece}}}
+            yield {"type": "tool-call-delta", "index": index, "delta": {"message": more}}
+        yield {"type": "tool-call-end", "index": index}
+    end = {name: answer[name] for name in ("finish_reason", "usage")}
+    yield {"type": "message-end", "delta": end}
+
+
 STREAMS: dict[str, Callable[[Answer], Iterable[Any]]] = {
     "openai": _chat,
     "responses": _responses,
@@ -225,4 +250,5 @@ STREAMS: dict[str, Callable[[Answer], Iterable[Any]]] = {
     "mistral": _mistral,
     "ollama": _ollama,
     "bedrock": _bedrock,
+    "cohere": _cohere,
 }
