@@ -5,11 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, strategies as st
 
 from toolcast import WebSearch, user
+from toolcast.accumulator import Accumulator
 from toolcast.async_support import sync_driver
 from toolcast.errors import StreamInterrupted
-from toolcast.events import Event, Finish, ServerToolUse, TextDelta, ToolCallDone, ToolCallStart, UsageReport
+from toolcast.events import (
+    Event,
+    Finish,
+    ServerToolUse,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDone,
+    ToolCallStart,
+    UsageReport,
+)
 from toolcast.llms.request import ChatRequest
 from toolcast.llms.resumed_events import ResumedEvents
 from toolcast.messages import assistant
@@ -123,3 +134,45 @@ def test_an_aborted_response_is_not_continued() -> None:
         sync_driver.run(events.next_events())
     assert first.broken
     assert second.broken
+
+
+def searches(number: int) -> ServerToolUse:
+    return ServerToolUse("web_search", f"s{number}", {"query": "sea"}, provider="anthropic", raw={"id": f"s{number}"})
+
+
+content: st.SearchStrategy[Event] = st.one_of(
+    st.builds(TextDelta, st.text(min_size=1, max_size=3)),
+    st.builds(searches, st.integers(0, 9)),
+    st.builds(ThinkingDelta, st.just("Hm."), st.sampled_from([None, "signed"])),
+    st.builds(UsageReport, st.builds(Usage, st.integers(0, 9), st.integers(0, 9))),
+)
+
+
+@given(st.lists(st.lists(content, min_size=1, max_size=5), min_size=1, max_size=4), st.data())
+def test_a_response_in_parts_is_the_whole_one(parts: list[list[Event]], data: st.DataObject) -> None:
+    """However the parts are cut into reads, the message is that of all events, and each request repeats the last."""
+    # A text begins anew in each request, so that texts beside a pause are two parts of the message that is sent back.
+    for part in parts[:-1]:
+        part.append(searches(0))
+    sources = []
+    for at, part in enumerate(parts):
+        events = [*part, END if at == len(parts) - 1 else PAUSED]
+        cut = data.draw(st.integers(0, len(events)))
+        sources.append(Source(*(batch for batch in (events[:cut], events[cut:]) if batch)))
+    service = Service(*sources)
+    whole, seen = Accumulator(), Accumulator()
+    for part in parts:
+        for event in part:
+            if not isinstance(event, UsageReport):
+                whole.apply(event)
+    for batch in read(ResumedEvents(REQUEST, service.open)):
+        assert batch
+        for event in batch:
+            seen.apply(event)
+    assert seen.message() == whole.message()
+    last = [next((each.usage for each in reversed(part) if isinstance(each, UsageReport)), Usage()) for part in parts]
+    if any(isinstance(event, UsageReport) for event in parts[-1]):
+        assert seen.usage == sum(last, Usage())
+    for request in service.requests[1:]:
+        sent = request.messages[-1].parts
+        assert sent == seen.message().parts[: len(sent)]
