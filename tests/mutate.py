@@ -54,6 +54,7 @@ TARGETS = {
     "providers/aws_event_stream.py": ("tests/providers/test_aws_event_stream.py",),
     "providers/bedrock/decoder.py": ("tests/providers/bedrock/test_decoder.py",),
     "providers/chat_completions/decoder.py": ("tests/providers/chat_completions",),
+    "providers/cohere/decoder.py": ("tests/providers/cohere",),
     "providers/event_fast_path.py": ("tests/providers/test_event_fast_path.py",),
     "providers/google/decoder.py": ("tests/providers/google",),
     "providers/mistral/decoder.py": ("tests/providers/mistral",),

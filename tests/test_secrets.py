@@ -23,6 +23,7 @@ from pprint import pformat
 from typing import Any
 
 import pytest
+from google.oauth2.credentials import Credentials as GoogleCredentials
 
 from support.albums import Album
 from support.chunks import album_body, album_stream, text_body
@@ -31,12 +32,14 @@ from support.sync_and_async import API, APIS
 from support.telemetry import recorded
 from toolcast import (
     Anthropic,
+    AnthropicVertex,
     AuthFailed,
     BadRequest,
     Bedrock,
     CachedLLM,
     CallError,
     CallInfo,
+    Cohere,
     ConnectFailed,
     FallbackLLM,
     FunctionCallingLLM,
@@ -219,6 +222,20 @@ def of_mistral(url: str, **options: Any) -> FunctionCallingLLM:
     return Mistral("m-1", base_url=url, api_key=canary(), **options)
 
 
+def of_cohere(url: str, **options: Any) -> FunctionCallingLLM:
+    return Cohere("m-1", base_url=url.removesuffix("/v1"), api_key=canary(), **options)
+
+
+def of_anthropic_on_vertex(url: str, **options: Any) -> FunctionCallingLLM:
+    return AnthropicVertex("m-1", base_url=url, region="eu", project="p", api_key=canary(), **options)
+
+
+def by_google_credentials(url: str, **options: Any) -> FunctionCallingLLM:
+    """With a token, and what could refresh it."""
+    given = GoogleCredentials(canary(), refresh_token=canary(), client_secret=canary())  # type: ignore[no-untyped-call]  # google-auth is untyped
+    return Google("m-1", base_url=url.removesuffix("/v1"), project="p", location="eu", credentials=given, **options)
+
+
 def of_bedrock(url: str, **options: Any) -> FunctionCallingLLM:
     return Bedrock("m-1", base_url=url, api_key=canary(), **options)
 
@@ -292,6 +309,9 @@ WAYS_IN = [
     of_anthropic,
     of_google,
     of_mistral,
+    of_cohere,
+    of_anthropic_on_vertex,
+    by_google_credentials,
     of_bedrock,
     signed_for_bedrock,
     of_azure,

@@ -31,6 +31,9 @@ API_KEY_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 Those of OpenAI-compatible services are in their rows of the services table.
 """
 
+GOOGLE_VARIABLES: Final = ("GOOGLE_APPLICATION_CREDENTIALS",)
+"""The environment variable of the file with credentials of Google Cloud, for Vertex AI."""
+
 
 def read_variable(names: Sequence[str], environ: Mapping[str, str] | None = None) -> str | None:
     """Return the value of the first of these environment variables that is set and not empty, or None."""

@@ -160,6 +160,7 @@ def test_a_second_refusal_is_an_error(name: str, cloud: GoogleCloud, api: API) -
     with pytest.raises(AuthFailed) as caught:
         api.chat(vertex, "x")
     assert caught.value.status == 401
+    assert "GOOGLE_APPLICATION_CREDENTIALS" in str(caught.value)
     assert len(cloud.paths("/v1")) == before + 2
     assert "wrong" not in str(caught.value)
 

@@ -193,6 +193,7 @@ def test_content_of_messages() -> None:
         assistant("One.", ThinkingPart("Foreign thought.", signature="s")),
         assistant(ThinkingPart("Only a thought.")),
         Message("user", (ToolResultPart("c", "no", is_error=True), TextPart("Again"))),
+        Message("user", (ToolResultPart("d", "yes"),)),
         Message("user", ()),
     )
     assert body["messages"] == [
@@ -209,6 +210,7 @@ def test_content_of_messages() -> None:
         {"role": "assistant", "content": "One."},
         {"role": "tool", "tool_call_id": "c", "content": "The tool failed: no"},
         {"role": "user", "content": "Again"},
+        {"role": "tool", "tool_call_id": "d", "content": "yes"},
         {"role": "user", "content": ""},
     ]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 from urllib.parse import quote
 
-from ...credentials import Secret, SecretURL
+from ...credentials import GOOGLE_VARIABLES, Secret, SecretURL
 from ...settings import Settings
 from ..base import RequestInput, RequestOptions
 from ..batch_codec import BatchCodec
@@ -44,9 +44,8 @@ class AnthropicVertexAdapter(AnthropicAdapter):
         headers: Mapping[str, str | Secret] | None = None,
     ) -> None:
         path = f"/projects/{quote(project, safe=':')}/locations/{quote(location, safe='')}/publishers/anthropic/models"
-        super().__init__(
-            endpoint=Endpoint("anthropic-vertex", SecretURL(join_url(base_url, path)), token, headers or {})
-        )
+        url = SecretURL(join_url(base_url, path))
+        super().__init__(endpoint=Endpoint("anthropic-vertex", url, token, headers or {}, key_env=GOOGLE_VARIABLES))
 
     @property
     def service_root(self) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, urlsplit
 
-from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
+from ...credentials import API_KEY_VARIABLES, GOOGLE_VARIABLES, Secret, SecretURL
 from ...errors import BadRequest
 from ...http_request import HTTPRequest, build_request
 from ...messages import (
@@ -75,9 +75,8 @@ class GoogleAdapter(HTTPAdapter):
         base_url = base_url or BASE_URL
         versioned = _VERSIONED.search(urlsplit(base_url).path)
         url = join_url(base_url, "" if versioned else f"/{api_version.strip('/')}")
-        super().__init__(
-            Endpoint("google", SecretURL(url), api_key, headers or {}, "x-goog-api-key", API_KEY_VARIABLES["google"])
-        )
+        variables = GOOGLE_VARIABLES if "/projects/" in urlsplit(url).path else API_KEY_VARIABLES["google"]
+        super().__init__(Endpoint("google", SecretURL(url), api_key, headers or {}, "x-goog-api-key", variables))
 
     def url(self, request_input: RequestInput) -> SecretURL:
         """Return the URL of the request. A model that is not a bare name keeps its prefix (`tunedModels/...`)."""
