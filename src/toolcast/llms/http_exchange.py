@@ -280,7 +280,8 @@ class HTTPExchange:
         self._first_token_by = deadline_after(now, self._timeouts.first_token)
         # Before anything that can fail, so that it has the number that its `Attempt` will have.
         hooks = None if self._call.hooks is None else self._call.begin_request(self._service.hooks, now)
-        self._adapter = await self._service.prepare(self._conversation, self._backend, self._left(now, None))
+        limit = None if (deadline := self._call.deadline) is None else deadline - now
+        self._adapter = await self._service.prepare(self._conversation, self._backend, limit)
         request = self._adapter.request(self._conversation, self._settings)
         if len(request.body) > _SURE_TO_FIT:
             chat = self._conversation
