@@ -153,6 +153,21 @@ def test_a_token_that_was_revoked_is_replaced_once(name: str, cloud: GoogleCloud
 
 
 @each
+def test_a_token_that_was_revoked_is_replaced_for_other_requests_too(name: str, cloud: GoogleCloud, api: API) -> None:
+    vertex = made(name, cloud, max_retries=0)
+    for _ in range(2):
+        cloud.answer(reply({"input_tokens": 7, "totalTokens": 7}))
+    assert api.method(vertex, "count_tokens", "x").tokens == 7
+    cloud.revoke()
+    assert api.method(vertex, "count_tokens", "x").tokens == 7
+    assert cloud.issued == 3
+    cloud._token = lambda: reply({"access_token": "wrong", "expires_in": 3600})  # type: ignore[method-assign]  # of the double
+    cloud.revoke()
+    with pytest.raises(AuthFailed):
+        api.method(vertex, "count_tokens", "x")
+
+
+@each
 def test_a_second_refusal_is_an_error(name: str, cloud: GoogleCloud, api: API) -> None:
     cloud.issued, before = 5, 0
     vertex = made(name, cloud, max_retries=2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
+from unittest import mock
 
 import anyio
 import pytest
@@ -236,6 +237,27 @@ def test_a_download_that_fails() -> None:
     assert "sk-secret-key" not in str(caught.value)
     with pytest.raises(NotFound):
         Client((404, b"{}")).download()
+
+
+@BACKENDS
+def test_credentials_that_are_refused_are_replaced_once(backend: str) -> None:
+    """Without waiting, and not as a retry; also for a download, and for a request that creates something."""
+    refused = (401, b'{"error": {"message": "expired"}}')
+    for send in (
+        lambda client: client.send("GET", "/files", backend=backend).body,
+        lambda client: client.send("POST", "/files", backend=backend).body,
+        lambda client: b"".join(client.download(backend)),
+    ):
+        client = Client(refused, (200, b"{}"), max_retries=0)
+        with mock.patch.object(client.llm, "renew", return_value=True):
+            assert send(client) == b"{}"
+        client = Client(refused, refused, max_retries=0)
+        with mock.patch.object(client.llm, "renew", return_value=True), pytest.raises(AuthFailed):
+            send(client)
+        client = Client(refused, max_retries=0)
+        with pytest.raises(AuthFailed):
+            send(client)
+        assert len(client.requests) == 1
 
 
 def test_no_error_contains_the_key() -> None:

@@ -44,6 +44,10 @@ class RequestTarget(Protocol):
         """Return `request` with the headers of its authentication."""
         ...
 
+    def renew(self, request: HTTPRequest) -> bool:
+        """Return True if `request`, which was refused with status 401, may be sent again with other credentials."""
+        ...
+
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
         """Return the exception for a response with a status of 300 or more."""
         ...
@@ -75,7 +79,7 @@ async def send_request(
     """
     limits = _TimeLimits(target.timeouts, backend, total)
     repeatable = request.method in _REPEATABLE if repeatable is None else repeatable
-    before, used = sys.exception(), 0
+    before, used, renewed = sys.exception(), 0, False
     while True:
         sent = await target.authorize(request, backend)
         try:
@@ -88,6 +92,9 @@ async def send_request(
                 raise LimitExceeded(f"the service sent more than {limit} bytes in response to {request.url}")
             return HTTPResponse(body.status, body.headers, content)
         except LLMError as error:
+            if error.status == 401 and not renewed and target.renew(sent):
+                renewed = True
+                continue
             wait = _wait_after(target, sent, error, backend, used, before, repeatable=repeatable, limits=limits)
             if wait is None:
                 raise
@@ -149,13 +156,16 @@ async def open_download(target: RequestTarget, request: HTTPRequest, backend: IO
     Raises:
         LLMError: The service refused the request, or the connection failed, after the retries of the policy.
     """
-    before, used = sys.exception(), 0
+    before, used, renewed = sys.exception(), 0, False
     limits = _TimeLimits(target.timeouts, backend, None)
     while True:
         sent = await target.authorize(request, backend)
         try:
             return Download(await _open(target, sent, backend, limits), sent, limits)
         except LLMError as error:
+            if error.status == 401 and not renewed and target.renew(sent):
+                renewed = True
+                continue
             wait = _wait_after(target, sent, error, backend, used, before, repeatable=True, limits=limits)
             if wait is None:
                 raise

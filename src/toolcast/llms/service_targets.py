@@ -32,6 +32,10 @@ class LLMTarget:
         """Return `request` with the headers of the LLM's `auth`, unless it goes to another origin."""
         return await self._llm.authorize(request, backend) if self.adapter.is_own(request) else request
 
+    def renew(self, request: HTTPRequest) -> bool:
+        """Return True if `request`, which was refused with status 401, may be sent again with other credentials."""
+        return self._llm.renew(request)
+
     def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
         """Return the exception for a response with a status of 300 or more."""
         return self.adapter.error(status, headers, body)

@@ -45,6 +45,10 @@ class CountingLLM(Protocol):
         """Return `request` with the headers of its authentication."""
         ...
 
+    def renew(self, request: HTTPRequest) -> bool:
+        """Return True if `request`, which was refused with status 401, may be sent again with other credentials."""
+        ...
+
 
 class ErrorReader(Protocol):
     """The part of an adapter that reads errors."""
@@ -64,6 +68,7 @@ class _Target:
         self.timeouts: Timeouts = timeouts
         self.retry_policy: RetryPolicy = llm.retry_policy
         self.authorize = llm.authorize
+        self.renew = llm.renew
         self.error = adapter.error
 
 
