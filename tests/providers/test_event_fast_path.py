@@ -15,6 +15,7 @@ from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.base import ProviderAdapter, RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import GENERIC, SERVICES
+from toolcast.providers.cohere.adapter import CohereAdapter
 from toolcast.providers.event_fast_path import Envelope
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.ollama.adapter import OllamaAdapter
@@ -530,7 +531,35 @@ def ollama() -> Sent:
     )
 
 
+def cohere(begun: dict[str, Any], more: Callable[[str], dict[str, Any]]) -> Sent:
+    def at(kind: str, message: dict[str, Any], index: int = 0, blanks: int = 0) -> bytes:
+        return sse(kind, b"\n", blanks, type=kind, index=index, delta={"message": message})
+
+    kind, start = next(iter(begun.items()))
+
+    def other(number: int, chance: random.Random) -> bytes:
+        plan = sse("tool-plan-delta", type="tool-plan-delta", delta={"message": {"tool_plan": "abc"}})
+        thought = at("content-delta", {"content": {"thinking": "abc"}}, number)
+        cited = at("citation-start", {"citations": {"start": 0, "end": 1, "text": "abc"}})
+        return chance.choice((plan, thought, cited, sse("citation-end", type="citation-end"), b": x\n\n", b"id: 5\n"))
+
+    return Sent(
+        CohereAdapter(),
+        lambda number: sse("message-start", type="message-start", id="c") + at(f"{kind}-start", start),
+        lambda text, number, chance: at(f"{kind}-delta", more(text), blanks=chance.choice((0, 0, 3))),
+        other,
+        lambda number: sse("message-end", type="message-end", delta={"finish_reason": "MAX_TOKENS"}),
+    )
+
+
 SENT = {
+    "cohere arguments": cohere(
+        {"tool-call": {"tool_calls": {"id": "t1", "type": "function", "function": {"name": "f", "arguments": ""}}}},
+        lambda text: {"tool_calls": {"function": {"arguments": text}}},
+    ),
+    "cohere text": cohere(
+        {"content": {"content": {"type": "text", "text": "Begun."}}}, lambda text: {"content": {"text": text}}
+    ),
     "anthropic arguments": anthropic({"type": "tool_use", "id": "t1", "name": "f"}, "input_json_delta", "partial_json"),
     "anthropic text": anthropic({"type": "text", "text": ""}, "text_delta", "text"),
     "responses arguments": responses(
