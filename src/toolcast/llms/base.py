@@ -53,10 +53,6 @@ if TYPE_CHECKING:
     from .token_counts import CountMethod, TokenCount
 
 
-_RUNNING_TOOLS = frozenset(("tools", "mcp_servers"))
-"""The fields of `Settings.extra` that may contain tools that the provider runs."""
-
-
 class ChatOptions(TypedDict, total=False):
     """Options of one request.
 
@@ -553,15 +549,6 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         return "prompted" if request.forces and not self.metadata.is_function_calling_model else "tool_call"
 
     def _open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
-        """Return the events of one response, which is continued if the service pauses it."""
-        # Only where that can be: these events pass through one more step, and are not read directly.
-        if not request.server_tools and _RUNNING_TOOLS.isdisjoint(request.settings.extra or ()):
-            return self._open_once(request, backend, call)
-        from .resumed_events import ResumedEvents
-
-        return ResumedEvents(request, lambda request: self._open_once(request, backend, call))
-
-    def _open_once(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
         """Return the events of one response. The output mode is decided here, and passed down."""
         mode = self.mode(request) if request.tools else "tool_call"
         if mode != "prompted":

@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 logger: Final = logging.getLogger("toolcast")
 
+_RUNNING_TOOLS: Final = frozenset(("tools", "mcp_servers"))
+"""The fields of `Settings.extra` that may contain tools that the provider runs."""
+
 Auth = Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """A sync or async function that is called before each request and returns authentication headers."""
 
@@ -345,6 +348,14 @@ class ServiceLLM(FunctionCallingLLM):
     def _send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
         from .http_exchange import HTTPExchange  # with it, what decodes responses: not before the first call
 
+        extra = request.settings.extra
+        if request.server_tools or (extra is not None and not _RUNNING_TOOLS.isdisjoint(extra)):
+            from .resumed_events import ResumedEvents  # the service may pause such a response
+
+            return ResumedEvents(
+                request,
+                lambda each: HTTPExchange(self, each.conversation(self.model, mode), each.settings, backend, call),
+            )
         return HTTPExchange(self, request.conversation(self.model, mode), request.settings, backend, call)
 
     def _events(

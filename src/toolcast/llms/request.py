@@ -59,7 +59,7 @@ class ChatRequest:
         """Return the input of a provider's encoder for `model`, in the output mode that the LLM decided."""
         choice = self.tool_choice
         tools = () if isinstance(choice, str) and choice == "none" else tuple([tool.spec for tool in self.tools])
-        choice = self.choice_in(mode) if tools else None
+        choice = None if not tools else self.choice_in(mode) if self.server_tools else self.tool_choice
         options = (self.parallel, self.stream, mode, self.accept_damaged, self.server_tools)
         return RequestInput(model, self.messages, tools, choice, *options)
 

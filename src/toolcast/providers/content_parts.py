@@ -123,7 +123,7 @@ def drop_foreign_data(messages: Sequence[Message], model: str, provider: str | N
     """
     for message in messages:
         for part in message.parts:
-            if _is_foreign(part, model) or _is_not_sent(part, provider):
+            if _is_foreign(part, model) or type(part) is ServerToolPart:
                 break
         else:
             continue

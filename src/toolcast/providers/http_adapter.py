@@ -218,13 +218,17 @@ class HTTPAdapter(ABC):
             for name, value in own.items():
                 members[name] = json_member(name, value)
             url, headers = self.url(request_input), self.headers(request_input.stream)
-            for name, value in encoder.headers.items():
-                given = headers.get(name)
-                headers[name] = f"{given},{value}" if isinstance(given, str) and value not in given else given or value
+            if encoder.headers:
+                for name, value in encoder.headers.items():
+                    given = headers.get(name)
+                    joined = f"{given},{value}" if isinstance(given, str) and value not in given else given or value
+                    headers[name] = joined
         except BadRequest as error:
             error.provider, error.model = self.provider, request_input.model
             raise
-        secrets = tuple([secret for tool in request_input.server_tools for secret in tool.secrets])
+        secrets: tuple[Secret, ...] = ()
+        if request_input.server_tools:
+            secrets = tuple([secret for tool in request_input.server_tools for secret in tool.secrets])
         return build_request("POST", url, headers, json_object(members), tuple(encoder.notes), secrets)
 
     def decoder(self, request_input: RequestInput) -> ResponseDecoder:
