@@ -14,6 +14,7 @@ from toolcast.errors import StreamInterrupted
 from toolcast.events import (
     Event,
     Finish,
+    RawEvent,
     ServerToolUse,
     TextDelta,
     ThinkingDelta,
@@ -82,7 +83,8 @@ def read(events: ResumedEvents) -> list[list[Event]]:
 
 
 def test_the_end_of_each_but_the_last_is_left_out() -> None:
-    first = Source([SEARCH, UsageReport(Usage(1, 2))], [PAUSED])
+    # What follows the end of a paused response is read, so that the request is complete, and left out.
+    first = Source([SEARCH, UsageReport(Usage(1, 2))], [PAUSED], [RawEvent("late")])
     second = Source([TextDelta("Blue"), PAUSED])
     third = Source([TextDelta("."), UsageReport(Usage(3, 4))], [END])
     service = Service(first, second, third)
