@@ -472,6 +472,12 @@ def test_a_whole_response_that_failed() -> None:
         decode(json.dumps({"message": {"content": []}, "finish_reason": "TIMEOUT"}).encode())
     with pytest.raises(LLMError, match="invalid api token"):
         decode(b'{"id": "1", "message": "invalid api token"}')
+    with pytest.raises(LLMError, match="out of order") as caught:
+        decode(b'{"id": "1", "error": "out of order"}')
+    assert not isinstance(caught.value, MalformedEvent)
+    # What is no answer and reports no error is not an empty answer.
+    with pytest.raises((MalformedEvent, StreamTruncated)):
+        decode(b'{"id": "1"}')
     assert CohereAdapter().error(498, {}, b'{"message": "invalid token"}').status == 498
 
 
@@ -480,6 +486,18 @@ def test_a_stream_that_ends_early() -> None:
         for end in (b"", b"data: [DONE]\n\n"):
             with pytest.raises(StreamTruncated):
                 decode(stream(*CALLED[:number]) + end)
+
+
+def test_a_stream_after_a_byte_order_mark_that_ends_early() -> None:
+    with pytest.raises(StreamTruncated):
+        decode(b"\xef\xbb\xbf" + stream(*CALLED[:2]))
+
+
+@pytest.mark.parametrize(("given", "written"), [(3, 0), (0, 4)])
+def test_a_report_of_one_sort_of_tokens(given: int, written: int) -> None:
+    usage = {"billed_units": {"input_tokens": given, "output_tokens": written}}
+    end = {"type": "message-end", "delta": {"finish_reason": "COMPLETE", "usage": usage}}
+    assert folded(decode(stream(START, end))).usage == Usage(given, written)
 
 
 def test_odd_events_of_calls() -> None:
@@ -499,6 +517,13 @@ def test_odd_events_of_calls() -> None:
     begun = cohere_event("tool-call-start", None, tool_calls={"id": "a", "function": {"name": "now"}})
     (call,) = folded(decode(stream(START, begun, {"type": "tool-call-end"}, END), tools=(CLOCK,))).message.tool_calls
     assert call.arguments == "{}"
+    # An end and a piece of a call that was never open, and a start that names no tool.
+    with pytest.raises(MalformedEvent, match="call 0, which is not open"):
+        decode(stream(START, {"type": "tool-call-end", "index": 0}, more, END), tools=(CLOCK,))
+    for calls in ([], None, {}):
+        start = cohere_event("tool-call-start", 0, tool_calls=calls)
+        seen = folded(decode(stream(START, start, {"type": "tool-call-end", "index": 0}, END), tools=(CLOCK,)))
+        assert [(call.name, call.arguments) for call in seen.message.tool_calls] == [("", "{}")]
 
 
 def test_a_reason_of_calls_without_calls() -> None:
