@@ -11,8 +11,7 @@ from typing import Final
 from ...errors import LLMError, NotFound
 from ...http_request import HTTPRequest, HTTPResponse
 from ...llms.base import FunctionCallingLLM
-from ...llms.service_files import run_exchange
-from ...llms.service_requests import Download, open_download, send_request
+from ...llms.service_requests import Download, open_download, run_exchange, send_request
 from ...llms.service_targets import LLMTarget, llm_target
 from ...providers.batch_codec import BatchCodec, BatchStatus
 from ...retries import next_wait
