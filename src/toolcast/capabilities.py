@@ -1,6 +1,6 @@
 """The description of a model: its name and its capabilities.
 
-The table of models and their capabilities is providers/model_features.py.
+The table of models and their capabilities is providers/model_table.py.
 """
 
 from __future__ import annotations

@@ -254,6 +254,7 @@ def test_locations(location: str, host: str) -> None:
     """As Anthropic's and Google's SDKs have them."""
     assert vertex_url(location, "v1") == f"https://{host}/v1"
     claude = AnthropicVertex("claude-opus-4-6", region=location, project="a.com:p")
+    assert claude.region == claude.location == location
     where = f"projects/a.com:p/locations/{location}/publishers"
     assert claude.adapter.base_url == f"https://{host}/v1/{where}/anthropic/models"
     assert (

@@ -181,6 +181,13 @@ def test_providers_without_an_endpoint_are_estimated(backend: str | None, name: 
     assert server.requests == []
 
 
+@BACKENDS
+def test_a_service_whose_responses_api_does_not_count_is_estimated(backend: str | None, server: Loopback) -> None:
+    llm = OpenAIResponses("grok-4.5", service="xai", api_key=KEY, base_url=root(server))
+    assert count(backend, llm, "one two three").estimated
+    assert server.requests == []
+
+
 @pytest.mark.parametrize("name", ["anthropic:m", "openai:m", "google:m", "vllm:m"])
 def test_an_estimate_sends_nothing_and_needs_no_key(
     name: str, server: Loopback, monkeypatch: pytest.MonkeyPatch

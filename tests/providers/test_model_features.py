@@ -9,16 +9,12 @@ import pytest
 from toolcast import LLMMetadata, Ollama, OpenAI, OpenAICompatible
 from toolcast.capabilities import Capabilities
 from toolcast.providers.chat_completions.services import SERVICES
-from toolcast.providers.model_features import (
-    MODELS,
-    PROVIDER_DEFAULTS,
-    ModelRow,
-    all_capabilities,
-    model_capabilities,
-    provider_defaults,
-)
+from toolcast.providers.model_features import all_capabilities, model_capabilities, model_rows, provider_defaults
+from toolcast.providers.model_table import PROVIDER_DEFAULTS, ModelRow
 
-every_row = pytest.mark.parametrize("row", MODELS, ids=lambda row: f"{row.provider}:{row.models}")
+ROWS = [row for provider in sorted({*PROVIDER_DEFAULTS, *SERVICES}) for row in model_rows(provider)]
+
+every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.provider}:{row.models}")
 FACTS = [field.name for field in dataclasses.fields(Capabilities) if field.name != "known"]
 THREE = (True, False, None)
 
@@ -43,7 +39,7 @@ def test_a_row_is_consistent(row: ModelRow) -> None:
 def test_no_row_stands_in_the_shadow_of_another(row: ModelRow) -> None:
     """A name made from a pattern finds its own row, not one above that would make it useless."""
     for pattern in row.models.split(", "):
-        found = next(other for other in MODELS if other.provider == row.provider and other.fits(example(pattern)))
+        found = next(other for other in model_rows(row.provider) if other.fits(example(pattern)))
         assert found is row, pattern
 
 
@@ -97,7 +93,7 @@ def test_a_provider_that_is_not_known_is_known_for_nothing() -> None:
 
 def test_everything_ends_each_provider_with_its_other_models() -> None:
     rows = list(all_capabilities())
-    assert len(rows) == len(MODELS) + len({*PROVIDER_DEFAULTS, *SERVICES})
+    assert len(rows) == len(ROWS) + len({*PROVIDER_DEFAULTS, *SERVICES})
     providers = [provider for provider, _, _ in rows]
     assert providers == sorted(providers)
     for (provider, models, known), (following, _, _) in zip(rows, [*rows[1:], ("", "", None)], strict=True):

@@ -263,6 +263,8 @@ CHECKS = {
     "chat": chat_faults,
     "responses": responses_faults,
     "anthropic": anthropic_faults,
+    "anthropic-vertex": anthropic_faults,
+    "cohere": chat_faults,
     "google": google_faults,
     "mistral": chat_faults,
     "ollama": chat_faults,

@@ -110,6 +110,17 @@ def test_without_tools_there_is_nothing_to_choose(api: API) -> None:
     assert api.chat(GuidedLlamaCpp(network=network), "Hi").text == "Hello."
 
 
+def test_the_tokens_of_the_request_that_it_would_send_are_counted() -> None:
+    def data(value: object) -> Recorded:
+        return Recorded([json.dumps(value).encode()], headers=JSON)
+
+    network = ReplayNetwork(answered('{"tool": "weather"}'), OBEYS, data({"prompt": "Hi"}), data({"tokens": [1, 2]}))
+    count = GuidedLlamaCpp(network=network).count_tokens("How is Oslo?", tools=TOOLS)
+    assert (count.tokens, count.estimated) == (2, False)
+    template = json.loads(network.requests[2].body)
+    assert "weather" in str(template) and "multiply" not in str(template)
+
+
 def test_a_long_question_is_chosen_for_by_its_beginning(api: API) -> None:
     network = ReplayNetwork(answered('{"tool": "none"}'), answered("Hello."))
     api.chat(GuidedLlamaCpp(network=network), "word " * 1_000, tools=TOOLS)

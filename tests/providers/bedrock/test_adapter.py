@@ -488,6 +488,8 @@ def test_tools_and_cache_points_in_extra_are_added() -> None:
     grounding = {"systemTool": {"name": "nova_grounding"}}
     body, _ = encoded(model=NOVA_2, settings=Settings(extra={"toolConfig": {"tools": [grounding]}}))
     assert body["toolConfig"] == {"tools": [grounding]}
+    wrong = adapter().request(RequestInput(NOVA, (user("Hi"),)), Settings(extra={"toolConfig": 7}))
+    assert json.loads(wrong.body)["toolConfig"] == 7  # the service's to refuse
     with pytest.raises(BadRequest, match=r"extra\['toolConfig'\]\['toolChoice'\]"):
         encoded(**TOOLS, tool_choice="required", settings=Settings(extra={"toolConfig": {"toolChoice": {"auto": {}}}}))
     with pytest.raises(BadRequest, match="another tool named 'weather'"):

@@ -520,6 +520,16 @@ ANSWERS = [
         id="other parts",
     ),
     pytest.param(
+        [line({"future": {"a": 1}, "thoughtSignature": "S"}, {"text": "a"}, finish="STOP")],
+        [
+            RawEvent({"future": {"a": 1}, "thoughtSignature": "S"}),
+            ThinkingDelta(opaque={"google": {"future": {"a": 1}, "thoughtSignature": "S"}}),
+            TextDelta("a"),
+            Finish("end_turn", None, "STOP"),
+        ],
+        id="a part that is unknown, with a signature",
+    ),
+    pytest.param(
         [b'{"candidates":[{"finishReason":"STOP","groundingMetadata":{"a":1},"safetyRatings":[1]}]}'],
         [RawEvent({"groundingMetadata": {"a": 1}}), Finish("end_turn", None, "STOP")],
         id="other fields",

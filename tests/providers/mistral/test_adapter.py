@@ -360,6 +360,7 @@ ANSWERS = [
     pytest.param(
         [line(None, details="x"), line("hi", "stop")],
         [
+            ThinkingDelta("x"),
             ThinkingDelta(opaque={"reasoning_details": [{"type": "t", "text": "x"}]}),
             TextDelta("hi"),
             Finish("end_turn", "m", "stop"),
@@ -375,9 +376,11 @@ ANSWERS = [
             line("hi", "stop"),
         ],
         [
+            ThinkingDelta("x"),
             ThinkingDelta("Hm."),
             ThinkingDelta(opaque={"reasoning_details": [{"type": "t", "text": "x"}]}),
             ThinkingDelta(opaque={"mistral": thinking("Hm.", closed=True)}),
+            ThinkingDelta("y"),
             ThinkingDelta("So."),
             ThinkingDelta(opaque={"reasoning_details": [{"type": "t", "text": "y"}]}),
             ThinkingDelta(opaque={"mistral": thinking("So.")}),

@@ -2,7 +2,7 @@
 
 Anthropic is strict about the order of messages: roles alternate, tool results come first in the turn after the calls,
 thoughts are returned unchanged, blank text is rejected. So messages are converted to blocks, and each block goes into
-the turn it belongs to. The capabilities of a model are in model_features.py, the form of its settings in `_FEATURES`;
+the turn it belongs to. The capabilities of a model are in model_table.py, the form of its settings in `_FEATURES`;
 an unknown name is taken for a model behind another server of the same protocol.
 """
 

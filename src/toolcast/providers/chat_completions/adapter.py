@@ -121,17 +121,14 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
     def _run_by_service(self, options: RequestOptions) -> None:
         """Add the tools that the service runs."""
         protocol = self._service.server_tools or self._service.name
-        if protocol != "groq":
-            self.fields["tools"] = [*self.fields.get("tools", ()), *self.server_tools(options, protocol)]
-            return
         name = options.model.rpartition("/")[2]
-        if "compound" in name:
+        if protocol == "groq" and "compound" in name:
             from ..server_tool_forms import groq_compound
 
             if options.tools:
                 raise BadRequest(f"{options.model} takes no tools but its own: leave out {options.tools[0].name}")
             self.fields.update(groq_compound(self.provider, options.server_tools))
-        elif name.startswith("gpt-oss"):
+        elif protocol != "groq" or name.startswith("gpt-oss"):
             self.fields["tools"] = [*self.fields.get("tools", ()), *self.server_tools(options, protocol)]
         else:
             raise BadRequest(
