@@ -258,6 +258,7 @@ if TYPE_CHECKING:
     )
     from .messages import (
         AudioPart as AudioPart,
+        CachePoint as CachePoint,
         DocumentPart as DocumentPart,
         ImagePart as ImagePart,
         Message as Message,
@@ -404,8 +405,8 @@ _EXPORTS = {
     "llms.wrappers.redacted": "RedactedLLM",
     "llms.wrappers.wrapper": "Next WrapperLLM",
     "llms.base": "AgentChatResponse FunctionCallingLLM",
-    "messages": "AudioPart DocumentPart ImagePart Message ServerToolPart TextPart ThinkingPart ToolCallPart "
-    "ToolResultPart assistant system tool_result user",
+    "messages": "AudioPart CachePoint DocumentPart ImagePart Message ServerToolPart TextPart ThinkingPart "
+    "ToolCallPart ToolResultPart assistant system tool_result user",
     "capabilities": "Capabilities LLMMetadata",
     "structured.partial_objects": "StreamingObjectProcessor",
     "structured.orchestrator": "Preview ToolOrchestratingLLM",
@@ -471,6 +472,7 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "Cache",
+    "CachePoint",
     "CachedLLM",
     "CallError",
     "CallInfo",

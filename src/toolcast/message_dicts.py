@@ -7,7 +7,7 @@
 
 Also accepted: the role `developer` (system), `thinking` and `reasoning_content`, and Ollama's tool calls without ids,
 with an object as their arguments. Other keys, such as `name` and `annotations`, have no place in a `Message` and are
-left out; content of an unknown type is an error.
+left out; content of an unknown type is an error. A part with `cache_control` is followed by a `CachePoint`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 
 from .messages import (
     AudioPart,
+    CachePoint,
     DocumentPart,
     ImagePart,
     Message,
@@ -92,7 +93,10 @@ def _contents(content: Any) -> Iterator[Part]:
         if content:
             yield TextPart(content)
     elif isinstance(content, (list, tuple)):
-        yield from map(_part, cast("list[Any]", content))
+        for part in cast("list[Any]", content):
+            yield _part(part)
+            if isinstance(part, _MAPPING) and isinstance(control := part.get("cache_control"), _MAPPING):
+                yield CachePoint(control.get("ttl"))
     elif content is not None:
         raise ValueError(f"content: expected str or a list of parts, got {type(content).__name__}")
 

@@ -155,8 +155,40 @@ class ServerToolPart:
     type: Literal["server_tool"] = "server_tool"
 
 
+CacheTTL: TypeAlias = Literal["5m", "1h"]
+
+
+@dataclass(frozen=True, slots=True)
+class CachePoint:
+    """The end of the part of a prompt that the provider is to cache: all of the request before this point.
+
+    It stands in a message, after a tool in `tools=[...]`, or among the `instructions` of an `Engine`. Requests are
+    cached in the order of tools, system messages, other messages. Providers that cache by themselves, or not at all, do
+    not get it; one that has marks gets four of them at most.
+
+    Attributes:
+        ttl: The time for which the provider keeps what it has cached after its last use: 5 minutes (the default of
+            providers) or an hour.
+    """
+
+    ttl: CacheTTL | None = None
+    type: Literal["cache_point"] = "cache_point"
+
+    def __post_init__(self) -> None:
+        if self.ttl not in (None, "5m", "1h"):
+            raise ValueError(f"CachePoint(ttl={self.ttl!r:.50}): expected '5m', '1h' or None")
+
+
 Part: TypeAlias = (
-    TextPart | ImagePart | AudioPart | DocumentPart | ThinkingPart | ToolCallPart | ToolResultPart | ServerToolPart
+    TextPart
+    | ImagePart
+    | AudioPart
+    | DocumentPart
+    | ThinkingPart
+    | ToolCallPart
+    | ToolResultPart
+    | ServerToolPart
+    | CachePoint
 )
 _PARTS: Final = get_args(Part)
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from hashlib import blake2b
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 from .credentials import Secret, SecretURL
 from .lazy_dataclasses import dataclass
+from .messages import CachePoint
 from .option_types import require, require_optional
+from .tool_spec import ToolCachePoint
 
 _SEQUENCES: Any = (list, tuple, set, frozenset)  # typed as Any, so that isinstance does not narrow to unknown types
 ContextSize = Literal["low", "medium", "high"]
@@ -255,21 +257,34 @@ def credentials_digest(tools: Iterable[ServerTool]) -> str:
     return blake2b("\0".join(texts).encode(errors="surrogatepass"), digest_size=16).hexdigest() if texts else ""
 
 
-def split_tools(tools: Iterable[Any]) -> tuple[list[Any], tuple[ServerTool, ...]]:
+class SplitTools(NamedTuple):
+    """The tools of a request: the caller's own, those that the provider runs, and the points of the cache in them."""
+
+    own: list[Any]
+    server_tools: tuple[ServerTool, ...]
+    cache_points: tuple[ToolCachePoint, ...]
+
+
+def split_tools(tools: Iterable[Any]) -> SplitTools:
     """Return the caller's own tools, and those that the provider runs. Raise `ValueError` for two that are alike.
 
     Two alike are of one class; two MCP servers of one name.
     """
     own: list[Any] = []
     found: dict[str, ServerTool] = {}
+    points: list[ToolCachePoint] = []
     for tool in tools:
-        if not isinstance(tool, ServerTool):
+        if isinstance(tool, CachePoint):
+            if not own and not found:
+                raise ValueError("tools: a CachePoint comes after the tools to cache, and there are none before it")
+            points.append(ToolCachePoint(len(own), len(found), tool.ttl))
+        elif not isinstance(tool, ServerTool):
             own.append(tool)
         elif tool.label in found:
             raise ValueError(f"tools: expected one {tool.label}, got two; put the options of both into one")
         else:
             found[tool.label] = tool
-    return own, tuple(found.values())
+    return SplitTools(own, tuple(found.values()), tuple(points))
 
 
 def _check_count(name: str, value: int | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from typing_extensions import Unpack
 
@@ -55,6 +55,9 @@ class SettingsChanges(TypedDict, total=False):
     keep_alive: float | str | None
     num_ctx: int | None
     check_context: bool | None
+    cache: Literal["auto", "off"] | None
+    prompt_cache_key: str | None
+    prompt_cache_retention: str | None
     timeout: float | Timeouts | None
     extra: Mapping[str, Any] | None
 
@@ -71,6 +74,9 @@ class Settings:
     likely alternatives of each. `keep_alive` (seconds, or a text such as `"10m"`) and `num_ctx` (the size of the
     context in tokens) are Ollama's. Settings that a service does not have are left out, with a warning.
     `check_context=False` sends messages that are too long for the model's context window, too.
+    `cache="auto"` marks the parts of a prompt that stay the same in the next request, for providers that cache only
+    what is marked; `"off"` does not. `prompt_cache_key` is a name that requests with a common beginning share, and
+    `prompt_cache_retention` (`"in_memory"`, `"24h"`) the time for which OpenAI keeps that beginning.
     `timeout` is seconds in total, or `Timeouts`. `extra` is merged into the request body unchanged.
     """
 
@@ -86,6 +92,9 @@ class Settings:
     keep_alive: float | str | None = None
     num_ctx: int | None = None
     check_context: bool | None = None
+    cache: Literal["auto", "off"] | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
     timeout: float | Timeouts | None = None
     extra: Mapping[str, Any] | None = None
 
@@ -99,6 +108,10 @@ class Settings:
         require_optional("logprobs", self.logprobs, (bool, int), "True, False, a number of alternatives")
         require_optional("keep_alive", self.keep_alive, (int, float, str), "seconds, a text such as '10m'")
         require_optional("check_context", self.check_context, bool, "True, False")
+        if self.cache not in (None, "auto", "off"):
+            raise ValueError(f"cache={self.cache!r:.50}: expected 'auto', 'off' or None")
+        require_text("prompt_cache_key", self.prompt_cache_key)
+        require_text("prompt_cache_retention", self.prompt_cache_retention)
         require_optional("timeout", self.timeout, (int, float, Timeouts), "seconds, Timeouts")
         require_optional("extra", self.extra, Mapping, "a mapping")
         require_optional("stop", self.stop, (str, tuple, list), "str, a list of str")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from .lazy_dataclasses import dataclass
 
@@ -31,6 +31,20 @@ class NamedTool:
     """The tool choice that requires a call of this one tool."""
 
     name: str
+
+
+class ToolCachePoint(NamedTuple):
+    """A `CachePoint` among the tools of a request.
+
+    Attributes:
+        tools: The number of the caller's own tools before it.
+        server_tools: The number of tools that the provider runs before it; they follow the caller's own.
+        ttl: The `ttl` of the point.
+    """
+
+    tools: int
+    server_tools: int = 0
+    ttl: str | None = None
 
 
 ToolChoice: TypeAlias = str | NamedTool | Mapping[str, Any] | None

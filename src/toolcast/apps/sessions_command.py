@@ -14,7 +14,7 @@ from datetime import datetime
 from ..agents.engine.session_state import SessionState, fold
 from ..errors import ToolcastError
 from ..json_text import json_text
-from ..messages import Message, ServerToolPart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from ..messages import CachePoint, Message, ServerToolPart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ..stores.sqlite import SQLiteStore
 from .data_dir import data_dir, sessions_file
 from .output import format_table
@@ -133,6 +133,8 @@ def _message_texts(message: Message) -> Iterator[tuple[str, str]]:
                 yield f"{part.name or 'tool'} {'failed' if part.is_error else 'returned'}", part.content
             case ServerToolPart():
                 yield f"{part.name} of the provider", part.error or json_text(part.output or part.input)
+            case CachePoint():
+                pass
             case _:
                 yield message.role, f"[{type(part).__name__.removesuffix('Part').lower()}]"
 

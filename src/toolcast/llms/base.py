@@ -344,7 +344,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
         parallel: bool,
     ) -> ChatRequest:
         """Return the request: messages with the system prompt, tools, and the merged settings."""
-        own, server_tools = split_tools(tools)
+        own, server_tools, cache_points = split_tools(tools)
         made = as_tools(own)
         return ChatRequest(
             self.with_system_prompt(as_messages(messages)),
@@ -355,6 +355,7 @@ class FunctionCallingLLM(Closing, AsyncClosing):
             server_tools=server_tools,
             # The caller of these methods has chosen.
             forces_now=bool(server_tools),
+            cache_points=cache_points,
         )
 
     @property

@@ -13,7 +13,7 @@ from ..output_mode import OutputMode
 from ..providers.base import RequestInput
 from ..server_tools import ServerTool, credentials_digest
 from ..settings import Settings
-from ..tool_spec import NamedTool, ToolChoice
+from ..tool_spec import NamedTool, ToolCachePoint, ToolChoice
 from ..tools.callable_tool import CallableTool
 
 AnyMessage: TypeAlias = str | Message | Mapping[str, Any]
@@ -42,6 +42,7 @@ class ChatRequest:
         server_tools: The tools that the provider runs.
         forces_now: True to require the tool call at once, although there are tools that the provider runs. By default
             the model is free to use these first, and the caller requests the call again if it is missing.
+        cache_points: The points of the provider's cache among the tools.
     """
 
     messages: tuple[Message, ...]
@@ -54,13 +55,15 @@ class ChatRequest:
     accept_damaged: bool = False
     server_tools: tuple[ServerTool, ...] = ()
     forces_now: bool = False
+    cache_points: tuple[ToolCachePoint, ...] = ()
 
     def conversation(self, model: str, mode: OutputMode) -> RequestInput:
         """Return the input of a provider's encoder for `model`, in the output mode that the LLM decided."""
         choice = self.tool_choice
         tools = () if isinstance(choice, str) and choice == "none" else tuple([tool.spec for tool in self.tools])
         choice = None if not tools else self.choice_in(mode) if self.server_tools else self.tool_choice
-        options = (self.parallel, self.stream, mode, self.accept_damaged, self.server_tools)
+        points = self.cache_points if tools or self.server_tools else ()
+        options = (self.parallel, self.stream, mode, self.accept_damaged, self.server_tools, points)
         return RequestInput(model, self.messages, tools, choice, *options)
 
     def choice_in(self, mode: OutputMode) -> ToolChoice:
@@ -111,7 +114,9 @@ class ChatRequest:
         return bool(self.tools) and not free
 
 
-_SENT_SETTINGS = tuple(field.name for field in fields(Settings) if field.name not in ("timeout", "check_context"))
+# Answers do not depend on these.
+_NOT_SENT = frozenset(("timeout", "check_context", "cache", "prompt_cache_key", "prompt_cache_retention"))
+_SENT_SETTINGS = tuple(field.name for field in fields(Settings) if field.name not in _NOT_SENT)
 
 
 def as_messages(messages: Messages) -> list[Message]:

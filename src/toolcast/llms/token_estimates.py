@@ -23,6 +23,7 @@ from ..hook_protocol import NamedSpec
 from ..json_text import json_text
 from ..messages import (
     AudioPart,
+    CachePoint,
     DocumentPart,
     ImagePart,
     Message,
@@ -186,6 +187,8 @@ def _part_tokens(part: Part) -> float:
         return estimate_text_tokens(part.content) + _IMAGE * len(part.images)
     if isinstance(part, ServerToolPart):
         return estimate_text_tokens(server_tool_text(part))
+    if isinstance(part, CachePoint):
+        return 0
     if isinstance(part, AudioPart | DocumentPart) and part.data is not None:
         return len(part.data) / _BYTES_PER_TOKEN[part.type]
     return _IMAGE if isinstance(part, ImagePart) else _DOCUMENT

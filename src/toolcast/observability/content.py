@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeAlias
 
 from pydantic_core import from_json
@@ -10,6 +10,7 @@ from pydantic_core import from_json
 from ..json_text import json_text
 from ..messages import (
     AudioPart,
+    CachePoint,
     DocumentPart,
     ImagePart,
     Message,
@@ -18,6 +19,7 @@ from ..messages import (
     TextPart,
     ThinkingPart,
     ToolCallPart,
+    ToolResultPart,
 )
 from ..plain_data import hide_content
 from ..server_tools import ServerTool
@@ -36,9 +38,7 @@ def messages_json(messages: Iterable[Message], hidden: Collection[str], mask: Ma
         mask: Removes credentials from each text.
     """
     shown = [hide_content(message, hidden) for message in messages]
-    return json_text(
-        [{"role": message.role, "parts": [_part(part, mask) for part in message.parts]} for message in shown]
-    )
+    return json_text([{"role": message.role, "parts": list(_parts(message, mask))} for message in shown])
 
 
 def definitions_json(tools: Iterable[ToolSpec], mask: Mask, server_tools: Iterable[ServerTool] = ()) -> str:
@@ -57,6 +57,12 @@ def definitions_json(tools: Iterable[ToolSpec], mask: Mask, server_tools: Iterab
     return mask(json_text(definitions))
 
 
+def _parts(message: Message, mask: Mask) -> Iterator[dict[str, Any]]:
+    for part in message.parts:
+        if not isinstance(part, CachePoint):  # no content
+            yield _part(part, mask)
+
+
 def _part(part: Part, mask: Mask) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "content": mask(part.text)}
@@ -69,6 +75,7 @@ def _part(part: Part, mask: Mask) -> dict[str, Any]:
         return _server_tool(part, mask)
     if isinstance(part, (ImagePart, AudioPart, DocumentPart)):
         return _media(part, mask)
+    assert isinstance(part, ToolResultPart)
     return {"type": "tool_call_response", "id": part.call_id, "response": mask(part.content)}
 
 

@@ -17,7 +17,7 @@ from ..messages import Message, ToolCallPart
 from ..output_mode import OutputMode
 from ..server_tools import ServerTool
 from ..settings import Settings
-from ..tool_spec import ToolChoice, ToolSpec
+from ..tool_spec import ToolCachePoint, ToolChoice, ToolSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class RequestInput:
         mode: The output mode for a required tool call; None: the adapter's default.
         accept_damaged: A response with a damaged event is read as if the event were missing.
         server_tools: The tools that the provider runs.
+        cache_points: The points of the provider's cache among the tools.
     """
 
     model: str
@@ -41,6 +42,7 @@ class RequestInput:
     mode: OutputMode | None = None
     accept_damaged: bool = False
     server_tools: tuple[ServerTool, ...] = ()
+    cache_points: tuple[ToolCachePoint, ...] = ()
 
     @property
     def calls_before(self) -> int:
@@ -55,7 +57,14 @@ class RequestInput:
     def options(self) -> RequestOptions:
         """Everything but the messages."""
         return RequestOptions(
-            self.model, self.tools, self.tool_choice, self.parallel, self.stream, self.mode, self.server_tools
+            self.model,
+            self.tools,
+            self.tool_choice,
+            self.parallel,
+            self.stream,
+            self.mode,
+            self.server_tools,
+            self.cache_points,
         )
 
 
@@ -69,6 +78,7 @@ class RequestOptions(NamedTuple):
     stream: bool
     mode: OutputMode | None = None
     server_tools: tuple[ServerTool, ...] = ()
+    cache_points: tuple[ToolCachePoint, ...] = ()
 
 
 class ResponseDecoder(Protocol):

@@ -16,6 +16,7 @@ from jiter import from_json
 from ..errors import BadRequest
 from ..messages import (
     AudioPart,
+    CachePoint,
     DocumentPart,
     ImagePart,
     Message,
@@ -26,6 +27,23 @@ from ..messages import (
     ToolCallPart,
     ToolResultPart,
 )
+
+POINT = "cache_point"
+"""The type of the block that an encoder puts where a message has a `CachePoint`; cache_marks.py takes it out again."""
+
+
+def point_block(part: CachePoint) -> dict[str, Any]:
+    """Return the block in place of a `CachePoint`."""
+    return {"type": POINT, "ttl": part.ttl}
+
+
+def has_cache_point(messages: Sequence[Message]) -> bool:
+    """Return True if one of the messages has a `CachePoint`."""
+    for message in messages:
+        for part in message.parts:
+            if type(part) is CachePoint:
+                return True
+    return False
 
 
 def base64_of(part: ImagePart | AudioPart | DocumentPart) -> str:
@@ -115,34 +133,38 @@ def _renamed(part: Part, now: dict[str, str], used: set[str]) -> Part:
     return replace(part, id=id)
 
 
-def drop_foreign_data(messages: Sequence[Message], model: str, provider: str | None) -> Sequence[Message]:
+def drop_foreign_data(
+    messages: Sequence[Message], model: str, provider: str | None, *, cache_points: bool = False
+) -> Sequence[Message]:
     """Return `messages` without the data of other models and providers, which the provider rejects.
 
     These are signed and encrypted data of other models, and blocks of tools that another provider ran, or that are not
-    sent back; `provider` is None if none are. A message that had nothing else is left out.
+    sent back; `provider` is None if none are. A message that had nothing else is left out. So are the points of a
+    cache, unless the provider takes `cache_points`.
     """
     for message in messages:
         for part in message.parts:
-            if _is_foreign(part, model) or type(part) is ServerToolPart:
+            if _is_foreign(part, model) or type(part) is ServerToolPart or type(part) is CachePoint:
                 break
         else:
             continue
         break
     else:
         return messages
-    return list(_own_data(messages, model, provider))
+    return list(_own_data(messages, model, provider, cache_points))
 
 
-def _own_data(messages: Sequence[Message], model: str, provider: str | None) -> Iterator[Message]:
+def _own_data(messages: Sequence[Message], model: str, provider: str | None, cache_points: bool) -> Iterator[Message]:
     for message in messages:
-        parts = tuple([_stripped(part, model) for part in message.parts if not _is_not_sent(part, provider)])
+        sent = [part for part in message.parts if cache_points or not isinstance(part, CachePoint)]
+        parts = tuple([_stripped(part, model) for part in sent if not _is_not_sent(part, provider)])
         if len(parts) == len(message.parts) or any(map(_is_an_answer, parts)):
             yield replace(message, parts=parts)
 
 
 def _is_an_answer(part: Part) -> bool:
     """Return True if a message with this part is not empty."""
-    return bool(part.text.strip()) if isinstance(part, TextPart) else not isinstance(part, ThinkingPart)
+    return bool(part.text.strip()) if isinstance(part, TextPart) else not isinstance(part, (ThinkingPart, CachePoint))
 
 
 def _is_not_sent(part: Part, provider: str | None) -> bool:

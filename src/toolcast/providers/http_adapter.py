@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+CACHE_SETTINGS = ("prompt_cache_key", "prompt_cache_retention")
+"""The settings of caches that few services have."""
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -124,6 +127,8 @@ class RequestEncoder(ABC):
     """True if the subclass encodes `RequestOptions.server_tools`; if not, a request with one is refused."""
     returns_server_tools: ClassVar[bool] = False
     """True if the subclass encodes `ServerToolPart`s of its provider; if not, it gets none."""
+    takes_cache_points: bool = False
+    """True if the encoder encodes `CachePoint`s; if not, it gets none."""
     tools_field: ClassVar[str] = "tools"
 
     def __init__(self, provider: str, options: RequestOptions) -> None:
@@ -212,7 +217,9 @@ class HTTPAdapter(ABC):
             encoder = self._cached_encoder(request_input, settings)
             members = dict(encoder.encoded_fields)
             to = encoder.provider if encoder.returns_server_tools else None
-            own = encoder.encode_messages(drop_foreign_data(request_input.messages, request_input.model, to))
+            points = encoder.takes_cache_points
+            sent = drop_foreign_data(request_input.messages, request_input.model, to, cache_points=points)
+            own = encoder.encode_messages(sent)
             if settings.extra:
                 own = own | _extra(encoder, encoder.fields | own, settings.extra)
             for name, value in own.items():

@@ -575,7 +575,9 @@ def _shorten(text: str, length: int) -> str:
 
 def _only_server_tools(tools: Iterable[Any]) -> tuple[ServerTool, ...]:
     """Return the tools that the provider runs; raise `TypeError` for any other."""
-    own, found = split_tools(tools)
+    own, found, points = split_tools(tools)
+    if points:
+        raise TypeError("tools: a CachePoint stands in the prompt of a typed call, not among its tools")
     if own:
         raise TypeError(
             f"tools: expected tools that the provider runs, such as WebSearch(), got {own[0]!r:.100}. An Engine runs "

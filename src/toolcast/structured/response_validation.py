@@ -27,7 +27,18 @@ from ..errors import (
 )
 from ..events import ChatResponse, StopReason
 from ..lazy_dataclasses import dataclass
-from ..messages import Message, Part, ServerToolPart, TextPart, ThinkingPart, ToolCallPart, assistant, tool_result, user
+from ..messages import (
+    CachePoint,
+    Message,
+    Part,
+    ServerToolPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    assistant,
+    tool_result,
+    user,
+)
 from ..parsing.arguments import is_invalid_json, is_prose
 from ..parsing.missing import MISSING
 from ..tools.callable_tool import CallableTool, ParsedArguments
@@ -294,7 +305,7 @@ def _has_content(part: Part) -> bool:
             return bool(part.text.strip())
         case ThinkingPart():
             return bool(part.text.strip() or part.redacted)
-        case ServerToolPart():
+        case ServerToolPart() | CachePoint():
             return False  # what the provider has found is no answer
         case _:
             return True

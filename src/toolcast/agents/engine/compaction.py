@@ -16,6 +16,7 @@ from ...errors import ContextTooLong
 from ...events import ChatResponse
 from ...lazy_dataclasses import dataclass
 from ...messages import (
+    CachePoint,
     Message,
     ServerToolPart,
     TextPart,
@@ -147,7 +148,7 @@ def _describe(message: Message) -> Iterator[str]:
                 yield f"{message.role} calls {part.name}: {_abridge(part.arguments)}"
             case ToolResultPart():
                 yield f"{part.name or 'tool'} {'failed' if part.is_error else 'answers'}: {_abridge(part.content)}"
-            case ThinkingPart() | ServerToolPart():
+            case ThinkingPart() | ServerToolPart() | CachePoint():
                 pass  # its conclusions are in the text
             case _:
                 yield f"{message.role}: [{part.type}]"

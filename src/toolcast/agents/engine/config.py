@@ -17,6 +17,7 @@ from ...option_suggestions import refuse_unknown
 from ...server_tools import ServerTool, split_tools
 from ...settings import Settings
 from ...states import Observer
+from ...tool_spec import ToolCachePoint
 from ...tools.callable_tool import CallableTool, as_tools
 from ...tools.options import ToolErrors, check_output_limit, check_timeout, check_tool_errors
 from ...usage import Budget
@@ -61,6 +62,7 @@ class EngineOptions(TypedDict, Generic[D], total=False):
         max_rounds: The most requests of a turn. Default: 50.
         budget: The most that all turns may spend.
         settings: Settings that take precedence over those of the LLM.
+        cache: `Settings.cache`: "auto" marks what stays the same in the next request for the provider's cache.
         instructions: The text of a system message before the history, or a function of the `ToolContext` that returns
             it for each request.
         deps: A value that tools find in their `ToolContext`, for turns that are given no other.
@@ -83,6 +85,7 @@ class EngineOptions(TypedDict, Generic[D], total=False):
     max_rounds: int
     budget: Budget | None
     settings: Settings | None
+    cache: Literal["auto", "off"] | None
     instructions: Instructions[D] | None
     deps: D | None
     validation_context: Any
@@ -106,6 +109,7 @@ class EngineConfig:
     llm: FunctionCallingLLM
     tools: tuple[CallableTool, ...]
     server_tools: tuple[ServerTool, ...] = ()
+    cache_points: tuple[ToolCachePoint, ...] = ()
     permissions: Permissions = UNGUARDED
     max_rounds: int = 50
     settings: Settings | None = None
@@ -175,5 +179,7 @@ def configured(llm: FunctionCallingLLM | str | None, tools: Tools, options: Engi
         given.pop("permissions", None)
     if given.get("compaction") == "default":
         del given["compaction"]
-    own, server_tools = split_tools(tools)
-    return EngineConfig(chosen_llm(llm), as_tools(own), server_tools, **given)
+    if (cache := given.pop("cache", None)) is not None:
+        given["settings"] = Settings(cache=cache).over(given.get("settings"))
+    own, server_tools, points = split_tools(tools)
+    return EngineConfig(chosen_llm(llm), as_tools(own), server_tools, points, **given)

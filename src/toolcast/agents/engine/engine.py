@@ -63,6 +63,8 @@ class Engine(Generic[D]):
         max_rounds: The limit of requests per turn. Default: 50.
         budget: The limit of what all turns may spend.
         settings: Settings that take precedence over those of the LLM.
+        cache: `"auto"` marks what stays the same in the next request, for providers that cache only what is marked: the
+            tools, the system messages and the history. It is `Settings.cache`.
         instructions: The text of a system message before the history, after the LLM's own `system_prompt`; or a
             function of the `ToolContext`, sync or async, that returns it (None: no message) for each model request.
         deps: A value that tools get in their `ToolContext`, in turns without `deps` of their own.
@@ -293,12 +295,14 @@ class Engine(Generic[D]):
             context: The context of the tool call for which the new engine works: it is cancelled with that call, and
                 its usage counts there.
         """
-        own, server_tools = (self.tools, self.server_tools) if tools is None else split_tools(tools)
+        kept = (self.tools, self.server_tools, self._config.cache_points)
+        own, server_tools, cache_points = kept if tools is None else split_tools(tools)
         config = replace(
             self._config,
             permissions=permissions or self.permissions,
             tools=as_tools(own),
             server_tools=server_tools,
+            cache_points=cache_points,
             max_rounds=max_rounds or self._config.max_rounds,
             instructions=(*self._config.instructions, *as_instructions(instructions)),
             tool_timeout=self._config.tool_timeout or tool_timeout,

@@ -19,7 +19,7 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from ...llms.token_estimates import estimate_message_tokens
-from ...messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from ...messages import CachePoint, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ...providers.content_parts import valid_arguments
 
 CUT_OFF: Final = "The call was not run: the answer it was made in was stopped before its end."
@@ -100,6 +100,8 @@ def _part_has_content(part: Part) -> bool:
         case ThinkingPart():
             # Anthropic's server tool calls and results are stored in thinking parts without text.
             return part.opaque is not None and "anthropic" in part.opaque
+        case CachePoint():
+            return False
         case _:
             return True
 

@@ -12,15 +12,18 @@ from typing import Any, TypeAlias, cast
 from typing_extensions import TypeVar
 
 from ...async_support.callbacks import call_function
-from ...messages import Message, system
+from ...messages import CachePoint, Message, system
 from ...option_types import require, require_parameters
 from ...tools.context import ToolContext
 
 D = TypeVar("D", default=Any)
 
 InstructionFunction: TypeAlias = Callable[[ToolContext[D]], "str | Awaitable[str | None] | None"]
-Instructions: TypeAlias = str | InstructionFunction[D]
-"""The instructions of an engine: a text, or a function that returns it (None: none), sync or async."""
+Instructions: TypeAlias = str | InstructionFunction[D] | Sequence["str | CachePoint | InstructionFunction[D]"]
+"""The instructions of an engine: a text, or a function that returns it (None: none), sync or async.
+
+Or a list of these, with a `CachePoint` after what the provider is to cache.
+"""
 
 Instruction: TypeAlias = Message | InstructionFunction[Any]
 """One of the instructions in a configuration: its system message, or its function."""
@@ -33,7 +36,12 @@ def as_instructions(instructions: object) -> tuple[Instruction, ...]:
         return (cast("InstructionFunction[Any]", instructions),)
     if instructions is None:
         return ()
-    require("instructions", instructions, str, "str, a function of the ToolContext, or None")
+    if isinstance(instructions, CachePoint):
+        return (system(instructions),)
+    if isinstance(instructions, (list, tuple)):
+        each = cast("Sequence[object]", instructions)
+        return tuple([instruction for part in each for instruction in as_instructions(part)])
+    require("instructions", instructions, str, "str, a function of the ToolContext, a list of these, or None")
     return (system(str(instructions)),) if instructions else ()
 
 

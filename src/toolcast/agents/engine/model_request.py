@@ -168,10 +168,22 @@ def _chat_request(
     run = config.server_tools
     if typed is None:
         own = config.tools if can_call else ()
-        return ChatRequest(messages, own, None, settings, parallel=True, stream=True, server_tools=run)
+        points = config.cache_points if own or run else ()
+        return ChatRequest(
+            messages, own, None, settings, parallel=True, stream=True, server_tools=run, cache_points=points
+        )
     others = () if last or not can_call else config.tools  # if it cannot call, the LLM decides the output mode
     choice = "required" if others else typed.choice
     # After an answer without the result, and in the last request, the model is not free to search any more.
     now = bool(run) and (last or typed.was_missing)
-    tools = (*others, *typed.tools)
-    return ChatRequest(messages, tools, choice, settings, parallel=True, stream=True, server_tools=run, forces_now=now)
+    return ChatRequest(
+        messages,
+        (*others, *typed.tools),
+        choice,
+        settings,
+        parallel=True,
+        stream=True,
+        server_tools=run,
+        forces_now=now,
+        cache_points=config.cache_points if others or run else (),
+    )

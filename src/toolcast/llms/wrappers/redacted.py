@@ -14,6 +14,7 @@ from ...hook_protocol import Hooks
 from ...http_request import HTTPRequest
 from ...messages import (
     AudioPart,
+    CachePoint,
     DocumentPart,
     ImagePart,
     Message,
@@ -116,7 +117,7 @@ class RedactedLLM(WrapperLLM):
             case ToolResultPart():
                 images = tuple([self._media(image) for image in part.images])
                 return replace(part, content=self._text(part.content), images=images)
-            case ServerToolPart():
+            case ServerToolPart() | CachePoint():
                 return part
             case DocumentPart():
                 return self._document(part)

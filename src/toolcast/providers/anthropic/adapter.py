@@ -19,6 +19,7 @@ from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
 from ...errors import BadRequest
 from ...messages import (
     AudioPart,
+    CachePoint,
     DocumentPart,
     ImagePart,
     Message,
@@ -34,14 +35,18 @@ from ...settings import NOTHING_SET, Settings
 from ...tool_spec import ToolChoice, ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import (
+    POINT,
     arguments_object,
     check_parts,
     count_system_messages,
+    has_cache_point,
     inline_data,
+    point_block,
     unique_ids,
     unsupported_part,
 )
 from ..http_adapter import (
+    CACHE_SETTINGS,
     Endpoint,
     HTTPAdapter,
     RequestEncoder,
@@ -137,9 +142,12 @@ class AnthropicRequestEncoder(RequestEncoder):
     """The row of `FORMS` (server_tool_forms.py) with the tools that the service runs."""
     takes_server_tools: ClassVar[bool] = True
     returns_server_tools: ClassVar[bool] = True
+    takes_cache_points = True
 
     def __init__(self, options: RequestOptions, settings: Settings) -> None:
         super().__init__("anthropic", options)
+        self._points = options.cache_points
+        self._marks_alone = settings.cache == "auto"
         self._facts, self._features = features_of(options.model)
         self._call_format = schema_call_format(options)
         self._tools = [self._tool(tool) for tool in options.tools]
@@ -164,13 +172,43 @@ class AnthropicRequestEncoder(RequestEncoder):
             containers = [part.raw["id"] for part in messages[-1].server_tools if part.raw and _is_container(part)]
             encoded |= {"container": containers[-1]} if containers and "container" not in self.fields else {}
         if texts := [block for message in messages[:start] for block in self._blocks(message)]:
-            encoded["system"] = texts[0]["text"] if len(texts) == 1 else texts
+            encoded["system"] = texts[0]["text"] if len(texts) == 1 and "text" in texts[0] else texts
         if self._call_format is not None and _has_calls(messages):
             # Calls in the history are rejected if their tools are not defined.
             encoded["tools"] = [*self._tools, *self._server_tools]
             if not self._server_tools:
                 encoded["tool_choice"] = {"type": "none"}
+        if self._points or self._marks_alone or has_cache_point(messages):
+            self._mark(encoded)
         return encoded
+
+    def _mark(self, encoded: dict[str, Any]) -> None:
+        """Mark what the service is to cache."""
+        from ..cache_marks import Rules, add_automatic, find_marks, marked
+
+        rules = Rules(_can_be_marked)
+        tools: list[dict[str, Any]] = encoded.get("tools") or self.fields.get("tools") or []
+        system = encoded.get("system") or []
+        system = [{"type": "text", "text": system}] if isinstance(system, str) else system
+        turns: list[dict[str, Any]] = encoded["messages"]
+        contents = [turn["content"] for turn in turns]
+        run = len(self._server_tools) if tools else 0
+        marks = find_marks("Anthropic", rules, tools, system, contents, self._points, run_by_service=run)
+        if self._marks_alone:
+            forced = (encoded.get("tool_choice") or self.fields.get("tool_choice") or {}).get("type") in ("any", "tool")
+            by_role = [(turn["role"], turn["content"]) for turn in turns]
+            add_automatic(marks, rules, tools, system, by_role, free=bool(tools) and not forced)
+        if any(section == 0 for section, _ in marks):
+            encoded["tools"] = marked(tools, 0, marks, "cache_control")
+        if any(section == 1 for section, _ in marks):
+            encoded["system"] = marked(system, 1, marks, "cache_control")
+        elif system:
+            encoded["system"] = system[0]["text"] if len(system) == 1 else system
+        else:
+            encoded.pop("system", None)  # it was a point alone
+        for section, turn in enumerate(turns, 2):
+            turn["content"] = marked(turn["content"], section, marks, "cache_control")
+        encoded["messages"] = _not_empty(turns)
 
     # -- tools
 
@@ -293,7 +331,7 @@ class AnthropicRequestEncoder(RequestEncoder):
                 self.fields[name] = value
         if len(stops) < len(settings.stop or ()):
             self.notes.append("stop")  # a blank stop sequence is rejected
-        self.note_settings(settings, "logprobs", "keep_alive", "num_ctx")
+        self.note_settings(settings, "logprobs", "keep_alive", "num_ctx", *CACHE_SETTINGS)
 
     def _left_out(self, settings: Settings, thinks: bool) -> Iterator[str]:
         yield "seed"
@@ -314,16 +352,19 @@ class AnthropicRequestEncoder(RequestEncoder):
         for message in unique_ids(_without_open_calls(messages)):
             role = "assistant" if message.role == "assistant" else "user"
             blocks = self._blocks(message)
+            while blocks and turns and blocks[0]["type"] == POINT:
+                turns[-1]["content"].append(blocks.pop(0))  # it belongs to what is before it
             if blocks and turns and turns[-1]["role"] == role:
                 turns[-1]["content"] += blocks
             elif blocks:
                 turns.append({"role": role, "content": blocks})
         if not turns:
-            raise BadRequest("no content: Anthropic needs a user message with text or media")
+            raise _no_content()
         for turn in turns:
             if turn["role"] == "user":
                 turn["content"].sort(key=_is_no_result)
-        last = turns[-1]["content"][-1]
+        content = turns[-1]["content"]
+        last = content[-1] if content[-1]["type"] != POINT else _last_block(content)
         if turns[-1]["role"] == "assistant" and last["type"] == "text":
             last["text"] = last["text"].rstrip()  # an assistant message to continue must not end in white space
         return turns
@@ -351,6 +392,8 @@ class AnthropicRequestEncoder(RequestEncoder):
                 return None if _is_container(part) else dict(part.raw or {})
             case ToolResultPart():
                 return self._result(part)
+            case CachePoint():
+                return point_block(part)
             case ImagePart():
                 return {"type": "image", "source": self._image(part)}
             case DocumentPart():
@@ -386,6 +429,18 @@ class AnthropicRequestEncoder(RequestEncoder):
         return {"type": "base64", "media_type": found[0], "data": found[1]}
 
 
+def _no_content() -> BadRequest:
+    return BadRequest("no content: Anthropic needs a user message with text or media")
+
+
+def _not_empty(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the turns that have more than points of the cache. Raise `BadRequest` if there is none."""
+    kept = [turn for turn in turns if turn["content"]]
+    if not kept:
+        raise _no_content()
+    return kept
+
+
 def _without_open_calls(messages: Sequence[Message]) -> Sequence[Message]:
     """Return `messages` without calls of server tools that have no result, where the service rejects them.
 
@@ -410,6 +465,19 @@ def _without_open_calls(messages: Sequence[Message]) -> Sequence[Message]:
 def _is_container(part: ServerToolPart) -> bool:
     """Return True for the notice of the container in which code runs, which is no block of a message."""
     return part.raw is not None and part.raw.get("type") == "container"
+
+
+# Thoughts cannot be marked, and blocks of the service's own tools go back unchanged.
+_MARKABLE = frozenset(("text", "image", "document", "tool_use", "tool_result"))
+
+
+def _can_be_marked(block: dict[str, Any]) -> bool:
+    return block["type"] in _MARKABLE
+
+
+def _last_block(content: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the last block of a turn that is no point of the cache; the first block if all are."""
+    return next((block for block in reversed(content) if block["type"] != POINT), content[0])
 
 
 def _is_no_result(block: Mapping[str, Any]) -> bool:
@@ -464,13 +532,16 @@ def _has_calls(messages: Sequence[Message]) -> bool:
 
 _IMAGES = frozenset(("image/gif", "image/jpeg", "image/png", "image/webp"))
 _TAKES: dict[str, tuple[tuple[type, ...], str]] = {
-    "system": ((TextPart,), "a system message takes only text"),
-    "user": ((TextPart, ImagePart, AudioPart, DocumentPart, ToolResultPart), "only the model thinks and calls tools"),
+    "system": ((TextPart, CachePoint), "a system message takes only text"),
+    "user": (
+        (TextPart, ImagePart, AudioPart, DocumentPart, ToolResultPart, CachePoint),
+        "only the model thinks and calls tools",
+    ),
     "assistant": (
-        (TextPart, ThinkingPart, ToolCallPart, ServerToolPart),
+        (TextPart, ThinkingPart, ToolCallPart, ServerToolPart, CachePoint),
         "an assistant message takes text, thinking and tool calls",
     ),
-    "tool": ((ToolResultPart,), "a tool message takes only ToolResultPart"),
+    "tool": ((ToolResultPart, CachePoint), "a tool message takes only ToolResultPart"),
 }
 
 # The default of `max_tokens`, which is required; more than the rest of the context is rejected.

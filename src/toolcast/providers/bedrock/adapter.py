@@ -22,6 +22,7 @@ from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
 from ...errors import BadRequest
 from ...messages import (
     AudioPart,
+    CachePoint,
     DocumentPart,
     ImagePart,
     Message,
@@ -37,15 +38,26 @@ from ...tool_spec import ToolSpec, legal_name
 from ..anthropic.adapter import AnthropicRequestEncoder, features_of
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import (
+    POINT,
     arguments_object,
     check_parts,
     count_system_messages,
+    has_cache_point,
     inline_data,
+    point_block,
     unique_ids,
     unsupported_part,
 )
 from ..file_codec import Exchange
-from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, cache_by_options, join_url, thinking_effort
+from ..http_adapter import (
+    CACHE_SETTINGS,
+    Endpoint,
+    HTTPAdapter,
+    RequestEncoder,
+    cache_by_options,
+    join_url,
+    thinking_effort,
+)
 from ..http_errors import ErrorSource
 from ..model_features import bedrock_model_name, model_capabilities
 from ..schemas.strict import anthropic_schema
@@ -139,6 +151,10 @@ class BedrockRequestEncoder(RequestEncoder):
     def __init__(self, options: RequestOptions, settings: Settings) -> None:
         super().__init__("bedrock", options)
         self._name = bedrock_model_name(options.model)
+        # AWS caches prompts of these alone, and refuses points for others.
+        self.takes_cache_points = self._name.startswith(("anthropic.", "amazon.nova"))
+        self._points = options.cache_points if self._name.startswith("anthropic.") else ()
+        self._marks_alone = settings.cache == "auto" and self.takes_cache_points
         self._call_format = schema_call_format(options)
         self._tools = [_tool(tool) for tool in options.tools]
         # Amazon Nova user guide, "Using built-in tools"; models of other vendors have none in Converse.
@@ -170,7 +186,39 @@ class BedrockRequestEncoder(RequestEncoder):
         if "toolConfig" not in self.fields and (called := _called_tools(messages)):
             # Calls in the history are rejected without a tool configuration.
             encoded["toolConfig"] = {"tools": self._tools or called}
+        if self._points or self._marks_alone or has_cache_point(messages):
+            self._mark(encoded)
         return encoded
+
+    def _mark(self, encoded: dict[str, Any]) -> None:
+        """Add the points up to which AWS is to cache the prompt."""
+        from ..cache_marks import Rules, add_automatic, find_marks, with_cache_points
+
+        claude = self._name.startswith("anthropic.")
+        rules = Rules(_can_be_marked, tools=claude, ordered=claude)
+        config: dict[str, Any] = encoded.get("toolConfig") or self.fields.get("toolConfig") or {}
+        tools: list[dict[str, Any]] = config.get("tools", [])
+        system: list[dict[str, Any]] = encoded.get("system", [])
+        turns: list[dict[str, Any]] = encoded["messages"]
+        contents = [turn["content"] for turn in turns]
+        run = len(self._server_tools) if tools else 0
+        marks = find_marks("Bedrock", rules, tools, system, contents, self._points, run_by_service=run)
+        if self._marks_alone:
+            forced = not {"any", "tool"}.isdisjoint(config.get("toolChoice", ()))
+            by_role = [(turn["role"], turn["content"]) for turn in turns]
+            taken = sum("cachePoint" in block for blocks in (system, *contents) for block in blocks)
+            add_automatic(marks, rules, tools, system, by_role, free=bool(tools) and not forced, taken=taken)
+        if any(section == 0 for section, _ in marks):
+            encoded["toolConfig"] = {**config, "tools": list(with_cache_points(tools, 0, marks))}
+        if system:
+            encoded["system"] = list(with_cache_points(system, 1, marks))
+        else:
+            encoded.pop("system", None)  # it was a point alone
+        for section, turn in enumerate(turns, 2):
+            turn["content"] = list(with_cache_points(turn["content"], section, marks))
+        encoded["messages"] = [turn for turn in turns if turn["content"]]
+        if not encoded["messages"]:
+            raise _no_content()
 
     # -- tools
 
@@ -240,7 +288,7 @@ class BedrockRequestEncoder(RequestEncoder):
     def _configure(self, settings: Settings, more: dict[str, Any]) -> None:
         """Add the settings for a model of any vendor but Anthropic."""
         dropped = {"seed"}
-        self.note_settings(settings, "logprobs", "keep_alive", "num_ctx")
+        self.note_settings(settings, "logprobs", "keep_alive", "num_ctx", *CACHE_SETTINGS)
         form = next((form for vendor, form in _FORMS if self._name.startswith(vendor)), ModelForm())
         if settings.thinking is not None and settings.thinking is not False:
             effort = thinking_effort(settings.thinking)
@@ -279,17 +327,20 @@ class BedrockRequestEncoder(RequestEncoder):
         for message in unique_ids(messages):
             role = "assistant" if message.role == "assistant" else "user"
             blocks = self._blocks(message)
+            while blocks and turns and blocks[0].get("type") == POINT:
+                turns[-1]["content"].append(blocks.pop(0))  # it belongs to what is before it
             if blocks and turns and turns[-1]["role"] == role:
                 turns[-1]["content"] += blocks
             elif blocks:
                 turns.append({"role": role, "content": blocks})
         if not turns:
-            raise BadRequest("no content: Bedrock needs a user message with text or media")
+            raise _no_content()
         for turn in turns:
             if turn["role"] == "user":
                 turn["content"].sort(key=_is_no_result)
                 _name_documents(turn["content"])
-        last = turns[-1]["content"][-1]
+        content: list[dict[str, Any]] = turns[-1]["content"]
+        last: dict[str, Any] = next((block for block in reversed(content) if block.get("type") != POINT), {})
         if turns[-1]["role"] == "assistant" and "text" in last:
             last["text"] = last["text"].rstrip()  # an assistant message to continue must not end in white space
         return turns
@@ -318,6 +369,8 @@ class BedrockRequestEncoder(RequestEncoder):
                 return {"toolUse": {**call, "input": arguments_object(part)}}
             case ToolResultPart():
                 return {"toolResult": self._result(part)}
+            case CachePoint():
+                return point_block(part)
             case ServerToolPart():
                 return dict(part.raw) if part.raw and part.provider == self.provider else None
             case _:
@@ -348,6 +401,10 @@ class BedrockRequestEncoder(RequestEncoder):
         return {field: block}
 
 
+def _no_content() -> BadRequest:
+    return BadRequest("no content: Bedrock needs a user message with text or media")
+
+
 def _tool(tool: ToolSpec) -> dict[str, Any]:
     description = {"description": tool.description} if tool.description.strip() else {}
     return {"toolSpec": {"name": legal_name(tool.name), **description, "inputSchema": {"json": tool.parameters}}}
@@ -369,6 +426,11 @@ def _converse_choice(choice: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 def _is_no_result(block: Mapping[str, Any]) -> bool:
     return "toolResult" not in block
+
+
+def _can_be_marked(block: Mapping[str, Any]) -> bool:
+    """Return True for a block that a point can follow; not for thoughts, and not for a point."""
+    return "reasoningContent" not in block and "cachePoint" not in block
 
 
 def _own(part: Part) -> dict[str, Any]:
@@ -459,16 +521,16 @@ _FORMATS: Final[Mapping[str, tuple[str, str]]] = {
 """The block and the format of each media type."""
 
 _TAKES: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
-    "system": ((TextPart, ThinkingPart), "a system message takes only text"),
+    "system": ((TextPart, ThinkingPart, CachePoint), "a system message takes only text"),
     "user": (
-        (TextPart, ImagePart, AudioPart, DocumentPart, ToolResultPart, ThinkingPart),
+        (TextPart, ImagePart, AudioPart, DocumentPart, ToolResultPart, ThinkingPart, CachePoint),
         "only the model calls tools",
     ),
     "assistant": (
-        (TextPart, ThinkingPart, ToolCallPart, ServerToolPart),
+        (TextPart, ThinkingPart, ToolCallPart, ServerToolPart, CachePoint),
         "an assistant message takes text, thinking and tool calls",
     ),
-    "tool": ((ToolResultPart,), "a tool message takes only ToolResultPart"),
+    "tool": ((ToolResultPart, CachePoint), "a tool message takes only ToolResultPart"),
 }
 
 

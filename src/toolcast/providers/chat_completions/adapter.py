@@ -34,7 +34,7 @@ from ..content_parts import (
     unsupported_part,
     valid_arguments,
 )
-from ..http_adapter import json_body, thinking_budget, thinking_effort
+from ..http_adapter import check_header, json_body, thinking_budget, thinking_effort
 from ..http_errors import ErrorSource
 from ..tool_calls.json_text import CallFormat, instructions, response_schema, schema_call_format, with_instructions
 from .decoder import OpenAIChatDecoder
@@ -164,6 +164,9 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
         if (alternatives := self._alternatives(settings)) is not None:
             self.fields.update({"logprobs": True, **({"top_logprobs": alternatives} if alternatives else {})})
         self._service_settings(settings)
+        if (header := self._service.cache_key_header) and "prompt_cache_key" in self.fields:
+            self.headers[header] = self.fields.pop("prompt_cache_key")
+            check_header(header, self.headers[header])
         thinking = settings.thinking
         if thinking is None and not self._service.forced_while_thinking and self._forces:
             thinking = False

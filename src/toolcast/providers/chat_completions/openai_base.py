@@ -150,6 +150,14 @@ class OpenAIBaseEncoder(RequestEncoder):
             self.fields["service_tier"] = settings.service_tier
         elif settings.service_tier is not None:
             self.notes.append("service_tier")
+        for name, has in (
+            ("prompt_cache_key", self._service.cache_key),
+            ("prompt_cache_retention", self._service.cache_retention),
+        ):
+            if has and (value := getattr(settings, name)) is not None:
+                self.fields[name] = value
+            elif not has:
+                self.note_settings(settings, name)
         self.note_settings(settings, "keep_alive", "num_ctx")
 
     def _alternatives(self, settings: Settings) -> int | None:

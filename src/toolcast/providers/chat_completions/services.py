@@ -93,6 +93,10 @@ class ServiceSpec:
     is returned, as there may be a Gemini model behind the service. `think_tags`: thoughts are in the text between
     `<think>` and `</think>`.
 
+    Caches: `cache_key` and `cache_retention`, support of `prompt_cache_key` and `prompt_cache_retention`;
+    `cache_key_header`, the header that chat completions have in place of the first;
+    `cache_marks`, the field of a part that marks the end of what is cached, None if there is none.
+
     Tools that it runs: `server_tools` and `responses_tools` are the rows of `FORMS` (server_tool_forms.py) of its chat
     completions and of its Responses API; None: none are known.
 
@@ -135,6 +139,10 @@ class ServiceSpec:
     response_format: Literal["json_schema", "json_object"] | None = None
     schema_in_text: bool = True
     service_tier: bool = False
+    cache_key: bool = False
+    cache_key_header: str | None = None
+    cache_retention: bool = False
+    cache_marks: Literal["cache_control", "prompt_cache_breakpoint"] | None = None
     server_tools: str | None = None
     responses_tools: str | None = None
     batches: BatchSpec | None = None
@@ -165,6 +173,9 @@ OPENAI = ServiceSpec(
     strict=True,
     response_format="json_schema",
     service_tier=True,
+    cache_key=True,
+    cache_retention=True,
+    cache_marks="prompt_cache_breakpoint",
     server_tools="openai-chat",
     responses_tools="openai",
     batches=BatchSpec(responses=True),
@@ -185,6 +196,7 @@ AZURE = replace(
     header_env=MappingProxyType({}),
     # A deployment has the name its owner gave it, whatever the model is.
     response_format=None,
+    cache_marks=None,
     counts=None,
     batches=BatchSpec("", requests=100_000, responses=True),
 )
@@ -319,6 +331,7 @@ OPENROUTER = ServiceSpec(
     signed_calls=True,
     drops=(),
     service_tier=True,
+    cache_marks="cache_control",
     embeddings=EmbeddingSpec(),
 )
 
@@ -361,6 +374,8 @@ XAI = ServiceSpec(
         ModelRule(r"grok-(3-mini|4\.[5-9])", ("thinking",), "if_off"),
     ),
     response_format="json_schema",
+    cache_key=True,
+    cache_key_header="x-grok-conv-id",
     server_tools="xai-chat",
     responses_tools="xai",
 )
@@ -394,6 +409,7 @@ QWEN = ServiceSpec(
     drops=(),
     valid_arguments=True,
     response_format="json_object",
+    cache_marks="cache_control",
     batches=BatchSpec(line_bytes=6_000_000),
     embeddings=EmbeddingSpec(10),
 )
@@ -441,6 +457,9 @@ LITELLM = ServiceSpec(
     signed_calls=True,
     drops=(),
     service_tier=True,
+    cache_key=True,
+    cache_retention=True,
+    cache_marks="cache_control",
     responses_tools="openai",
     batches=BatchSpec(bytes=100_000_000, price_factor="1", responses=True),
     embeddings=EmbeddingSpec(),
@@ -467,6 +486,8 @@ GENERIC = ServiceSpec(
     signed_calls=True,
     drops=(),
     service_tier=True,
+    cache_key=True,
+    cache_retention=True,
     responses_tools="openai",
     batches=BatchSpec(bytes=100_000_000, price_factor="1"),
     embeddings=EmbeddingSpec(),

@@ -19,6 +19,7 @@ from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import check_parts, data_url, result_text, unique_ids, unsupported_part, valid_arguments
 from ..http_adapter import (
+    CACHE_SETTINGS,
     Endpoint,
     HTTPAdapter,
     RequestEncoder,
@@ -95,7 +96,7 @@ class CohereRequestEncoder(RequestEncoder):
             self._answer(form)
         self._sampling(settings)
         self._think(settings.thinking)
-        self.note_settings(settings, "service_tier", "keep_alive", "num_ctx")
+        self.note_settings(settings, "service_tier", "keep_alive", "num_ctx", *CACHE_SETTINGS)
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the messages, encoded."""

@@ -32,6 +32,7 @@ from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import arguments_object, check_parts, count_system_messages, inline_data, unsupported_part
 from ..http_adapter import (
+    CACHE_SETTINGS,
     Endpoint,
     HTTPAdapter,
     RequestEncoder,
@@ -175,7 +176,7 @@ class GoogleRequestEncoder(RequestEncoder):
             self.fields["generationConfig"] = config
         if settings.service_tier is not None:
             self.fields["serviceTier"] = settings.service_tier
-        self.note_settings(settings, "keep_alive", "num_ctx")
+        self.note_settings(settings, "keep_alive", "num_ctx", *CACHE_SETTINGS)
         if options.server_tools:
             self._run_by_service(options, vertex=vertex)
 

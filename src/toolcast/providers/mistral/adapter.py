@@ -38,6 +38,7 @@ MISTRAL = ServiceSpec(
     strict=True,
     response_format="json_schema",
     service_tier=True,
+    cache_key=True,
     # One request takes 16,384 tokens.
     embeddings=EmbeddingSpec(64, 10_000, "output_dimension"),
     server_tools="mistral",

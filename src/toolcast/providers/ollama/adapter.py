@@ -18,7 +18,7 @@ from ...settings import Settings
 from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import arguments_object, inline_data, result_text, unsupported_part
-from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, join_url, top_logprobs
+from ..http_adapter import CACHE_SETTINGS, Endpoint, HTTPAdapter, RequestEncoder, join_url, top_logprobs
 from ..http_errors import ErrorSource
 from ..schemas.strict import ollama_format
 from ..tool_calls.json_text import CallFormat, call_format, instructions, response_schema, with_instructions
@@ -146,7 +146,7 @@ class OllamaRequestEncoder(RequestEncoder):
             self.fields["keep_alive"] = settings.keep_alive
         if (alternatives := top_logprobs(settings.logprobs)) is not None:
             self.fields.update({"logprobs": True, **({"top_logprobs": alternatives} if alternatives else {})})
-        self.note_settings(settings, "service_tier")
+        self.note_settings(settings, "service_tier", *CACHE_SETTINGS)
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the messages, encoded."""

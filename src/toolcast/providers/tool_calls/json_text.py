@@ -26,7 +26,7 @@ from ...events import (
     ToolCallStart,
 )
 from ...lazy_dataclasses import dataclass
-from ...messages import Message, TextPart
+from ...messages import CachePoint, Message, TextPart
 from ...parsing.json_stream import ARRAY, CLOSE, GROW, KEY, OBJECT, STRING_END, Change, JSONStream, JSONStreamError
 from ...tool_spec import NamedTool, ToolSpec
 from ..base import RequestInput, RequestOptions, ResponseDecoder
@@ -157,6 +157,8 @@ def instructions(form: CallFormat) -> str:
 def with_instructions(messages: Sequence[Message], text: str) -> tuple[Message, ...]:
     """Return `messages` with `text` appended to the system message."""
     first = messages[0] if messages and messages[0].role == "system" else None
+    if first is not None and any(isinstance(part, CachePoint) for part in first.parts):
+        return (Message("system", (*first.parts, TextPart(f"\n\n{text}"))), *messages[1:])
     text = text if first is None else f"{first.text}\n\n{text}"
     return (Message("system", (TextPart(text),)), *(messages[1:] if first else messages))
 
