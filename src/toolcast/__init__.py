@@ -104,6 +104,10 @@ if TYPE_CHECKING:
         ChatChange as ChatChange,
         ChatMachine as ChatMachine,
     )
+    from .citations import (
+        Citation as Citation,
+        Grounding as Grounding,
+    )
     from .errors import (
         Attempt as Attempt,
         AuthFailed as AuthFailed,
@@ -160,12 +164,14 @@ if TYPE_CHECKING:
         Event as Event,
         Failover as Failover,
         Finish as Finish,
+        GroundingReport as GroundingReport,
         OutputDelta as OutputDelta,
         RawEvent as RawEvent,
         Restarted as Restarted,
         Routing as Routing,
         ServerToolUse as ServerToolUse,
         StopReason as StopReason,
+        TextCitation as TextCitation,
         TextDelta as TextDelta,
         ThinkingDelta as ThinkingDelta,
         ToolCallDelta as ToolCallDelta,
@@ -388,9 +394,10 @@ _EXPORTS = {
     "PermissionDenied PromptError QuotaExceeded RateLimited Refused RepeatedCall RoundsExceeded ServerError "
     "SessionLocked StreamBusy StreamClosed StreamInterrupted StreamTruncated Timeout ToolTimeout ToolcastError "
     "TryAgain TurnCancelled TurnFailed TurnStopped UnknownToolError UnsupportedLLMError ValidationError WouldSuspend",
-    "events": "AgentEvent ChatResponse ErrorEvent Event Failover Finish OutputDelta RawEvent "
-    "Restarted Routing ServerToolUse StopReason TextDelta ThinkingDelta ToolCallDelta ToolCallDone ToolCallReset "
-    "ToolCallStart ToolProgress ToolResult ToolStarted UsageReport",
+    "citations": "Citation Grounding",
+    "events": "AgentEvent ChatResponse ErrorEvent Event Failover Finish GroundingReport OutputDelta RawEvent "
+    "Restarted Routing ServerToolUse StopReason TextCitation TextDelta ThinkingDelta ToolCallDelta ToolCallDone "
+    "ToolCallReset ToolCallStart ToolProgress ToolResult ToolStarted UsageReport",
     "experiments.config": "ExperimentConfig",
     "experiments.cycles": "CycleOrchestrator",
     "experiments.event_log": "JsonlLogger",
@@ -485,6 +492,7 @@ __all__ = [
     "ChatPromptTemplate",
     "ChatRequest",
     "ChatResponse",
+    "Citation",
     "CodeExecution",
     "Cohere",
     "Compaction",
@@ -515,6 +523,8 @@ __all__ = [
     "Finish",
     "FunctionCallingLLM",
     "Google",
+    "Grounding",
+    "GroundingReport",
     "Hooks",
     "HttpxNetwork",
     "IllegalState",
@@ -594,6 +604,7 @@ __all__ = [
     "StreamTruncated",
     "StreamingObjectProcessor",
     "SyncElf",
+    "TextCitation",
     "TextDelta",
     "TextPart",
     "ThinkingDelta",

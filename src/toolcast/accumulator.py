@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from .citations import Citation, Grounding, place_citations
 from .errors import MalformedEvent
 from .events import (
     ChatResponse,
     Event,
     Failover,
     Finish,
+    GroundingReport,
     Restarted,
     Routing,
     ServerToolUse,
+    TextCitation,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -36,6 +39,8 @@ class Accumulator:
     def __init__(self) -> None:
         self._parts: list[_Text | _Thought | _Call | _ServerTool] = []
         self._calls: dict[str, _Call] = {}
+        self._citations: list[Citation] = []
+        self._grounding: Grounding | None = None
         self._usage = NO_USAGE
         self._before = NO_USAGE
         self._routed: Routing | None = None
@@ -69,7 +74,14 @@ class Accumulator:
 
     def message(self) -> Message:
         """Return the assistant message so far."""
-        return Message("assistant", tuple(part.frozen() for part in self._parts))
+        parts = [part.frozen() for part in self._parts]
+        if self._citations:
+            # Placed here, not as they arrive: a citation may precede the rest of the text that it belongs to.
+            texts = [(at, part.text) for at, part in enumerate(parts) if isinstance(part, TextPart)]
+            placed = place_citations(self._citations, [text for _, text in texts])
+            for (at, text), citations in zip(texts, placed, strict=True):
+                parts[at] = TextPart(text, tuple(citations))
+        return Message("assistant", tuple(parts))
 
     def response(
         self, *, provider: str | None = None, model: str | None = None, request_id: str | None = None
@@ -85,7 +97,14 @@ class Accumulator:
         if self._routed is not None:
             provider, model = self._routed.provider, self._routed.model
         origin = (finish.model or model, provider, request_id, finish.body)
-        return ChatResponse(self.message(), finish.stop_reason, self.usage, *origin, response_id=finish.response_id)
+        return ChatResponse(
+            self.message(),
+            finish.stop_reason,
+            self.usage,
+            *origin,
+            response_id=finish.response_id,
+            grounding=self._grounding,
+        )
 
     def _text(self, event: TextDelta) -> None:
         last = self._parts[-1] if self._parts else None
@@ -101,6 +120,12 @@ class Accumulator:
 
     def _server_tool(self, event: ServerToolUse) -> None:
         self._parts.append(_ServerTool(event))
+
+    def _cite(self, event: TextCitation) -> None:
+        self._citations.append(event.citation)
+
+    def _ground(self, event: GroundingReport) -> None:
+        self._grounding = event.grounding
 
     def _start(self, event: ToolCallStart) -> None:
         call = _Call(event.id, event.name)
@@ -144,6 +169,8 @@ class Accumulator:
         self._usage = NO_USAGE
         self._parts.clear()
         self._calls.clear()
+        self._citations.clear()
+        self._grounding = None
         self.finish = None
 
     def _finish(self, event: Finish) -> None:
@@ -157,6 +184,8 @@ class Accumulator:
         ToolCallReset: _reset,
         ToolCallDone: _done,
         ServerToolUse: _server_tool,
+        TextCitation: _cite,
+        GroundingReport: _ground,
         UsageReport: _report,
         Restarted: _restarted,
         Routing: _route,

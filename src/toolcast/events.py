@@ -16,6 +16,7 @@ from typing import Any, Generic, Literal, TypeAlias
 from typing_extensions import TypeVar
 
 from .approvals import PermissionRequest
+from .citations import Citation, Grounding
 from .errors import CallError
 from .json_text import json_text
 from .lazy_dataclasses import dataclass
@@ -122,6 +123,20 @@ def server_tool_use(part: ServerToolPart) -> ServerToolUse:
 
 
 @dataclass(frozen=True, slots=True)
+class TextCitation:
+    """A source of the text so far; `start` and `end` are places in the text of the whole response."""
+
+    citation: Citation
+
+
+@dataclass(frozen=True, slots=True)
+class GroundingReport:
+    """The queries and the sources of a search that the provider ran. The last report counts."""
+
+    grounding: Grounding
+
+
+@dataclass(frozen=True, slots=True)
 class UsageReport:
     """The tokens of this request so far. The last report counts."""
 
@@ -196,6 +211,8 @@ Event: TypeAlias = (
     | ToolCallReset
     | ToolCallDone
     | ServerToolUse
+    | TextCitation
+    | GroundingReport
     | UsageReport
     | Restarted
     | Routing
@@ -271,6 +288,7 @@ class ChatResponse:
             `keep_raw=True`.
         repairs: Every change that was needed to read the response as an object.
         response_id: The service's id of the response, from its content.
+        grounding: The queries and the sources of the provider's search; None if it reports none.
     """
 
     message: Message
@@ -282,19 +300,26 @@ class ChatResponse:
     raw: Any = field(default=None, compare=False, repr=False)
     repairs: tuple[str, ...] = ()
     response_id: str | None = None
+    grounding: Grounding | None = None
 
     @property
     def text(self) -> str:
         """The text of the message."""
         return self.message.text
 
+    @property
+    def citations(self) -> tuple[Citation, ...]:
+        """The citations of the message, with their places in `text`."""
+        return self.message.citations
+
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: without the arguments of tool calls, which may be secret."""
-        from .html_repr import table
+        from .html_repr import citation_list, table
 
         calls = ", ".join([call.name for call in self.message.tool_calls])
         rows = [
             ("text", self.text or None),
+            ("citations", citation_list(self.citations)),
             ("tool calls", calls or None),
             ("stop reason", self.stop_reason),
             ("model", " ".join([name for name in (self.provider, self.model) if name]) or None),
@@ -310,7 +335,7 @@ class ChatResponse:
         Args:
             raw: Include the service's own data, which usually is far larger than the rest. Default: False.
         """
-        data = {
+        data: dict[str, Any] = {
             "message": self.message.to_dict(),
             "stop_reason": self.stop_reason,
             "usage": self.usage.to_dict(),
@@ -320,6 +345,8 @@ class ChatResponse:
             "repairs": list(self.repairs),
             "response_id": self.response_id,
         }
+        if self.grounding is not None:
+            data["grounding"] = self.grounding.to_dict()
         return {**data, "raw": self.raw} if raw else data
 
     def to_json(self, *, raw: bool = False) -> str:
@@ -334,4 +361,6 @@ class ChatResponse:
             "usage": Usage.from_dict(data["usage"]),
             "repairs": tuple(data["repairs"]),
         }
+        if data.get("grounding") is not None:
+            read["grounding"] = Grounding.from_dict(data["grounding"])
         return cls(**{**data, **read})

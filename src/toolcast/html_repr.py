@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any, Final
 
+from .citations import Citation, describe_citation
 from .terminal_text import visible
 
 _LONGEST: Final = 4000  # characters that are shown of one value
@@ -25,6 +26,11 @@ def table(title: str, rows: Iterable[tuple[str, Any]]) -> str:
     if len(given) > _MOST_ROWS:
         lines.append(f"<tr><th>…</th><td>{len(given) - _MOST_ROWS} more</td></tr>")
     return f"<div><strong>{_text(title)}</strong><table>{''.join(lines)}</table></div>"
+
+
+def citation_list(citations: Iterable[Citation]) -> list[str] | None:
+    """Return the sources of a text, each once, as lines of text; None if there are none."""
+    return list(dict.fromkeys([describe_citation(citation) for citation in citations])) or None
 
 
 def _cell(value: Any) -> str:

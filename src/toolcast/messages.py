@@ -13,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
+from .citations import Citation, shifted
 from .json_text import json_text
 from .lazy_dataclasses import dataclass
 from .option_types import require
@@ -25,9 +26,15 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """A text part."""
+    """A text part.
+
+    Attributes:
+        text: The text.
+        citations: The sources that the service names for stretches of the text, with their places in it.
+    """
 
     text: str
+    citations: tuple[Citation, ...] = ()
     type: Literal["text"] = "text"
 
 
@@ -74,9 +81,16 @@ class AudioPart(_Media):
 
 @dataclass(frozen=True, slots=True)
 class DocumentPart(_Media):
-    """A document, for example a PDF."""
+    """A document, for example a PDF.
+
+    Attributes:
+        name: Its name or title.
+        citations: Whether the model is to cite it: `TextPart.citations` of the response then has the passages.
+            Anthropic and Bedrock have this; for other providers it is an error before sending.
+    """
 
     name: str | None = None
+    citations: bool = False
     type: Literal["document"] = "document"
 
     @classmethod
@@ -218,6 +232,17 @@ class Message:
         return "".join([part.text for part in self.parts if isinstance(part, TextPart)])
 
     @property
+    def citations(self) -> tuple[Citation, ...]:
+        """The citations of the text parts, with their places in `text`."""
+        found: list[Citation] = []
+        offset = 0
+        for part in self.parts:
+            if isinstance(part, TextPart):
+                found += [shifted(citation, offset) for citation in part.citations]
+                offset += len(part.text)
+        return tuple(found)
+
+    @property
     def tool_calls(self) -> tuple[ToolCallPart, ...]:
         """The tool calls, in the order in which they were made; not those of tools that the provider runs."""
         return tuple([part for part in self.parts if isinstance(part, ToolCallPart)])
@@ -230,6 +255,14 @@ class Message:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data, with bytes as base64 text."""
         plain: dict[str, Any] = _adapter().dump_python(self, mode="json")
+        for part, dumped in zip(self.parts, plain["parts"], strict=True):
+            # Most parts have none: left out, stored messages and the keys of caches are those of other versions.
+            if (given := getattr(part, "citations", None)) is None:
+                continue
+            if not given:
+                del dumped["citations"]
+            elif isinstance(part, TextPart):
+                dumped["citations"] = [citation.to_dict() for citation in part.citations]
         return plain
 
     def to_json(self) -> str:

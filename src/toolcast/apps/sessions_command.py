@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from ..agents.engine.session_state import SessionState, fold
+from ..citations import describe_citation
 from ..errors import ToolcastError
 from ..json_text import json_text
 from ..messages import CachePoint, Message, ServerToolPart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
@@ -125,6 +126,8 @@ def _message_texts(message: Message) -> Iterator[tuple[str, str]]:
         match part:
             case TextPart():
                 yield message.role, part.text
+                if part.citations:
+                    yield "sources", "\n".join(dict.fromkeys([describe_citation(each) for each in part.citations]))
             case ThinkingPart():
                 yield "thinking", part.text
             case ToolCallPart():

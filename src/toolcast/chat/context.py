@@ -13,7 +13,16 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 from ..accumulator import Accumulator
 from ..agents.engine.history import unanswered_calls
 from ..approvals import ApprovalDecision, PermissionRequest
-from ..events import Event, StopReason, TextDelta, ThinkingDelta, ToolCallDone, ToolCallStart, server_tool_use
+from ..events import (
+    Event,
+    StopReason,
+    TextCitation,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDone,
+    ToolCallStart,
+    server_tool_use,
+)
 from ..lazy_dataclasses import dataclass
 from ..messages import Message, ServerToolPart, TextPart, ThinkingPart, ToolCallPart
 from ..usage import NO_USAGE, Usage
@@ -218,7 +227,8 @@ def _error(data: Mapping[str, Any] | None) -> ChatError | None:
 def _streamed(data: Mapping[str, Any]) -> Streamed:
     """Return a partial answer from stored data, with one event for each part."""
     events: list[Event] = []
-    for part in Message.from_dict(data).parts:
+    message = Message.from_dict(data)
+    for part in message.parts:
         match part:
             case TextPart():
                 events.append(TextDelta(part.text))
@@ -231,6 +241,7 @@ def _streamed(data: Mapping[str, Any]) -> Streamed:
                 events.append(server_tool_use(part))
             case _:
                 pass
+    events += [TextCitation(citation) for citation in message.citations]
     return Streamed(events) if events else NOTHING_STREAMED
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, cast
 
 from ..agents.engine.history import has_content
 from ..approvals import PermissionRequest
-from ..events import Event, Finish, StopReason, UsageReport
+from ..events import Event, Finish, GroundingReport, StopReason, TextCitation, UsageReport
 from ..lazy_dataclasses import dataclass
 from ..message_dicts import message_from_dict
 from ..messages import AudioPart, DocumentPart, ImagePart, Message, TextPart, ToolResultPart, user
@@ -330,6 +330,10 @@ def _plain(value: Any) -> Any:
     named = {"type": type(value).__name__} if is_dataclass(value) else {}
     if isinstance(value, UsageReport):
         return named | {"usage": value.usage.to_dict()}
+    if isinstance(value, TextCitation):
+        return named | {"citation": value.citation.to_dict()}
+    if isinstance(value, GroundingReport):
+        return named | {"grounding": value.grounding.to_dict()}
     if isinstance(value, Finish):  # without the whole body of the response
         return named | {"stop_reason": value.stop_reason, "model": value.model, "raw": value.raw}
     try:

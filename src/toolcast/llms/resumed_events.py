@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Final
 
 from ..accumulator import Accumulator
-from ..events import Event, Finish, UsageReport
+from ..citations import shifted
+from ..events import Event, Finish, TextCitation, UsageReport
 from ..messages import Message
 from ..usage import NO_USAGE
 from .request import ChatRequest
@@ -93,7 +94,9 @@ class ResumedEvents:
             self._source.break_off()
 
     def _summed(self, event: Event) -> Event:
-        """Return the event, with the usage of the earlier requests in a report."""
+        """Return the event, with the usage or the text of the earlier requests added to what it counts."""
         if isinstance(event, UsageReport) and self._resumed:
             return UsageReport(self._before + event.usage)
+        if isinstance(event, TextCitation) and self._resumed:
+            return TextCitation(shifted(event.citation, len(self._message.text)))
         return event

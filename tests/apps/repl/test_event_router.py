@@ -9,17 +9,20 @@ import pytest
 from support.scripted_screen import ScriptedScreen
 from toolcast.approvals import PermissionRequest
 from toolcast.apps.repl.event_router import EventRouter
+from toolcast.citations import Citation, Grounding
 from toolcast.errors import RateLimited
 from toolcast.events import (
     AgentEvent,
     ErrorEvent,
     Failover,
     Finish,
+    GroundingReport,
     OutputDelta,
     RawEvent,
     Restarted,
     Routing,
     ServerToolUse,
+    TextCitation,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -35,6 +38,8 @@ from toolcast.states import REPL, Trace
 from toolcast.usage import Usage
 
 THINKING, TOOL, CONTENT, ERROR = ("thinking",), ("tool_execution",), ("content_output",), ("error",)
+
+SEA = Citation("url_citation", 4, 7, "https://sea.example/", "The sea")
 
 CASES: list[tuple[AgentEvent, tuple[str, ...], list[tuple[Any, ...]]]] = [
     (ThinkingDelta("Hm."), THINKING, [("thinking", "Hm.")]),
@@ -72,6 +77,8 @@ CASES: list[tuple[AgentEvent, tuple[str, ...], list[tuple[Any, ...]]]] = [
     ),
     (RawEvent("{", damaged=True), ERROR, [("error", "cannot decode a part of the answer: {", "it was skipped")]),
     (RawEvent({"ping": 1}), (), []),
+    (TextCitation(SEA), (), []),
+    (GroundingReport(Grounding(("sea",), (SEA,))), (), []),
     (ToolStarted("c1", "look"), (), []),
     (PermissionRequest("c1", "look", "{}"), (), []),
     (UsageReport(Usage(1, 2)), (), []),
@@ -120,6 +127,21 @@ def test_progress_of_a_tool_is_received() -> None:
     message = ToolProgress("c1", "look", {"done": 1})
     EventRouter(ScriptedScreen(), lambda event: None, received.append).route(message)
     assert received == [message]
+
+
+def test_the_sources_follow_the_answer_each_once() -> None:
+    screen = ScriptedScreen()
+    routes = EventRouter(screen, lambda event: None, lambda message: None)
+    mean = Citation("url_citation", title="Report\n  2. https://bank.example/", url="javascript:alert(1)")
+    for cited in (mean, SEA, SEA):
+        routes.route(TextCitation(cited))
+    routes.route(Restarted(2, "why"))
+    for cited in (SEA, mean, SEA):
+        routes.route(TextCitation(cited))
+    routes.route(Finish("end_turn"))
+    routes.route(Finish("end_turn"))
+    notes = screen.of("note")
+    assert notes[1:] == [("Sources:\n  1. The sea, https://sea.example/\n  2. Report 2. https://bank.example/",)], notes
 
 
 def test_a_call_that_begins_anew_keeps_its_name() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from ...citations import Citation, describe_citation
 from ...events import (
     AgentEvent,
     Failover,
@@ -18,6 +19,7 @@ from ...events import (
     RawEvent,
     Restarted,
     ServerToolUse,
+    TextCitation,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -66,6 +68,7 @@ class EventRouter:
         self.has_skipped: bool = False
         """True if a part of an answer could not be decoded."""
         self._names: dict[str, str] = {}  # of the calls that have begun
+        self._citations: list[Citation] = []  # of the answer
         self._table: Mapping[type, _Route] = {
             ThinkingDelta: _Route("thought", self._thinking),
             TextDelta: _Route("spoke", self._content),
@@ -76,6 +79,7 @@ class EventRouter:
             ToolProgress: _Route("called", on_progress),
             ToolResult: _Route("called", self._call_result),
             ServerToolUse: _Route("called", self._server_tool),
+            TextCitation: _Route("", self._citation),
             Restarted: _Route("", self._restarted),
             Failover: _Route("", self._failover),
             RawEvent: _Route("unreadable", self._unreadable),
@@ -126,7 +130,11 @@ class EventRouter:
             shown = event.error or (event.output if isinstance(event.output, str) else json_text(event.output))
             self._screen.call_result(id, event.name, shown, bool(event.error))
 
+    def _citation(self, event: TextCitation) -> None:
+        self._citations.append(event.citation)
+
     def _restarted(self, event: Restarted) -> None:
+        self._citations = []
         self._screen.end_answer()
         self._screen.note(
             f"Sending the request again, the answer so far is discarded: {command_line_text(event.reason)}"
@@ -143,5 +151,11 @@ class EventRouter:
 
     def _finish(self, event: Finish) -> None:
         self._screen.end_answer()
+        if self._citations:
+            sources = list(dict.fromkeys([describe_citation(citation) for citation in self._citations]))
+            self._citations = []
+            # Each on a line of its own: a title with line ends must not look like several sources.
+            shown = [f"  {number}. {' '.join(source.split())}" for number, source in enumerate(sources, 1)]
+            self._screen.note("\n".join(["Sources:", *shown]))
         if note := _STOP_NOTES.get(event.stop_reason) or _STOP_NOTES.get(event.raw or ""):
             self._screen.note(note)

@@ -14,15 +14,18 @@ from dataclasses import fields, replace
 from typing import Any, Final, cast
 
 from ...accumulator import Accumulator
+from ...citations import Citation, Grounding
 from ...errors import MalformedEvent
 from ...events import (
     Event,
     Finish,
+    GroundingReport,
     RawEvent,
     Restarted,
     Routing,
     ServerToolUse,
     StopReason,
+    TextCitation,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -48,6 +51,8 @@ _KINDS: Final[dict[str, type[Any]]] = {
         ToolCallReset,
         ToolCallDone,
         ServerToolUse,
+        TextCitation,
+        GroundingReport,
         Routing,
         Finish,
     )
@@ -133,6 +138,8 @@ def decode(value: bytes) -> tuple[list[Event], float]:
 
 def _values(event: Event) -> dict[str, Any]:
     """Return the fields of an event that are set. A `body` is never stored."""
+    if isinstance(event, (TextCitation, GroundingReport)):
+        return event.citation.to_dict() if isinstance(event, TextCitation) else event.grounding.to_dict()
     values = ((field.name, getattr(event, field.name)) for field in fields(event) if field.name != "body")
     return {
         name: dict(value) if isinstance(value, _MAPPING) else value
@@ -143,11 +150,26 @@ def _values(event: Event) -> dict[str, Any]:
 
 def _event(name: str, values: Any) -> Event:
     make = cast("Callable[..., Event]", _KINDS[name])
+    if make is TextCitation:
+        return TextCitation(_checked(Citation.from_dict(values)))
+    if make is GroundingReport:
+        grounding = Grounding.from_dict(values)
+        for source in grounding.sources:
+            _checked(source)
+        return GroundingReport(grounding)
     for field, value in dict(values).items():
         expected = _OF_SERVER_TOOLS.get(field) if make is ServerToolUse else None
         if not isinstance(value, expected or _type_of(field)):
             raise TypeError(f"{name}.{field} is of the type {type(value).__name__}")
     return make(**values)
+
+
+def _checked(citation: Citation) -> Citation:
+    """Return a citation. Raise `TypeError` if its place, which is computed with, is no number."""
+    for name in ("start", "end", "document"):
+        if not isinstance(value := getattr(citation, name), (int, type(None))):
+            raise TypeError(f"Citation.{name} is of the type {type(value).__name__}")
+    return citation
 
 
 def _type_of(field: str) -> type:

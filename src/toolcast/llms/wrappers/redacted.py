@@ -107,7 +107,7 @@ class RedactedLLM(WrapperLLM):
         """Return the redacted part; None if it cannot be sent."""
         match part:
             case TextPart():
-                return replace(part, text=self._text(part.text))
+                return self._cited(part)
             case ThinkingPart():
                 text = self._text(part.text)
                 signed = part.signature is not None or part.opaque is not None
@@ -123,6 +123,14 @@ class RedactedLLM(WrapperLLM):
                 return self._document(part)
             case _:
                 return self._media(part)
+
+    def _cited(self, part: TextPart) -> Part:
+        """Return the redacted text, with its citations if neither they nor the text are changed."""
+        text = self._text(part.text)
+        unchanged = text == part.text and all(
+            self._value(data) == data for data in [citation.to_dict() for citation in part.citations]
+        )
+        return replace(part, text=text, citations=part.citations if unchanged else ())
 
     def _is_changed(self, part: ServerToolPart) -> bool:
         """Return True if a text in the block would be changed; not counting what the service has encrypted in it."""

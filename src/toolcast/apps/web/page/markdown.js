@@ -249,6 +249,15 @@ function link(text, at, marks) {
   return [element("a", { href: url, title: url, target: "_blank", rel: "noopener noreferrer" }, label || url), end + 1];
 }
 
+// Return the URL of a source as it is linked: only of HTTP and HTTPS, and without a user name, which would disguise the
+// host; else null.
+export function webAddress(text) {
+  const url = address(text ?? "");
+  if (url === null || !/^https?:/.test(url)) return null;
+  const { username, password } = new URL(url);
+  return username || password ? null : url;
+}
+
 function address(text) {
   try {
     const url = new URL(text);

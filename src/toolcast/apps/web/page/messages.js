@@ -3,7 +3,7 @@
 // A message is drawn once. The answer in progress grows chunk by chunk, and is removed when it arrives as a message.
 
 import { element, escapeInvisible, indented, schedule } from "./dom.js";
-import { Markdown, markdown } from "./markdown.js";
+import { Markdown, markdown, webAddress } from "./markdown.js";
 
 const STATUS = {
   writing: "being written",
@@ -48,7 +48,7 @@ export class Log {
 
   part(part, role) {
     if (part.type === "text") {
-      return role === "user" ? [element("p", { class: "plain-text" }, part.text)] : [element("div", { class: "prose" }, ...markdown(part.text))];
+      return role === "user" ? [element("p", { class: "plain-text" }, part.text)] : [element("div", { class: "prose" }, ...markdown(part.text)), ...sources(part.citations ?? [])];
     }
     if (part.type === "thinking") return part.text ? [thought(part.text)] : [];
     if (part.type === "tool_call") return [this.card(part.id, part.name, part.arguments).node];
@@ -98,7 +98,10 @@ export class Log {
   // Draw the answer so far, from a snapshot.
   restore(message) {
     for (const part of message.parts) {
-      if (part.type === "text") this.addChunk(part.text);
+      if (part.type === "text") {
+        this.addChunk(part.text);
+        for (const citation of part.citations ?? []) this.addChunk({ type: "TextCitation", citation });
+      }
       else if (part.type === "thinking") this.addChunk({ type: "ThinkingDelta", text: part.text });
       else if (part.type === "server_tool") this.addChunk({ ...part, type: "ServerToolUse" });
       else if (part.type === "tool_call") {
@@ -162,6 +165,17 @@ class Answer {
     this.begin("server_tool", used(event));
   }
 
+  // Draw the sources of the text so far, below everything else.
+  cite(citation) {
+    this.citations ??= [];
+    this.citations.push(citation);
+    const [node] = sources(this.citations);
+    node.open = this.sources?.open ?? false;
+    this.sources?.remove();
+    this.node.append(node);
+    this.sources = node;
+  }
+
   begin(kind, node, content) {
     if (this.last?.kind === "thinking") this.last.node.open = false;
     this.last = { kind, node, content };
@@ -173,6 +187,7 @@ const TAKES = {
   TextDelta: (answer, event) => answer.text(event.text),
   ThinkingDelta: (answer, event) => answer.thinking(event.text),
   ServerToolUse: (answer, event) => answer.use(event),
+  TextCitation: (answer, event) => answer.cite(event.citation),
   ToolCallStart: (answer, event) => answer.call(event.id, event.name),
   ToolCallDelta: (answer, event) => answer.log.cards.get(event.id)?.add(event.arguments),
   ToolCallReset: (answer, event) => answer.log.cards.get(event.id)?.reset(),
@@ -188,6 +203,22 @@ function used({ name, input, output, error }) {
   const text = typeof found === "string" ? found : JSON.stringify(found, null, 1);
   const kind = error ? "failed" : output === null || output === undefined ? "is used" : "answered";
   return element("details", { class: "thinking" }, element("summary", {}, `${name} ${kind}`), element("div", { class: "thoughts" }, document.createTextNode(text)));
+}
+
+// The sources that a text names, each once. URLs and titles are of web pages: a link always shows the URL that it leads
+// to, and other URLs than those of HTTP are not shown.
+function sources(citations) {
+  const shown = new Map();
+  for (const { url, title, source_id, file_id, document: index, pages, kind } of citations) {
+    const address = webAddress(url);
+    const name = escapeInvisible(title || source_id || file_id || (Number.isInteger(index) ? `document ${index + 1}` : address ? "" : kind));
+    const where = pages ? ` (page ${pages[0]})` : "";
+    const link = address ? element("a", { href: address, target: "_blank", rel: "noopener noreferrer nofollow", referrerpolicy: "no-referrer" }, address) : "";
+    const key = JSON.stringify([name, where, address]);
+    if (!shown.has(key)) shown.set(key, element("li", {}, `${name}${where} `, link));
+  }
+  if (shown.size === 0) return [];
+  return [element("details", { class: "sources" }, element("summary", {}, `Sources (${shown.size})`), element("ol", {}, ...shown.values()))];
 }
 
 function thought(text) {
