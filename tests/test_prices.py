@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, strategies as st
 from support.process import Process
 from toolcast import prices
 from toolcast.prices import ModelPricing, Prices, StoredCost, has_price_list, has_prices
-from toolcast.usage import Usage
+from toolcast.usage import Usage, UsageDetails
 
 USAGE = Usage(1_000_000, 100_000)
 
@@ -137,3 +138,37 @@ def test_only_proportional_prices_are_taken_from_samples() -> None:
     assert prices._rates("google", "gemini-2.5-pro", 10_000_000, 0) is None  # long prompts cost more per token
     assert prices._rates("google", "gemini-2.5-pro", 10_000, 0) is not None
     assert prices._rates("openai", "no-such-model", 10_000, 0) is None
+
+
+def test_details_have_the_prices_of_the_list() -> None:
+    plain = cost("anthropic", "claude-sonnet-4-5", usage=Usage(1000, 10, 0, 100))
+    for_an_hour = Usage(1000, 10, 0, 100, details=UsageDetails(cache_creation_1h_tokens=100))
+    assert plain is not None
+    assert cost("anthropic", "claude-sonnet-4-5", usage=for_an_hour) == plain + 100 * (6 - Decimal("3.75")) / 1_000_000
+    minutes = Usage(1000, 10, 0, 100, details=UsageDetails(cache_creation_5m_tokens=100))
+    assert cost("anthropic", "claude-sonnet-4-5", usage=minutes) == plain
+    image = Usage(1000, 100, details=UsageDetails(output_image_tokens=90))
+    expected = (1000 * Decimal("0.3") + 10 * Decimal("2.5") + 90 * 30) / 1_000_000
+    assert cost("google", "gemini-2.5-flash-image", usage=image) == expected
+
+
+def test_audio_with_details_counts_where_it_is() -> None:
+    usage = Usage(1000, 100, 100, audio_tokens=60)
+    heard, spoken = (
+        cost("openai", "gpt-audio", usage=replace(usage, details=details))
+        for details in (UsageDetails(input_audio_tokens=60), UsageDetails(output_audio_tokens=60))
+    )
+    assert heard is not None
+    assert spoken is not None
+    assert heard < spoken
+
+
+def test_searches_that_have_no_price_make_a_cost_incomplete() -> None:
+    searched = Usage(1_000_000, 100_000, details=UsageDetails(web_searches=3))
+    listed = ModelPricing("anthropic", ("claude-sonnet-4-5",)).known(searched)
+    plain = ModelPricing("anthropic", ("claude-sonnet-4-5",)).known(USAGE)
+    assert listed == (plain[0] + Decimal("0.03"), True)
+    unlisted = ModelPricing("deepseek", ("deepseek-chat",))
+    assert unlisted.known(searched) == (unlisted.known(USAGE)[0], False)
+    assert ModelPricing("x", ("y",), Prices(1, 10)).known(searched) == (Decimal(2), False)
+    assert ModelPricing("x", ("y",), Prices(1, 10)).known(USAGE) == (Decimal(2), True)

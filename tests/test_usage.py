@@ -17,10 +17,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from toolcast.prices import TokenCounts
 from toolcast.usage import LIMITS, NO_USAGE, Budget, BudgetTracker, Prices, Usage, sum_usages
+from toolcast.usage_details import COUNTS, NO_DETAILS, UsageDetails
 
 counts = st.integers(0, 10**6)
 dollars = st.decimals(0, 10**6, places=6)
-tokens = st.builds(Usage, counts, counts, counts, counts, counts, counts)
+details = st.just(NO_DETAILS) | st.builds(UsageDetails, *[st.integers(0, 9)] * len(COUNTS))
+tokens = st.builds(Usage, counts, counts, counts, counts, counts, counts, details=details)
 usages = tokens | st.builds(Usage.with_cost, tokens, dollars) | st.builds(operator.add, tokens, tokens)
 
 
@@ -31,6 +33,8 @@ def test_usage_is_summed_field_by_field(one: Usage, other: Usage) -> None:
     assert both.cache_read_tokens == one.cache_read_tokens + other.cache_read_tokens
     assert both == other + one
     assert both.reasoning_tokens == one.reasoning_tokens + other.reasoning_tokens
+    assert both.details.web_searches == one.details.web_searches + other.details.web_searches
+    assert both.details == sum_usages([one, other]).details
     assert NO_USAGE + one == one + NO_USAGE == one
 
 

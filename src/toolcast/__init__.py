@@ -368,6 +368,7 @@ if TYPE_CHECKING:
     from .usage import (
         Budget as Budget,
         Usage as Usage,
+        UsageDetails as UsageDetails,
     )
 
 _EXPORTS = {
@@ -445,7 +446,7 @@ _EXPORTS = {
     "toolbox.questions": "question_tool",
     "tools.callable_tool": "CallableTool ToolOutput tools_of",
     "prices": "Prices",
-    "usage": "Budget Usage",
+    "usage": "Budget Usage UsageDetails",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
@@ -638,6 +639,7 @@ __all__ = [
     "UnknownToolError",
     "UnsupportedLLMError",
     "Usage",
+    "UsageDetails",
     "UsageReport",
     "ValidationError",
     "WebSearch",

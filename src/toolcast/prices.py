@@ -14,6 +14,7 @@ from time import monotonic
 from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
 from .lazy_dataclasses import dataclass
+from .usage_details import NO_DETAILS, UsageDetails
 
 Amount: TypeAlias = Decimal | float | int | str
 """The types accepted as an amount of money. A float is read as it is written: 0.1 is a tenth."""
@@ -51,6 +52,8 @@ class TokenCounts(Protocol):
     def cache_creation_tokens(self) -> int: ...
     @property
     def audio_tokens(self) -> int: ...
+    @property
+    def details(self) -> UsageDetails: ...
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -118,15 +121,14 @@ class ModelPricing:
     prices: Prices | None = None
 
     def known(self, usage: TokenCounts) -> tuple[Decimal, bool]:
-        """Return the cost of one request."""
-        cost = self.prices.cost(usage) if self.prices is not None else self._estimate(usage)
-        return (ZERO, False) if cost is None else (cost, True)
-
-    def _estimate(self, usage: TokenCounts) -> Decimal | None:
+        """Return the cost of one request. It is not all of it where the provider ran searches that have no price."""
+        if self.prices is not None:
+            # Prices of tokens do not have the fee of a search.
+            return self.prices.cost(usage), not usage.details.web_searches
         for model in self.models:
             if (cost := _listed_cost(self.provider, model, usage)) is not None:
-                return cost
-        return None
+                return cost, _are_priced(self.provider, model, usage.details)
+        return ZERO, False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,7 @@ class _Tokens(NamedTuple):
     cache_read_tokens: int = 0
     cache_creation_tokens: int = 0
     audio_tokens: int = 0
+    details: UsageDetails = NO_DETAILS
 
 
 _A_THOUSAND: Final = _Tokens()
@@ -204,7 +207,7 @@ def _listed_cost(provider: str, model: str, usage: TokenCounts) -> Decimal | Non
     if provider == _UNLISTED or _calculator() is None:
         return None
     tokens = usage.input_tokens + usage.cache_read_tokens + usage.cache_creation_tokens
-    if tokens <= _SIZES[-1] and not usage.audio_tokens:
+    if tokens <= _SIZES[-1] and not usage.audio_tokens and not _details(usage):
         size = _SIZES[bisect_left(_SIZES, tokens)]
         rates = _rates(provider, model, size, int(monotonic() / _FRESH))
         if rates is not None:
@@ -232,6 +235,45 @@ def _rates(provider: str, model: str, size: int, minute: int) -> Prices | None:
     return found if calculated == [found.cost(usage) for usage in samples] else None
 
 
+_DETAILS: Final = {
+    "cache_creation_1h_tokens": "cache_write_1h_tokens",
+    "input_audio_tokens": "input_audio_tokens",
+    "output_audio_tokens": "output_audio_tokens",
+    "input_image_tokens": "input_image_tokens",
+    "output_image_tokens": "output_image_tokens",
+    "input_video_tokens": "input_video_tokens",
+    "cache_read_audio_tokens": "cache_audio_read_tokens",
+    "web_searches": "web_searches",
+    "code_executions": "code_executions",
+}
+"""Our names of counts that can have prices of their own, and those of the price list."""
+
+_FEES: Final = {"web_searches": "web_searches_kcount"}
+"""The counts that are billed beside the tokens, and their prices in the list. Without one, the cost is not all of it."""
+
+
+def _details(usage: TokenCounts) -> dict[str, int]:
+    """Return the counts of a usage that can have prices of their own, by their names in the price list."""
+    if usage.details is NO_DETAILS:
+        return {}
+    return {_DETAILS[name]: count for name, count in usage.details.counts.items() if name in _DETAILS}
+
+
+def _are_priced(provider: str, model: str, details: UsageDetails) -> bool:
+    """Return True if the list has the prices of all fees in `details`."""
+    fees = [] if details is NO_DETAILS else [price for name, price in _FEES.items() if getattr(details, name)]
+    return not fees or all(price in _listed_fees(provider, model) for price in fees)
+
+
+@lru_cache(maxsize=256)
+def _listed_fees(provider: str, model: str) -> frozenset[str]:
+    """Return the names of the fees that the list has for a model that it has."""
+    from genai_prices import Usage, calc_price
+
+    prices = calc_price(Usage(input_tokens=1), model, provider_id=_PROVIDERS.get(provider, provider)).model_price
+    return frozenset(price for price in _FEES.values() if getattr(prices, price) is not None)
+
+
 def _calculated_cost(provider: str, model: str, usage: TokenCounts) -> Decimal | None:
     """Return the cost that the price list calculates; None if it has no such model."""
     calculate = _calculator()
@@ -243,10 +285,14 @@ def _calculated_cost(provider: str, model: str, usage: TokenCounts) -> Decimal |
         "cache_read_tokens": usage.cache_read_tokens,
         "cache_write_tokens": usage.cache_creation_tokens,
     }
-    # Cached input counts as text, and all audio as input: no request of toolcast asks for audio output.
-    audio = min(usage.audio_tokens, usage.input_tokens - cached)
-    if audio > 0:
-        tokens |= {"input_audio_tokens": audio, "cache_audio_read_tokens": 0, "cache_audio_write_tokens": 0}
+    tokens |= _details(usage)
+    if not (usage.details.input_audio_tokens or usage.details.output_audio_tokens):
+        # Usage without details, of an earlier version: all of its audio counts as input.
+        tokens["input_audio_tokens"] = max(min(usage.audio_tokens, usage.input_tokens - cached), 0)
+    for kind in ("audio", "image", "video"):
+        if tokens.get(f"input_{kind}_tokens"):  # the list needs their number in the cache: cached input counts as text
+            tokens.setdefault(f"cache_{kind}_read_tokens", 0)
+            tokens.setdefault(f"cache_{kind}_write_tokens", 0)
     try:
         return calculate(_PROVIDERS.get(provider, provider), model, tokens)
     except (LookupError, ValueError, ArithmeticError):  # unknown, or a combination of counts that it cannot price

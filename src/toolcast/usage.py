@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from .lazy_dataclasses import dataclass
 from .prices import ZERO, Amount, Prices as Prices, Pricing, StoredCost, TokenCounts, as_money
+from .usage_details import NO_DETAILS, UsageDetails as UsageDetails
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Usage:
         cache_creation_tokens: Those of the input that were written to a cache.
         reasoning_tokens: Those of the output that are reasoning, where the service reports them.
         audio_tokens: Those of input and output that are audio, where the service reports them.
+        details: Finer counts, where the service reports them: by time in the cache, modality, kind of tool, ...
         pricing: The prices of the request, or the stored cost; None if they are unknown.
     """
 
@@ -36,6 +38,7 @@ class Usage:
     cache_creation_tokens: int = 0
     reasoning_tokens: int = 0
     audio_tokens: int = 0
+    details: UsageDetails = field(default=NO_DETAILS, kw_only=True)
     pricing: Pricing | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @property
@@ -80,7 +83,7 @@ class Usage:
         # Once for each request: `replace` takes three times as long.
         cached = (self.cache_read_tokens, self.cache_creation_tokens)
         parts = (self.reasoning_tokens, self.audio_tokens)
-        return Usage(self.input_tokens, self.output_tokens, *cached, *parts, pricing=pricing)
+        return Usage(self.input_tokens, self.output_tokens, *cached, *parts, details=self.details, pricing=pricing)
 
     def __add__(self, other: Usage) -> Usage:
         # A request that failed before its first token has no usage, and no price that would make a sum unknown.
@@ -95,16 +98,19 @@ class Usage:
             self.cache_creation_tokens + other.cache_creation_tokens,
             self.reasoning_tokens + other.reasoning_tokens,
             self.audio_tokens + other.audio_tokens,
+            details=_summed_details(self.details, other.details),
             pricing=_summed_cost(self, other),
         )
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data: the token counts, and a known cost in US dollars as text.
 
-        A cost of which only a part is known is in `known_cost`. Reasoning and audio tokens are left out where there
-        are none: such data has the form of earlier versions.
+        A cost of which only a part is known is in `known_cost`. Reasoning and audio tokens and the details are left out
+        where there are none: such data has the form of earlier versions.
         """
         data: dict[str, Any] = {name: count for name in TOKENS if (count := getattr(self, name)) or name not in _NEWER}
+        if self.details is not NO_DETAILS and (details := self.details.to_dict()):
+            data["details"] = details
         amount, complete = _priced(self)
         if complete or amount:
             data["cost" if complete else "known_cost"] = str(amount)
@@ -125,7 +131,8 @@ class Usage:
         pricing = None
         if cost is not None or known_cost is not None:
             pricing = StoredCost(_stored_money(known_cost if cost is None else cost), cost is not None)
-        return cls(*(_count(name, data.get(name, 0)) for name in TOKENS), pricing=pricing)
+        details = UsageDetails.from_dict(data["details"]) if data.get("details") else NO_DETAILS
+        return cls(*(_count(name, data.get(name, 0)) for name in TOKENS), details=details, pricing=pricing)
 
 
 def sum_usages(usages: Iterable[Usage]) -> Usage:
@@ -135,7 +142,15 @@ def sum_usages(usages: Iterable[Usage]) -> Usage:
     if not parts:
         return NO_USAGE
     counts = [sum(part) for part in zip(*map(_token_counts, parts), strict=True)]
-    return Usage(*counts, pricing=StoredCost(*_cost_of(parts)))
+    details = NO_DETAILS
+    for number, part in enumerate(parts):
+        details = _summed_details(details, part.details) if number else part.details
+    return Usage(*counts, details=details, pricing=StoredCost(*_cost_of(parts)))
+
+
+def _summed_details(first: UsageDetails, second: UsageDetails) -> UsageDetails:
+    # Most requests have none, and a sum of a thousand requests is made in the loop of a job.
+    return NO_DETAILS if first is NO_DETAILS and second is NO_DETAILS else first + second
 
 
 class DeferredCost:
@@ -219,7 +234,7 @@ TOKENS: Final = (
 _token_counts: Final = attrgetter(*TOKENS)
 
 _NEWER: Final = frozenset(("reasoning_tokens", "audio_tokens"))
-_KEYS: Final = (*TOKENS, "cost", "known_cost")
+_KEYS: Final = (*TOKENS, "details", "cost", "known_cost")
 
 NO_USAGE: Final = Usage()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from toolcast import (
     OpenAI,
     OpenAIResponses,
     Usage,
+    UsageDetails,
 )
 from toolcast.testing import Recorded, ReplayNetwork
 
@@ -132,20 +134,84 @@ USAGES: list[tuple[str, dict[str, Any], Usage]] = [
     (
         "chat",
         CHAT | {"prompt_tokens_details": {"audio_tokens": 7}, "completion_tokens_details": {"audio_tokens": 3}},
-        Usage(100, 50, audio_tokens=10),
+        Usage(100, 50, audio_tokens=10, details=UsageDetails(input_audio_tokens=7, output_audio_tokens=3)),
     ),
+    (
+        "chat",
+        CHAT
+        | {
+            "prompt_tokens_details": {"image_tokens": 8, "video_tokens": 9, "text_tokens": 83},
+            "completion_tokens_details": {
+                "accepted_prediction_tokens": 4,
+                "rejected_prediction_tokens": 5,
+                "image_tokens": 6,
+            },
+            "server_tool_use": {"web_search_requests": 2},
+        },
+        Usage(
+            100,
+            50,
+            details=UsageDetails(
+                input_image_tokens=8,
+                input_video_tokens=9,
+                output_image_tokens=6,
+                accepted_prediction_tokens=4,
+                rejected_prediction_tokens=5,
+                web_searches=2,
+            ),
+        ),
+    ),
+    ("chat", CHAT | {"num_search_queries": 3}, Usage(100, 50, details=UsageDetails(web_searches=3))),  # Perplexity
     ("chat", CHAT | {"prompt_tokens_details": {"cached_tokens": 40, "cache_write_tokens": 5}}, Usage(100, 50, 40, 5)),
     ("mistral", CHAT | {"num_cached_tokens": 40}, Usage(100, 50, 40)),
     ("responses", RESPONSES | {"output_tokens_details": {"reasoning_tokens": 20}}, Usage(100, 50, reasoning_tokens=20)),
     (
         "responses",
         RESPONSES | {"input_tokens_details": {"cached_tokens": 40, "cache_write_tokens": 5, "audio_tokens": 7}},
-        Usage(100, 50, 40, 5, audio_tokens=7),
+        Usage(100, 50, 40, 5, audio_tokens=7, details=UsageDetails(input_audio_tokens=7)),
+    ),
+    (
+        "responses",
+        RESPONSES
+        | {
+            "input_tokens_details": {
+                "cache_write_tokens": 9,
+                "cache_write_tokens_details": {"ttl_30m_tokens": 4, "ttl_12h_tokens": 5},
+            },
+            "server_side_tool_usage_details": {"web_search_calls": 1, "code_interpreter_calls": 2, "mcp_calls": 0},
+        },
+        Usage(
+            100,
+            50,
+            0,
+            9,
+            details=UsageDetails(
+                cache_creation_30m_tokens=4, cache_creation_12h_tokens=5, web_searches=1, code_executions=2
+            ),
+        ),
     ),
     (
         "anthropic",
         ANTHROPIC | {"cache_read_input_tokens": 30, "cache_creation_input_tokens": 10},
         Usage(100, 50, 30, 10),
+    ),
+    (
+        "anthropic",
+        ANTHROPIC
+        | {
+            "cache_creation_input_tokens": 12,
+            "cache_creation": {"ephemeral_5m_input_tokens": 5, "ephemeral_1h_input_tokens": 7},
+            "server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 1},
+        },
+        Usage(
+            72,
+            50,
+            0,
+            12,
+            details=UsageDetails(
+                cache_creation_5m_tokens=5, cache_creation_1h_tokens=7, web_searches=2, web_fetches=1
+            ),
+        ),
     ),
     ("anthropic", ANTHROPIC | {"output_tokens_details": {"thinking_tokens": 20}}, Usage(60, 50, reasoning_tokens=20)),
     ("google", GOOGLE | {"cachedContentTokenCount": 40}, Usage(100, 50, 40, reasoning_tokens=20)),
@@ -154,9 +220,19 @@ USAGES: list[tuple[str, dict[str, Any], Usage]] = [
         GOOGLE
         | {
             "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 90}, {"modality": "AUDIO", "tokenCount": 10}],
+            "cacheTokensDetails": [{"modality": "AUDIO", "tokenCount": 2}, {"modality": "IMAGE", "tokenCount": 2}],
+            "toolUsePromptTokenCount": 9,
             "candidatesTokensDetails": [{"modality": "AUDIO", "tokenCount": 5}, {"modality": "AUDIO"}, None],
         },
-        Usage(100, 50, reasoning_tokens=20, audio_tokens=15),
+        Usage(
+            109,
+            50,
+            reasoning_tokens=20,
+            audio_tokens=15,
+            details=UsageDetails(
+                input_audio_tokens=10, output_audio_tokens=5, cache_read_audio_tokens=2, tool_input_tokens=9
+            ),
+        ),
     ),
 ]
 
@@ -166,3 +242,25 @@ def test_every_count_that_a_provider_reports(name: str, reported: dict[str, Any]
     answer = {**body(name), "usageMetadata" if name == "google" else "usage": reported}
     response = api.chat(llm_of(name, Recorded([json.dumps(answer).encode()], headers=JSON)), "Hi")
     assert response.usage == usage
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "reported", "tier", "cost"),
+    [
+        ("chat", {"service_tier": "priority"}, CHAT, "priority", None),
+        ("chat", {"service_tier": None}, CHAT | {"cost": 0.25}, None, "0.25"),  # OpenRouter
+        ("chat", {}, CHAT | {"cost": {"total_cost": 0.006, "request_cost": 0.005}}, None, "0.006"),  # Perplexity
+        ("chat", {}, CHAT | {"cost_in_usd_ticks": 37756000}, None, "0.0037756"),  # xAI
+        ("chat", {}, CHAT | {"cost": -1, "cost_in_usd_ticks": "many"}, None, None),
+        ("responses", {"service_tier": "flex"}, RESPONSES | {"cost_in_usd_ticks": 200000000}, "flex", "0.02"),
+        ("anthropic", {}, ANTHROPIC | {"service_tier": "standard"}, "standard", None),
+        ("google", {}, GOOGLE | {"trafficType": "ON_DEMAND"}, "ON_DEMAND", None),
+    ],
+)
+def test_the_tier_and_the_cost_that_a_provider_reports(
+    name: str, fields: dict[str, Any], reported: dict[str, Any], tier: str | None, cost: str | None, api: API
+) -> None:
+    answer = {**body(name), **fields, "usageMetadata" if name == "google" else "usage": reported}
+    response = api.chat(llm_of(name, Recorded([json.dumps(answer).encode()], headers=JSON)), "Hi")
+    assert response.usage.details.service_tier == tier
+    assert response.usage.cost == (None if cost is None else Decimal(cost))

@@ -48,7 +48,7 @@ from toolcast.providers.response_decoder import decoded_frames
 from toolcast.providers.sse import LIMIT
 from toolcast.settings import NOTHING_SET as NO
 from toolcast.tool_spec import ToolSpec
-from toolcast.usage import Usage
+from toolcast.usage import Usage, UsageDetails
 
 ASKED = RequestInput("m", (), (ToolSpec("get.weather", "", {"type": "object"}), ToolSpec("now", "", {})))
 WIRE_NAME = "get_weather_a0da5c1e"
@@ -164,7 +164,7 @@ def test_the_cached_tokens_are_part_of_the_input() -> None:
         "totalTokens": 1212,
         "cacheDetails": [{"ttl": "1h", "inputTokens": 200}],
     }
-    expected = Usage(1205, 7, 1000, 200)
+    expected = Usage(1205, 7, 1000, 200, details=UsageDetails(cache_creation_1h_tokens=200))
     streamed = [BEGIN, event("messageStop", {"stopReason": "end_turn"}), event("metadata", {"usage": counts})]
     assert UsageReport(expected) in decode(*streamed)
     assert folded(decode(whole(usage=counts))).usage == expected

@@ -57,7 +57,7 @@ from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.google.decoder import PathsToJSON
 from toolcast.settings import Settings
 from toolcast.tool_spec import NamedTool, ToolSpec, legal_name
-from toolcast.usage import Usage
+from toolcast.usage import Usage, UsageDetails
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 F = ToolSpec("f", "Does f.", CITY)
@@ -554,9 +554,9 @@ ANSWERS = [
         ],
         [
             TextDelta("a"),
-            UsageReport(Usage(10)),
+            UsageReport(Usage(10, details=UsageDetails(tool_input_tokens=1))),
             TextDelta("b"),
-            UsageReport(Usage(9, 5, 4, reasoning_tokens=3)),
+            UsageReport(Usage(9, 5, 4, reasoning_tokens=3, details=UsageDetails(tool_input_tokens=1))),
             Finish("max_tokens", None, "MAX_TOKENS"),
         ],
         id="usage",

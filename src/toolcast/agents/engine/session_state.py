@@ -247,7 +247,7 @@ def _usage(log: _LogReader, record: Mapping[str, Any]) -> None:
 def _usage_from(data: Mapping[str, Any]) -> Usage:
     for name in TOKENS[:4]:  # the others are missing in files of earlier versions
         _require_type(int, data[name])
-    return Usage.from_dict({name: data[name] for name in (*TOKENS, "cost", "known_cost") if name in data})
+    return Usage.from_dict({name: data[name] for name in (*TOKENS, "details", "cost", "known_cost") if name in data})
 
 
 def _turn(log: _LogReader, record: Mapping[str, Any]) -> None:

@@ -30,6 +30,7 @@ from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str, without_encrypted
 from ..tool_calls.by_id import OpenCalls
+from ..usage_details import anthropic_counts, details_of
 
 _STOP: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -65,6 +66,7 @@ class AnthropicDecoder(StreamDecoder):
         self._id: str | None = None
         self._stop: str | None = None
         self._tokens: dict[str, int] = {}
+        self._tier: object = None
         self._unreported = False  # there are token counts that have not been reported yet
 
     def _adder(self, kind: type[Event]) -> Callable[[str], bool]:
@@ -294,6 +296,8 @@ class AnthropicDecoder(StreamDecoder):
         usage = as_dict(reported)
         found = {**usage, _THINKING: as_dict(usage.get("output_tokens_details")).get(_THINKING)}
         counts = {name: count for name in (*_COUNTS, _THINKING) if (count := as_count(found.get(name))) is not None}
+        counts |= anthropic_counts(usage)
+        self._tier = usage.get("service_tier") or self._tier
         self._unreported |= any(self._tokens.get(name) != count for name, count in counts.items())
         self._tokens |= counts
 
@@ -302,7 +306,8 @@ class AnthropicDecoder(StreamDecoder):
             self._unreported = False
             fresh, output, read, written = (self._tokens.get(name, 0) for name in _COUNTS)
             thought = self._tokens.get(_THINKING, 0)
-            out.append(UsageReport(Usage(fresh + read + written, output, read, written, thought)))
+            details = details_of(self._tokens, self._tier)
+            out.append(UsageReport(Usage(fresh + read + written, output, read, written, thought, details=details)))
 
     def _end(self, out: list[Event]) -> None:
         self._check_whole()

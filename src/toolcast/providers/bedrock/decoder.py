@@ -29,6 +29,7 @@ from ..response_decoder import START, FramedDecoder, as_count, as_dict, as_list,
 from ..sse import LIMIT
 from ..tool_calls.by_id import OpenCalls
 from ..tool_calls.by_index import is_json
+from ..usage_details import bedrock_counts, details_of
 
 _STOP: dict[str, StopReason] = {
     "end_turn": "end_turn",
@@ -265,7 +266,8 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
         # The tokens of the cache come beside those of the input (user guide, "Prompt caching").
         fresh, output, read, written = (as_count(usage.get(name)) or 0 for name in _COUNTS)
         if fresh or output or read or written:
-            out.append(UsageReport(Usage(fresh + read + written, output, read, written)))
+            details = details_of(bedrock_counts(usage), as_dict(event.get("serviceTier")).get("type"))
+            out.append(UsageReport(Usage(fresh + read + written, output, read, written, details=details)))
         if trace := as_dict(event.get("trace")):
             out.append(RawEvent({"trace": trace}))
             self._model = as_str(as_dict(trace.get("promptRouter")).get("invokedModelId")) or self._model

@@ -11,7 +11,6 @@ calls may follow it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import inf
 from typing import Any, ClassVar, cast
 
 from ...errors import EmptyResponse
@@ -23,6 +22,7 @@ from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import StreamDecoder, always, as_count, as_dict, as_list, as_str, json_or_text
 from ..think_tags import ThinkTags
 from ..tool_calls.by_index import ToolCalls
+from ..usage_details import details_of, openai_counts, reported_cost
 
 _STOP: dict[str, StopReason] = {
     "stop": "end_turn",
@@ -67,6 +67,7 @@ class OpenAIChatDecoder(StreamDecoder):
         self._refused = False
         self._tokens: dict[str, int] = {}
         self._reported: Usage | None = None
+        self._tier: object = None
 
     def _adder(self, kind: type[Event]) -> Callable[[str], bool]:
         return self._calls.add if kind is ToolCallDelta else always
@@ -95,6 +96,7 @@ class OpenAIChatDecoder(StreamDecoder):
         if not self._model:
             self._model = as_str(chunk.get("model")) or None
             self._response_id = as_str(chunk.get("id")) or self._response_id
+        self._tier = chunk.get("service_tier") or self._tier
         choices = as_list(chunk.get("choices"))
         if choices:
             for choice in choices:
@@ -237,7 +239,7 @@ class OpenAIChatDecoder(StreamDecoder):
 
     def _usage(self, found: Any, out: list[Event]) -> None:
         self._tokens.update(_counts(as_dict(found)))
-        usage, cost = _usage_of(self._tokens), _cost(found)
+        usage, cost = _usage_of(self._tokens, self._tier), reported_cost(as_dict(found))
         if usage != self._reported or cost is not None:
             self._reported = usage
             out.append(UsageReport(usage if cost is None else usage.with_cost(cost)))
@@ -307,8 +309,6 @@ def _counts(found: dict[str, Any]) -> dict[str, int]:
         "cached": into.get("cached_tokens"),
         "written": into.get("cache_write_tokens"),
         "thought": out_of.get("reasoning_tokens"),
-        "audio_in": into.get("audio_tokens"),
-        "audio_out": out_of.get("audio_tokens"),
     }
     if read["cached"] is None:
         for name in _CACHED:
@@ -319,7 +319,7 @@ def _counts(found: dict[str, Any]) -> dict[str, int]:
         read["written"] = into.get("cache_creation_tokens")
     if read["thought"] is None:
         read["thought"] = found.get("reasoning_tokens")
-    counts: dict[str, int] = {}
+    counts = openai_counts(found, into, out_of)
     for name, value in read.items():
         if value is not None and (count := as_count(value)) is not None:
             counts[name] = count
@@ -330,16 +330,11 @@ def _counts(found: dict[str, Any]) -> dict[str, int]:
 _CACHED = ("prompt_cache_hit_tokens", "num_cached_tokens", "cached_tokens")
 
 
-def _cost(found: Any) -> float | None:
-    """Return the cost in US dollars that OpenRouter and other gateways report with the tokens."""
-    cost = as_dict(found).get("cost")
-    return cost if isinstance(cost, (int, float)) and not isinstance(cost, bool) and 0 <= cost < inf else None
-
-
-def _usage_of(tokens: dict[str, int]) -> Usage:
+def _usage_of(tokens: dict[str, int], tier: object) -> Usage:
     input_, output, thought = tokens.get("input", 0), tokens.get("output", 0), tokens.get("thought", 0)
     if thought and tokens.get("total") == input_ + output + thought:
         # xAI counts thoughts in the total, but not in the completion.
         output += thought
-    audio = tokens.get("audio_in", 0) + tokens.get("audio_out", 0)
-    return Usage(input_, output, tokens.get("cached", 0), tokens.get("written", 0), thought, audio)
+    details = details_of(tokens, tier)
+    audio = details.input_audio_tokens + details.output_audio_tokens
+    return Usage(input_, output, tokens.get("cached", 0), tokens.get("written", 0), thought, audio, details=details)

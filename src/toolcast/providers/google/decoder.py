@@ -23,6 +23,7 @@ from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str
 from ..tool_calls.by_id import OpenCalls
+from ..usage_details import details_of, google_counts
 
 _STOP: dict[str, StopReason] = {
     "STOP": "end_turn",
@@ -64,6 +65,7 @@ class GoogleDecoder(StreamDecoder):
         self._finish: tuple[StopReason, str] | None = None
         self._tokens: dict[str, int] = {}
         self._usage_read: object = None
+        self._tier: object = None
         self._metadata: dict[str, Any] = {}  # the last of each further field of the candidate
         self._reports_tools = False  # the tools that Gemini ran are among the parts
 
@@ -205,13 +207,14 @@ class GoogleDecoder(StreamDecoder):
         for name in _COUNTED:
             if name in found and (count := as_count(found[name])) is not None:
                 tokens[name] = count
-        for name in _BY_MODALITY:
-            if name in found:
-                tokens[name] = _audio(found[name])
+        tokens |= google_counts(found)
+        self._tier = found.get("trafficType") or self._tier
         if tokens != before:
             prompt, tools, answer, thoughts, cached = [tokens.get(name, 0) for name in _COUNTED]
-            audio = sum(tokens.get(name, 0) for name in _BY_MODALITY)
-            out.append(UsageReport(Usage(prompt + tools, answer + thoughts, cached, 0, thoughts, audio)))
+            details = details_of(tokens, self._tier)
+            audio = details.input_audio_tokens + details.output_audio_tokens
+            counts = (prompt + tools, answer + thoughts, cached, 0, thoughts, audio)
+            out.append(UsageReport(Usage(*counts, details=details)))
 
     def _end(self, out: list[Event]) -> None:
         self._check_whole()
@@ -268,15 +271,6 @@ _COUNTED = (
     "thoughtsTokenCount",
     "cachedContentTokenCount",
 )
-
-
-_BY_MODALITY = ("promptTokensDetails", "candidatesTokensDetails")
-
-
-def _audio(details: Any) -> int:
-    """Return the audio tokens in a list of counts by modality."""
-    counts = [as_dict(found) for found in as_list(details)]
-    return sum(as_count(each.get("tokenCount")) or 0 for each in counts if each.get("modality") == "AUDIO")
 
 
 def _written(value: Any) -> str:

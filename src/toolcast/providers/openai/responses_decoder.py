@@ -28,6 +28,7 @@ from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str, json_or_text, without_encrypted
 from ..tool_calls.by_id import OpenCalls
 from ..tool_calls.by_index import is_json, unwrapped
+from ..usage_details import details_of, openai_counts, reported_cost
 
 _Part: TypeAlias = tuple[str, int]
 """A part of an item: its kind, and its index among those of its kind."""
@@ -322,7 +323,8 @@ class OpenAIResponsesDecoder(StreamDecoder):
             self._calls.whole(sent_item.get("call_id"), name, input_, out, opaque=opaque)
         self._calls.finish(out, cut=reason not in ("completed", ""))
         if usage := as_dict(response.get("usage")):
-            out.append(UsageReport(_usage(usage)))
+            counted, cost = _usage(usage, response.get("service_tier")), reported_cost(usage)
+            out.append(UsageReport(counted if cost is None else counted.with_cost(cost)))
         self._model = as_str(response.get("model")) or self._model
         self._response_id = as_str(response.get("id")) or self._response_id
         out.append(self._finished(self._stop_reason(reason), reason or None))
@@ -449,19 +451,21 @@ def _arguments(value: object) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else as_str(value)
 
 
-def _usage(found: dict[str, Any]) -> Usage:
+def _usage(found: dict[str, Any], tier: object) -> Usage:
     into, out_of = as_dict(found.get("input_tokens_details")), as_dict(found.get("output_tokens_details"))
 
     def count(counts: Mapping[str, Any], name: str) -> int:
         return as_count(counts.get(name)) or 0
 
+    details = details_of(openai_counts(found, into, out_of), tier)
     return Usage(
         count(found, "input_tokens"),
         count(found, "output_tokens"),
         count(into, "cached_tokens"),
         count(into, "cache_write_tokens"),
         count(out_of, "reasoning_tokens"),
-        count(into, "audio_tokens") + count(out_of, "audio_tokens"),
+        details.input_audio_tokens + details.output_audio_tokens,
+        details=details,
     )
 
 
