@@ -249,7 +249,7 @@ _DETAILS: Final = {
 """Our names of counts that can have prices of their own, and those of the price list."""
 
 _FEES: Final = {"web_searches": "web_searches_kcount"}
-"""The counts that are billed beside the tokens, and their prices in the list. Without one, the cost is not all of it."""
+"""The counts that are billed beside the tokens, and their prices in the list. A cost without one is incomplete."""
 
 
 def _details(usage: TokenCounts) -> dict[str, int]:

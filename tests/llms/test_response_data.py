@@ -208,9 +208,7 @@ USAGES: list[tuple[str, dict[str, Any], Usage]] = [
             50,
             0,
             12,
-            details=UsageDetails(
-                cache_creation_5m_tokens=5, cache_creation_1h_tokens=7, web_searches=2, web_fetches=1
-            ),
+            details=UsageDetails(cache_creation_5m_tokens=5, cache_creation_1h_tokens=7, web_searches=2, web_fetches=1),
         ),
     ),
     ("anthropic", ANTHROPIC | {"output_tokens_details": {"thinking_tokens": 20}}, Usage(60, 50, reasoning_tokens=20)),
