@@ -154,13 +154,13 @@ def test_details_have_the_prices_of_the_list() -> None:
 
 def test_audio_with_details_counts_where_it_is() -> None:
     usage = Usage(1000, 100, 100, audio_tokens=60)
-    heard, spoken = (
+    input_cost, output_cost = (
         cost("openai", "gpt-audio", usage=replace(usage, details=details))
         for details in (UsageDetails(input_audio_tokens=60), UsageDetails(output_audio_tokens=60))
     )
-    assert heard is not None
-    assert spoken is not None
-    assert heard < spoken
+    assert input_cost is not None
+    assert output_cost is not None
+    assert input_cost < output_cost
 
 
 def test_searches_that_have_no_price_make_a_cost_incomplete() -> None:
