@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, fields
 from hashlib import blake2b
-from typing import Any, ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Final, Literal, NamedTuple, cast
 
 from .credentials import Secret, SecretURL
+from .errors import BadRequest
 from .lazy_dataclasses import dataclass
-from .messages import CachePoint
+from .messages import CachePoint, ToolCallPart
 from .option_types import require, require_optional
 from .tool_spec import ToolCachePoint
 
@@ -186,9 +187,9 @@ class RemoteMCP(ServerTool):
         token: The token of the server's `Authorization: Bearer`.
         headers: Further HTTP headers for the server; each value counts as a credential. OpenAI, xAI, Groq.
         allowed_tools: The only tools of the server that the model may call. Empty: all of them.
-        require_approval: `"always"` (the default): a call needs an approval, which toolcast never gives, so that the
-            response is an error; a provider that cannot wait for one is an error before sending. `"never"`: the
-            provider runs the calls at once.
+        require_approval: `"always"` (the default): the provider waits for an approval of each call, which an engine
+            with `permissions` gives; everywhere else such a call is an error, and was not run. A provider that cannot
+            wait for an approval is an error before sending. `"never"`: the provider runs the calls at once.
         description: A description of the server for the model. OpenAI, xAI, Groq.
     """
 
@@ -246,6 +247,37 @@ def _protect(tool: RemoteMCP) -> None:
     object.__setattr__(tool, "headers", kept)
     if isinstance(url, str):
         object.__setattr__(tool, "url", SecretURL(url))
+
+
+APPROVED: Final = "Approved: the provider runs the call."
+"""The result of a call that waits for an approval, and gets it: any other result is a denial."""
+
+
+def waits_for_approval(call: ToolCallPart) -> bool:
+    """Return True for a call of a remote MCP server that the provider runs once it is approved.
+
+    Its name is that of the server and of the server's tool, `mcp.docs.search`. It is recognized by the provider's item,
+    not by its name, which a tool of the caller may have too.
+    """
+    return call.opaque is not None and (call.opaque.get("responses") or {}).get("type") == "mcp_approval_request"
+
+
+def is_reviewable(call: ToolCallPart) -> bool:
+    """Return True if a call that waits for an approval is exactly what the provider will run.
+
+    Its arguments may have been changed since, such as by a redaction.
+    """
+    item = (call.opaque or {}).get("responses") or {}
+    return not call.truncated and (item.get("id"), item.get("arguments")) == (call.id, call.arguments)
+
+
+def unapproved(call: ToolCallPart) -> BadRequest:
+    """Return the error for a call that waits for an approval, where it cannot be given."""
+    return BadRequest(
+        f"the provider asks for an approval of the call {call.name}, which was not run. An Engine with permissions= "
+        "can approve it, with the arguments that it has; or accept all calls of this server with RemoteMCP(..., "
+        "require_approval='never'), or limit them with allowed_tools="
+    )
 
 
 def credentials_digest(tools: Iterable[ServerTool]) -> str:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from toolcast import BadRequest, RemoteMCP, ServerToolPart, Settings, StreamTruncated, WebSearch, user
+from toolcast import RemoteMCP, ServerToolPart, Settings, StreamTruncated, ToolCallPart, WebSearch, user
 from toolcast.accumulator import Accumulator
 from toolcast.credentials import Secret
 from toolcast.events import ChatResponse, Event, ServerToolUse
@@ -485,15 +485,15 @@ APPROVAL = {
 }
 
 
-def test_a_call_that_needs_an_approval_is_an_error() -> None:
+def test_a_call_that_needs_an_approval_is_a_call() -> None:
     case = Case(RESPONSES, "gpt-5.4", [APPROVAL], [], [])
     server = RemoteMCP("dmcp", "https://dmcp-server.deno.dev/sse")
+    call = ToolCallPart("mcpr_1", "mcp.dmcp.roll", APPROVAL["arguments"], opaque={"responses": APPROVAL})
     for body, stream in ((whole(case), False), (streamed(case), True)):
-        decoder = RESPONSES.decoder(RequestInput("gpt-5.4", (user("Hi"),), stream=stream, server_tools=(server,)))
-        with pytest.raises(BadRequest, match=r"an approval of the MCP call dmcp\.roll, which was not run") as raised:
-            decoder.feed(body)
-            decoder.close()
-        assert not raised.value.retryable
+        for cut in range(len(body)):
+            decoder = RESPONSES.decoder(RequestInput("gpt-5.4", (user("Hi"),), stream=stream, server_tools=(server,)))
+            response = response_of([*decoder.feed(body[:cut]), *decoder.feed(body[cut:]), *decoder.close()])
+            assert (response.message.tool_calls, response.stop_reason) == ((call,), "tool_use")
         # A tool from `extra` is the caller's: it gets the request for the approval as it is.
         events = events_of(case, body, stream=stream)
         assert [event.data for event in events if getattr(event, "data", None) == APPROVAL] == [APPROVAL]

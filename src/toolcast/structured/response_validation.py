@@ -41,6 +41,7 @@ from ..messages import (
 )
 from ..parsing.arguments import is_invalid_json, is_prose
 from ..parsing.missing import MISSING
+from ..server_tools import unapproved, waits_for_approval
 from ..tools.callable_tool import CallableTool, ParsedArguments
 from ..tools.execution import with_call
 
@@ -140,6 +141,8 @@ class ResponseValidator:
         self, call: ToolCallPart, response: ChatResponse, complete: CompleteValue = no_value
     ) -> ValidatedCall:
         """Return one validated call; raise the error of an invalid one."""
+        if call.opaque is not None and waits_for_approval(call):
+            raise unapproved(call)
         tool = self.tools.get(call.name)
         if tool is None:
             offered = ", ".join(self.tools) or "none"

@@ -28,6 +28,7 @@ from ..events import ToolProgress
 from ..hook_protocol import CallHooks
 from ..lazy_dataclasses import dataclass
 from ..messages import ToolCallPart
+from ..server_tools import unapproved, waits_for_approval
 from .callable_tool import CallableTool, ParsedArguments, ToolInvocation, ToolOutput
 from .context import ToolContext
 from .results import error_text
@@ -142,6 +143,8 @@ class ValueJob(ToolJob):
 
 def read_call(call: ToolCallPart, offered: Mapping[str, CallableTool], context: Any = None) -> ToolJob:
     """Return the job of `call`, not executed. An invalid call is the job's `error`."""
+    if call.opaque is not None and waits_for_approval(call):
+        return ToolJob(call, error=unapproved(call))
     job = ToolJob(call, offered.get(call.name))
     if job.tool is None:
         names = ", ".join(offered) or "none"

@@ -7,14 +7,11 @@ result, in call order; a call that cannot or may not run gets one with the reaso
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, cast
-
-from pydantic_core import from_json
+from typing import Any, Final
 
 from ...approvals import ApprovalDecision, PermissionRequest
 from ...async_support.callbacks import call_function
@@ -25,14 +22,16 @@ from ...hook_protocol import CallHooks
 from ...json_text import json_text
 from ...llms.defaults import Configs
 from ...messages import Message, ToolCallPart
+from ...server_tools import waits_for_approval
 from ...tools.context import ToolContext
 from ...tools.execution import ToolJob, ToolRun, overlapping_groups, read_call
 from ...tools.results import error_text
 from ...usage import BudgetTracker
-from ..permissions.argument_values import to_plain
+from ..permissions.argument_values import is_plain_object, to_plain
 from ..permissions.call_decisions import CallDecisions, denied, split_approvals
 from .config import EngineConfig
 from .conversation import INTERRUPTED, Conversation
+from .mcp_approvals import approval_job
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -223,11 +222,17 @@ def failed_turn(error: Exception, origin: str, tool_name: str = "") -> TurnFaile
 
 def make_jobs(config: EngineConfig, calls: Sequence[ToolCallPart], started: Container[str] = ()) -> list[ToolJob]:
     """Return one job for each call. A call that started before a crash is not repeated unless it is idempotent."""
-    jobs = [read_call(call, config.by_name, config.validation_context) for call in calls]
+    jobs = [_read_call(config, call) for call in calls]
     for job in jobs:
         if job.call.id in started and not (job.tool is not None and job.tool.idempotent):
             job.error = ToolcastError(INTERRUPTED)
     return jobs
+
+
+def _read_call(config: EngineConfig, call: ToolCallPart) -> ToolJob:
+    if call.opaque is None or not waits_for_approval(call):
+        return read_call(call, config.by_name, config.validation_context)
+    return approval_job(call, config.permissions)
 
 
 def approval_requests(
@@ -251,7 +256,7 @@ def stored_message(message: Message, jobs: Iterable[ToolJob]) -> Message:
         if job.error is not None and job.tool is not None and job.tool.hides_input:
             changed[call.id] = replace(call, arguments="{}")
             continue
-        if _is_plain_object(call.arguments):
+        if is_plain_object(call.arguments):
             continue
         if job.error is None:
             try:
@@ -264,18 +269,3 @@ def stored_message(message: Message, jobs: Iterable[ToolJob]) -> Message:
         return message
     parts = [changed.get(part.id, part) if isinstance(part, ToolCallPart) else part for part in message.parts]
     return Message(message.role, tuple(parts))
-
-
-def _is_plain_object(text: str) -> bool:
-    """Return True if `text` is a JSON object without duplicate keys, so that an approver sees what will run."""
-    try:
-        value = from_json(text)
-    except (TypeError, ValueError):  # a str with a lone surrogate is a TypeError
-        return False
-    return isinstance(value, dict) and (text.count(":") <= len(cast("Any", value)) or not _has_duplicate_keys(text))
-
-
-def _has_duplicate_keys(text: str) -> bool:
-    twice: list[bool] = []
-    json.loads(text, object_pairs_hook=lambda pairs: twice.append(len(dict(pairs)) < len(pairs)))
-    return any(twice)

@@ -8,6 +8,7 @@ its contents, raises `UnseenValue`: a call that cannot be inspected cannot be ap
 
 from __future__ import annotations
 
+import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -15,7 +16,7 @@ from enum import Enum
 from typing import Any, Final, NoReturn, cast
 
 from pydantic import AliasChoices, RootModel
-from pydantic_core import to_jsonable_python
+from pydantic_core import from_json, to_jsonable_python
 
 _DEEPEST: Final = 100
 _MOST: Final = 100_000  # values that are more than a number or a text
@@ -147,3 +148,18 @@ def _name(name: str, field: Any) -> str:
     alias = getattr(field, "validation_alias", None)
     choices: Sequence[object] = alias.choices if isinstance(alias, AliasChoices) else (alias,)
     return next((each for each in choices if isinstance(each, str)), name)
+
+
+def is_plain_object(text: str) -> bool:
+    """Return True if `text` is a JSON object without duplicate keys, so that an approver sees what will run."""
+    try:
+        value = from_json(text)
+    except (TypeError, ValueError):  # a str with a lone surrogate is a TypeError
+        return False
+    return isinstance(value, dict) and (text.count(":") <= len(cast("Any", value)) or not _has_duplicate_keys(text))
+
+
+def _has_duplicate_keys(text: str) -> bool:
+    twice: list[bool] = []
+    json.loads(text, object_pairs_hook=lambda pairs: twice.append(len(dict(pairs)) < len(pairs)))
+    return any(twice)

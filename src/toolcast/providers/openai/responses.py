@@ -22,6 +22,7 @@ from ...messages import (
     ToolCallPart,
     ToolResultPart,
 )
+from ...server_tools import APPROVED, is_reviewable
 from ...settings import Settings
 from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
@@ -70,6 +71,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
 
     def __init__(self, service: ServiceSpec, options: RequestOptions, settings: Settings) -> None:
         super().__init__(service, options, settings)
+        self._approves = (service.responses_tools or service.name) == "openai"  # has approvals of MCP calls
         self.fields.update({"model": options.model, "input": [], "stream": options.stream, "store": False})
         if "include" not in self._left_out:
             self.fields["include"] = ["reasoning.encrypted_content"]
@@ -164,6 +166,9 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         others: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolResultPart):
+                if self._approves and part.call_id.startswith(_APPROVAL_ID):
+                    yield _decision(part)
+                    continue
                 yield {"type": "function_call_output", "call_id": _id(part.call_id), "output": self._output(part)}
             else:
                 others.append(part)
@@ -217,7 +222,12 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
                 thought, phase = None, {}
 
     def _call(self, call: ToolCallPart) -> _Item:
-        if _own(call).get("type") == "custom_tool_call":
+        item = _own(call)
+        # Exactly what was approved goes back. Where the arguments were changed, such as by a redaction, the item is not
+        # sent, and what is sent in its place cannot be approved.
+        if item.get("type") == "mcp_approval_request" and self._approves and is_reviewable(call):
+            return item
+        if item.get("type") == "custom_tool_call":
             name = legal_name(call.name)
             return {"type": "custom_tool_call", "call_id": _id(call.id), "name": name, "input": call.arguments}
         arguments = valid_arguments(call) if self._service.valid_arguments else call.arguments
@@ -237,8 +247,27 @@ def _text_item(part: TextPart, phase: Mapping[str, str]) -> _Item:
     return {"type": "message", "role": "assistant", "content": content, **phase}
 
 
+_APPROVAL_ID = "mcpr_"
+"""The start of the ids of `mcp_approval_request`s."""
+
+
+def _decision(result: ToolResultPart) -> _Item:
+    """Return the item that approves or denies a call of a remote MCP server.
+
+    Only the result of `waits_for_approval` calls that were approved approves; anything else denies.
+    """
+    about = {"type": "mcp_approval_response", "approval_request_id": result.call_id}
+    if result.content == APPROVED and not result.is_error:
+        return {**about, "approve": True}
+    return {**about, "approve": False, "reason": result.content}
+
+
 def _name_outputs(items: list[_Item]) -> None:
-    """Give the results of custom tools their own type."""
+    """Give the results of custom tools their own type, and those of calls that are not sent as they came the usual."""
+    changed = {item["call_id"] for item in items if item.get("type") == "function_call"}
+    for place, item in enumerate(items):
+        if item.get("type") == "mcp_approval_response" and (id := item["approval_request_id"]) in changed:
+            items[place] = {"type": "function_call_output", "call_id": id, "output": item.get("reason", "Not run.")}
     custom = {item["call_id"] for item in items if item.get("type") == "custom_tool_call"}
     for item in items:
         if item.get("type") == "function_call_output" and item["call_id"] in custom:

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
-from ...errors import BadRequest, EmptyResponse, MalformedEvent, StreamInterrupted
+from ...errors import EmptyResponse, MalformedEvent, StreamInterrupted
 from ...events import Event, RawEvent, ServerToolUse, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
 from ...server_tools import RemoteMCP
 from ...text_buffer import TextBuffer
@@ -218,15 +218,13 @@ class OpenAIResponsesDecoder(StreamDecoder):
         return True
 
     def _close_approval(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
-        """Refuse a call that needs an approval: of a `RemoteMCP` there is none to give."""
+        """Emit a call of a `RemoteMCP` that needs an approval: its result is the decision."""
         if any(isinstance(tool, RemoteMCP) for tool in self._server_tools):
-            call = f"{as_str(sent_item.get('server_label'))}.{as_str(sent_item.get('name'))}"
-            raise BadRequest(
-                f"the service asks for an approval of the MCP call {call}, which was not run: toolcast approves none. "
-                "Accept the calls of this server with RemoteMCP(..., require_approval='never'), or limit them with "
-                "allowed_tools="
-            )
-        out.append(RawEvent(sent_item))
+            name = f"mcp.{as_str(sent_item.get('server_label'))}.{as_str(sent_item.get('name'))}"
+            id, arguments = as_str(sent_item.get("id")), as_str(sent_item.get("arguments"))
+            self._calls.whole(id, name, arguments, out, opaque={"responses": sent_item})
+        else:
+            out.append(RawEvent(sent_item))
         return True
 
     def _close_custom(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
