@@ -94,6 +94,9 @@ if TYPE_CHECKING:
         ApprovalDecision as ApprovalDecision,
         PermissionRequest as PermissionRequest,
     )
+    from .cached_content import (
+        CachedContent as CachedContent,
+    )
     from .capabilities import Capabilities as Capabilities, LLMMetadata as LLMMetadata
     from .chat.context import (
         ChatContext as ChatContext,
@@ -415,6 +418,7 @@ _EXPORTS = {
     "llms.base": "AgentChatResponse FunctionCallingLLM",
     "messages": "AudioPart CachePoint DocumentPart ImagePart Message ServerToolPart TextPart ThinkingPart "
     "ToolCallPart ToolResultPart assistant system tool_result user",
+    "cached_content": "CachedContent",
     "capabilities": "Capabilities LLMMetadata",
     "structured.partial_objects": "StreamingObjectProcessor",
     "structured.orchestrator": "Preview ToolOrchestratingLLM",
@@ -481,6 +485,7 @@ __all__ = [
     "BudgetExceeded",
     "Cache",
     "CachePoint",
+    "CachedContent",
     "CachedLLM",
     "CallError",
     "CallInfo",

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypedDict
 
 from typing_extensions import Unpack
 
+from .cached_content import CachedContent
 from .lazy_dataclasses import dataclass
 from .option_types import require_number, require_optional, require_text
 
@@ -58,6 +59,7 @@ class SettingsChanges(TypedDict, total=False):
     cache: Literal["auto", "off"] | None
     prompt_cache_key: str | None
     prompt_cache_retention: str | None
+    cached_content: CachedContent | str | None
     timeout: float | Timeouts | None
     extra: Mapping[str, Any] | None
 
@@ -77,6 +79,7 @@ class Settings:
     `cache="auto"` marks the parts of a prompt that stay the same in the next request, for providers that cache only
     what is marked; `"off"` does not. `prompt_cache_key` is a name that requests with a common beginning share, and
     `prompt_cache_retention` (`"in_memory"`, `"24h"`) the time for which OpenAI keeps that beginning.
+    `cached_content` is what `Google.create_cache` returned, or the name of such a cache: requests begin with it.
     `timeout` is seconds in total, or `Timeouts`. `extra` is merged into the request body unchanged.
     """
 
@@ -95,6 +98,7 @@ class Settings:
     cache: Literal["auto", "off"] | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
+    cached_content: CachedContent | str | None = None
     timeout: float | Timeouts | None = None
     extra: Mapping[str, Any] | None = None
 
@@ -112,6 +116,7 @@ class Settings:
             raise ValueError(f"cache={self.cache!r:.50}: expected 'auto', 'off' or None")
         require_text("prompt_cache_key", self.prompt_cache_key)
         require_text("prompt_cache_retention", self.prompt_cache_retention)
+        require_optional("cached_content", self.cached_content, (str, CachedContent), "CachedContent, its name")
         require_optional("timeout", self.timeout, (int, float, Timeouts), "seconds, Timeouts")
         require_optional("extra", self.extra, Mapping, "a mapping")
         require_optional("stop", self.stop, (str, tuple, list), "str, a list of str")
@@ -139,6 +144,11 @@ class Settings:
             return self
         mine = {name: value for name in _FIELDS if (value := getattr(self, name)) is not None}
         return replace(base, **mine) if mine else base
+
+    @property
+    def cached_content_name(self) -> str | None:
+        """The name of `cached_content`."""
+        return self.cached_content.name if isinstance(self.cached_content, CachedContent) else self.cached_content
 
     @property
     def timeouts(self) -> Timeouts:

@@ -1,7 +1,7 @@
 """A double of Anthropic's Messages API with its prompt cache, as platform.claude.com documents it.
 
 A prompt is a list of blocks: the tools, the system prompt, the blocks of the messages. At each mark, the prompt up to
-it is looked up, and so are the prompts that end up to 20 blocks earlier; the longest one that is stored is read. What is
+it is looked up, and so are those that end up to 20 blocks earlier; the longest one that is stored is read. What is
 marked beyond it is written, if the prompt up to the mark has at least 1,024 tokens. A changed tool choice changes all
 prompts that reach into the messages. More than four marks, a mark of an hour after one of 5 minutes, and a mark on a
 thought or an empty text are refused. A block has a token for every four characters of its JSON.

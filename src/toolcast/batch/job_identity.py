@@ -72,7 +72,7 @@ def _parts(call: ToolOrchestratingLLM[Any]) -> Iterator[tuple[str, Any, str]]:
             yield name, option, str(option)
     settings = call.llm.merge_settings(call.settings)
     for field in fields(Settings):
-        value: Any = getattr(settings, field.name)
+        value: Any = settings.cached_content_name if field.name == "cached_content" else getattr(settings, field.name)
         if field.name == "timeout" or value is None:
             continue
         # The values of `extra` may be credentials of a gateway: its keys alone are written.

@@ -17,6 +17,8 @@ from urllib.parse import quote, urlsplit
 
 from typing_extensions import Unpack
 
+from ..async_support import sync_driver
+from ..cached_content import CachedContent
 from ..capabilities import Capabilities, LLMMetadata, Progress
 from ..credentials import API_KEY_VARIABLES, Secret, read_variable
 from ..errors import MissingLLMError, UnsupportedLLMError
@@ -26,13 +28,14 @@ from ..output_mode import OutputMode
 from ..prices import Prices
 from ..providers.base import ProviderAdapter, RequestInput
 from ..settings import Settings
+from ..tool_spec import ToolChoice
 from ..transport.network import IOBackend
 from ..transport.network_choice import NetworkChoice
 from .base import FunctionCallingLLM
 from .defaults import Configs
 from .google_cloud import GoogleCloudLLM, vertex_url
 from .http_llm import LLMOptions, ServiceLLM, known_metadata, take_options
-from .request import ChatRequest
+from .request import ChatRequest, Messages, Tools
 
 if TYPE_CHECKING:
     from ..providers.anthropic.adapter import AnthropicAdapter
@@ -326,6 +329,100 @@ class Google(GoogleCloudLLM):
 
     def _required_key(self) -> tuple[str, ...] | None:
         return None if self._on_vertex else API_KEY_VARIABLES["google"]
+
+    def create_cache(
+        self,
+        messages: Messages,
+        tools: Tools = (),
+        *,
+        ttl: float = 3600.0,
+        name: str | None = None,
+        tool_choice: ToolChoice = None,
+    ) -> CachedContent:
+        """Store the beginning of prompts at Google, and return it for `Settings(cached_content=...)`.
+
+        Storage is billed by time until the cache expires or is deleted. Google refuses what has fewer tokens than the
+        model's minimum (1,024 or more).
+
+        Args:
+            messages: The messages; the system prompt of the LLM comes first.
+            tools: The tools, which requests with the cache then cannot change.
+            ttl: The seconds until it expires. Default: an hour.
+            name: A name to find it by, `displayName`.
+            tool_choice: The tool choice of requests with the cache.
+
+        Raises:
+            LLMError: Google refused the request, or the connection failed.
+        """
+        from .google_caches import create_cache
+
+        request_input, backend = self._cache_input(messages, tools, tool_choice), self.sync_backend()
+        return sync_driver.run(create_cache(self, request_input, backend, ttl=ttl, name=name))
+
+    async def acreate_cache(
+        self,
+        messages: Messages,
+        tools: Tools = (),
+        *,
+        ttl: float = 3600.0,
+        name: str | None = None,
+        tool_choice: ToolChoice = None,
+    ) -> CachedContent:
+        """Store the beginning of prompts at Google; see `create_cache`."""
+        from .google_caches import create_cache
+
+        request_input = self._cache_input(messages, tools, tool_choice)
+        return await create_cache(self, request_input, self.async_backend(), ttl=ttl, name=name)
+
+    def describe_cache(self, cache: CachedContent | str) -> CachedContent:
+        """Return a cache, or the cache of this name, with its tokens and the time when it expires.
+
+        Raises:
+            LLMError: It has expired, or the request failed.
+        """
+        from .google_caches import describe_cache
+
+        return sync_driver.run(describe_cache(self, cache, self.sync_backend()))
+
+    async def adescribe_cache(self, cache: CachedContent | str) -> CachedContent:
+        """Return a cache, or the cache of this name; see `describe_cache`."""
+        from .google_caches import describe_cache
+
+        return await describe_cache(self, cache, self.async_backend())
+
+    def renew_cache(self, cache: CachedContent | str, *, ttl: float = 3600.0) -> CachedContent:
+        """Let a cache expire in `ttl` seconds from now, and return it."""
+        from .google_caches import renew_cache
+
+        return sync_driver.run(renew_cache(self, cache, self.sync_backend(), ttl=ttl))
+
+    async def arenew_cache(self, cache: CachedContent | str, *, ttl: float = 3600.0) -> CachedContent:
+        """Let a cache expire in `ttl` seconds from now, and return it."""
+        from .google_caches import renew_cache
+
+        return await renew_cache(self, cache, self.async_backend(), ttl=ttl)
+
+    def delete_cache(self, cache: CachedContent | str) -> None:
+        """Delete a cache. Raise `LLMError` if it does not exist any more."""
+        from .google_caches import delete_cache
+
+        sync_driver.run(delete_cache(self, cache, self.sync_backend()))
+
+    async def adelete_cache(self, cache: CachedContent | str) -> None:
+        """Delete a cache. Raise `LLMError` if it does not exist any more."""
+        from .google_caches import delete_cache
+
+        await delete_cache(self, cache, self.async_backend())
+
+    def _cache_input(self, messages: Messages, tools: Tools, tool_choice: ToolChoice) -> RequestInput:
+        request = self.build_request(messages, tools, tool_choice, None, parallel=True)
+        # A schema for the text of responses is no part of a cache: its tools are tools.
+        return request.conversation(self.model, "tool_call")
+
+    def _best_mode(self, request: ChatRequest) -> OutputMode:
+        cached = request.settings.cached_content is not None
+        # Tools cannot stand beside a cache, and a schema can.
+        return "json_schema" if cached and request.forces and request.is_typed else super()._best_mode(request)
 
     def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
         from ..providers.google.adapter import combines_tools

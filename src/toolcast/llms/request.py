@@ -80,6 +80,7 @@ class ChatRequest:
         """
         settings, choice = self.settings, self.tool_choice
         values = {name: getattr(settings, name) for name in _SENT_SETTINGS}
+        values["cached_content"] = settings.cached_content_name
         return {
             "messages": [message.to_dict() for message in self.messages],
             "tools": [

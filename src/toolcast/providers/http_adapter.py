@@ -127,6 +127,8 @@ class RequestEncoder(ABC):
     """True if the subclass encodes `RequestOptions.server_tools`; if not, a request with one is refused."""
     returns_server_tools: ClassVar[bool] = False
     """True if the subclass encodes `ServerToolPart`s of its provider; if not, it gets none."""
+    takes_cached_content: ClassVar[bool] = False
+    """True if the encoder encodes `Settings.cached_content`; if not, a request with it is refused."""
     takes_cache_points: bool = False
     """True if the encoder encodes `CachePoint`s; if not, it gets none."""
     tools_field: ClassVar[str] = "tools"
@@ -215,6 +217,11 @@ class HTTPAdapter(ABC):
         """Return the request to send. Raise `BadRequest` for input that the provider does not support."""
         try:
             encoder = self._cached_encoder(request_input, settings)
+            if settings.cached_content is not None and not encoder.takes_cached_content:
+                raise BadRequest(
+                    f"cached_content={settings.cached_content_name!r:.100} is stored at Google, and {self.provider} "
+                    "cannot read it: leave it out of the settings"
+                )
             members = dict(encoder.encoded_fields)
             to = encoder.provider if encoder.returns_server_tools else None
             points = encoder.takes_cache_points

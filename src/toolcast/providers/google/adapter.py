@@ -154,6 +154,7 @@ class GoogleRequestEncoder(RequestEncoder):
 
     takes_server_tools: ClassVar[bool] = True
     returns_server_tools: ClassVar[bool] = True
+    takes_cached_content: ClassVar[bool] = True
 
     def __init__(self, options: RequestOptions, settings: Settings, *, vertex: bool = False) -> None:
         super().__init__("google", options)
@@ -179,6 +180,11 @@ class GoogleRequestEncoder(RequestEncoder):
         self.note_settings(settings, "keep_alive", "num_ctx", *CACHE_SETTINGS)
         if options.server_tools:
             self._run_by_service(options, vertex=vertex)
+        self._cached_content = settings.cached_content
+        if self._cached_content is not None:
+            from .caches import check_fields
+
+            check_fields(self._cached_content, self.fields, options.model)
 
     # -- tools
 
@@ -226,6 +232,14 @@ class GoogleRequestEncoder(RequestEncoder):
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the contents, and the system messages at the start as the system instruction."""
+        encoded = self._encode(messages)
+        if self._cached_content is None:
+            return encoded
+        from .caches import without_cached
+
+        return without_cached(self._cached_content, encoded)
+
+    def _encode(self, messages: Sequence[Message]) -> dict[str, Any]:
         if self._instructions is not None:
             messages = with_instructions(messages, self._instructions)
         start = count_system_messages(messages)
