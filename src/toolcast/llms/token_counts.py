@@ -61,8 +61,8 @@ class ErrorReader(Protocol):
         ...
 
 
-class _Target:
-    """The service of an LLM, as the target of requests that count."""
+class ServiceTarget:
+    """The service of an LLM, as the target of requests beside chat."""
 
     def __init__(self, llm: CountingLLM, adapter: ErrorReader, timeouts: Timeouts) -> None:
         self.timeouts: Timeouts = timeouts
@@ -96,7 +96,7 @@ async def provider_count(
     """Return the tokens that the requests of `exchange` count. Raise `LLMError` if one fails."""
     before = sys.exception()
     try:
-        target = _Target(llm, adapter, timeouts)
+        target = ServiceTarget(llm, adapter, timeouts)
         tokens = await run_exchange(target, exchange, backend, repeatable=True, total=timeouts.total)
     except LLMError as error:
         scrub_exception(error, None, before)
