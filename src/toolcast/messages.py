@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import mimetypes
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
@@ -209,10 +210,18 @@ _PARTS: Final = get_args(Part)
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of a conversation: a role and its parts."""
+    """A message of a conversation: a role and its parts.
+
+    Attributes:
+        role: The role.
+        parts: The parts.
+        response_id: The service's id of the response that the message is from, in the history of an engine. It is not
+            compared, and not sent.
+    """
 
     role: Role
     parts: tuple[Part, ...] = ()
+    response_id: str | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.role not in ("system", "user", "assistant", "tool"):
@@ -263,6 +272,8 @@ class Message:
                 del dumped["citations"]
             elif isinstance(part, TextPart):
                 dumped["citations"] = [citation.to_dict() for citation in part.citations]
+        if plain["response_id"] is None:  # most messages are from no response
+            del plain["response_id"]
         return plain
 
     def to_json(self) -> str:

@@ -60,6 +60,10 @@ class SettingsChanges(TypedDict, total=False):
     prompt_cache_key: str | None
     prompt_cache_retention: str | None
     cached_content: CachedContent | str | None
+    store: bool | None
+    previous_response_id: str | None
+    conversation: str | None
+    background: bool | None
     timeout: float | Timeouts | None
     extra: Mapping[str, Any] | None
 
@@ -80,6 +84,10 @@ class Settings:
     what is marked; `"off"` does not. `prompt_cache_key` is a name that requests with a common beginning share, and
     `prompt_cache_retention` (`"in_memory"`, `"24h"`) the time for which OpenAI keeps that beginning.
     `cached_content` is what `Google.create_cache` returned, or the name of such a cache: requests begin with it.
+    `store` lets the service store the response, `previous_response_id` continues a stored one, and `conversation`
+    continues a conversation of the service. `previous_response_id="auto"` lets an `Engine` send only the messages that
+    the service does not have. `background=True` runs the request at the service, which is polled for the response.
+    These four are for services that store responses; elsewhere they raise `BadRequest` before anything is sent.
     `timeout` is seconds in total, or `Timeouts`. `extra` is merged into the request body unchanged.
     """
 
@@ -99,6 +107,10 @@ class Settings:
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
     cached_content: CachedContent | str | None = None
+    store: bool | None = None
+    previous_response_id: str | None = None
+    conversation: str | None = None
+    background: bool | None = None
     timeout: float | Timeouts | None = None
     extra: Mapping[str, Any] | None = None
 
@@ -117,6 +129,7 @@ class Settings:
         require_text("prompt_cache_key", self.prompt_cache_key)
         require_text("prompt_cache_retention", self.prompt_cache_retention)
         require_optional("cached_content", self.cached_content, (str, CachedContent), "CachedContent, its name")
+        _check_stored(self)
         require_optional("timeout", self.timeout, (int, float, Timeouts), "seconds, Timeouts")
         require_optional("extra", self.extra, Mapping, "a mapping")
         require_optional("stop", self.stop, (str, tuple, list), "str, a list of str")
@@ -156,6 +169,15 @@ class Settings:
         if isinstance(self.timeout, Timeouts):
             return self.timeout
         return _USUAL if self.timeout is None else Timeouts(total=self.timeout)
+
+
+def _check_stored(settings: Settings) -> None:
+    for name in ("store", "background"):
+        require_optional(name, getattr(settings, name), bool, "True, False")
+    for name in ("previous_response_id", "conversation"):
+        require_text(name, value := getattr(settings, name))
+        if value == "":
+            raise ValueError(f"{name}='' is no id: pass None to leave it out")
 
 
 _FIELDS = tuple(field.name for field in fields(Settings))

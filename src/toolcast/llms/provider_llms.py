@@ -36,6 +36,7 @@ from .defaults import Configs
 from .google_cloud import GoogleCloudLLM, vertex_url
 from .http_llm import LLMOptions, ServiceLLM, known_metadata, take_options
 from .request import ChatRequest, Messages, Tools
+from .request_state import RequestState, ResponseEvents
 
 if TYPE_CHECKING:
     from ..providers.anthropic.adapter import AnthropicAdapter
@@ -158,6 +159,19 @@ class OpenAIResponses(OpenAICompatible):
         self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]
     ) -> ProviderAdapter:
         return _responses_adapter(row, key, url, headers)
+
+    @property
+    def stores_responses(self) -> bool:
+        """True if the service stores responses, so that requests can continue them."""
+        return "responses" in self._row.stores
+
+    def _send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        settings = request.settings
+        if settings.previous_response_id is None and settings.conversation is None and not settings.background:
+            return super()._send(request, mode, backend, call)
+        from .stored_responses import open_stored
+
+        return open_stored(self, request, mode, backend, call)
 
     def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
         # OpenAI and xAI constrain the text after a search to a schema; a function is no output, and has to be called.

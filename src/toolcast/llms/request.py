@@ -27,6 +27,25 @@ Tools: TypeAlias = Iterable[Any]
 
 
 @dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """A response that the service stores, so that another request can continue it.
+
+    Attributes:
+        id: The service's id of the response.
+        provider: The provider.
+        model: The model that was requested.
+        base_url: The URL of the service.
+        conversation: The id of the service's conversation that the response is part of; empty if it is part of none.
+    """
+
+    id: str
+    provider: str
+    model: str
+    base_url: str
+    conversation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ChatRequest:
     """One request to an LLM, independent of the provider.
 
@@ -43,6 +62,9 @@ class ChatRequest:
         forces_now: True to require the tool call at once, although there are tools that the provider runs. By default
             the model is free to use these first, and the caller requests the call again if it is missing.
         cache_points: The points of the provider's cache among the tools.
+        continues: The last response that a service stores, with `seen`. An LLM of this service, whose settings allow
+            it, sends only the messages after these.
+        seen: The messages that the service has: those before the response, and the response.
     """
 
     messages: tuple[Message, ...]
@@ -56,6 +78,8 @@ class ChatRequest:
     server_tools: tuple[ServerTool, ...] = ()
     forces_now: bool = False
     cache_points: tuple[ToolCachePoint, ...] = ()
+    continues: StoredResponse | None = None
+    seen: tuple[Message, ...] = ()
 
     def conversation(self, model: str, mode: OutputMode) -> RequestInput:
         """Return the input of a provider's encoder for `model`, in the output mode that the LLM decided."""

@@ -21,6 +21,7 @@ from ..lazy_dataclasses import dataclass
 from ..settings import Settings
 from ..transport.network import IOBackend
 from ..usage import NO_USAGE, Usage
+from .request import StoredResponse
 from .request_gate import GateRequest, Passage, RequestGate, current_gate, use_gate
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ class RequestState:
     `stopped_early` is True while a response is closed that was found invalid before its end.
     `id` is that of a structured call, for its log lines; `request` is the last HTTP request. `gate` admits requests,
     `passages` counts those that have not ended, `postponed` is by how many seconds waits in the gate have moved the
-    deadline. `source` is set by a structured call, which `break_off` aborts then.
+    deadline. `source` is set by a structured call, which `break_off` aborts then. `stored` is the last response, if the
+    service stores it and requests may continue it.
     """
 
     deadline: float | None = None
@@ -119,6 +121,7 @@ class RequestState:
     gate: RequestGate | None = None
     passages: int = 0
     postponed: float = 0.0
+    stored: StoredResponse | None = None
 
     def open(self, source: ResponseEvents) -> ResponseEvents:
         """Set the source of the response that the call waits for, and return it."""

@@ -39,6 +39,7 @@ T = TypeVar("T")
 CACHE_SETTINGS = ("prompt_cache_key", "prompt_cache_retention")
 """The settings of caches that few services have."""
 
+_SOME_ID = "resp"  # in place of the id of a response
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -79,6 +80,8 @@ class Endpoint:
 def cache_by_options(make: Callable[[RequestOptions, Settings], T]) -> Callable[[RequestInput, Settings], T]:
     """Return `make` with a cache, shared by requests that differ only in their messages, `timeout` and `extra`.
 
+    They may also continue different responses: `make` gets one text for all ids in `previous_response_id`.
+
     Its arguments are frozen, and its result is shared by many requests and must not be modified. A tool choice that is
     a dict can be modified by the caller, so its result is not cached.
     """
@@ -101,6 +104,8 @@ def cache_by_options(make: Callable[[RequestOptions, Settings], T]) -> Callable[
         given = settings
         if settings.timeout is not None or settings.extra is not None:
             settings = settings.with_(timeout=None, extra=None)
+        if settings.previous_response_id not in (None, "auto"):  # another one in each turn
+            settings = settings.with_(previous_response_id=_SOME_ID)
         if isinstance(options.tool_choice, Mapping):
             return make(options, settings)
         result = remembered(options, settings, settings.thinking, settings.logprobs)
@@ -120,6 +125,7 @@ class RequestEncoder(ABC):
         notes: The settings that are left out.
         protected_fields: The fields that make the response what the call needs; `Settings.extra` cannot change them.
         tools_field: The path of the list of tools, to which `Settings.extra` can only add.
+        stores: The settings of `STORED` that the service has for this protocol.
     """
 
     protected_fields: ClassVar[tuple[str, ...]] = ("tool_choice", "response_format", "format")
@@ -144,6 +150,7 @@ class RequestEncoder(ABC):
         self.headers: dict[str, str] = {}
         self.extended: list[str] = []
         self.notes: list[str] = []
+        self.stores: frozenset[str] = frozenset()
         if options.server_tools and not self.takes_server_tools:
             self.server_tools(options, provider)
         self.names: ToolNames = ToolNames(options.tools)
@@ -200,7 +207,7 @@ class HTTPAdapter(ABC):
         own = {name.lower(): value for name, value in address.headers.items()}
         self._endpoint = address
         self._own_headers = own
-        self._cached_encoder = cache_by_options(self.encoder)
+        self._cached_encoder = cache_by_options(self._new_encoder)
         self._error_source = lru_cache(16)(address.error_source)
 
     @property
@@ -227,6 +234,8 @@ class HTTPAdapter(ABC):
             points = encoder.takes_cache_points
             sent = drop_foreign_data(request_input.messages, request_input.model, to, cache_points=points)
             own = encoder.encode_messages(sent)
+            if settings.previous_response_id not in (None, "auto"):
+                own = {**own, "previous_response_id": settings.previous_response_id}
             if settings.extra:
                 own = own | _extra(encoder, encoder.fields | own, settings.extra)
             for name, value in own.items():
@@ -266,6 +275,11 @@ class HTTPAdapter(ABC):
     def encoder(self, options: RequestOptions, settings: Settings) -> RequestEncoder:
         """Return the encoder of requests with these options and settings."""
 
+    def _new_encoder(self, options: RequestOptions, settings: Settings) -> RequestEncoder:
+        encoder = self.encoder(options, settings)
+        encoder.notes += check_stored(encoder.stores, settings)
+        return encoder
+
     def url(self, request_input: RequestInput) -> SecretURL:
         """Return the URL that the request is sent to."""
         return self._endpoint.url
@@ -284,7 +298,7 @@ class HTTPAdapter(ABC):
         method: str,
         path: str,
         *,
-        query: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | Sequence[tuple[str, str]] = (),
         body: bytes = b"",
         headers: Mapping[str, str] | None = None,
     ) -> HTTPRequest:
@@ -298,7 +312,7 @@ class HTTPAdapter(ABC):
             headers: Headers in lower case that override the adapter's own.
         """
         root, _, root_query = self.service_root.partition("?")
-        given = "&".join([part for part in (root_query, urlencode(query or {})) if part])
+        given = "&".join([part for part in (root_query, urlencode(query)) if part])
         url = SecretURL(f"{root.rstrip('/')}{path}" + (f"?{given}" if given else ""))
         return build_request(method, url, self._service_headers(body, headers), body)
 
@@ -469,6 +483,37 @@ def _check_fixed(path: str, own: Mapping[str, Any], extra: Mapping[str, Any]) ->
             f"extra{shown} is {theirs!r:.100}, but this call needs {ours!r:.100}: leave it out of extra, and set "
             "tool_choice= or mode= instead"
         )
+
+
+STORED = ("store", "previous_response_id", "conversation", "background")
+"""The settings for responses that the service stores."""
+
+
+def check_stored(supported: frozenset[str], settings: Settings) -> list[str]:
+    """Return the settings of `STORED` that are left out: `store=False` and `"auto"`, where nothing is stored anyway.
+
+    Raises:
+        BadRequest: Another one is set that the service does not have, or two contradict each other.
+    """
+    left_out: list[str] = []
+    for name in STORED:
+        value = getattr(settings, name)
+        if value is None or name in supported or (name == "background" and not value):
+            continue
+        if value is not False and value != "auto":
+            raise BadRequest(
+                f"{name} is not supported by this service and its protocol: leave it out, or use "
+                "OpenAIResponses with a service that stores responses"
+            )
+        left_out.append(name)
+    if not supported:
+        return left_out
+    if settings.conversation is not None and settings.previous_response_id is not None:
+        raise BadRequest("conversation and previous_response_id exclude each other: leave one of them out")
+    if settings.store is False and (settings.background or settings.previous_response_id == "auto"):
+        name = "background=True" if settings.background else "previous_response_id='auto'"
+        raise BadRequest(f"{name} needs a response that the service stores: leave store=False out")
+    return left_out
 
 
 def check_header(name: str, value: str | Secret) -> None:

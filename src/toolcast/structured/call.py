@@ -30,7 +30,7 @@ from ..hook_protocol import CallHooks
 from ..json_text import json_text
 from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
-from ..llms.request import ChatRequest
+from ..llms.request import ChatRequest, StoredResponse
 from ..llms.request_state import RequestState, read_response, start_call
 from ..plain_data import from_plain, hide_content, to_plain
 from ..states import Trace
@@ -170,7 +170,12 @@ class PreparedCall:
         """
         messages = tuple(retry_messages(self.request.messages, response, error, hide_input=self.validator.hides_input))
         now = self.request.forces_now or (bool(self.request.server_tools) and not response.message.tool_calls)
-        return replace(self.with_one_attempt_less(), request=replace(self.request, messages=messages, forces_now=now))
+        request = replace(self.request, messages=messages, forces_now=now)
+        if (conversation := request.settings.conversation) is not None:
+            # It has the request and its response now.
+            stored = StoredResponse("", "", "", "", conversation)
+            request = replace(request, continues=stored, seen=messages[: len(self.request.messages) + 1])
+        return replace(self.with_one_attempt_less(), request=request)
 
     def may_force(self, error: Exception) -> bool:
         """Return True if the model answered without the call that it was free to make after its searches.

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from dataclasses import replace
+from typing import Any, Final, TypeAlias, TypedDict
 
 from ...approvals import ApprovalDecision
+from ...llms.request import ChatRequest, StoredResponse
 from ...messages import Message, ToolResultPart, tool_result
 from ...usage import NO_USAGE, Budget, BudgetTracker, Usage
 from ..permissions.permissions import Rule
@@ -30,6 +32,13 @@ Snapshot: TypeAlias = Mapping[str, Any] | SessionState
 """The data of `Engine.snapshot`, or the state that it is folded to."""
 
 
+class StoredState(TypedDict, total=False):
+    """The fields of `SessionState` for a stored response."""
+
+    stored: StoredResponse
+    seen: int
+
+
 class Conversation:
     """The history of an engine and the state that belongs to it. One engine writes it, one turn at a time."""
 
@@ -47,6 +56,8 @@ class Conversation:
         self.end: str | None = None  # how the last turn ended; None while it is running
         self.context_tokens: int = 0  # of the last request and its response, as the service counted
         self.added: list[Message] = []  # by the current or the last turn
+        self.stored: StoredResponse | None = None  # the last response that a service stores
+        self._seen: tuple[Message, ...] = ()  # the history with it
         self._ids: CallIds | None = None
 
     @property
@@ -60,6 +71,14 @@ class Conversation:
         """Append a message of the current turn to the history."""
         self.history.append(message)
         self.added.append(message)
+
+    def remember_stored(self, stored: StoredResponse) -> None:
+        """Remember that a service stores the last message, a response, and those before it."""
+        self.stored, self._seen = stored, tuple(self.history)
+
+    def continued(self, request: ChatRequest) -> ChatRequest:
+        """Return `request` with the response that it may continue, if the service has one."""
+        return request if self.stored is None else replace(request, continues=self.stored, seen=self._seen)
 
     def begin(self, messages: Iterable[Message]) -> None:
         """Begin a turn with the messages of the caller."""
@@ -118,7 +137,15 @@ class Conversation:
             end=self.end,
             answers=tuple([answer.to_dict() for answer in self.answers.values()]),
             injected=tuple(self.injected),
+            **self._stored_state(),
         )
+
+    def _stored_state(self) -> StoredState:
+        """Return the stored response, unless the history has changed since."""
+        count = len(self._seen)
+        if self.stored is None or tuple(self.history[:count]) != self._seen:
+            return {}
+        return {"stored": self.stored, "seen": count}
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole conversation as JSON-serialisable data."""
@@ -136,6 +163,8 @@ class Conversation:
         answers = [ApprovalDecision.from_dict(answer) for answer in state.answers]
         self.answers = {answer.call_id: answer for answer in answers}
         self.injected = list(state.injected)
+        # Compared with the history in each request, which the repair may have changed.
+        self.stored, self._seen = state.stored, state.history[: state.seen]
         self.added, self.context_tokens = [], 0
 
 

@@ -18,7 +18,7 @@ from ...events import (
     ToolCallStart,
 )
 from ...hook_protocol import CallHooks
-from ...llms.request import ChatRequest
+from ...llms.request import ChatRequest, StoredResponse
 from ...llms.request_state import deadline_after, start_call
 from ...messages import Message
 from ...parsing.missing import MISSING
@@ -61,7 +61,7 @@ class ModelRequest:
         self._unique_ids: dict[str, str] = {}  # unique ids by those of the service
         self._partial: dict[str, PartialValue] = {}  # parsed only for calls whose arguments were requested
         messages = config.llm.with_system_prompt((*instructions, *conversation.history))
-        request = _chat_request(config, messages, typed, last)
+        request = conversation.continued(_chat_request(config, messages, typed, last))
         if typed is not None:
             typed.begin_response()
         llm = config.llm
@@ -124,6 +124,12 @@ class ModelRequest:
     def response(self) -> ChatResponse:
         """The response so far."""
         return self.accumulated.response(request_id=self._source.request_id, **self._config.llm.origin)
+
+    @property
+    def stored(self) -> StoredResponse | None:
+        """The complete response, if the service stores it; None if it has other ids of its calls than the history."""
+        renamed = any(id != unique for id, unique in self._unique_ids.items())
+        return None if renamed else self._call.stored
 
     def partial_arguments(self, id: str) -> Any:
         """Return the typed arguments received so far of the call `id`; None before the first."""

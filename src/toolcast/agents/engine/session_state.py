@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import asdict, field, fields
 from math import isfinite
 from typing import Any, Final, TypeAlias
 
 from ...errors import ToolcastError
 from ...lazy_dataclasses import dataclass
+from ...llms.request import StoredResponse
 from ...messages import Message, ToolResultPart
 from ...usage import NO_USAGE, TOKENS, Usage
 
@@ -26,6 +27,8 @@ VERSION = (1, 0)
 
 Record: TypeAlias = dict[str, Any]
 
+_STORED_FIELDS: Final = tuple(field.name for field in fields(StoredResponse))
+
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
@@ -35,7 +38,8 @@ class SessionState:
     after a crash their effect is unknown. `remembered` are the rules from approvals for the session, as data. `turns`
     counts those begun, and `end` is how the last one ended: None while it is running, or after a crash. `spent` is the
     usage of the budget, sub-agents included (`BudgetTracker.to_dict`). `answers` are decisions about some of the
-    pending calls, and `injected` messages wait for the next request.
+    pending calls, and `injected` messages wait for the next request. `stored` is the last response that a service
+    stores, and `seen` is the number of messages that it has: those before the response, and the response.
     """
 
     id: str
@@ -49,6 +53,8 @@ class SessionState:
     spent: Mapping[str, Any] = field(default_factory=dict[str, Any])
     answers: tuple[Mapping[str, Any], ...] = ()
     injected: tuple[Message, ...] = ()
+    stored: StoredResponse | None = None
+    seen: int = 0
 
 
 def opened_record(id: str, time: float) -> Record:
@@ -85,10 +91,17 @@ def _added_records(before: SessionState, after: SessionState) -> list[Record] | 
         return None
     return [
         *([{"kind": "cut", "messages": kept}] if kept < len(before.history) else []),
-        *({"kind": "message", "message": message.to_dict()} for message in new),
+        *(_message_record(message, after, kept + place) for place, message in enumerate(new, 1)),
         *({"kind": "started", "call_id": id} for id in sorted(after.started - open_calls)),
         *({"kind": "remembered", "rule": dict(rule)} for rule in rules),
     ]
+
+
+def _message_record(message: Message, after: SessionState, count: int) -> Record:
+    """Return the record of the message that makes `count` of them."""
+    record: Record = {"kind": "message", "message": message.to_dict()}
+    # Beside the message, so that earlier versions read the log too.
+    return record if after.stored is None or count != after.seen else {**record, "stored": asdict(after.stored)}
 
 
 def _common_length(before: tuple[Message, ...], after: tuple[Message, ...]) -> int:
@@ -115,6 +128,7 @@ def _replaced(state: SessionState) -> Record:
         "history": [message.to_dict() for message in state.history],
         "started": sorted(state.started),
         "remembered": [dict(rule) for rule in state.remembered],
+        **({} if state.stored is None else {"stored": asdict(state.stored), "seen": state.seen}),
     }
 
 
@@ -152,6 +166,8 @@ class _LogReader:
         self.end: str | None = None
         self.answers: list[Mapping[str, Any]] = []
         self.injected: list[Message] = []
+        self.stored: StoredResponse | None = None
+        self.seen: int = 0
         self.newer: bool = False
         self.ignored: set[str] = set()
 
@@ -181,7 +197,20 @@ class _LogReader:
             end=self.end,
             answers=tuple(self.answers),
             injected=tuple(self.injected),
+            stored=self.stored,
+            seen=self.seen,
         )
+
+    def read_stored(self, record: Mapping[str, Any], seen: int) -> None:
+        """Read the stored response in a record, if it has one. `seen`: the number of messages that it has."""
+        if (stored := record.get("stored")) is not None:
+            found = _require_type(dict, stored)
+            self.stored = StoredResponse(**{name: _require_type(str, found[name]) for name in _STORED_FIELDS})
+            self.seen = seen
+
+    def forget_stored(self) -> None:
+        """Forget the stored response: the history has not all of its messages any more."""
+        self.stored, self.seen = None, 0
 
     def _ignore(self, kind: str) -> None:
         if kind not in self.ignored:
@@ -205,6 +234,7 @@ def _opened(log: _LogReader, record: Mapping[str, Any]) -> None:
 def _message(log: _LogReader, record: Mapping[str, Any]) -> None:
     message = Message.from_dict(_require_type(dict, record["message"]))
     log.history.append(message)
+    log.read_stored(record, len(log.history))
     log.started.difference_update(_answered_ids(message))
 
 
@@ -213,6 +243,8 @@ def _cut(log: _LogReader, record: Mapping[str, Any]) -> None:
     if not 0 <= kept <= len(log.history):
         raise ValueError(f"{kept} messages of {len(log.history)} cannot be left")
     del log.history[kept:]
+    if kept < log.seen:
+        log.forget_stored()
 
 
 def _started(log: _LogReader, record: Mapping[str, Any]) -> None:
@@ -229,6 +261,8 @@ def _replaced_by(log: _LogReader, record: Mapping[str, Any]) -> None:
     ]
     log.started = {_require_type(str, id) for id in _require_type(list, record["started"])}
     log.remembered = [_require_type(dict, rule) for rule in _require_type(list, record["remembered"])]
+    log.forget_stored()
+    log.read_stored(record, min(_require_type(int, record.get("seen", 0)), len(log.history)))
 
 
 def _usage(log: _LogReader, record: Mapping[str, Any]) -> None:

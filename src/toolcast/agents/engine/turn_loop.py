@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Final
 
 from ...approvals import ApprovalDecision
@@ -242,7 +243,10 @@ class TurnLoop:
         typed = self._turn_request.typed
         if has_content(response.message):
             hidden = not calls and typed is not None and typed.must_hide(response)
-            self._conversation.add(assistant("(no answer)") if hidden else stored_message(response.message, jobs))
+            message = assistant("(no answer)") if hidden else stored_message(response.message, jobs)
+            self._conversation.add(replace(message, response_id=response.response_id))
+            if request.stored is not None:
+                self._conversation.remember_stored(request.stored)
         if typed is not None:
             typed.check()
         if uses:

@@ -87,6 +87,10 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
         self.fields.update({"model": options.model, "messages": [], "stream": options.stream, **service.fields})
         if options.stream and service.stream_options:
             self.fields["stream_options"] = {"include_usage": True}
+        if "chat" in service.stores:
+            self.stores = frozenset(("store",))
+            if settings.store is not None:
+                self.fields["store"] = settings.store
         self._instructions: str | None = None
         form = schema_call_format(options)
         if form is None:

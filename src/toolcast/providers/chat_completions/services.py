@@ -14,6 +14,7 @@ from typing import Literal
 
 from ...lazy_dataclasses import dataclass
 
+Stores = Literal["chat", "responses", "conversations", "background"]
 ThinkingIn = Literal["effort", "reasoning", "thinking", "adaptive", "enable_thinking", "template"]
 
 
@@ -100,6 +101,9 @@ class ServiceSpec:
     Tools that it runs: `server_tools` and `responses_tools` are the rows of `FORMS` (server_tool_forms.py) of its chat
     completions and of its Responses API; None: none are known.
 
+    State: `stores` has what it stores: `"chat"`, completions with `store`; `"responses"` of its Responses API, which
+    `previous_response_id` continues; `"conversations"`; and `"background"`, requests that it runs in the background.
+
     Batches: `batches` is its batch API, where that is OpenAI's. Embeddings: `embeddings` is its endpoint for them.
     Tokens: `counts` is the protocol of its endpoint that counts the tokens of a request.
     """
@@ -145,6 +149,7 @@ class ServiceSpec:
     cache_marks: Literal["cache_control", "prompt_cache_breakpoint"] | None = None
     server_tools: str | None = None
     responses_tools: str | None = None
+    stores: frozenset[Stores] = frozenset()
     batches: BatchSpec | None = None
     embeddings: EmbeddingSpec | None = None
     counts: Literal["responses", "vllm", "llama.cpp"] | None = None
@@ -178,6 +183,7 @@ OPENAI = ServiceSpec(
     cache_marks="prompt_cache_breakpoint",
     server_tools="openai-chat",
     responses_tools="openai",
+    stores=frozenset(("chat", "responses", "conversations", "background")),
     batches=BatchSpec(responses=True),
     # It takes 2,048 texts and 300,000 tokens; so many vectors would exceed the size limit of a response.
     embeddings=EmbeddingSpec(256, 200_000),
@@ -234,6 +240,8 @@ VLLM = ServiceSpec(
     response_format="json_schema",
     embeddings=EmbeddingSpec(),
     counts="vllm",
+    # Source: VLLM_ENABLE_RESPONSES_API_STORE in vllm/envs.py, without which it stores nothing.
+    stores=frozenset(("responses", "background")),
 )
 
 LLAMA_CPP = ServiceSpec(
@@ -272,6 +280,8 @@ LM_STUDIO = ServiceSpec(
     valid_arguments=True,
     response_format="json_schema",
     embeddings=EmbeddingSpec(dimensions=None),
+    # Source: lmstudio.ai/blog/lmstudio-v0.3.29.
+    stores=frozenset(("responses",)),
 )
 
 OLLAMA = ServiceSpec(
@@ -378,6 +388,8 @@ XAI = ServiceSpec(
     cache_key_header="x-grok-conv-id",
     server_tools="xai-chat",
     responses_tools="xai",
+    # Source: docs.x.ai/developers/model-capabilities/text/generate-text; `background` is not supported there.
+    stores=frozenset(("responses",)),
 )
 
 MOONSHOT = ServiceSpec(
@@ -412,6 +424,8 @@ QWEN = ServiceSpec(
     cache_marks="cache_control",
     batches=BatchSpec(line_bytes=6_000_000),
     embeddings=EmbeddingSpec(10),
+    # Source: help.aliyun.com/en/model-studio/qwen-api-via-openai-responses.
+    stores=frozenset(("responses",)),
 )
 
 PERPLEXITY = ServiceSpec(
@@ -432,6 +446,8 @@ BEDROCK_MANTLE = ServiceSpec(
     parallel_flag=False,
     audio=False,
     documents=False,
+    # Source: docs.aws.amazon.com/bedrock/latest/userguide/inference-responses-api.html.
+    stores=frozenset(("responses", "background")),
 )
 
 # Retired by GitHub on 30 July 2026, as it announced. The row keeps the dialect, for what still speaks it.
@@ -463,6 +479,7 @@ LITELLM = ServiceSpec(
     responses_tools="openai",
     batches=BatchSpec(bytes=100_000_000, price_factor="1", responses=True),
     embeddings=EmbeddingSpec(),
+    stores=frozenset(("chat", "responses", "conversations", "background")),
 )
 
 VERCEL = ServiceSpec(
@@ -491,6 +508,7 @@ GENERIC = ServiceSpec(
     responses_tools="openai",
     batches=BatchSpec(bytes=100_000_000, price_factor="1"),
     embeddings=EmbeddingSpec(),
+    stores=frozenset(("chat", "responses", "conversations", "background")),
 )
 
 # Source: inference-docs.cerebras.ai/api-reference/chat-completions, and version 1.91 of its SDK.

@@ -1,9 +1,9 @@
 """OpenAI's Responses protocol: messages to requests.
 
-The input is a list of items: messages, thoughts, calls and results. The service stores nothing, so the model's own
-thoughts are returned unchanged, each directly before the item that it led to; a thought that led to none is left out,
-because the service rejects it. Calls and messages are sent without the service's ids, which name items that it did not
-store or that another service made. A call and its result share the id of the call.
+The input is a list of items: messages, thoughts, calls and results. By default the service stores nothing, so the
+model's own thoughts are returned unchanged, each directly before the item that it led to; a thought that led to none is
+left out, because the service rejects it. Calls and messages are sent without the service's ids, which name items that
+it did not store or that another service made. A call and its result share the id of the call.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
     def __init__(self, service: ServiceSpec, options: RequestOptions, settings: Settings) -> None:
         super().__init__(service, options, settings)
         self._approves = (service.responses_tools or service.name) == "openai"  # has approvals of MCP calls
-        self.fields.update({"model": options.model, "input": [], "stream": options.stream, "store": False})
+        self.fields.update({"model": options.model, "input": [], "stream": options.stream})
+        self._stored(settings)
         if "include" not in self._left_out:
             self.fields["include"] = ["reasoning.encrypted_content"]
         form = schema_call_format(options)
@@ -95,6 +96,19 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         return {"instructions": instructions, "input": items} if start else {"input": items}
 
     # -- tools and settings
+
+    def _stored(self, settings: Settings) -> None:
+        """Add the settings for responses that the service stores: it stores none unless one of them needs that."""
+        for kind, names in _STORES.items():
+            if kind in self._service.stores:
+                self.stores |= names
+        needs = settings.previous_response_id is not None or settings.conversation is not None or settings.background
+        default = bool(needs) and bool(self.stores)
+        self.fields["store"] = default if settings.store is None else settings.store
+        if settings.conversation is not None:
+            self.fields["conversation"] = settings.conversation
+        if settings.background:
+            self.fields["background"] = True
 
     def _run_by_service(self, options: RequestOptions) -> None:
         """Add the tools that the service runs, and request what they found."""
@@ -234,6 +248,11 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         return {"type": "function_call", "call_id": _id(call.id), "name": legal_name(call.name), "arguments": arguments}
 
 
+_STORES: Mapping[str, frozenset[str]] = {
+    "responses": frozenset(("store", "previous_response_id")),
+    "conversations": frozenset(("conversation",)),
+    "background": frozenset(("background",)),
+}
 # What a tool found is in its item if it is requested.
 _RESULTS = {
     "web_search": "web_search_call.action.sources",
