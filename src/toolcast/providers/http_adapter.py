@@ -506,7 +506,7 @@ def check_stored(supported: frozenset[str], settings: Settings) -> list[str]:
                 "OpenAIResponses with a service that stores responses"
             )
         left_out.append(name)
-    if not supported:
+    if "previous_response_id" not in supported:
         return left_out
     if settings.conversation is not None and settings.previous_response_id is not None:
         raise BadRequest("conversation and previous_response_id exclude each other: leave one of them out")
