@@ -74,15 +74,15 @@ def test_only_what_is_new_is_sent(service: ResponsesService, api: API) -> None:
 
 def test_an_expired_response_in_the_middle_is_replaced_by_the_history(service: ResponsesService, api: API) -> None:
     engine, plain = Engine(gpt(service)), Engine(gpt(service, settings=Settings()))
-    said = []
+    answers = []
     for number in range(5):
         if number == 3:
             service.expire()
-        said.append(say(api, engine, f"Question {number}?"))
+        answers.append(say(api, engine, f"Question {number}?"))
     continued, contexts = sent(service), service.contexts
     assert continued == [(None, 1), ("resp_1", 1), ("resp_2", 1), ("resp_3", 1), (None, 7), ("resp_5", 1)]
     service.contexts = []
-    assert said == [say(api, plain, f"Question {number}?") for number in range(5)]
+    assert answers == [say(api, plain, f"Question {number}?") for number in range(5)]
     # The model has seen the same in each turn.
     assert [[*map(_text, items)] for items in contexts] == [[*map(_text, items)] for items in service.contexts]
 

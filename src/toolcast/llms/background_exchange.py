@@ -33,6 +33,7 @@ class BackgroundExchange(HTTPExchange):
     _requests: BackgroundRequests
     _inner: Body
     _id: str = ""  # of a response that may be running
+    _given_up: bool = False  # the requests beside the first have failed: another first one would begin anew
 
     def direct_reads(self, id: str) -> None:
         """Return None: each chunk is searched for the numbers of its events."""
@@ -161,8 +162,12 @@ class BackgroundExchange(HTTPExchange):
         deadline = self._call.deadline
         wait = next_wait(policy, error, retries_used=failures, now=now, deadline=deadline, chance=random.random())
         if wait is None:
+            self._given_up = True
             raise error
         return wait
+
+    def _wait_after(self, error: LLMError) -> float | None:
+        return None if self._given_up else super()._wait_after(error)
 
     async def _wait(self, seconds: float) -> None:
         left = self._total_left(None)
@@ -189,16 +194,28 @@ class BackgroundExchange(HTTPExchange):
     async def _end(self) -> None:
         """Release the connection, and cancel a response that is still running."""
         id, self._id = self._id, ""
-        await self._inner.close()
-        # Nothing can be awaited while a coroutine is being closed.
-        if not id or isinstance(sys.exception(), GeneratorExit):
-            return
+        try:
+            # Nothing can be awaited while a coroutine is being closed.
+            if id and not isinstance(sys.exception(), GeneratorExit):
+                await self._cancel_shielded(id)
+        finally:
+            await self._inner.close()
+
+    async def _cancel_shielded(self, id: str) -> None:
+        """Cancel the response, also if the caller is cancelled: then an event loop would end the request at once."""
         if not self._backend.concurrent:
             await self._cancel(id)
             return
+        import anyio
+
         from ..async_support.shielding import run_shielded
 
-        await run_shielded(partial(self._cancel, id))
+        async def cancel() -> None:
+            # The shield holds against the scopes of anyio and trio, `run_shielded` against those of asyncio.
+            with anyio.CancelScope(shield=True):
+                await self._cancel(id)
+
+        await run_shielded(cancel)
 
     async def _cancel(self, id: str) -> None:
         """Cancel the response at the service. A failure is logged: the call has ended with another error, or none."""
