@@ -25,6 +25,7 @@ from toolcast import (
     CodeExecution,
     Cohere,
     DocumentPart,
+    FileRef,
     FileSearch,
     Google,
     ImagePart,
@@ -42,12 +43,14 @@ from toolcast import (
     ToolCallPart,
     ToolResultPart,
     URLContext,
+    VideoPart,
     WebSearch,
     assistant,
     user,
 )
 from toolcast.capabilities import Capabilities
 from toolcast.llms.http_llm import ServiceLLM
+from toolcast.messages import MediaPart
 from toolcast.output_mode import best_mode
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
@@ -211,7 +214,7 @@ _THOUGHT = ThinkingPart(
 )
 
 
-def _shown(part: ImagePart | AudioPart | DocumentPart) -> tuple[Message, ...]:
+def _shown(part: MediaPart) -> tuple[Message, ...]:
     return (user("What is this?", part),)
 
 
@@ -224,6 +227,8 @@ _CONTENT = {
     "image by URL": _shown(ImagePart(url=f"https://host/{_MARK}.png")),
     "WAV, MP3": _shown(AudioPart(data=_BYTES, media_type="audio/wav")),
     "other sound": _shown(AudioPart(data=_BYTES, media_type="audio/ogg")),
+    "video": _shown(VideoPart(data=_BYTES, media_type="video/mp4")),
+    "video by URL": _shown(VideoPart(url=f"https://host/{_MARK}.mp4")),
     "PDF": _shown(DocumentPart(data=_BYTES, media_type="application/pdf")),
     "PDF by URL": _shown(DocumentPart(url=f"https://host/{_MARK}.pdf")),
     "image in a tool's result": _answered(assistant(_CALL), ImagePart(data=_BYTES, media_type="image/png")),
@@ -394,6 +399,7 @@ FEATURES: Mapping[str, Callable[[ServiceLLM], bool | None]] = {
     **{name: _runs(tool) for name, tool in _SERVER_TOOLS.items()},
     "service tier": _sets(Settings(service_tier="default")),
     "log probabilities": _sets(Settings(logprobs=True)),
+    "uploaded files": lambda llm: isinstance(llm.adapter, HTTPAdapter) and llm.adapter.takes_files,
     "batch API": _has("batches"),
     "embeddings": _has("embeddings"),
     "tokens counted": lambda llm: llm.token_counter(llm.build_request("x", (), None, None, parallel=True)) is not None,
@@ -406,6 +412,37 @@ def provider_features() -> Iterator[Sequence[str]]:
     yield ("feature", *(name for name, _ in llms))
     for feature, has in FEATURES.items():
         yield (feature, *(_WORDS[has(llm)] for _, llm in llms))
+
+
+def uploads() -> Iterator[Sequence[str]]:
+    """The files of each provider: their size, their lifetime, and what of them messages can refer to."""
+    yield ("LLM", "size of a file", "`expires_in`", *_UPLOADED)
+    for name, llm in _providers():
+        adapter = llm.adapter
+        codec = adapter.files() if isinstance(adapter, HTTPAdapter) and adapter.takes_files else None
+        if codec is not None:
+            shortest, longest = codec.lifetimes or (0, 0)
+            lifetime = f"{shortest // 3600} hour to {longest // 86400} days" if longest else "no"
+            kinds = [_WORDS[_refers(llm, kind)] for kind in _UPLOADED.values()]
+            yield (name, f"{codec.limit // 1024**2:,} MB", lifetime, *kinds)
+
+
+_UPLOADED = {
+    "PDF": "application/pdf",
+    "image": "image/png",
+    "sound": "audio/wav",
+    "video": "video/mp4",
+    "other files": "text/csv",
+}
+
+
+def _refers(llm: ServiceLLM, kind: str) -> bool:
+    ref = FileRef(llm.adapter.provider, "id", "https://host/file", kind)
+    try:
+        llm.preview(llm.build_request([user(ref)], (), None, None, parallel=True))
+    except BadRequest:
+        return False
+    return True
 
 
 def server_tools() -> Iterator[Sequence[str]]:
@@ -430,6 +467,7 @@ PAGES: Mapping[str, Tables] = {
     "reference/providers/index.md": {"FEATURES": features, "SERVICES": services},
     "reference/messages.md": {"CONTENT": content},
     "reference/providers/features.md": {"PROVIDER_FEATURES": provider_features},
+    "how-to/files.md": {"UPLOADS": uploads},
     "how-to/server-tools.md": {"SERVER_TOOLS": server_tools},
     "how-to/many-inputs.md": {"BATCHES": batches},
     "how-to/embeddings.md": {"EMBEDDINGS": embeddings},

@@ -21,6 +21,7 @@ from .messages import (
     AudioPart,
     CachePoint,
     DocumentPart,
+    FileRef,
     ImagePart,
     Message,
     Part,
@@ -29,6 +30,7 @@ from .messages import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    VideoPart,
 )
 
 _MAPPING: Any = Mapping  # typed as Any, so that isinstance does not narrow Any to an unknown type
@@ -131,7 +133,17 @@ def _audio(value: Any) -> AudioPart:
     return AudioPart(data=_decoded(_text_of(value, "data")), media_type=f"audio/{_text_of(value, 'format')}")
 
 
-def _file(value: Any) -> DocumentPart:
+def _video(value: Any) -> VideoPart:
+    url = _text_of(value if isinstance(value, _MAPPING) else {"url": value}, "url")
+    if not url.startswith("data:"):
+        return VideoPart(url=url)
+    data, media_type = _data(url)
+    return VideoPart(data=data, media_type=media_type or "video/mp4")
+
+
+def _file(value: Any) -> DocumentPart | FileRef:
+    if isinstance(value, _MAPPING) and value.get("file_id"):
+        return FileRef("openai", _text_of(value, "file_id"), name=value.get("filename"))
     data, media_type = _data(_text_of(value, "file_data"))
     return DocumentPart(data=data, media_type=media_type or "application/pdf", name=value.get("filename"))
 
@@ -161,5 +173,6 @@ _PARTS: Final[Mapping[str, Callable[[Any], Part]]] = {
     "refusal": _text,
     "image_url": _image,
     "input_audio": _audio,
+    "video_url": _video,
     "file": _file,
 }

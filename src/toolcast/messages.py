@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import mimetypes
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+
+FILE_LIMIT: Final = 50 * 1024 * 1024
+"""The default size limit of a file that becomes a part of a message, in bytes. Larger ones are to be uploaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +67,9 @@ class ImagePart(_Media):
     type: Literal["image"] = "image"
 
     @classmethod
-    def from_file(cls, path: str | Path) -> ImagePart:
-        """Return the image in the file at `path`, its media type by the file extension."""
-        return cls(data=Path(path).read_bytes(), media_type=_media_type(path))
+    def from_file(cls, path: str | Path, *, limit: int = FILE_LIMIT) -> ImagePart:
+        """Return the image in the file at `path`; see `DocumentPart.from_file`."""
+        return cls(media_type=_media_type(path), data=_content(path, limit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +79,30 @@ class AudioPart(_Media):
     type: Literal["audio"] = "audio"
 
     @classmethod
-    def from_file(cls, path: str | Path) -> AudioPart:
-        """Return the recording in the file at `path`, its media type by the file extension."""
-        return cls(data=Path(path).read_bytes(), media_type=_media_type(path))
+    def from_file(cls, path: str | Path, *, limit: int = FILE_LIMIT) -> AudioPart:
+        """Return the recording in the file at `path`; see `DocumentPart.from_file`."""
+        return cls(media_type=_media_type(path), data=_content(path, limit))
+
+
+@dataclass(frozen=True, slots=True)
+class VideoPart(_Media):
+    """A video.
+
+    Attributes:
+        start: The beginning of the section to look at, in seconds. Google alone.
+        end: The end of the section to look at, in seconds. Google alone.
+        fps: The number of frames to look at in each second. Google and Qwen alone.
+    """
+
+    start: float | None = None
+    end: float | None = None
+    fps: float | None = None
+    type: Literal["video"] = "video"
+
+    @classmethod
+    def from_file(cls, path: str | Path, *, limit: int = FILE_LIMIT) -> VideoPart:
+        """Return the video in the file at `path`; see `DocumentPart.from_file`."""
+        return cls(media_type=_media_type(path), data=_content(path, limit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +120,62 @@ class DocumentPart(_Media):
     type: Literal["document"] = "document"
 
     @classmethod
-    def from_file(cls, path: str | Path) -> DocumentPart:
-        """Return the document in the file at `path`, its media type by the file extension."""
+    def from_file(cls, path: str | Path, *, limit: int = FILE_LIMIT) -> DocumentPart:
+        """Return the document in the file at `path`, its media type by the file extension.
+
+        Args:
+            path: The path of a regular file.
+            limit: The size limit in bytes, which is checked before the file is read. Default: 50 MB.
+
+        Raises:
+            ValueError: The file is larger than the limit, no regular file, or its extension has no known media type.
+        """
         path = Path(path)
-        return cls(data=path.read_bytes(), media_type=_media_type(path), name=path.name)
+        return cls(media_type=_media_type(path), data=_content(path, limit), name=path.name)
+
+
+@dataclass(frozen=True, slots=True)
+class FileRef:
+    """A file that a provider stores, from `llm.upload`; elsewhere than at this provider, it is a `BadRequest`.
+
+    Attributes:
+        provider: The name of the provider that stores the file.
+        id: The provider's id of the file.
+        uri: The URL that requests refer to the file by, where that is not the id (Google, Mistral). Mistral's is
+            signed: with it, the file can be read until it expires.
+        media_type: The media type.
+        name: The name of the file.
+        size: The size in bytes.
+        expires_at: When the reference expires, in seconds since 1970; None: never, or unknown.
+    """
+
+    provider: str
+    id: str
+    uri: str | None = None
+    media_type: str | None = None
+    name: str | None = None
+    size: int | None = None
+    expires_at: float | None = None
+    type: Literal["file"] = "file"
+
+
+def _content(path: str | Path, limit: int) -> bytes:
+    """Return the content of a regular file of at most `limit` bytes."""
+    path = Path(path)
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
+        raise ValueError(f"{str(path)!r} is no regular file: pass its content as data=, with media_type=")
+    size = found.st_size
+    if size <= limit:
+        with path.open("rb") as file:
+            data = file.read(limit + 1)  # it may have grown since
+        if len(data) <= limit:
+            return data
+        size = len(data)
+    raise ValueError(
+        f"{str(path)!r} has {size:,} bytes or more, and the limit is {limit:,}: upload it with llm.upload(path), or "
+        "pass a larger limit="
+    )
 
 
 def _media_type(path: str | Path) -> str:
@@ -198,13 +275,16 @@ Part: TypeAlias = (
     TextPart
     | ImagePart
     | AudioPart
+    | VideoPart
     | DocumentPart
+    | FileRef
     | ThinkingPart
     | ToolCallPart
     | ToolResultPart
     | ServerToolPart
     | CachePoint
 )
+MediaPart: TypeAlias = ImagePart | AudioPart | VideoPart | DocumentPart
 _PARTS: Final = get_args(Part)
 
 

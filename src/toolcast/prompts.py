@@ -30,12 +30,15 @@ from .messages import (
     TAKEN,
     AudioPart,
     DocumentPart,
+    FileRef,
     ImagePart,
+    MediaPart,
     Message,
     Part,
     Role,
     TextPart,
     ToolCallPart,
+    VideoPart,
     tool_result,
 )
 from .tool_spec import legal_name
@@ -47,8 +50,8 @@ RESERVED = frozenset({"self", "stream"})
 """Reserved names: `self` and the keyword argument `stream` of a call."""
 
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_MEDIA = (ImagePart, AudioPart, DocumentPart)
-_Media: TypeAlias = ImagePart | AudioPart | DocumentPart
+_MEDIA = (ImagePart, AudioPart, VideoPart, DocumentPart, FileRef)
+_Media: TypeAlias = MediaPart | FileRef
 _PARTS = get_args(Part)
 _ROLES: tuple[str, ...] = get_args(Role)
 

@@ -12,7 +12,7 @@ import pytest
 
 from support.google_batches import KEY as GOOGLE_KEY, GoogleBatches
 from support.mistral_batches import KEY, MistralBatches
-from toolcast import Anthropic, Google, Mistral, OpenAI, OpenAICompatible, OpenAIResponses
+from toolcast import AnthropicVertex, Google, Mistral, OpenAI, OpenAICompatible, OpenAIResponses
 from toolcast.async_support.sync_driver import run
 from toolcast.errors import BadRequest, LimitExceeded, NotFound, UnsupportedLLMError
 from toolcast.llms.service_files import PathContent, delete_file, describe_file, fetch_file, upload_file
@@ -140,7 +140,7 @@ def test_a_file_that_becomes_longer(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "llm",
     [
-        Anthropic("claude-sonnet-4-6", api_key="k"),
+        AnthropicVertex("claude-sonnet-4-6", project="p", region="l", auth=dict),
         OpenAICompatible("m", service="deepseek", api_key="k"),
         ScriptedLLM(["Hello"]),
     ],

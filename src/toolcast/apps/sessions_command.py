@@ -139,7 +139,7 @@ def _message_texts(message: Message) -> Iterator[tuple[str, str]]:
             case CachePoint():
                 pass
             case _:
-                yield message.role, f"[{type(part).__name__.removesuffix('Part').lower()}]"
+                yield message.role, f"[{part.type}]"
 
 
 def _one_line(text: str) -> str:

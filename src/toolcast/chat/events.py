@@ -17,7 +17,17 @@ from ..approvals import PermissionRequest
 from ..events import Event, Finish, GroundingReport, StopReason, TextCitation, UsageReport
 from ..lazy_dataclasses import dataclass
 from ..message_dicts import message_from_dict
-from ..messages import AudioPart, DocumentPart, ImagePart, Message, TextPart, ToolResultPart, user
+from ..messages import (
+    AudioPart,
+    DocumentPart,
+    FileRef,
+    ImagePart,
+    Message,
+    TextPart,
+    ToolResultPart,
+    VideoPart,
+    user,
+)
 from ..usage import NO_USAGE, Usage
 
 
@@ -33,7 +43,7 @@ class ChatEvent:
 
 # Events of users.
 
-_USER_PARTS: Final = (TextPart, ImagePart, AudioPart, DocumentPart)
+_USER_PARTS: Final = (TextPart, ImagePart, AudioPart, VideoPart, DocumentPart, FileRef)
 
 
 @dataclass(frozen=True, slots=True)

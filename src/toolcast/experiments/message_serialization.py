@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-from ..messages import Message, Part, ServerToolPart, ThinkingPart, ToolCallPart, ToolResultPart
+from ..messages import FileRef, Message, Part, ServerToolPart, ThinkingPart, ToolCallPart, ToolResultPart
 
 
 def plain(message: Message) -> dict[str, Any]:
@@ -50,6 +50,6 @@ def _is_sealed(part: Part) -> bool:
     """Return whether `part` has data that a service must get back and that the plain format cannot represent."""
     if isinstance(part, ThinkingPart):
         return bool(part.signature or part.redacted or part.opaque)
-    if isinstance(part, ServerToolPart):
+    if isinstance(part, (ServerToolPart, FileRef)):
         return True
     return isinstance(part, ToolCallPart) and bool(part.opaque or part.truncated)

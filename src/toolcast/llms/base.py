@@ -44,6 +44,7 @@ from ..usage import Usage
 from .concurrency_limiter import ConcurrencyLimiter, LimitedEvents
 from .defaults import Configs, replacement
 from .event_streams import AsyncEventStream, EventStream
+from .file_methods import FileMethods
 from .hooked_events import HookedEvents, request_info
 from .request import ChatRequest, Messages, Tools, as_messages, resolve_tool_choice
 from .request_gate import GateRequest, RequestOrigin
@@ -98,7 +99,7 @@ class AgentChatResponse:
         return self.sources[0].raw_output
 
 
-class FunctionCallingLLM(Closing, AsyncClosing):
+class FunctionCallingLLM(FileMethods, Closing, AsyncClosing):
     """An LLM that can call tools. A custom LLM subclasses it with `metadata` and `_events`.
 
     `modes` are the ways in which it can be held to them. The options of a request are those of `ChatOptions`, or, with
@@ -106,6 +107,8 @@ class FunctionCallingLLM(Closing, AsyncClosing):
     """
 
     modes: ClassVar[tuple[OutputMode, ...]] = ("tool_call", "prompted")
+    has_service: ClassVar[bool] = False
+    """True for an LLM of one service behind HTTP, which may have files, batches and embeddings."""
     takes_server_tools: ClassVar[bool] = False
     """True if `_events` answers requests with tools that the provider runs, which it does not get."""
 

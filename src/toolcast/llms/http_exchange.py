@@ -18,10 +18,11 @@ from typing import Any, Final, Protocol, TypeVar
 
 from ..capabilities import LLMMetadata
 from ..credentials import Secret
-from ..errors import LimitExceeded, LLMError, StreamInterrupted, Timeout
+from ..errors import BadRequest, LimitExceeded, LLMError, StreamInterrupted, Timeout
 from ..events import Event, Finish, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, UsageReport
 from ..hook_protocol import CallHooks, Hooks, RequestInfo
 from ..http_request import HTTPRequest
+from ..messages import FileRef
 from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 from ..providers.http_errors import BODY_LIMIT, request_id
 from ..providers.response_decoder import decoded_frames
@@ -29,7 +30,7 @@ from ..retries import RetryPolicy, next_wait, retry_after, wait_reason
 from ..settings import Settings
 from ..terminal_text import visible
 from ..transport.cancel_handle import CancelHandle
-from ..transport.network import Body, IOBackend
+from ..transport.network import Body, IOBackend, nothing_is_sent
 from ..transport.transport_errors import scrub_exception
 from ..usage import NO_USAGE, Usage
 from .request_gate import GateRequest, Passage, RequestGate, RequestOrigin
@@ -282,6 +283,7 @@ class HTTPExchange:
         hooks = None if self._call.hooks is None else self._call.begin_request(self._service.hooks, now)
         limit = None if (deadline := self._call.deadline) is None else deadline - now
         self._adapter = await self._service.prepare(self._conversation, self._backend, limit)
+        self._check_files()
         request = self._adapter.request(self._conversation, self._settings)
         if len(request.body) > _SURE_TO_FIT:
             chat = self._conversation
@@ -311,6 +313,20 @@ class HTTPExchange:
             raise await self._refusal(self._adapter, body)
         self.request_id = _request_id(body.headers, request)
         self._decoder = self._adapter.decoder(self._conversation)
+
+    def _check_files(self) -> None:
+        """Raise `BadRequest` if a message refers to a file that has expired; not in a replay, which sends nothing."""
+        for message in self._conversation.messages:
+            for part in message.parts:
+                if type(part) is FileRef and part.expires_at is not None:
+                    if part.expires_at > self._backend.time() or nothing_is_sent():
+                        continue
+                    raise BadRequest(
+                        f"the reference to the file {part.id!r:.100} at {part.provider} has expired: get a new one "
+                        "with llm.describe_file(ref), or, if the file is gone, upload it again",
+                        provider=part.provider,
+                        model=self._conversation.model,
+                    )
 
     async def _in_time(self, call: Callable[[], Awaitable[T]]) -> T:
         """Await a user's code within the deadline of the call. Without an event loop it cannot be interrupted."""

@@ -43,6 +43,7 @@ from .request_gate import RequestOrigin, key_fingerprint
 from .request_state import RequestState, ResponseEvents, iterate_events
 
 if TYPE_CHECKING:
+    from ..messages import FileRef
     from ..providers.file_codec import Exchange
     from .token_counts import TokenCount
 
@@ -108,9 +109,13 @@ class ServiceLLM(FunctionCallingLLM):
         keep_raw: Set `ChatResponse.raw` of a streamed response to the list of its events. Default: False, as they take
             far more memory than their content. A complete response always has its body.
         prices: The prices of the model, in place of those of the price list.
+
+    Attributes:
+        uploads: The files that were uploaded with `reuse=True`, by their hash and options.
     """
 
     provider: ClassVar[str]
+    has_service: ClassVar[bool] = True
     modes: ClassVar[tuple[OutputMode, ...]] = ("tool_call", "json_schema", "prompted")
     _options: ClassVar[Sequence[str]] = tuple(LLMOptions.__annotations__)
 
@@ -167,6 +172,7 @@ class ServiceLLM(FunctionCallingLLM):
         self._lost: tuple[str, ...] = ()
         self._capabilities = capabilities
         self._made: ProviderAdapter | None = None
+        self.uploads: dict[tuple[str, ...], FileRef] = {}
         self._origin: RequestOrigin | None = None
         self._warned: set[str] = set()
 
@@ -397,7 +403,11 @@ class ServiceLLM(FunctionCallingLLM):
         """Return the state without connections and the key, which the other process reads from its own environment."""
         headers = {name: value for name, value in self._headers.items() if not isinstance(value, Secret)}
         lost = self._secret_parts()
-        gone = {**dict.fromkeys(("_key", "_made", "_origin", "_network", "_auth", "_limiter")), "hooks": ()}
+        gone: dict[str, Any] = {
+            **dict.fromkeys(("_key", "_made", "_origin", "_network", "_auth", "_limiter")),
+            "hooks": (),
+            "uploads": {},
+        }
         left = {"_headers": headers, "_address": self.base_url, "_lost": tuple(dict.fromkeys([*self._lost, *lost]))}
         return {**vars(self), **left, **gone}
 

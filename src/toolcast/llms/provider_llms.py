@@ -527,6 +527,7 @@ class LlamaCpp(ServiceLLM):
     """
 
     provider = "llama.cpp"
+    has_service = False
     modes: ClassVar[tuple[OutputMode, ...]] = ("grammar", "prompted")
     _options: ClassVar[Sequence[str]] = tuple(LocalOptions.__annotations__)
 

@@ -44,6 +44,7 @@ async def upload_file(
     name: str | None = None,
     media_type: str | None = None,
     purpose: str | None = None,
+    lifetime: int | None = None,
 ) -> StoredFile:
     """Upload a file to the service of `llm`.
 
@@ -54,41 +55,62 @@ async def upload_file(
         name: The name of the file at the service. Default: that of the path.
         media_type: The media type. Default: by the extension of the name.
         purpose: What the service shall use it for, as the provider names it.
+        lifetime: The seconds after which the service shall delete it.
 
     Raises:
         BadRequest: The file is empty, larger than the service accepts, or of an unknown type.
         LLMError: The service refused the file, or the connection failed.
         UnsupportedLLMError: The service has no files.
     """
-    target, codec = await _service(llm, backend)
-    name = name or (source.name if isinstance(source, Path) else "file")
+    target, codec = await file_service(llm, backend)
+    name = file_name(source, name)
+    media_type = file_type(name, media_type)
+    content = file_content(source)
+    codec.check_size(name, content.size)
+    if lifetime is not None:
+        codec.check_lifetime(lifetime)
+    exchange = codec.upload(name, media_type, content, purpose, lifetime)
+    return await run_exchange(target, exchange, backend, repeatable=codec.repeatable)
+
+
+def file_name(source: Path | bytes, name: str | None) -> str:
+    """Return the name of a file at the service: `name`, or that of the path."""
+    return name or (source.name if isinstance(source, Path) else "file")
+
+
+def file_type(name: str, media_type: str | None) -> str:
+    """Return the media type of a file: `media_type`, or that of the extension of its name."""
     media_type = media_type or mimetypes.guess_type(name)[0]
     if media_type is None:
         raise BadRequest(f"{name!r}: the extension has no known media type; pass media_type=")
-    content: UploadContent = BytesContent(source) if isinstance(source, bytes) else PathContent(source)
-    codec.check_size(name, content.size)
-    return await run_exchange(target, codec.upload(name, media_type, content, purpose), backend)
+    return media_type
+
+
+def file_content(source: Path | bytes) -> UploadContent:
+    """Return the content of a file, which is not read yet."""
+    return BytesContent(source) if isinstance(source, bytes) else PathContent(source)
 
 
 async def describe_file(llm: object, id: str, backend: IOBackend) -> StoredFile:
     """Return the description of the file `id` at the service of `llm`. Raise `NotFound` if there is none."""
-    target, codec = await _service(llm, backend)
+    target, codec = await file_service(llm, backend)
     return codec.read(await send_request(target, codec.describe(id), backend))
 
 
 async def fetch_file(llm: object, id: str, backend: IOBackend, *, limit: int = RESPONSE_LIMIT) -> bytes:
     """Return the content of the file `id`. Raise `LimitExceeded` if it has more than `limit` bytes."""
-    target, codec = await _service(llm, backend)
+    target, codec = await file_service(llm, backend)
     return (await send_request(target, codec.fetch(id), backend, limit=limit)).body
 
 
 async def delete_file(llm: object, id: str, backend: IOBackend) -> None:
     """Delete the file `id` at the service of `llm`. Raise `NotFound` if there is none."""
-    target, codec = await _service(llm, backend)
+    target, codec = await file_service(llm, backend)
     await send_request(target, codec.delete(id), backend)
 
 
-async def _service(llm: object, backend: IOBackend) -> tuple[LLMTarget, FileCodec]:
+async def file_service(llm: object, backend: IOBackend) -> tuple[LLMTarget, FileCodec]:
+    """Return the service of `llm` and the codec of its files. Raise `UnsupportedLLMError` if it has none."""
     target = await llm_target(llm, backend)
     codec = target.adapter.files()
     if codec is None:

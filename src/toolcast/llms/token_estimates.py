@@ -25,6 +25,7 @@ from ..messages import (
     AudioPart,
     CachePoint,
     DocumentPart,
+    FileRef,
     ImagePart,
     Message,
     Part,
@@ -33,6 +34,7 @@ from ..messages import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    VideoPart,
 )
 from ..settings import Settings
 from ..tool_spec import ToolSpec
@@ -48,7 +50,8 @@ _FOUR_BYTES: Final = 2.0
 _MESSAGE: Final = 4  # the tokens around a message, as for OpenAI's models
 _IMAGE: Final = 1_000  # between 258 (Gemini) and 1,600 (Anthropic), by size and model
 _DOCUMENT: Final = 2_000  # of a document by its URL, whose length is not known here
-_BYTES_PER_TOKEN: Final = {"audio": 500, "document": 50}  # compressed sound at 16 KB/s, and pages of a PDF
+# Compressed sound at 16 KB/s, compressed video at 250 KB/s (Gemini: 300 tokens a second), and pages of a PDF.
+_BYTES_PER_TOKEN: Final = {"audio": 500, "video": 800, "document": 50}
 
 _UNSURE: Final = frozenset(
     (
@@ -189,9 +192,18 @@ def _part_tokens(part: Part) -> float:
         return estimate_text_tokens(server_tool_text(part))
     if isinstance(part, CachePoint):
         return 0
-    if isinstance(part, AudioPart | DocumentPart) and part.data is not None:
+    if isinstance(part, AudioPart | VideoPart | DocumentPart) and part.data is not None:
         return len(part.data) / _BYTES_PER_TOKEN[part.type]
+    if isinstance(part, FileRef):
+        return _file_tokens(part)
     return _IMAGE if isinstance(part, ImagePart) else _DOCUMENT
+
+
+def _file_tokens(part: FileRef) -> float:
+    kind = (part.media_type or "").partition("/")[0]
+    if kind == "image":
+        return _IMAGE
+    return _DOCUMENT if part.size is None else part.size / _BYTES_PER_TOKEN.get(kind, _BYTES_PER_TOKEN["document"])
 
 
 @lru_cache(256)

@@ -12,7 +12,9 @@ from ..messages import (
     AudioPart,
     CachePoint,
     DocumentPart,
+    FileRef,
     ImagePart,
+    MediaPart,
     Message,
     Part,
     ServerToolPart,
@@ -20,6 +22,7 @@ from ..messages import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    VideoPart,
 )
 from ..plain_data import hide_content
 from ..server_tools import ServerTool
@@ -73,8 +76,10 @@ def _part(part: Part, mask: Mask) -> dict[str, Any]:
         return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": arguments}
     if isinstance(part, ServerToolPart):
         return _server_tool(part, mask)
-    if isinstance(part, (ImagePart, AudioPart, DocumentPart)):
+    if isinstance(part, (ImagePart, AudioPart, VideoPart, DocumentPart)):
         return _media(part, mask)
+    if isinstance(part, FileRef):
+        return _file(part, mask)
     assert isinstance(part, ToolResultPart)
     return {"type": "tool_call_response", "id": part.call_id, "response": mask(part.content)}
 
@@ -104,7 +109,15 @@ def _arguments(text: str) -> Any:
         return text
 
 
-def _media(part: ImagePart | AudioPart | DocumentPart, mask: Mask) -> dict[str, Any]:
+def _file(part: FileRef, mask: Mask) -> dict[str, Any]:
+    """Return an uploaded file, in the form that the conventions have for one; without its URL, which may be signed."""
+    known = {} if part.media_type is None else {"mime_type": part.media_type}
+    modality = (part.media_type or "").partition("/")[0]
+    modality = modality if modality in ("image", "audio", "video") else "document"
+    return {"type": "file", "modality": modality, **known, "file_id": mask(part.id)}
+
+
+def _media(part: MediaPart, mask: Mask) -> dict[str, Any]:
     known = {} if part.media_type is None else {"mime_type": part.media_type}
     if part.url is not None and not part.url.startswith("data:"):
         return {"type": "uri", "modality": part.type, **known, "uri": mask(part.url)}

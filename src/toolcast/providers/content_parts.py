@@ -9,16 +9,15 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, TypeGuard, cast
+from typing import Any, Protocol, TypeGuard, cast
 
 from jiter import from_json
 
 from ..errors import BadRequest
 from ..messages import (
-    AudioPart,
     CachePoint,
-    DocumentPart,
-    ImagePart,
+    FileRef,
+    MediaPart,
     Message,
     Part,
     ServerToolPart,
@@ -26,6 +25,7 @@ from ..messages import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    VideoPart,
 )
 
 POINT = "cache_point"
@@ -46,22 +46,29 @@ def has_cache_point(messages: Sequence[Message]) -> bool:
     return False
 
 
-def base64_of(part: ImagePart | AudioPart | DocumentPart) -> str:
+def base64_of(part: MediaPart) -> str:
     """Return the bytes of `part` as base64 text."""
     return base64.b64encode(part.data or b"").decode()
 
 
-def data_url(part: ImagePart | AudioPart | DocumentPart) -> str:
+def data_url(part: MediaPart) -> str:
     """Return the bytes of `part` as a `data:` URL."""
     return f"data:{part.media_type};base64,{base64_of(part)}"
 
 
-def inline_data(part: ImagePart | AudioPart | DocumentPart) -> tuple[str, str] | None:
+def inline_data(part: MediaPart) -> tuple[str, str] | None:
     """Return the media type and base64 text of a part with bytes or a `data:` URL; None for any other URL."""
     if part.data is not None:
         return part.media_type or "application/octet-stream", base64_of(part)
     head, mark, data = (part.url or "").partition(";base64,")
     return (head.removeprefix("data:"), data) if mark and head.startswith("data:") else None
+
+
+def check_section(provider: str, part: VideoPart, *taken: str) -> None:
+    """Raise `BadRequest` if one of `start`, `end` and `fps` is set that is not in `taken`."""
+    for name in ("start", "end", "fps"):
+        if getattr(part, name) is not None and name not in taken:
+            raise BadRequest(f"{provider} has no option {name} of VideoPart: leave it out, or cut the video before")
 
 
 def unsupported_part(provider: str, part: Part, where: str = "in a user message") -> BadRequest:
@@ -133,25 +140,63 @@ def _renamed(part: Part, now: dict[str, str], used: set[str]) -> Part:
     return replace(part, id=id)
 
 
+_CHECKED = frozenset((ServerToolPart, CachePoint, FileRef))
+
+
 def drop_foreign_data(
-    messages: Sequence[Message], model: str, provider: str | None, *, cache_points: bool = False
+    messages: Sequence[Message],
+    model: str,
+    provider: str | None,
+    files: FileSource,
+    *,
+    cache_points: bool = False,
 ) -> Sequence[Message]:
     """Return `messages` without the data of other models and providers, which the provider rejects.
 
     These are signed and encrypted data of other models, and blocks of tools that another provider ran, or that are not
     sent back; `provider` is None if none are. A message that had nothing else is left out. So are the points of a
     cache, unless the provider takes `cache_points`.
+
+    Raises:
+        BadRequest: A message refers to a file that the service of `files` does not store.
     """
     for message in messages:
         for part in message.parts:
-            if _is_foreign(part, model) or type(part) is ServerToolPart or type(part) is CachePoint:
+            if _is_foreign(part, model) or type(part) in _CHECKED:
                 break
         else:
             continue
         break
     else:
         return messages
+    for message in messages:
+        for part in message.parts:
+            if type(part) is FileRef:
+                _check_file(part, files)
     return list(_own_data(messages, model, provider, cache_points))
+
+
+class FileSource(Protocol):
+    """The property of an adapter that decides which files its messages can refer to."""
+
+    @property
+    def provider(self) -> str: ...
+    @property
+    def takes_files(self) -> bool: ...
+
+
+def _check_file(part: FileRef, files: FileSource) -> None:
+    shown = f"the file {part.id!r:.100}"
+    if part.provider != files.provider:
+        raise BadRequest(
+            f"{shown} is stored by {part.provider}, and {files.provider} has no access to it: upload it to that, or "
+            "pass its content as a part such as DocumentPart"
+        )
+    if not files.takes_files:
+        raise BadRequest(
+            f"{files.provider} takes no uploaded files in these messages, such as {shown}: pass its content as a part "
+            "such as DocumentPart, or use another API of the provider"
+        )
 
 
 def _own_data(messages: Sequence[Message], model: str, provider: str | None, cache_points: bool) -> Iterator[Message]:

@@ -82,11 +82,17 @@ class FileCodec(ABC):
         provider: The name of the provider.
         limit: The size limit of one file in bytes.
         purpose: The default of `purpose`: a file for chat. Providers without purposes ignore it.
+        lifetimes: The shortest and the longest lifetime of a file in seconds that can be chosen; None: none can be.
+        repeatable: An upload may be sent again where it is unknown if it was received: at worst, there are two files.
+        link_lifetime: The seconds for which the link of `link` is valid.
     """
 
     provider: str
     limit: int
     purpose: str = ""
+    lifetimes: tuple[int, int] | None = None
+    repeatable: bool = True
+    link_lifetime: int = 0
 
     def check_size(self, name: str, size: int) -> None:
         """Raise `BadRequest` for a file that the provider would refuse. To be called before the file is read."""
@@ -99,9 +105,29 @@ class FileCodec(ABC):
         if not size:
             raise BadRequest(f"{name!r} is empty: expected a file with content", provider=self.provider)
 
+    def check_lifetime(self, lifetime: float) -> None:
+        """Raise `BadRequest` for a lifetime of a file, in seconds, that the provider does not have."""
+        if self.lifetimes is None:
+            raise BadRequest(
+                f"{self.provider} has no choice of a file's lifetime: leave expires_in out, and delete the file with "
+                "llm.delete_file(ref)",
+                provider=self.provider,
+            )
+        shortest, longest = self.lifetimes
+        if not shortest <= lifetime <= longest:
+            raise BadRequest(
+                f"expires_in={lifetime!r}: a file of {self.provider} lives for {shortest:,} to {longest:,} seconds",
+                provider=self.provider,
+            )
+
     @abstractmethod
     def upload(
-        self, name: str, media_type: str, content: UploadContent, purpose: str | None = None
+        self,
+        name: str,
+        media_type: str,
+        content: UploadContent,
+        purpose: str | None = None,
+        lifetime: int | None = None,
     ) -> Exchange[StoredFile]:
         """Upload a file.
 
@@ -109,8 +135,17 @@ class FileCodec(ABC):
             name: The name of the file.
             media_type: The media type of its content.
             content: The content.
-            purpose: What the provider shall use it for, as the provider names it. Default: `self.purpose`.
+            purpose: What the provider shall use the file for, as the provider names it. Default: `self.purpose`.
+            lifetime: The seconds after which the provider shall delete it. Default: the provider's.
         """
+
+    def link(self, id: str) -> HTTPRequest | None:
+        """Return the request for a link to the content of the file `id`, if messages need one beside the id."""
+        return None
+
+    def read_link(self, response: HTTPResponse) -> str:
+        """Return the link in the response to `link`."""
+        raise NotImplementedError(f"{type(self).__name__} has no links")
 
     @abstractmethod
     def describe(self, id: str) -> HTTPRequest:

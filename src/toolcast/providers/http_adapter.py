@@ -203,6 +203,11 @@ class HTTPAdapter(ABC):
     accept: ClassVar[tuple[str, str]] = ("application/json", "text/event-stream")
     fixed_headers: ClassVar[Mapping[str, str]] = {}
 
+    @property
+    def takes_files(self) -> bool:
+        """True if messages can refer to files that the provider stores (`FileRef`)."""
+        return False
+
     def __init__(self, address: Endpoint) -> None:
         own = {name.lower(): value for name, value in address.headers.items()}
         self._endpoint = address
@@ -232,7 +237,7 @@ class HTTPAdapter(ABC):
             members = dict(encoder.encoded_fields)
             to = encoder.provider if encoder.returns_server_tools else None
             points = encoder.takes_cache_points
-            sent = drop_foreign_data(request_input.messages, request_input.model, to, cache_points=points)
+            sent = drop_foreign_data(request_input.messages, request_input.model, to, self, cache_points=points)
             own = encoder.encode_messages(sent)
             if settings.previous_response_id not in (None, "auto"):
                 own = {**own, "previous_response_id": settings.previous_response_id}

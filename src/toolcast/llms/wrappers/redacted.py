@@ -9,14 +9,16 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from ...errors import BadRequest
 from ...events import Event
 from ...hook_protocol import Hooks
 from ...http_request import HTTPRequest
 from ...messages import (
-    AudioPart,
+    FILE_LIMIT,
     CachePoint,
     DocumentPart,
-    ImagePart,
+    FileRef,
+    MediaPart,
     Message,
     Part,
     ServerToolPart,
@@ -34,11 +36,12 @@ from .wrapper import Next, WrapperLLM
 
 if TYPE_CHECKING:
     from ..token_counts import TokenCount
+    from ..uploads import Upload
 
 _LIST: Any = list  # typed as Any, so that isinstance does not narrow Any to an unknown type
 _DICT: Any = dict
 _TEXT_TYPE: Final = re.compile(r"text/|application/(.+\+|x-)?(json|xml|yaml|ndjson|javascript)\b", re.IGNORECASE)
-M = TypeVar("M", bound=ImagePart | AudioPart | DocumentPart)
+M = TypeVar("M", bound=MediaPart)
 
 
 class RedactedLLM(WrapperLLM):
@@ -46,7 +49,8 @@ class RedactedLLM(WrapperLLM):
 
     The function gets the texts of all messages: system prompt, user, model, tool results, the names and URLs of media,
     documents that are text (also JSON, XML and YAML), and each key, string and number in the arguments of earlier tool
-    calls. Images, audio, other documents, the settings, the definitions of the tools, and the service's own data
+    calls. A text file to upload is redacted, too, and so is the name of each. Images, audio, video, other documents and
+    files, the settings, the definitions of the tools, and the service's own data
     (signatures, encrypted reasoning) are sent as they are; signed reasoning whose text the function changes is left
     out, as the service would reject it, and so are the blocks of tools that the provider ran. The response is not
     changed: the application sees what the model wrote.
@@ -89,6 +93,23 @@ class RedactedLLM(WrapperLLM):
         """Return the input tokens of the redacted request as the provider counts them."""
         return await self.llm.count_request(self._redacted(request), backend)
 
+    def prepare_upload(self, request: Upload) -> Upload:
+        """Return the upload with its name redacted, and its content if that is text."""
+        from ..service_files import file_content, file_name, file_type
+
+        name = file_name(request.source, request.name)
+        media_type = file_type(name, request.media_type)
+        source = request.source
+        if _TEXT_TYPE.match(media_type):
+            content = file_content(source)
+            if content.size > FILE_LIMIT:
+                raise BadRequest(
+                    f"{name!r} has {content.size:,} bytes of text, and at most {FILE_LIMIT:,} are redacted: split it"
+                )
+            source = self._text(content.read(0, content.size).decode("utf-8", "replace")).encode()
+        request = replace(request, source=source, name=self._text(name), media_type=media_type)
+        return self.llm.prepare_upload(request)
+
     def cache_data(self, request: ChatRequest) -> list[Any]:
         """Return the data that a cached answer is found by: those of the redacted request."""
         return self.llm.cache_data(self._redacted(request))
@@ -121,6 +142,8 @@ class RedactedLLM(WrapperLLM):
                 return part
             case DocumentPart():
                 return self._document(part)
+            case FileRef():
+                return part if part.name is None else replace(part, name=self._text(part.name))
             case _:
                 return self._media(part)
 

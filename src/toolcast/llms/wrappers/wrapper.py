@@ -38,7 +38,9 @@ from ..request_state import IteratorEvents, RequestState, ResponseEvents
 
 if TYPE_CHECKING:
     from ...async_support.waiters import Ready, Waiters
+    from ..file_methods import FileMethods
     from ..token_counts import TokenCount
+    from ..uploads import Upload
 
 T = TypeVar("T")
 
@@ -132,6 +134,15 @@ class WrapperLLM(FunctionCallingLLM):
     async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
         """Return None, so that the tokens are estimated: nothing is sent that `respond` might change before."""
         return None
+
+    @property
+    def file_owner(self) -> FileMethods:
+        """The LLM whose service stores the files: the wrapped one, or that inside of it."""
+        return self.llm.file_owner
+
+    def prepare_upload(self, request: Upload) -> Upload:
+        """Return the upload as the wrapped LLM sends it."""
+        return self.llm.prepare_upload(request)
 
     def preview(self, request: ChatRequest) -> HTTPRequest | None:
         """Return the HTTP request of the wrapped LLM for `request`, as it is without `respond`."""

@@ -21,6 +21,7 @@ from ...messages import (
     AudioPart,
     CachePoint,
     DocumentPart,
+    FileRef,
     ImagePart,
     Message,
     Part,
@@ -29,6 +30,7 @@ from ...messages import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    VideoPart,
 )
 from ...server_tools import CodeExecution, RemoteMCP
 from ...settings import NOTHING_SET, Settings
@@ -63,7 +65,7 @@ from .decoder import AnthropicDecoder
 
 if TYPE_CHECKING:
     from ..batch_codec import BatchCodec
-    from ..file_codec import Exchange
+    from ..file_codec import Exchange, FileCodec
 
 
 class AnthropicAdapter(HTTPAdapter):
@@ -104,6 +106,17 @@ class AnthropicAdapter(HTTPAdapter):
         from .batches import AnthropicBatches
 
         return AnthropicBatches(self)
+
+    def files(self) -> FileCodec | None:
+        """Return the codec of files; None if the endpoint has none."""
+        from .files import AnthropicFiles
+
+        return AnthropicFiles(self)
+
+    @property
+    def takes_files(self) -> bool:
+        """True if the endpoint has files."""
+        return True
 
     def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int]:
         """Return the request that counts the input tokens of a request."""
@@ -399,6 +412,8 @@ class AnthropicRequestEncoder(RequestEncoder):
             case DocumentPart():
                 title = {"title": part.name} if part.name else {}
                 return {"type": "document", "source": self._document(part), **title}
+            case FileRef():
+                return _file(part)
             case _:
                 raise unsupported_part(self.provider, part)
 
@@ -439,6 +454,20 @@ def _not_empty(turns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     if not kept:
         raise _no_content()
     return kept
+
+
+def _file(part: FileRef) -> dict[str, Any]:
+    """Return an uploaded file: an image, a document, or a file for the container in which code runs.
+
+    Source: platform.claude.com/docs/en/build-with-claude/files.
+    """
+    kind = part.media_type or "application/pdf"
+    source = {"type": "file", "file_id": part.id}
+    if kind.startswith("image/"):
+        return {"type": "image", "source": source}
+    if kind not in ("application/pdf", "text/plain"):
+        return {"type": "container_upload", "file_id": part.id}
+    return {"type": "document", "source": source, **({"title": part.name} if part.name else {})}
 
 
 def _without_open_calls(messages: Sequence[Message]) -> Sequence[Message]:
@@ -534,7 +563,7 @@ _IMAGES = frozenset(("image/gif", "image/jpeg", "image/png", "image/webp"))
 _TAKES: dict[str, tuple[tuple[type, ...], str]] = {
     "system": ((TextPart, CachePoint), "a system message takes only text"),
     "user": (
-        (TextPart, ImagePart, AudioPart, DocumentPart, ToolResultPart, CachePoint),
+        (TextPart, ImagePart, AudioPart, VideoPart, DocumentPart, FileRef, ToolResultPart, CachePoint),
         "only the model thinks and calls tools",
     ),
     "assistant": (

@@ -14,7 +14,7 @@ from ...credentials import GOOGLE_VARIABLES, Secret, SecretURL
 from ...settings import Settings
 from ..base import RequestInput, RequestOptions
 from ..batch_codec import BatchCodec
-from ..file_codec import Exchange
+from ..file_codec import Exchange, FileCodec
 from ..http_adapter import Endpoint, join_url
 from .adapter import AnthropicAdapter, AnthropicRequestEncoder
 
@@ -61,6 +61,15 @@ class AnthropicVertexAdapter(AnthropicAdapter):
     def batches(self) -> BatchCodec | None:
         """Return None: Vertex AI has another batch API."""
         return None
+
+    def files(self) -> FileCodec | None:
+        """Return None: Vertex AI does not store files for Claude."""
+        return None
+
+    @property
+    def takes_files(self) -> bool:
+        """False."""
+        return False
 
     def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int]:
         """Return the request that counts the input tokens of a request."""

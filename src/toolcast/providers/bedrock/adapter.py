@@ -24,7 +24,9 @@ from ...messages import (
     AudioPart,
     CachePoint,
     DocumentPart,
+    FileRef,
     ImagePart,
+    MediaPart,
     Message,
     Part,
     ServerToolPart,
@@ -32,6 +34,7 @@ from ...messages import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    VideoPart,
 )
 from ...settings import NOTHING_SET, Settings
 from ...tool_spec import ToolSpec, legal_name
@@ -41,6 +44,7 @@ from ..content_parts import (
     POINT,
     arguments_object,
     check_parts,
+    check_section,
     count_system_messages,
     has_cache_point,
     inline_data,
@@ -373,6 +377,8 @@ class BedrockRequestEncoder(RequestEncoder):
                 return point_block(part)
             case ServerToolPart():
                 return dict(part.raw) if part.raw and part.provider == self.provider else None
+            case FileRef():
+                raise unsupported_part(self.provider, part)
             case _:
                 return self._media(part)
 
@@ -385,14 +391,16 @@ class BedrockRequestEncoder(RequestEncoder):
         status = {"status": "error"} if result.is_error else {}
         return {"toolUseId": legal_name(result.call_id), "content": content, **status}
 
-    def _media(self, part: ImagePart | AudioPart | DocumentPart) -> dict[str, Any]:
+    def _media(self, part: MediaPart) -> dict[str, Any]:
         found = inline_data(part)
         if found is None and not (part.url or "").startswith("s3://"):
             where = "in a message: it takes media by their bytes, or by the URL of a file in S3 (s3://bucket/key)"
             raise unsupported_part(self.provider, part, where)
         kind = found[0] if found else part.media_type or mimetypes.guess_type(part.url or "")[0] or ""
         field, form = _FORMATS.get(kind.partition(";")[0], ("", ""))
-        if not field or (isinstance(part, (ImagePart, AudioPart)) and field != part.type):
+        if isinstance(part, VideoPart):
+            check_section(self.provider, part)
+        if not field or (isinstance(part, (ImagePart, AudioPart, VideoPart)) and field != part.type):
             raise unsupported_part(self.provider, part, f"as {kind or 'a file without a media type'}")
         source = {"bytes": found[1]} if found else {"s3Location": {"uri": part.url}}
         block: dict[str, Any] = {"format": form, "source": source}
@@ -523,7 +531,7 @@ _FORMATS: Final[Mapping[str, tuple[str, str]]] = {
 _TAKES: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "system": ((TextPart, ThinkingPart, CachePoint), "a system message takes only text"),
     "user": (
-        (TextPart, ImagePart, AudioPart, DocumentPart, ToolResultPart, ThinkingPart, CachePoint),
+        (TextPart, ImagePart, AudioPart, VideoPart, DocumentPart, ToolResultPart, ThinkingPart, CachePoint),
         "only the model calls tools",
     ),
     "assistant": (

@@ -14,6 +14,7 @@ from ...http_request import HTTPRequest, build_request
 from ...messages import (
     AudioPart,
     DocumentPart,
+    FileRef,
     ImagePart,
     Message,
     Part,
@@ -21,6 +22,7 @@ from ...messages import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    VideoPart,
 )
 from ...settings import Settings
 from ...tool_spec import ToolSpec, legal_name
@@ -28,6 +30,7 @@ from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import (
     base64_of,
     check_parts,
+    check_section,
     count_system_messages,
     data_url,
     result_text,
@@ -229,6 +232,14 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
             case DocumentPart() if self._service.documents and part.data is not None:
                 file = {"filename": part.name or "document", "file_data": data_url(part)}
                 return {"type": "file", "file": file}
+            case FileRef() if not (part.media_type or "").startswith(("image/", "audio/", "video/")):
+                return {"type": "file", "file": {"file_id": part.id}}
+            case VideoPart() if self._service.video and (
+                part.url is None or self._service.image_urls or part.url.startswith("data:")
+            ):
+                check_section(self.provider, part, *self._service.video_options)
+                rate = {} if part.fps is None else {"fps": part.fps}
+                return {"type": "video_url", "video_url": {"url": part.url or data_url(part)}, **rate}
             case _:
                 raise unsupported_part(self.provider, part)
 

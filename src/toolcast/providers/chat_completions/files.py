@@ -1,6 +1,7 @@
 """Files of OpenAI and of the services with the same endpoints, uploaded as a form.
 
-Source: https://platform.openai.com/docs/api-reference/files and https://docs.mistral.ai/api/endpoint/files.
+Source: https://platform.openai.com/docs/api-reference/files, https://docs.mistral.ai/api/endpoint/files and
+https://docs.x.ai/developers/rest-api-reference/files/upload.
 """
 
 from __future__ import annotations
@@ -26,17 +27,26 @@ class OpenAIFiles(FileCodec):
         purpose: The default purpose of a file.
     """
 
-    def __init__(self, adapter: HTTPAdapter, *, limit: int = 512 * 1024 * 1024, purpose: str = "user_data") -> None:
+    lifetimes: tuple[int, int] | None = (3_600, 2_592_000)
+
+    def __init__(self, adapter: HTTPAdapter, *, limit: int = 512 * 1024 * 1024, purpose: str = "batch") -> None:
         self.provider: str = adapter.provider
         self.limit: int = limit
         self.purpose: str = purpose
         self._adapter = adapter
 
     def upload(
-        self, name: str, media_type: str, content: UploadContent, purpose: str | None = None
+        self,
+        name: str,
+        media_type: str,
+        content: UploadContent,
+        purpose: str | None = None,
+        lifetime: int | None = None,
     ) -> Exchange[StoredFile]:
         """Upload a file."""
         fields = {"purpose": purpose or self.purpose}
+        if lifetime is not None:
+            fields |= {"expires_after[anchor]": "created_at", "expires_after[seconds]": str(lifetime)}
         body, form = encode_form(fields, "file", name, content.read(0, content.size), media_type)
         del content  # which may be hundreds of megabytes
         response = yield self._adapter.service_request("POST", "/files", body=body, headers={"content-type": form})

@@ -69,14 +69,19 @@ class OpenAIBaseAdapter(HTTPAdapter):
         return OpenAIBatches(self, spec, f"{prefix}{self.path}")
 
     def files(self) -> FileCodec | None:
-        """Return the codec of the service's files; None if it has no batch API, and so as a rule no files."""
-        spec = self._service.batches
-        if spec is None:
+        """Return the codec of the service's files; None if it has none that are known, for messages or for batches."""
+        spec = self._service.files
+        if spec is None and self._service.batches is None:
             return None
         from .files import OpenAIFiles
 
-        # Services without the Responses API take files for batches alone.
-        return OpenAIFiles(self, purpose="user_data" if spec.responses else "batch")
+        return OpenAIFiles(self) if spec is None else OpenAIFiles(self, limit=spec.limit, purpose=spec.purpose)
+
+    @property
+    def takes_files(self) -> bool:
+        """True if messages of this protocol can refer to files that the service stores."""
+        spec = self._service.files
+        return spec is not None and (spec.chat or self.path == "/responses")
 
     def embeddings(self) -> EmbeddingCodec | None:
         """Return the codec of the service's embeddings; None if it has none."""

@@ -64,6 +64,18 @@ class EmbeddingSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class FilesSpec:
+    """The files of a service, to which messages can refer: those of its Responses API, and, if `chat`, of chat, too.
+
+    `limit` is the size limit of one file in bytes, `purpose` the purpose that they are uploaded for.
+    """
+
+    limit: int = 512 * 1024 * 1024
+    purpose: str = "user_data"
+    chat: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceSpec:
     """A row of the services table: the protocol of one service.
 
@@ -80,10 +92,10 @@ class ServiceSpec:
     with only that tool offered, or `"auto"` with only that tool offered; `forced_while_thinking` (if not, its models
     may think unless thinking is disabled, which it is for a required tool); `parallel_flag`, support of
     `parallel_tool_calls`; `stream_options`; `thinking_in`, the form of the thinking setting; `image_urls`, `audio`,
-    `documents`; `drops`, unsupported settings; `rules`, fields that some of its models reject; `service_tier`, it has
-    tiers; `valid_arguments`, it parses the arguments of earlier calls and fails if they are no JSON; `id_limit`, the
-    longest tool call id; `strict`, support of `strict` tools; `fields`, further fields of every request, and
-    `stream_fields`, of those that stream tool calls.
+    `documents`, `video`; `video_options`, those of `VideoPart` that it has; `drops`, unsupported settings; `rules`,
+    fields that some of its models reject; `service_tier`, it has tiers; `valid_arguments`, it parses the arguments of
+    earlier calls and fails if they are no JSON; `id_limit`, the longest tool call id; `strict`, support of `strict`
+    tools; `fields`, further fields of every request, and `stream_fields`, of those that stream tool calls.
 
     Responses: `response_format` is `"json_schema"` if the text of every model can be constrained to a JSON schema,
     `"json_object"` if to JSON at most, None if that depends on the model or is unknown. `schema_in_text`: of a
@@ -103,6 +115,8 @@ class ServiceSpec:
 
     State: `stores` has what it stores: `"chat"`, completions with `store`; `"responses"` of its Responses API, which
     `previous_response_id` continues; `"conversations"`; and `"background"`, requests that it runs in the background.
+
+    Files: `files` are those that messages can refer to.
 
     Batches: `batches` is its batch API, where that is OpenAI's. Embeddings: `embeddings` is its endpoint for them.
     Tokens: `counts` is the protocol of its endpoint that counts the tokens of a request.
@@ -133,6 +147,8 @@ class ServiceSpec:
     image_urls: bool = True
     audio: bool = True
     documents: bool = True
+    video: bool = False
+    video_options: tuple[str, ...] = ()
     drops: tuple[str, ...] = ("top_k",)
     rules: tuple[ModelRule, ...] = ()
     valid_arguments: bool = False
@@ -150,6 +166,7 @@ class ServiceSpec:
     server_tools: str | None = None
     responses_tools: str | None = None
     stores: frozenset[Stores] = frozenset()
+    files: FilesSpec | None = None
     batches: BatchSpec | None = None
     embeddings: EmbeddingSpec | None = None
     counts: Literal["responses", "vllm", "llama.cpp"] | None = None
@@ -184,6 +201,8 @@ OPENAI = ServiceSpec(
     server_tools="openai-chat",
     responses_tools="openai",
     stores=frozenset(("chat", "responses", "conversations", "background")),
+    # Source: developers.openai.com/api/docs/guides/pdf-files and /api/reference/resources/files.
+    files=FilesSpec(chat=True),
     batches=BatchSpec(responses=True),
     # It takes 2,048 texts and 300,000 tokens; so many vectors would exceed the size limit of a response.
     embeddings=EmbeddingSpec(256, 200_000),
@@ -204,6 +223,8 @@ AZURE = replace(
     response_format=None,
     cache_marks=None,
     counts=None,
+    # Source: learn.microsoft.com/azure/foundry/reference/rest/files-create-file.
+    files=FilesSpec(),
     batches=BatchSpec("", requests=100_000, responses=True),
 )
 
@@ -235,6 +256,7 @@ VLLM = ServiceSpec(
     thinking_in="template",
     thinking_back="reasoning",
     documents=False,
+    video=True,
     drops=(),
     valid_arguments=True,
     response_format="json_schema",
@@ -339,6 +361,7 @@ OPENROUTER = ServiceSpec(
     thinking_in="reasoning",
     thinking_back="reasoning_details",
     signed_calls=True,
+    video=True,
     drops=(),
     service_tier=True,
     cache_marks="cache_control",
@@ -390,6 +413,8 @@ XAI = ServiceSpec(
     responses_tools="xai",
     # Source: docs.x.ai/developers/model-capabilities/text/generate-text; `background` is not supported there.
     stores=frozenset(("responses",)),
+    # Source: docs.x.ai/developers/rest-api-reference/files/upload.
+    files=FilesSpec(50 * 1024 * 1024, "assistants"),
 )
 
 MOONSHOT = ServiceSpec(
@@ -405,6 +430,7 @@ MOONSHOT = ServiceSpec(
     image_urls=False,
     audio=False,
     documents=False,
+    video=True,
     drops=("top_k", "seed", "logprobs"),
     rules=(ModelRule(r"kimi-k2\.7-code", ("thinking",), "if_off"),),
     response_format="json_object",
@@ -418,6 +444,8 @@ QWEN = ServiceSpec(
     forced_while_thinking=False,
     thinking_in="enable_thinking",
     documents=False,
+    video=True,
+    video_options=("fps",),
     drops=(),
     valid_arguments=True,
     response_format="json_object",
@@ -537,6 +565,7 @@ ZAI = ServiceSpec(
     thinking_back="reasoning_content",
     audio=False,
     documents=False,
+    video=True,
     drops=("top_k", "seed", "logprobs"),
     # Without it, the arguments of a call come in one piece.
     stream_fields=MappingProxyType({"tool_stream": True}),

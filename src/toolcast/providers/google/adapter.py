@@ -19,13 +19,16 @@ from ...http_request import HTTPRequest, build_request
 from ...messages import (
     AudioPart,
     DocumentPart,
+    FileRef,
     ImagePart,
+    MediaPart,
     Message,
     ServerToolPart,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    VideoPart,
 )
 from ...settings import Settings
 from ...tool_spec import ToolSpec, legal_name
@@ -129,6 +132,11 @@ class GoogleAdapter(HTTPAdapter):
             return build_request("POST", SecretURL(join_url(root, path)), self.headers(stream=False), json_body(body))
 
         return count_by_google(request, post, path[1:], f"{path}:countTokens", vertex=self._is_vertex)
+
+    @property
+    def takes_files(self) -> bool:
+        """True, but on Vertex AI, where media are in buckets (`gs://`)."""
+        return not self._is_vertex
 
     @property
     def _is_vertex(self) -> bool:
@@ -270,12 +278,40 @@ class GoogleRequestEncoder(RequestEncoder):
                         yield {"text": part.text}
                 case ImagePart() | AudioPart() | DocumentPart():
                     yield self._media(part)
+                case VideoPart():
+                    yield self._video(part)
+                case FileRef():
+                    yield self._file(part)
                 case ToolResultPart():
                     yield from self._result(part, calls.get(part.call_id))
                 case _:
                     raise unsupported_part(self.provider, part)
 
-    def _media(self, part: ImagePart | AudioPart | DocumentPart) -> dict[str, Any]:
+    def _video(self, part: VideoPart) -> dict[str, Any]:
+        """Return a video and its section. One of YouTube has no media type.
+
+        Source: ai.google.dev/gemini-api/docs/video-understanding.
+        """
+        host = urlsplit(part.url or "").hostname or ""
+        youtube = host == "youtu.be" or host.removeprefix("www.").removeprefix("m.") == "youtube.com"
+        sent = {"fileData": {"fileUri": part.url}} if youtube and part.media_type is None else self._media(part)
+        section = {
+            "startOffset": None if part.start is None else f"{part.start:g}s",
+            "endOffset": None if part.end is None else f"{part.end:g}s",
+            "fps": part.fps,
+        }
+        metadata = {name: value for name, value in section.items() if value is not None}
+        return {**sent, "videoMetadata": metadata} if metadata else sent
+
+    def _file(self, part: FileRef) -> dict[str, Any]:
+        if part.uri is None or part.media_type is None:
+            lacks = "uri" if part.uri is None else "media_type"
+            raise BadRequest(
+                f"{self.provider} needs the {lacks} of the file {part.id!r:.100}: get it with llm.describe_file(id)"
+            )
+        return {"fileData": {"mimeType": part.media_type, "fileUri": part.uri}}
+
+    def _media(self, part: MediaPart) -> dict[str, Any]:
         found = inline_data(part)
         if found is not None:
             return {"inlineData": {"mimeType": found[0], "data": found[1]}}

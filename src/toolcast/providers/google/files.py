@@ -31,13 +31,19 @@ class GoogleFiles(FileCodec):
     """
 
     limit = 2 * 1024**3
+    repeatable = False  # a part that has arrived is refused the second time
 
     def __init__(self, adapter: HTTPAdapter) -> None:
         self.provider: str = adapter.provider
         self._adapter = adapter
 
     def upload(
-        self, name: str, media_type: str, content: UploadContent, purpose: str | None = None
+        self,
+        name: str,
+        media_type: str,
+        content: UploadContent,
+        purpose: str | None = None,
+        lifetime: int | None = None,
     ) -> Exchange[StoredFile]:
         """Upload a file in parts. A part that failed is continued from where the service has received it."""
         response = yield self._start(name, media_type, content.size)

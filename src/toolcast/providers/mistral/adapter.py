@@ -14,13 +14,14 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from ...credentials import API_KEY_VARIABLES, Secret
-from ...messages import AudioPart, DocumentPart, Message, Part, ThinkingPart, ToolResultPart
+from ...errors import BadRequest
+from ...messages import AudioPart, DocumentPart, FileRef, Message, Part, ThinkingPart, ToolResultPart
 from ...settings import Settings
 from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..chat_completions.adapter import ChatRequestEncoder, OpenAIChatAdapter
 from ..chat_completions.services import EmbeddingSpec, ServiceSpec
-from ..content_parts import base64_of, data_url
+from ..content_parts import base64_of, data_url, unsupported_part
 from ..http_adapter import thinking_effort
 from ..http_errors import ErrorSource
 from .decoder import MistralDecoder
@@ -65,9 +66,14 @@ class MistralAdapter(OpenAIChatAdapter):
 
     def files(self) -> FileCodec:
         """Return the codec of files."""
-        from ..chat_completions.files import OpenAIFiles
+        from .files import MistralFiles
 
-        return OpenAIFiles(self, purpose="ocr")
+        return MistralFiles(self)
+
+    @property
+    def takes_files(self) -> bool:
+        """True: messages can refer to uploaded files."""
+        return True
 
     def encoder(self, options: RequestOptions, settings: Settings) -> MistralRequestEncoder:
         """Return the encoder of requests with these options and settings."""
@@ -134,8 +140,29 @@ class MistralRequestEncoder(ChatRequestEncoder):
             case DocumentPart():
                 name = {"document_name": part.name} if part.name else {}
                 return {"type": "document_url", "document_url": part.url or data_url(part), **name}
+            case FileRef():
+                return self._file(part)
             case _:
                 return super()._part(part)
+
+    def _file(self, part: FileRef) -> dict[str, Any]:
+        """Return a file by its signed URL, or a document without one by its id."""
+        kind = (part.media_type or "").partition("/")[0]
+        if kind == "video":
+            raise unsupported_part(self.provider, part)
+        if part.uri is None and kind in ("image", "audio"):
+            raise BadRequest(
+                f"the file {part.id!r:.100} has no uri, by which {self.provider} takes {kind}: get it with "
+                "llm.describe_file(id)"
+            )
+        if part.uri is None:
+            return {"type": "file", "file_id": part.id}
+        if kind == "image":
+            return {"type": "image_url", "image_url": {"url": part.uri}}
+        if kind == "audio":
+            return {"type": "input_audio", "input_audio": part.uri}
+        name = {"document_name": part.name} if part.name else {}
+        return {"type": "document_url", "document_url": part.uri, **name}
 
     def _assistant(self, message: Message) -> dict[str, Any]:
         sent = super()._assistant(message)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from ...messages import (
     DocumentPart,
+    FileRef,
     ImagePart,
     Message,
     Part,
@@ -198,6 +199,10 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
             case ImagePart() if part.url is None or self._service.image_urls or part.url.startswith("data:"):
                 detail = part.detail or "auto"
                 return {"type": "input_image", "image_url": part.url or data_url(part), "detail": detail}
+            case FileRef() if (part.media_type or "").startswith("image/"):
+                return {"type": "input_image", "file_id": part.id, "detail": "auto"}
+            case FileRef() if not (part.media_type or "").startswith(("audio/", "video/")):
+                return {"type": "input_file", "file_id": part.id}
             case DocumentPart() if self._service.documents and part.data is None:
                 return {"type": "input_file", "file_url": part.url}
             case DocumentPart() if self._service.documents:

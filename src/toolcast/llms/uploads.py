@@ -1,0 +1,250 @@
+"""Uploaded files as parts of messages: upload, reuse of equal content, renewal, deletion.
+
+Written once for sync and async calls. Nothing is uploaded on a model's word: only the application calls these
+functions. The size of a file is checked before it is read. A reference is returned when the file can be used: Google
+processes videos for some time.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+from ..errors import BadRequest, NotFound, Timeout, UnsupportedLLMError
+from ..lazy_dataclasses import dataclass
+from ..messages import FileRef
+from ..providers.file_codec import FileCodec, StoredFile, UploadContent
+from ..transport.network import IOBackend
+from .service_files import delete_file, file_content, file_name, file_service, file_type
+from .service_requests import run_exchange, send_request
+from .service_targets import LLMTarget, has_service
+
+MARGIN = 600.0
+"""The seconds that a file must still live to be used again."""
+
+PROCESSING = 600.0
+"""The default limit of the time that the provider processes a file, in seconds."""
+
+_CHUNK = 1024 * 1024
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 10.0
+_MOST_REMEMBERED = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file to upload, with its options; see `FileMethods.upload`."""
+
+    source: Path | bytes
+    name: str | None = None
+    media_type: str | None = None
+    purpose: str | None = None
+    expires_in: float | None = None
+    reuse: bool = False
+    timeout: float | None = PROCESSING
+
+
+def as_source(source: str | os.PathLike[str] | bytes) -> Path | bytes:
+    """Return the path or the content. Raise `TypeError` for anything else, and `BadRequest` for a URL."""
+    if isinstance(source, bytes):
+        return source
+    if isinstance(source, (bytearray, memoryview)):
+        return bytes(source)
+    if not isinstance(source, (str, os.PathLike)):
+        raise TypeError(f"upload: expected a path or bytes, got {type(source).__name__}")
+    if isinstance(source, str) and source.startswith(("https://", "http://", "data:")):
+        raise BadRequest(
+            f"{source!r:.100} is a URL, which is not fetched: pass it in the message, as DocumentPart(url=...)"
+        )
+    return Path(source)
+
+
+async def upload(owner: object, request: Upload, backend: IOBackend) -> FileRef:
+    """Upload a file to the service of the LLM `owner`, and return the part of a message that refers to it.
+
+    Raises:
+        BadRequest: The file is empty, too large, of an unknown type, or the provider cannot process it.
+        LLMError: The service refused the file, or the connection failed after the retries.
+        Timeout: The provider has not processed the file in time.
+        UnsupportedLLMError: Messages to the service cannot refer to files.
+    """
+    target, codec = await file_service(owner, backend)
+    if not target.adapter.takes_files:
+        raise UnsupportedLLMError(
+            f"messages to {target.adapter.provider} cannot refer to uploaded files in this API. Pass the content in "
+            "the message instead, as DocumentPart, ImagePart, AudioPart or VideoPart."
+        )
+    name = file_name(request.source, request.name)
+    media_type = file_type(name, request.media_type)
+    content = file_content(request.source)
+    codec.check_size(name, content.size)
+    if request.expires_in is not None:
+        codec.check_lifetime(request.expires_in)
+    lifetime = None if request.expires_in is None else int(request.expires_in)
+    files = _index(owner)
+    key: tuple[str, ...] = ()
+    if request.reuse:
+        key = (await _in_thread(backend, content), media_type, request.purpose or "", str(lifetime))
+        if (found := files.get(key)) is not None and (again := await _used_again(target, codec, found, backend)):
+            files[key] = again
+            return again
+    hashed = _Hashed(content) if request.reuse else None
+    exchange = codec.upload(name, media_type, hashed or content, request.purpose, lifetime)
+    stored = await run_exchange(target, exchange, backend, repeatable=codec.repeatable)
+    stored = await _processed(target, codec, stored, backend, request.timeout)
+    ref = _ref(codec, stored, name=name, media_type=media_type, size=content.size)
+    ref = await _linked(target, codec, ref, backend)
+    # A file that was changed between the two readings is not the content of this hash.
+    if hashed is not None and hashed.digest == key[0]:
+        while len(files) >= _MOST_REMEMBERED:
+            files.pop(next(iter(files)), None)
+        files[key] = ref
+    return ref
+
+
+async def describe(owner: object, file: FileRef | str, backend: IOBackend, timeout: float | None) -> FileRef:
+    """Return the file as the provider describes it now, with a new link if it has one."""
+    target, codec = await file_service(owner, backend)
+    id = _id(file, codec)
+    stored = codec.read(await send_request(target, codec.describe(id), backend))
+    stored = await _processed(target, codec, stored, backend, timeout)
+    return await _linked(target, codec, _ref(codec, stored, file), backend)
+
+
+async def delete(owner: object, file: FileRef | str, backend: IOBackend) -> None:
+    """Delete the file at the provider."""
+    _, codec = await file_service(owner, backend)
+    id = _id(file, codec)
+    files = _index(owner)
+    for key, ref in tuple(files.items()):
+        if ref.id == id:
+            files.pop(key, None)
+    await delete_file(owner, id, backend)
+
+
+def _id(file: FileRef | str, codec: FileCodec) -> str:
+    if isinstance(file, str):
+        return file
+    if file.provider != codec.provider:
+        raise BadRequest(
+            f"the file {file.id!r:.100} is stored by {file.provider}, not by {codec.provider}: use the LLM that it was "
+            "uploaded with",
+            provider=codec.provider,
+        )
+    return file.id
+
+
+def _index(owner: object) -> dict[tuple[str, ...], FileRef]:
+    """Return the files that this LLM has uploaded, by their hash and options."""
+    return owner.uploads if has_service(owner) else {}
+
+
+async def _used_again(target: LLMTarget, codec: FileCodec, ref: FileRef, backend: IOBackend) -> FileRef | None:
+    """Return a file that was uploaded before, as the provider describes it now; None if it is gone, or is soon."""
+    try:
+        stored = codec.read(await send_request(target, codec.describe(ref.id), backend))
+    except NotFound:
+        return None
+    if stored.state != "ready" or (stored.expires is not None and stored.expires < backend.time() + MARGIN):
+        return None
+    return await _linked(target, codec, _ref(codec, stored, ref), backend)
+
+
+async def _processed(
+    target: LLMTarget, codec: FileCodec, stored: StoredFile, backend: IOBackend, timeout: float | None
+) -> StoredFile:
+    """Return the file when the provider has processed it."""
+    deadline = None if timeout is None else backend.now() + timeout
+    wait = _FIRST_WAIT
+    while stored.state == "processing":
+        left = wait if deadline is None else deadline - backend.now()
+        if left <= 0:
+            raise Timeout(
+                f"{codec.provider} has not processed the file {stored.id!r} within {timeout} s: wait for it with "
+                f"llm.describe_file({stored.id!r}), or allow more with timeout=",
+                phase="total",
+                provider=codec.provider,
+            )
+        await backend.sleep(min(wait, left))
+        wait = min(wait * 1.5, _LONGEST_WAIT)
+        stored = codec.read(await send_request(target, codec.describe(stored.id), backend))
+    if stored.state == "failed":
+        raise BadRequest(
+            f"{codec.provider} could not process the file {stored.id!r}: check that it is not damaged, and of the type "
+            f"{stored.media_type}",
+            provider=codec.provider,
+        )
+    return stored
+
+
+async def _linked(target: LLMTarget, codec: FileCodec, ref: FileRef, backend: IOBackend) -> FileRef:
+    """Return the reference with a new link, if messages need one."""
+    request = codec.link(ref.id)
+    if request is None:
+        return ref
+    expires = backend.time() + codec.link_lifetime
+    link = codec.read_link(await send_request(target, request, backend))
+    return replace(ref, uri=link, expires_at=expires if ref.expires_at is None else min(expires, ref.expires_at))
+
+
+def _ref(
+    codec: FileCodec,
+    stored: StoredFile,
+    before: FileRef | str = "",
+    *,
+    name: str | None = None,
+    media_type: str | None = None,
+    size: int | None = None,
+) -> FileRef:
+    """Return the reference; what the provider does not describe is that of the upload."""
+    if isinstance(before, FileRef):
+        name, media_type, size = before.name, before.media_type, before.size
+    return FileRef(
+        codec.provider,
+        stored.id,
+        stored.url,
+        stored.media_type or media_type,
+        stored.name or name,
+        size if stored.size is None else stored.size,
+        stored.expires,
+    )
+
+
+class _Hashed:
+    """The content of a file, and the hash of what was read of it. What is read twice counts once."""
+
+    def __init__(self, content: UploadContent) -> None:
+        self.size: int = content.size
+        self._content = content
+        self._hash = sha256()
+        self._read = 0
+
+    @property
+    def digest(self) -> str:
+        """The hash."""
+        return self._hash.hexdigest()
+
+    def read(self, start: int, size: int) -> bytes:
+        """Return the `size` bytes from the position `start`; fewer at the end."""
+        data = self._content.read(start, size)
+        if start <= self._read < start + len(data):
+            self._hash.update(data[self._read - start :])
+            self._read = start + len(data)
+        return data
+
+
+async def _in_thread(backend: IOBackend, content: UploadContent) -> str:
+    """Return the hash of a content; under an event loop, it is computed in a worker thread."""
+    if not backend.concurrent:
+        return _digest(content)
+    from anyio import to_thread
+
+    return await to_thread.run_sync(_digest, content)
+
+
+def _digest(content: UploadContent) -> str:
+    hashed = _Hashed(content)
+    for start in range(0, content.size, _CHUNK):
+        hashed.read(start, _CHUNK)
+    return hashed.digest
