@@ -393,9 +393,9 @@ def test_sources() -> None:
             ref = llm.upload(content, name="a.pdf")  # type: ignore[arg-type]  # works all the same
             assert server.files[ref.id] == b"abc"
         with pytest.raises(TypeError, match="expected a path or bytes, got int"):
-            llm.upload(1)  # type: ignore[arg-type]
+            llm.upload(1)  # type: ignore[arg-type]  # on purpose
         with pytest.raises(TypeError, match="purpse"):
-            llm.upload(b"a", purpse="x")  # type: ignore[call-arg]
+            llm.upload(b"a", purpse="x")  # type: ignore[call-arg]  # on purpose
         with pytest.raises(FileNotFoundError):
             llm.upload("no such file.pdf")
         assert server.forms[0]["purpose"][1] == b"user_data"
