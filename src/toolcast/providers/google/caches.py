@@ -41,7 +41,7 @@ class GoogleCaches:
 
     def create(self, request_input: RequestInput, ttl: float, name: str | None) -> tuple[HTTPRequest, CachedContent]:
         """Return the request that stores messages and tools, and the cache without what the service returns."""
-        messages = drop_foreign_data(request_input.messages, request_input.model, "google")
+        messages = drop_foreign_data(request_input.messages, request_input.model, "google", self._adapter)
         if not messages:
             raise BadRequest("messages: expected at least one message to cache, got none")
         encoder = self._encoder(request_input.options, NOTHING_SET)
