@@ -90,6 +90,10 @@ if TYPE_CHECKING:
         LLMSearch as LLMSearch,
         ToolSearch as ToolSearch,
     )
+    from .answer_details import (
+        SafetyRating as SafetyRating,
+        TokenLogprob as TokenLogprob,
+    )
     from .approvals import (
         ApprovalDecision as ApprovalDecision,
         PermissionRequest as PermissionRequest,
@@ -162,16 +166,20 @@ if TYPE_CHECKING:
     )
     from .events import (
         AgentEvent as AgentEvent,
+        AudioOutput as AudioOutput,
         ChatResponse as ChatResponse,
         ErrorEvent as ErrorEvent,
         Event as Event,
         Failover as Failover,
         Finish as Finish,
         GroundingReport as GroundingReport,
+        ImageOutput as ImageOutput,
+        LogprobsDelta as LogprobsDelta,
         OutputDelta as OutputDelta,
         RawEvent as RawEvent,
         Restarted as Restarted,
         Routing as Routing,
+        SafetyReport as SafetyReport,
         ServerToolUse as ServerToolUse,
         StopReason as StopReason,
         TextCitation as TextCitation,
@@ -401,9 +409,11 @@ _EXPORTS = {
     "SessionLocked StreamBusy StreamClosed StreamInterrupted StreamTruncated Timeout ToolTimeout ToolcastError "
     "TryAgain TurnCancelled TurnFailed TurnStopped UnknownToolError UnsupportedLLMError ValidationError WouldSuspend",
     "citations": "Citation Grounding",
-    "events": "AgentEvent ChatResponse ErrorEvent Event Failover Finish GroundingReport OutputDelta RawEvent "
-    "Restarted Routing ServerToolUse StopReason TextCitation TextDelta ThinkingDelta ToolCallDelta ToolCallDone "
-    "ToolCallReset ToolCallStart ToolProgress ToolResult ToolStarted UsageReport",
+    "answer_details": "SafetyRating TokenLogprob",
+    "events": "AgentEvent AudioOutput ChatResponse ErrorEvent Event Failover Finish GroundingReport ImageOutput "
+    "LogprobsDelta OutputDelta RawEvent Restarted Routing SafetyReport ServerToolUse StopReason TextCitation TextDelta "
+    "ThinkingDelta ToolCallDelta ToolCallDone ToolCallReset ToolCallStart ToolProgress ToolResult ToolStarted "
+    "UsageReport",
     "experiments.config": "ExperimentConfig",
     "experiments.cycles": "CycleOrchestrator",
     "experiments.event_log": "JsonlLogger",
@@ -478,6 +488,7 @@ __all__ = [
     "AtLeast",
     "AtMost",
     "Attempt",
+    "AudioOutput",
     "AudioPart",
     "AuthFailed",
     "BackgroundElf",
@@ -537,6 +548,7 @@ __all__ = [
     "Hooks",
     "HttpxNetwork",
     "IllegalState",
+    "ImageOutput",
     "ImagePart",
     "JSONLStore",
     "JsonlLogger",
@@ -546,6 +558,7 @@ __all__ = [
     "LexicalSearch",
     "LimitExceeded",
     "LlamaCpp",
+    "LogprobsDelta",
     "MCPError",
     "MCPServer",
     "MCPToolError",
@@ -595,6 +608,8 @@ __all__ = [
     "Rule",
     "SQLiteCache",
     "SQLiteStore",
+    "SafetyRating",
+    "SafetyReport",
     "ServerError",
     "ServerTool",
     "ServerToolPart",
@@ -621,6 +636,7 @@ __all__ = [
     "Timeout",
     "Timeouts",
     "TokenCount",
+    "TokenLogprob",
     "ToolCallDelta",
     "ToolCallDone",
     "ToolCallPart",

@@ -8,16 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
+from .answer_details import SafetyRating, TokenLogprob, merge_ratings
 from .citations import Citation, Grounding, place_citations
 from .errors import MalformedEvent
 from .events import (
+    AudioOutput,
     ChatResponse,
     Event,
     Failover,
     Finish,
     GroundingReport,
+    ImageOutput,
+    LogprobsDelta,
     Restarted,
     Routing,
+    SafetyReport,
     ServerToolUse,
     TextCitation,
     TextDelta,
@@ -28,7 +33,7 @@ from .events import (
     ToolCallStart,
     UsageReport,
 )
-from .messages import Message, Part, TextPart, ThinkingPart, ToolCallPart
+from .messages import AudioPart, Message, Part, TextPart, ThinkingPart, ToolCallPart
 from .text_buffer import TextBuffer
 from .usage import NO_USAGE, Usage
 
@@ -37,10 +42,12 @@ class Accumulator:
     """The sum of the events of one call, as a `ChatResponse`."""
 
     def __init__(self) -> None:
-        self._parts: list[_Text | _Thought | _Call | _ServerTool] = []
+        self._parts: list[_Text | _Thought | _Call | _Whole | _Audio] = []
         self._calls: dict[str, _Call] = {}
         self._citations: list[Citation] = []
         self._grounding: Grounding | None = None
+        self._logprobs: list[TokenLogprob] = []
+        self._safety: tuple[SafetyRating, ...] = ()
         self._usage = NO_USAGE
         self._before = NO_USAGE
         self._routed: Routing | None = None
@@ -104,6 +111,8 @@ class Accumulator:
             *origin,
             response_id=finish.response_id,
             grounding=self._grounding,
+            logprobs=tuple(self._logprobs),
+            safety=self._safety,
         )
 
     def _text(self, event: TextDelta) -> None:
@@ -119,7 +128,23 @@ class Accumulator:
         last.take(event)
 
     def _server_tool(self, event: ServerToolUse) -> None:
-        self._parts.append(_ServerTool(event))
+        self._parts.append(_Whole(event.part))
+
+    def _image(self, event: ImageOutput) -> None:
+        if event.partial is None:
+            self._parts.append(_Whole(event.image))
+
+    def _audio(self, event: AudioOutput) -> None:
+        last = self._parts[-1] if self._parts else None
+        if not isinstance(last, _Audio) or last.opaque is not None or last.media_type != event.media_type:
+            self._parts.append(last := _Audio(event.media_type))
+        last.take(event)
+
+    def _add_logprobs(self, event: LogprobsDelta) -> None:
+        self._logprobs += event.tokens
+
+    def _rate(self, event: SafetyReport) -> None:
+        self._safety = merge_ratings(self._safety, event.ratings)
 
     def _cite(self, event: TextCitation) -> None:
         self._citations.append(event.citation)
@@ -171,6 +196,8 @@ class Accumulator:
         self._calls.clear()
         self._citations.clear()
         self._grounding = None
+        self._logprobs.clear()
+        self._safety = ()
         self.finish = None
 
     def _finish(self, event: Finish) -> None:
@@ -186,6 +213,10 @@ class Accumulator:
         ServerToolUse: _server_tool,
         TextCitation: _cite,
         GroundingReport: _ground,
+        ImageOutput: _image,
+        AudioOutput: _audio,
+        LogprobsDelta: _add_logprobs,
+        SafetyReport: _rate,
         UsageReport: _report,
         Restarted: _restarted,
         Routing: _route,
@@ -225,14 +256,37 @@ class _Thought:
         return ThinkingPart(self.buffer.whole(), self.signature, self.redacted, self.opaque)
 
 
-class _ServerTool:
-    __slots__ = ("event",)
+class _Whole:
+    """A part that arrives whole: an image, or a block of a tool of the provider."""
 
-    def __init__(self, event: ServerToolUse) -> None:
-        self.event = event
+    __slots__ = ("part",)
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
 
     def frozen(self) -> Part:
-        return self.event.part
+        return self.part
+
+
+class _Audio:
+    __slots__ = ("data", "media_type", "opaque", "transcript")
+
+    def __init__(self, media_type: str) -> None:
+        self.media_type = media_type
+        self.data: list[bytes] = []
+        self.transcript: TextBuffer = TextBuffer()
+        self.opaque: Mapping[str, Any] | None = None
+
+    def take(self, event: AudioOutput) -> None:
+        self.data.append(event.data)
+        self.transcript.add(event.transcript)
+        self.opaque = event.opaque
+
+    def frozen(self) -> Part:
+        transcript = self.transcript.whole() or None
+        return AudioPart(
+            data=b"".join(self.data), media_type=self.media_type, transcript=transcript, opaque=self.opaque
+        )
 
 
 class _Call:

@@ -15,12 +15,13 @@ from typing import Any, Generic, Literal, TypeAlias
 
 from typing_extensions import TypeVar
 
+from .answer_details import SafetyRating, TokenLogprob, describe_ratings
 from .approvals import PermissionRequest
 from .citations import Citation, Grounding
 from .errors import CallError
 from .json_text import json_text
 from .lazy_dataclasses import dataclass
-from .messages import Message, ServerToolPart
+from .messages import ImagePart, Message, ServerToolPart
 from .usage import Usage
 
 StopReason: TypeAlias = Literal[
@@ -137,6 +138,50 @@ class GroundingReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageOutput:
+    """An image of the model, whole.
+
+    Attributes:
+        image: The image.
+        partial: The number of a preview, from 0. The image itself follows and has None: it alone is in the message.
+    """
+
+    image: ImagePart
+    partial: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AudioOutput:
+    """A chunk of a recording of the model: chunks of one media type without another part between are one recording.
+
+    Attributes:
+        data: The bytes of the chunk.
+        media_type: The media type of the recording.
+        transcript: The text of the chunk, if the service reports it.
+        opaque: Data of the service, which end the recording.
+    """
+
+    data: bytes
+    media_type: str
+    transcript: str = ""
+    opaque: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogprobsDelta:
+    """The log probabilities of further tokens of the response's text."""
+
+    tokens: tuple[TokenLogprob, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SafetyReport:
+    """Ratings of the prompt and of the response so far. Of each category the last one counts, or one that blocked."""
+
+    ratings: tuple[SafetyRating, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class UsageReport:
     """The tokens of this request so far. The last report counts."""
 
@@ -213,6 +258,10 @@ Event: TypeAlias = (
     | ServerToolUse
     | TextCitation
     | GroundingReport
+    | ImageOutput
+    | AudioOutput
+    | LogprobsDelta
+    | SafetyReport
     | UsageReport
     | Restarted
     | Routing
@@ -289,6 +338,8 @@ class ChatResponse:
         repairs: Every change that was needed to read the response as an object.
         response_id: The service's id of the response, from its content.
         grounding: The queries and the sources of the provider's search; None if it reports none.
+        logprobs: The log probabilities of the tokens of the text, if they were asked for: `Settings(logprobs=...)`.
+        safety: The ratings of the prompt and of the response by the service's filters and guardrails.
     """
 
     message: Message
@@ -301,6 +352,8 @@ class ChatResponse:
     repairs: tuple[str, ...] = ()
     response_id: str | None = None
     grounding: Grounding | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
+    safety: tuple[SafetyRating, ...] = ()
 
     @property
     def text(self) -> str:
@@ -320,9 +373,12 @@ class ChatResponse:
         rows = [
             ("text", self.text or None),
             ("citations", citation_list(self.citations)),
+            ("images", len(self.message.images) or None),
+            ("audio", len(self.message.audio) or None),
             ("tool calls", calls or None),
             ("stop reason", self.stop_reason),
             ("model", " ".join([name for name in (self.provider, self.model) if name]) or None),
+            ("blocked", describe_ratings(self.safety) or None),
             ("usage", self.usage.describe()),
             ("response", self.response_id),
             ("repairs", list(self.repairs) or None),
@@ -347,6 +403,9 @@ class ChatResponse:
         }
         if self.grounding is not None:
             data["grounding"] = self.grounding.to_dict()
+        for name, values in (("logprobs", self.logprobs), ("safety", self.safety)):
+            if values:
+                data[name] = [value.to_dict() for value in values]
         return {**data, "raw": self.raw} if raw else data
 
     def to_json(self, *, raw: bool = False) -> str:
@@ -363,4 +422,6 @@ class ChatResponse:
         }
         if data.get("grounding") is not None:
             read["grounding"] = Grounding.from_dict(data["grounding"])
+        read["logprobs"] = tuple([TokenLogprob.from_dict(each) for each in data.get("logprobs", ())])
+        read["safety"] = tuple([SafetyRating.from_dict(each) for each in data.get("safety", ())])
         return cls(**{**data, **read})

@@ -61,9 +61,15 @@ class _Media:
 
 @dataclass(frozen=True, slots=True)
 class ImagePart(_Media):
-    """An image. `detail` (`low`, `high`, `auto`) is sent to services that support it."""
+    """An image of the user, or one that the model has made.
+
+    Attributes:
+        detail: The detail in which the model reads it (`low`, `high`, `auto`), for services that support it.
+        opaque: Data of the service with an image of the model, which it is sent back with.
+    """
 
     detail: str | None = None
+    opaque: Mapping[str, Any] | None = None
     type: Literal["image"] = "image"
 
     @classmethod
@@ -74,8 +80,15 @@ class ImagePart(_Media):
 
 @dataclass(frozen=True, slots=True)
 class AudioPart(_Media):
-    """An audio recording."""
+    """An audio recording of the user, or one that the model has made.
 
+    Attributes:
+        transcript: The text of a recording of the model, if the service reports it.
+        opaque: Data of the service with a recording of the model, such as the id that it is sent back by.
+    """
+
+    transcript: str | None = None
+    opaque: Mapping[str, Any] | None = None
     type: Literal["audio"] = "audio"
 
     @classmethod
@@ -176,6 +189,13 @@ def _content(path: str | Path, limit: int) -> bytes:
         f"{str(path)!r} has {size:,} bytes or more, and the limit is {limit:,}: upload it with llm.upload(path), or "
         "pass a larger limit="
     )
+
+
+def describe_media(part: ImagePart | AudioPart) -> str:
+    """Return a line of text in place of an image or a recording: `[image/png, 1,234 bytes]`, and its transcript."""
+    size = "by URL" if part.data is None else f"{len(part.data):,} bytes"
+    transcript = part.transcript if isinstance(part, AudioPart) else None
+    return f"[{part.media_type or part.type}, {size}]{f' {transcript}' if transcript else ''}"
 
 
 def _media_type(path: str | Path) -> str:
@@ -341,10 +361,27 @@ class Message:
         """The blocks of the tools that the provider ran, in their order."""
         return tuple([part for part in self.parts if isinstance(part, ServerToolPart)])
 
+    @property
+    def images(self) -> tuple[ImagePart, ...]:
+        """The images, in their order."""
+        return tuple([part for part in self.parts if isinstance(part, ImagePart)])
+
+    @property
+    def audio(self) -> tuple[AudioPart, ...]:
+        """The audio recordings, in their order."""
+        return tuple([part for part in self.parts if isinstance(part, AudioPart)])
+
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data, with bytes as base64 text."""
         plain: dict[str, Any] = _adapter().dump_python(self, mode="json")
         for part, dumped in zip(self.parts, plain["parts"], strict=True):
+            if isinstance(part, (ImagePart, AudioPart)):  # those of users have none
+                for name in ("opaque", "transcript"):
+                    if name in dumped and dumped[name] is None:
+                        del dumped[name]
+            elif isinstance(part, ToolResultPart):
+                for image in dumped["images"]:
+                    del image["opaque"]
             # Most parts have none: left out, stored messages and the keys of caches are those of other versions.
             if (given := getattr(part, "citations", None)) is None:
                 continue

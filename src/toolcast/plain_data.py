@@ -14,7 +14,7 @@ from typing import Any, Final, get_origin
 from pydantic_core import SchemaSerializer, core_schema, from_json
 
 from .json_text import json_text
-from .messages import Message, Part, ServerToolPart, TextPart, ThinkingPart, ToolCallPart
+from .messages import AudioPart, Message, Part, ServerToolPart, TextPart, ThinkingPart, ToolCallPart
 
 _any: Final = SchemaSerializer(core_schema.any_schema())
 HIDDEN: Final = "(hidden)"
@@ -59,4 +59,6 @@ def _hidden_part(part: Part, tools: Collection[str]) -> Part:
         return TextPart(HIDDEN)
     if isinstance(part, ServerToolPart):
         return ServerToolPart(part.name, part.call_id, provider=part.provider)
+    if isinstance(part, AudioPart):
+        return TextPart(HIDDEN)  # it may speak what the text would have
     return ThinkingPart(HIDDEN) if isinstance(part, ThinkingPart) else part

@@ -15,7 +15,18 @@ from ..agents.engine.session_state import SessionState, fold
 from ..citations import describe_citation
 from ..errors import ToolcastError
 from ..json_text import json_text
-from ..messages import CachePoint, Message, ServerToolPart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from ..messages import (
+    AudioPart,
+    CachePoint,
+    ImagePart,
+    Message,
+    ServerToolPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolResultPart,
+    describe_media,
+)
 from ..stores.sqlite import SQLiteStore
 from .data_dir import data_dir, sessions_file
 from .output import format_table
@@ -128,6 +139,8 @@ def _message_texts(message: Message) -> Iterator[tuple[str, str]]:
                 yield message.role, part.text
                 if part.citations:
                     yield "sources", "\n".join(dict.fromkeys([describe_citation(each) for each in part.citations]))
+            case ImagePart() | AudioPart():
+                yield message.role, describe_media(part)
             case ThinkingPart():
                 yield "thinking", part.text
             case ToolCallPart():

@@ -14,7 +14,9 @@ from ..accumulator import Accumulator
 from ..agents.engine.history import unanswered_calls
 from ..approvals import ApprovalDecision, PermissionRequest
 from ..events import (
+    AudioOutput,
     Event,
+    ImageOutput,
     StopReason,
     TextCitation,
     TextDelta,
@@ -24,7 +26,7 @@ from ..events import (
     server_tool_use,
 )
 from ..lazy_dataclasses import dataclass
-from ..messages import Message, ServerToolPart, TextPart, ThinkingPart, ToolCallPart
+from ..messages import AudioPart, ImagePart, Message, ServerToolPart, TextPart, ThinkingPart, ToolCallPart
 from ..usage import NO_USAGE, Usage
 
 ChatState: TypeAlias = Literal[
@@ -239,6 +241,11 @@ def _streamed(data: Mapping[str, Any]) -> Streamed:
                 events += (ToolCallStart(part.id, part.name), done)
             case ServerToolPart():
                 events.append(server_tool_use(part))
+            case ImagePart():
+                events.append(ImageOutput(part))
+            case AudioPart() if part.data is not None:
+                media_type = part.media_type or ""
+                events.append(AudioOutput(part.data, media_type, part.transcript or "", part.opaque))
             case _:
                 pass
     events += [TextCitation(citation) for citation in message.citations]

@@ -14,7 +14,16 @@ from typing import Any, ClassVar, Final, cast
 
 from ..agents.engine.history import has_content
 from ..approvals import PermissionRequest
-from ..events import Event, Finish, GroundingReport, StopReason, TextCitation, UsageReport
+from ..events import (
+    Event,
+    Finish,
+    GroundingReport,
+    LogprobsDelta,
+    SafetyReport,
+    StopReason,
+    TextCitation,
+    UsageReport,
+)
 from ..lazy_dataclasses import dataclass
 from ..message_dicts import message_from_dict
 from ..messages import (
@@ -344,6 +353,10 @@ def _plain(value: Any) -> Any:
         return named | {"citation": value.citation.to_dict()}
     if isinstance(value, GroundingReport):
         return named | {"grounding": value.grounding.to_dict()}
+    if isinstance(value, LogprobsDelta):
+        return named | {"tokens": [token.to_dict() for token in value.tokens]}
+    if isinstance(value, SafetyReport):
+        return named | {"ratings": [rating.to_dict() for rating in value.ratings]}
     if isinstance(value, Finish):  # without the whole body of the response
         return named | {"stop_reason": value.stop_reason, "model": value.model, "raw": value.raw}
     try:

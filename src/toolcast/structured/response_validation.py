@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, cast
 
 import pydantic
 
+from ..answer_details import describe_ratings
 from ..errors import (
     CallError,
     ContentBlocked,
@@ -280,7 +281,9 @@ def _stopped(stop: type[CallError], response: ChatResponse, hide_input: bool) ->
     calls = response.message.tool_calls
     partial = calls[0].arguments if calls else None
     message = _HIDDEN if hide_input else _shortened(response.text or partial or "")
-    return stop(f"the answer was stopped ({response.stop_reason}); its text was: {message}", partial=partial)
+    why = describe_ratings(response.safety)
+    reason = f"{response.stop_reason}: {why}" if why else response.stop_reason
+    return stop(f"the answer was stopped ({reason}); its text was: {message}", partial=partial)
 
 
 def _no_tool_call(response: ChatResponse, error: ValidationError | None, hide_input: bool) -> CallError:

@@ -14,8 +14,10 @@ from typing import Any, Final, NamedTuple
 from ...citations import Citation, describe_citation
 from ...events import (
     AgentEvent,
+    AudioOutput,
     Failover,
     Finish,
+    ImageOutput,
     RawEvent,
     Restarted,
     ServerToolUse,
@@ -31,6 +33,7 @@ from ...events import (
 )
 from ...json_text import json_text
 from ...llms.local.repetition import REPETITION
+from ...messages import describe_media
 from ..output import command_line_text
 from .screen import Screen
 
@@ -80,6 +83,8 @@ class EventRouter:
             ToolResult: _Route("called", self._call_result),
             ServerToolUse: _Route("called", self._server_tool),
             TextCitation: _Route("", self._citation),
+            ImageOutput: _Route("called", self._image),
+            AudioOutput: _Route("spoke", self._audio),
             Restarted: _Route("", self._restarted),
             Failover: _Route("", self._failover),
             RawEvent: _Route("unreadable", self._unreadable),
@@ -129,6 +134,14 @@ class EventRouter:
         if event.output is not None or event.error:
             shown = event.error or (event.output if isinstance(event.output, str) else json_text(event.output))
             self._screen.call_result(id, event.name, shown, bool(event.error))
+
+    def _image(self, event: ImageOutput) -> None:
+        if event.partial is None:
+            self._screen.note(command_line_text(describe_media(event.image)))
+
+    def _audio(self, event: AudioOutput) -> None:
+        if event.transcript:
+            self._screen.content(event.transcript)
 
     def _citation(self, event: TextCitation) -> None:
         self._citations.append(event.citation)

@@ -14,15 +14,20 @@ from dataclasses import fields, replace
 from typing import Any, Final, cast
 
 from ...accumulator import Accumulator
+from ...answer_details import SafetyRating, TokenLogprob
 from ...citations import Citation, Grounding
 from ...errors import MalformedEvent
 from ...events import (
+    AudioOutput,
     Event,
     Finish,
     GroundingReport,
+    ImageOutput,
+    LogprobsDelta,
     RawEvent,
     Restarted,
     Routing,
+    SafetyReport,
     ServerToolUse,
     StopReason,
     TextCitation,
@@ -33,6 +38,7 @@ from ...events import (
     ToolCallReset,
     ToolCallStart,
 )
+from ...messages import AudioPart, ImagePart, Message, Part
 
 _MAPPING: Any = Mapping  # typed as Any, so that isinstance does not narrow Any to an unknown type
 VERSION: Final = 1
@@ -53,6 +59,10 @@ _KINDS: Final[dict[str, type[Any]]] = {
         ServerToolUse,
         TextCitation,
         GroundingReport,
+        ImageOutput,
+        AudioOutput,
+        LogprobsDelta,
+        SafetyReport,
         Routing,
         Finish,
     )
@@ -140,6 +150,11 @@ def _values(event: Event) -> dict[str, Any]:
     """Return the fields of an event that are set. A `body` is never stored."""
     if isinstance(event, (TextCitation, GroundingReport)):
         return event.citation.to_dict() if isinstance(event, TextCitation) else event.grounding.to_dict()
+    if isinstance(event, (ImageOutput, AudioOutput)):
+        return _media_values(event)
+    if isinstance(event, (LogprobsDelta, SafetyReport)):
+        found = event.tokens if isinstance(event, LogprobsDelta) else event.ratings
+        return {"values": [each.to_dict() for each in found]}
     values = ((field.name, getattr(event, field.name)) for field in fields(event) if field.name != "body")
     return {
         name: dict(value) if isinstance(value, _MAPPING) else value
@@ -148,10 +163,35 @@ def _values(event: Event) -> dict[str, Any]:
     }
 
 
+def _media_values(event: ImageOutput | AudioOutput) -> dict[str, Any]:
+    """Return the part of the message that an event has, with its bytes as base64 text."""
+    if isinstance(event, ImageOutput):
+        part: Part = event.image
+    else:
+        part = AudioPart(data=event.data, media_type=event.media_type, transcript=event.transcript, opaque=event.opaque)
+    values: dict[str, Any] = Message("assistant", (part,)).to_dict()["parts"][0]
+    return values
+
+
+def _media_event(values: Any) -> Event:
+    (part,) = Message.from_dict({"role": "assistant", "parts": [values]}).parts
+    if isinstance(part, ImagePart):
+        return ImageOutput(part)
+    if not isinstance(part, AudioPart) or part.data is None or part.media_type is None:
+        raise TypeError(f"expected an image or a recording, got {type(part).__name__}")
+    return AudioOutput(part.data, part.media_type, part.transcript or "", part.opaque)
+
+
 def _event(name: str, values: Any) -> Event:
     make = cast("Callable[..., Event]", _KINDS[name])
     if make is TextCitation:
         return TextCitation(_checked(Citation.from_dict(values)))
+    if make in (ImageOutput, AudioOutput):
+        return _media_event(values)
+    if make is LogprobsDelta:
+        return LogprobsDelta(tuple([TokenLogprob.from_dict(each) for each in values["values"]]))
+    if make is SafetyReport:
+        return SafetyReport(tuple([SafetyRating.from_dict(each) for each in values["values"]]))
     if make is GroundingReport:
         grounding = Grounding.from_dict(values)
         for source in grounding.sources:

@@ -144,6 +144,8 @@ class RedactedLLM(WrapperLLM):
                 return self._document(part)
             case FileRef():
                 return part if part.name is None else replace(part, name=self._text(part.name))
+            case AudioPart():
+                return self._recording(part)
             case _:
                 return self._media(part)
 
@@ -158,6 +160,11 @@ class RedactedLLM(WrapperLLM):
     def _is_changed(self, part: ServerToolPart) -> bool:
         """Return True if a text in the block would be changed; not counting what the service has encrypted in it."""
         return any(self._value(value) != value for value in (part.input, part.output, part.error))
+
+    def _recording(self, part: AudioPart) -> Part:
+        """Return the recording, or the redacted transcript alone where that is changed: the bytes speak the text."""
+        transcript = self._text(part.transcript or "")
+        return self._media(part) if transcript == (part.transcript or "") else TextPart(transcript)
 
     def _media(self, part: M) -> M:
         # A `data:` URL is the file itself, which a changed text would damage.

@@ -22,8 +22,19 @@ from typing import Any, ClassVar
 
 from jiter import from_json
 
+from ...answer_details import SafetyRating
 from ...errors import MalformedEvent
-from ...events import Event, RawEvent, ServerToolUse, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ...events import (
+    Event,
+    RawEvent,
+    SafetyReport,
+    ServerToolUse,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    UsageReport,
+)
 from ...text_buffer import TextBuffer
 from ...usage import Usage
 from ..base import RequestInput
@@ -281,6 +292,9 @@ class AnthropicDecoder(StreamDecoder):
         self._stop = as_str(delta.get("stop_reason")) or self._stop
         if details := as_dict(delta.get("stop_details")):
             self._pass_on({"stop_details": details}, out)
+            if category := as_str(details.get("category")):
+                rating = SafetyRating(category, blocked=True, provider=self._source.provider, raw=details)
+                out.append(SafetyReport((rating,)))
             if not self._has_content:
                 self._text(chunk, {"text": details.get("explanation")}, out)
         self._report(out)

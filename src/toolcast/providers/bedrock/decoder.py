@@ -19,9 +19,10 @@ from typing import Any, ClassVar, cast
 from jiter import from_json
 
 from ...errors import LimitExceeded, LLMError, MalformedEvent
-from ...events import Event, RawEvent, ServerToolUse, StopReason, TextDelta, ThinkingDelta, UsageReport
+from ...events import Event, RawEvent, SafetyReport, ServerToolUse, StopReason, TextDelta, ThinkingDelta, UsageReport
 from ...text_buffer import TextBuffer
 from ...usage import Usage
+from ..answer_details import bedrock_ratings
 from ..aws_event_stream import AWSEventMessage, AWSEventStream, is_event_stream
 from ..base import RequestInput
 from ..http_errors import ErrorSource, read_service_error, stream_error
@@ -269,6 +270,8 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
             details = details_of(bedrock_counts(usage), as_dict(event.get("serviceTier")).get("type"))
             out.append(UsageReport(Usage(fresh + read + written, output, read, written, details=details)))
         if trace := as_dict(event.get("trace")):
+            if ratings := bedrock_ratings(as_dict(trace.get("guardrail")), self._source.provider):
+                out.append(SafetyReport(ratings))
             out.append(RawEvent({"trace": trace}))
             self._model = as_str(as_dict(trace.get("promptRouter")).get("invokedModelId")) or self._model
         if self._streamed and self._stop is not None:

@@ -13,10 +13,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, cast
 
+from ...answer_details import SafetyRating, merge_ratings
 from ...errors import EmptyResponse
-from ...events import Event, RawEvent, ServerToolUse, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ...events import (
+    Event,
+    LogprobsDelta,
+    RawEvent,
+    SafetyReport,
+    ServerToolUse,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    UsageReport,
+)
 from ...tool_spec import ToolNames
 from ...usage import Usage
+from ..answer_details import azure_ratings, token_logprobs
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import StreamDecoder, always, as_count, as_dict, as_list, as_str, json_or_text
@@ -68,6 +81,7 @@ class OpenAIChatDecoder(StreamDecoder):
         self._tokens: dict[str, int] = {}
         self._reported: Usage | None = None
         self._tier: object = None
+        self._ratings: tuple[SafetyRating, ...] = ()
 
     def _adder(self, kind: type[Event]) -> Callable[[str], bool]:
         return self._calls.add if kind is ToolCallDelta else always
@@ -97,6 +111,8 @@ class OpenAIChatDecoder(StreamDecoder):
             self._model = as_str(chunk.get("model")) or None
             self._response_id = as_str(chunk.get("id")) or self._response_id
         self._tier = chunk.get("service_tier") or self._tier
+        if ratings := chunk.get("prompt_filter_results") or chunk.get("prompt_annotations"):
+            self._rate_prompt(ratings, out)
         choices = as_list(chunk.get("choices"))
         if choices:
             for choice in choices:
@@ -129,10 +145,34 @@ class OpenAIChatDecoder(StreamDecoder):
                     reader(self, value, out)
                 else:
                     out.append(RawEvent({name: value}))
+        if choice.get("logprobs"):
+            self._log_probabilities(choice["logprobs"], out)
+        if results := choice.get("content_filter_results"):  # Azure
+            self._rate(azure_ratings(results, "response", self._source.provider), out)
         if choice.get("finish_reason"):
             self._finish = str(choice["finish_reason"])
         if choice.get("usage"):
             self._usage(choice["usage"], out)
+
+    def _log_probabilities(self, found: Any, out: list[Event]) -> None:
+        """Emit the log probabilities of the text, or of a refusal."""
+        lists = as_dict(found)
+        content = lists.get("content") or lists.get("refusal")
+        if tokens := token_logprobs(content if content is not None else found):
+            out.append(LogprobsDelta(tokens))
+
+    def _rate_prompt(self, found: Any, out: list[Event]) -> None:
+        """Emit the ratings of the prompts by Azure."""
+        ratings: tuple[SafetyRating, ...] = ()
+        for prompt in map(as_dict, as_list(found)):
+            ratings += azure_ratings(prompt.get("content_filter_results"), "prompt", self._source.provider)
+        self._rate(ratings, out)
+
+    def _rate(self, ratings: tuple[SafetyRating, ...], out: list[Event]) -> None:
+        """Emit ratings that change those so far: each chunk has them."""
+        before, self._ratings = self._ratings, merge_ratings(self._ratings, ratings)
+        if before != self._ratings:
+            out.append(SafetyReport(ratings))
 
     def _whole_message(self, choice: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of a choice that has a message or no delta.

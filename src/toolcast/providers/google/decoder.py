@@ -16,9 +16,21 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any, ClassVar
 
+from ...answer_details import SafetyRating, merge_ratings
 from ...errors import EmptyResponse, MalformedEvent
-from ...events import Event, RawEvent, ServerToolUse, StopReason, TextDelta, ThinkingDelta, UsageReport
+from ...events import (
+    Event,
+    LogprobsDelta,
+    RawEvent,
+    SafetyReport,
+    ServerToolUse,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    UsageReport,
+)
 from ...usage import Usage
+from ..answer_details import google_logprobs, google_ratings
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str
@@ -66,6 +78,7 @@ class GoogleDecoder(StreamDecoder):
         self._tokens: dict[str, int] = {}
         self._usage_read: object = None
         self._tier: object = None
+        self._ratings: tuple[SafetyRating, ...] = ()
         self._metadata: dict[str, Any] = {}  # the last of each further field of the candidate
         self._reports_tools = False  # the tools that Gemini ran are among the parts
 
@@ -90,8 +103,8 @@ class GoogleDecoder(StreamDecoder):
             candidate, self._answered = as_dict(found), True
             if not candidate.get("index"):
                 self._candidate(candidate, out)
-        if "promptFeedback" in chunk and (blocked := as_str(as_dict(chunk["promptFeedback"]).get("blockReason"))):
-            self._finish = "content_filter", blocked
+        if "promptFeedback" in chunk:
+            self._prompt_feedback(as_dict(chunk["promptFeedback"]), out)
         usage = chunk.get("usageMetadata")
         if usage and usage != self._usage_read:
             self._usage_read = usage
@@ -108,13 +121,36 @@ class GoogleDecoder(StreamDecoder):
                 out.append(TextDelta(text))
             else:
                 self._part(part, out)
+        if ratings := google_ratings(candidate.get("safetyRatings"), "response", self._source.provider):
+            self._rate(ratings, out)
+        if (found := as_dict(candidate.get("logprobsResult"))) and (tokens := google_logprobs(found)):
+            out.append(LogprobsDelta(tokens))
         for name, value in candidate.items():
-            if name not in _SILENT and value:
+            if name not in _SILENT and value and name != "logprobsResult":
                 self._metadata[name] = value
                 out.append(RawEvent({name: value}))
         if reason := as_str(candidate.get("finishReason")):
             usual: StopReason = "content_filter" if reason.startswith("IMAGE_") else "other"
             self._finish = _STOP.get(reason, usual), reason
+            if self._finish[0] == "content_filter":
+                raw: dict[str, Any] = {
+                    name: candidate[name] for name in ("finishReason", "finishMessage") if name in candidate
+                }
+                self._rate((SafetyRating(reason, "response", None, True, self._source.provider, raw),), out)
+
+    def _prompt_feedback(self, feedback: dict[str, Any], out: list[Event]) -> None:
+        ratings = google_ratings(feedback.get("safetyRatings"), "prompt", self._source.provider)
+        if reason := as_str(feedback.get("blockReason")):
+            self._finish = "content_filter", reason
+            ratings += (SafetyRating(reason, "prompt", None, True, self._source.provider, feedback),)
+        if ratings:
+            self._rate(ratings, out)
+
+    def _rate(self, ratings: tuple[SafetyRating, ...], out: list[Event]) -> None:
+        """Emit ratings that change those so far: each chunk has them."""
+        before, self._ratings = self._ratings, merge_ratings(self._ratings, ratings)
+        if before != self._ratings:
+            out.append(SafetyReport(ratings))
 
     # -- the parts
 

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, cast
 from jiter import from_json
 
 from ...errors import LLMError, NotFound
-from ...events import Event, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
+from ...events import Event, LogprobsDelta, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
 from ...usage import Usage
+from ..answer_details import token_logprobs
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import START, FramedDecoder, as_dict, as_list, as_str
@@ -95,6 +96,8 @@ class OllamaDecoder(FramedDecoder[JSONLines]):
         content = as_str(message.get("content"))
         if text := content or as_str(document.get("response")):
             out.append(TextDelta(text))
+        if document.get("logprobs") and (tokens := token_logprobs(document["logprobs"])):
+            out.append(LogprobsDelta(tokens))
         for call in as_list(message.get("tool_calls")):
             self._tool_call(as_dict(call), out)
         return "content" if content else "response"

@@ -19,10 +19,21 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from ...errors import EmptyResponse, MalformedEvent, StreamInterrupted
-from ...events import Event, RawEvent, ServerToolUse, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ...events import (
+    Event,
+    LogprobsDelta,
+    RawEvent,
+    ServerToolUse,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    UsageReport,
+)
 from ...server_tools import RemoteMCP
 from ...text_buffer import TextBuffer
 from ...usage import Usage
+from ..answer_details import token_logprobs
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str, json_or_text, without_encrypted
@@ -180,6 +191,9 @@ class OpenAIResponsesDecoder(StreamDecoder):
         for place, part in enumerate(map(as_dict, content)):
             self._refused |= part.get("type") == "refusal"
             self._whole(item, ("text", place), part.get("text") or part.get("refusal"), out)
+            # From here alone: the deltas have the same ones without their bytes.
+            if part.get("logprobs") and (tokens := token_logprobs(part["logprobs"])):
+                out.append(LogprobsDelta(tokens))
         return bool(content) or not item.waits
 
     def _close_thought(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
