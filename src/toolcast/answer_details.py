@@ -1,4 +1,4 @@
-"""What a service reports about the text of a response: log probabilities of its tokens, and safety ratings."""
+"""Reports of a service about the text of a response: log probabilities of its tokens, and safety ratings."""
 
 from __future__ import annotations
 
