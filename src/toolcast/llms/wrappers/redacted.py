@@ -14,6 +14,7 @@ from ...events import Event
 from ...hook_protocol import Hooks
 from ...http_request import HTTPRequest
 from ...messages import (
+    AudioPart,
     FILE_LIMIT,
     CachePoint,
     DocumentPart,
