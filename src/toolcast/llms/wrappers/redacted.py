@@ -14,8 +14,8 @@ from ...events import Event
 from ...hook_protocol import Hooks
 from ...http_request import HTTPRequest
 from ...messages import (
-    AudioPart,
     FILE_LIMIT,
+    AudioPart,
     CachePoint,
     DocumentPart,
     FileRef,
