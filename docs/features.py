@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from decimal import Decimal
 from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
@@ -454,6 +455,17 @@ def server_tools() -> Iterator[Sequence[str]]:
             yield (name, *cells)
 
 
+def others() -> Rows:
+    """What users expect beside the tool call, beside other libraries."""
+    spec = spec_from_file_location("compared", DOCS / "compared.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    rows: Rows = module.compared([llm for _, llm in _providers()])
+    return rows
+
+
 # -- the pages
 
 Tables: TypeAlias = Mapping[str, Callable[[], Rows]]
@@ -468,6 +480,7 @@ PAGES: Mapping[str, Tables] = {
     "reference/messages.md": {"CONTENT": content},
     "reference/providers/features.md": {"PROVIDER_FEATURES": provider_features},
     "how-to/files.md": {"UPLOADS": uploads},
+    "explanation/compared.md": {"COMPARED": others},
     "how-to/server-tools.md": {"SERVER_TOOLS": server_tools},
     "how-to/many-inputs.md": {"BATCHES": batches},
     "how-to/embeddings.md": {"EMBEDDINGS": embeddings},

@@ -129,3 +129,10 @@ def test_the_tools_that_a_provider_runs_are_those_of_its_forms(features: ModuleT
     head, *lines = features.server_tools()
     assert head[1:] == ("`WebSearch`", "`CodeExecution`", "`FileSearch`", "`URLContext`", "`RemoteMCP`")
     assert {name: cells for name, *cells in lines}["Anthropic"] == ["yes", "yes", "no", "yes", "yes"]
+
+
+def test_toolcast_has_what_users_expect_beside_the_tool_call(features: ModuleType) -> None:
+    head, *lines = features.others()
+    assert head[1] == "toolcast"
+    assert len(lines) == 24
+    assert [feature for feature, own, *_ in lines if not own.startswith("yes: ")] == []
