@@ -382,6 +382,19 @@ def _sets(settings: Settings) -> Callable[[ServiceLLM], bool]:
     return lambda llm: not llm.adapter.request(RequestInput(llm.model, (user("x"),)), settings).notes
 
 
+def _accepts(settings: Settings) -> Callable[[ServiceLLM], bool]:
+    """A function that tries whether a request with a setting can be encoded."""
+
+    def accepts(llm: ServiceLLM) -> bool:
+        try:
+            llm.adapter.request(RequestInput(llm.model, (user("x"),)), settings)
+        except BadRequest:
+            return False
+        return True
+
+    return accepts
+
+
 _SERVER_TOOLS: Mapping[str, ServerTool] = {
     "`WebSearch`": WebSearch(),
     "`CodeExecution`": CodeExecution(),
@@ -401,6 +414,9 @@ FEATURES: Mapping[str, Callable[[ServiceLLM], bool | None]] = {
     "service tier": _sets(Settings(service_tier="default")),
     "log probabilities": _sets(Settings(logprobs=True)),
     "uploaded files": lambda llm: isinstance(llm.adapter, HTTPAdapter) and llm.adapter.takes_files,
+    "`previous_response_id`": _accepts(Settings(previous_response_id="resp_1")),
+    "`conversation`": _accepts(Settings(conversation="conv_1")),
+    "`background`": _accepts(Settings(background=True)),
     "batch API": _has("batches"),
     "embeddings": _has("embeddings"),
     "tokens counted": lambda llm: llm.token_counter(llm.build_request("x", (), None, None, parallel=True)) is not None,
@@ -446,6 +462,22 @@ def _refers(llm: ServiceLLM, kind: str) -> bool:
     return True
 
 
+_STORED: Mapping[str, Settings] = {
+    "`previous_response_id`": Settings(previous_response_id="resp_1"),
+    "`conversation`": Settings(conversation="conv_1"),
+    "`background`": Settings(background=True),
+}
+
+
+def stored() -> Iterator[Sequence[str]]:
+    """What each service stores whose Responses API stores something."""
+    yield ("`OpenAIResponses(..., service=)`", *_STORED)
+    for name, service in sorted(SERVICES.items()):
+        if "responses" in service.stores:
+            llm = OpenAIResponses("m", service=name, api_key="key", base_url="https://host/v1")
+            yield (f"`{name}`", *(_WORDS[_accepts(settings)(llm)] for settings in _STORED.values()))
+
+
 def server_tools() -> Iterator[Sequence[str]]:
     """Which provider runs which tools."""
     yield ("LLM", *_SERVER_TOOLS)
@@ -482,6 +514,7 @@ PAGES: Mapping[str, Tables] = {
     "how-to/files.md": {"UPLOADS": uploads},
     "explanation/compared.md": {"COMPARED": others},
     "how-to/server-tools.md": {"SERVER_TOOLS": server_tools},
+    "how-to/stored-responses.md": {"STORED": stored},
     "how-to/many-inputs.md": {"BATCHES": batches},
     "how-to/embeddings.md": {"EMBEDDINGS": embeddings},
     "reference/providers/azure.md": _dialects("azure", "azure-v1", "azure-foundry"),

@@ -297,9 +297,13 @@ class Engine(Generic[D]):
         """
         kept = (self.tools, self.server_tools, self._config.cache_points)
         own, server_tools, cache_points = kept if tools is None else split_tools(tools)
+        settings = self._config.settings
+        if settings is not None and settings.conversation is not None:
+            settings = settings.with_(conversation=None)  # it has this engine's history
         config = replace(
             self._config,
             permissions=permissions or self.permissions,
+            settings=settings,
             tools=as_tools(own),
             server_tools=server_tools,
             cache_points=cache_points,

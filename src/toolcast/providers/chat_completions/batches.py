@@ -58,7 +58,14 @@ class OpenAIBatches(FileBatches):
         self._endpoint = endpoint
 
     def encode(self, id: str, request: HTTPRequest) -> bytes:
-        """Return one request of a batch, as one line without a line end."""
+        """Return one request of a batch, as one line without a line end.
+
+        Raises:
+            BadRequest: The request would run in the background, so that the batch would have no response to it.
+        """
+        # The text alone may be a part of another field.
+        if b'"background":true' in request.body and json.loads(request.body).get("background"):
+            raise BadRequest("background=True has no place in a batch: leave it out")
         head = json.dumps({"custom_id": id, "method": "POST", "url": self._endpoint})
         return b'%b,"body":%b}' % (head[:-1].encode(), request.body)
 
