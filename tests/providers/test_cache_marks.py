@@ -31,6 +31,7 @@ from toolcast import (
     WebSearch,
     assistant,
     system,
+    tool_result,
     user,
 )
 
@@ -443,3 +444,155 @@ def test_the_key_of_xai_is_a_header() -> None:
     assert request.headers["x-grok-conv-id"] == "conv_abc123"
     with pytest.raises(BadRequest, match="characters that a header cannot have"):
         llm.preview(llm.build_request("a", (), None, Settings(prompt_cache_key="a\nb"), parallel=True))
+
+
+# -- OpenAI's protocols
+
+OPENROUTER = OpenAICompatible("anthropic/claude-sonnet-4.5", service="openrouter", api_key="k")
+QWEN = OpenAICompatible("qwen3-coder-plus", service="qwen", api_key="k")
+CHAT = OpenAI("gpt-5.6", api_key="k")
+RESPONSES = OpenAIResponses("gpt-5.6", api_key="k")
+BREAK: Any = {"mode": "explicit"}
+CALL = ToolCallPart("c1", "get_time", '{"timezone":"UTC"}')
+
+
+def test_documented_example_of_openrouter() -> None:
+    # openrouter.ai/docs/guides/best-practices/prompt-caching: a system message, and a user message
+    sent = body(
+        OPENROUTER,
+        [
+            system("You are a historian studying the fall of the Roman Empire.", "HUGE TEXT BODY", CachePoint()),
+            user("What triggered the collapse?"),
+        ],
+    )
+    assert sent["messages"] == [
+        {
+            "role": "system",
+            "content": [
+                {"type": "text", "text": "You are a historian studying the fall of the Roman Empire."},
+                {"type": "text", "text": "HUGE TEXT BODY", "cache_control": FIVE},
+            ],
+        },
+        {"role": "user", "content": "What triggered the collapse?"},
+    ]
+    sent = body(OPENROUTER, [user("Given the book below:", "HUGE TEXT BODY", CachePoint("1h"), "Name all characters")])
+    assert sent["messages"][0]["content"] == [
+        {"type": "text", "text": "Given the book below:"},
+        {"type": "text", "text": "HUGE TEXT BODY", "cache_control": HOUR},
+        {"type": "text", "text": "Name all characters"},
+    ]
+
+
+def test_documented_example_of_qwen() -> None:
+    # alibabacloud.com/help/en/model-studio/context-cache
+    sent = body(QWEN, [system("long_text_content", CachePoint()), user("What is this code about?")])
+    block = {"type": "text", "text": "long_text_content", "cache_control": FIVE}
+    assert sent["messages"][0] == {"role": "system", "content": [block]}
+    with pytest.raises(BadRequest, match=r"qwen takes no CachePoint\(ttl='1h'\): expected '5m', or none"):
+        body(QWEN, [user("a", CachePoint("1h"), "b")])
+
+
+@pytest.mark.parametrize("llm", [CHAT, RESPONSES])
+def test_breakpoints_of_openai(llm: FunctionCallingLLM) -> None:
+    sent = body(llm, [system("rules", CachePoint()), user("document", CachePoint("1h"), "question")])
+    kind = "text" if llm is CHAT else "input_text"
+    assert "instructions" not in sent
+    assert sent["messages" if llm is CHAT else "input"] == [
+        {"role": "system", "content": [{"type": kind, "text": "rules", "prompt_cache_breakpoint": BREAK}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": kind, "text": "document", "prompt_cache_breakpoint": BREAK},
+                {"type": kind, "text": "question"},
+            ],
+        },
+    ]
+    many = body(llm, [user(*[part for at in range(9) for part in (str(at), CachePoint())])])
+    assert json.dumps(many).count("prompt_cache_breakpoint") == 9  # OpenAI uses the last ones
+    assert "prompt_cache" not in json.dumps(body(llm, [system("rules"), user("a")], cache="auto"))
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-5", "gpt-5.4", "gpt-5.5-mini", "o3"])
+def test_earlier_models_of_openai_have_no_breakpoints(model: str) -> None:
+    for llm in (OpenAI(model, api_key="k"), OpenAIResponses(model, api_key="k")):
+        assert "prompt_cache" not in json.dumps(body(llm, [user("a", CachePoint(), "b")]))
+
+
+def test_results_and_answers_of_chat_completions_are_marked() -> None:
+    messages = [
+        user(CachePoint(), "a"),
+        assistant("b", CachePoint()),
+        user("c"),
+        assistant(CALL),
+        Message("tool", (ToolResultPart("c1", "noon"), CachePoint())),
+    ]
+    sent = body(OPENROUTER, messages, [get_time, CachePoint("1h")])
+    assert sent["tools"][0]["cache_control"] == HOUR
+    contents = [message["content"] for message in sent["messages"]]
+    assert contents == [
+        [{"type": "text", "text": "a"}],
+        [{"type": "text", "text": "b", "cache_control": FIVE}],
+        "c",
+        None,
+        [{"type": "text", "text": "noon", "cache_control": FIVE}],
+    ]
+
+
+def test_what_responses_cannot_mark_leaves_the_mark_before_it() -> None:
+    messages = [user("a"), assistant("b", CALL, CachePoint()), tool_result(CALL, "noon"), user(CachePoint(), "c")]
+    sent = body(RESPONSES, messages, [get_time])
+    marked = [item for item in sent["input"] if "prompt_cache_breakpoint" in json.dumps(item)]
+    assert [item.get("role", item.get("type")) for item in marked] == ["user", "function_call_output"]
+
+
+@pytest.mark.parametrize("llm", [OPENROUTER, QWEN])
+def test_automatic_marks_of_chat_completions(llm: FunctionCallingLLM) -> None:
+    messages = [system("s"), system("t"), user("a"), assistant("b"), user("c"), assistant(CALL), tool_result(CALL, "n")]
+    sent = body(llm, messages, [get_time], cache="auto")
+    marked = [_marks_of([message]) for message in sent["messages"]]
+    assert marked == [0, 1, 0, 0, 1, 0, 1]
+    assert _marks_of(sent["tools"]) == (1 if llm is OPENROUTER else 0)
+    forced = body(llm, [system("s"), user("a")], [get_time], "get_time", cache="auto")
+    assert [_marks_of([message]) for message in forced["messages"]] == [1, 0]
+
+
+def test_models_that_are_cached_without_marks_get_no_automatic_ones() -> None:
+    llm = OpenAICompatible("openai/gpt-5.4", service="openrouter", api_key="k")
+    assert _marks_of([body(llm, [system("s"), user("a")], [get_time], cache="auto")]) == 0
+    assert _marks_of([body(llm, [system("s", CachePoint()), user("a")])]) == 1
+
+
+def test_responses_of_other_services_get_no_marks() -> None:
+    llm = OpenAIResponses("anthropic/claude-sonnet-4.5", service="openrouter", api_key="k")
+    assert (
+        _marks_of([body(llm, [system("s", CachePoint()), user("a", CachePoint(), "b")], [get_time, CachePoint()])]) == 0
+    )
+
+
+@given(_MESSAGES, st.booleans())
+def test_any_marks_of_chat_completions(parts: Any, auto: bool) -> None:
+    messages = [Message(role, tuple(found)) for role, found in parts]
+    plain = [
+        Message(message.role, tuple([part for part in message.parts if not isinstance(part, CachePoint)]))
+        for message in messages
+    ]
+    assume(all(message.parts for message in plain))
+    for llm in (OPENROUTER, CHAT, RESPONSES):
+        try:
+            sent = body(llm, messages, [get_time], cache="auto" if auto else "off")
+        except BadRequest:
+            continue
+        # With marks, the system messages of Responses are in the input.
+        without = body(llm, plain, [get_time])
+        if "instructions" in without and "instructions" not in sent:
+            continue
+        assert _texts(sent) == _texts(without)
+
+
+def _texts(sent: Any) -> Any:
+    """Return the role and the text of each message."""
+    return [
+        (message["role"], content if isinstance(content, str) else "".join([part["text"] for part in content]))
+        for message in sent.get("messages", sent.get("input"))
+        if (content := message["content"]) is not None
+    ]

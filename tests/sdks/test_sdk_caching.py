@@ -152,6 +152,57 @@ def mistral(url: str) -> None:
         )
 
 
+BREAK: Any = {"mode": "explicit"}
+
+
+def openai_chat_breakpoints(url: str) -> None:
+    from openai import OpenAI
+
+    with OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:
+        client.chat.completions.create(
+            model="gpt-5.6",
+            messages=[
+                {
+                    "role": "system",
+                    "content": [{"type": "text", "text": "Be kind.", "prompt_cache_breakpoint": BREAK}],
+                },
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "text", "text": "Document", "prompt_cache_breakpoint": BREAK},
+                        {"type": "text", "text": "Question"},
+                    ],
+                },
+            ],
+            stream=False,
+        )
+
+
+def openai_responses_breakpoints(url: str) -> None:
+    from openai import OpenAI
+
+    with OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:
+        client.responses.create(
+            model="gpt-5.6",
+            input=[
+                {
+                    "role": "system",
+                    "content": [{"type": "input_text", "text": "Be kind.", "prompt_cache_breakpoint": BREAK}],
+                },
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "input_text", "text": "Document", "prompt_cache_breakpoint": BREAK},
+                        {"type": "input_text", "text": "Question"},
+                    ],
+                },
+            ],
+            include=["reasoning.encrypted_content"],
+            store=False,
+            stream=False,
+        )
+
+
 KEY = Settings(prompt_cache_key="u1", prompt_cache_retention="24h")
 CASES: list[tuple[str, Callable[[str], None], Callable[[str], Any], Any, Any]] = [
     (
@@ -167,6 +218,20 @@ CASES: list[tuple[str, Callable[[str], None], Callable[[str], Any], Any, Any]] =
         lambda url: toolcast.Bedrock(MODEL, base_url=url, api_key="any"),
         CONVERSATION,
         {"tools": [weather, CachePoint("1h")], "settings": Settings(max_tokens=9)},
+    ),
+    (
+        "openai breakpoints",
+        openai_chat_breakpoints,
+        lambda url: toolcast.llm("openai:gpt-5.6", base_url=f"{url}/v1", api_key="any"),
+        CONVERSATION[:2],
+        {},
+    ),
+    (
+        "responses breakpoints",
+        openai_responses_breakpoints,
+        lambda url: OpenAIResponses("gpt-5.6", base_url=f"{url}/v1", api_key="any"),
+        CONVERSATION[:2],
+        {},
     ),
     (
         "openai",

@@ -34,12 +34,14 @@ class Rules(NamedTuple):
         tools: Tools can be marked.
         ordered: Marks of an hour come before those of 5 minutes.
         most: The most marks of a request; None: the service uses the last ones.
+        ttls: The values of `ttl`.
     """
 
     can_mark: Callable[[Block], bool]
     tools: bool = True
     ordered: bool = True
     most: int | None = MOST
+    ttls: tuple[str, ...] = ("5m", "1h")
 
 
 def find_marks(
@@ -96,6 +98,7 @@ def add_automatic(
     *,
     free: bool,
     taken: int = 0,
+    system_section: int = 1,
 ) -> None:
     """Add the marks of `cache="auto"`, as many as `marks` leaves: where the next request has the same beginning.
 
@@ -112,12 +115,13 @@ def add_automatic(
         turns: The role and the blocks of each turn.
         free: The model chooses among tools, so that its calls continue the conversation.
         taken: The number of further marks in the request.
+        system_section: The section of the system prompt, where it is one of the turns.
     """
     answers = [at for at, (role, _) in enumerate(turns) if role == "assistant"]
     wanted: list[tuple[int, Sequence[Block]]] = []
     if turns and (answers or free):
         wanted.append((len(turns) + 1, turns[-1][1]))
-    wanted.append((1, system))
+    wanted.append((system_section, system))
     if rules.tools:
         wanted.append((0, tools))
     if answers and answers[-1]:
@@ -143,6 +147,10 @@ def _check(provider: str, rules: Rules, marks: Mapping[Place, str | None]) -> No
         raise BadRequest(
             f"{provider} takes at most {rules.most} CachePoints in a request, got {len(marks)}: leave out the earlier "
             "ones, as each marks all of the request before it"
+        )
+    if unknown := next((ttl for ttl in marks.values() if ttl is not None and ttl not in rules.ttls), None):
+        raise BadRequest(
+            f"{provider} takes no CachePoint(ttl={unknown!r}): expected {' or '.join(map(repr, rules.ttls))}, or none"
         )
     if rules.ordered and sorted(marks.values(), key=lambda ttl: ttl != "1h") != [marks[at] for at in sorted(marks)]:
         short = next(at for at in sorted(marks) if marks[at] != "1h")
@@ -173,6 +181,73 @@ def marked(blocks: Sequence[Block], section: int, marks: Mapping[Place, str | No
 def _breakpoint(ttl: str | None) -> dict[str, str]:
     """Return the value of OpenAI's `prompt_cache_breakpoint`, which lasts 30 minutes at least."""
     return {"mode": "explicit"}
+
+
+# -- messages of OpenAI's protocols
+
+
+class Marked(NamedTuple):
+    """The tools and the messages of a request, with their marks."""
+
+    tools: list[Block]
+    messages: list[Block]
+
+
+def mark_messages(
+    provider: str,
+    rules: Rules,
+    field: str,
+    tools: Sequence[Block],
+    messages: Sequence[Block],
+    points: Sequence[ToolCachePoint],
+    *,
+    text: str,
+    run_by_service: int = 0,
+    automatic: bool = False,
+    free: bool = False,
+) -> Marked:
+    """Return tools and messages with their marks: a message whose text is marked has a list of parts then.
+
+    Args:
+        provider: The name of the provider, for errors.
+        rules: The rules of the service.
+        field: The field of a part that marks it.
+        tools: The tools that are sent.
+        messages: The messages, with `point` blocks in lists of parts, and in place of messages.
+        points: The points among the tools.
+        text: The type of a part with text.
+        run_by_service: The number of tools at the end that the provider runs.
+        automatic: Add the marks of `cache="auto"`.
+        free: See `add_automatic`.
+    """
+    sent: list[Block] = []
+    turns: list[list[Block]] = []
+    before: list[Block] = []
+    for message in messages:
+        if message.get("type") == POINT:
+            (turns[-1] if turns else before).append(message)
+        else:
+            sent.append(message)
+            content = message.get(_content_of(message))
+            turns.append([{"type": text, "text": content}] if content and isinstance(content, str) else content or [])
+    marks = find_marks(provider, rules, tools, before, turns, points, run_by_service=run_by_service)
+    if automatic:
+        roles = [str(message.get("role", "tool")) for message in sent]
+        start = next((at for at, role in enumerate(roles) if role != "system"), len(roles))
+        system = turns[start - 1] if start else []
+        by_role = list(zip(roles, turns, strict=True))
+        add_automatic(marks, rules, tools, system, by_role, free=free, system_section=start + 1)
+    for section, (message, blocks) in enumerate(zip(sent, turns, strict=True), 2):
+        name = _content_of(message)
+        if any(place == section for place, _ in marks):
+            message[name] = marked(blocks, section, marks, field)
+        elif isinstance(message.get(name), list):
+            message[name] = blocks
+    return Marked(marked(tools, 0, marks, field), sent)
+
+
+def _content_of(message: Mapping[str, Any]) -> str:
+    return "output" if "output" in message else "content"
 
 
 # -- blocks that are marks

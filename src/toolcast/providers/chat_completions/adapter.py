@@ -13,6 +13,7 @@ from ...errors import BadRequest
 from ...http_request import HTTPRequest, build_request
 from ...messages import (
     AudioPart,
+    CachePoint,
     DocumentPart,
     FileRef,
     ImagePart,
@@ -33,6 +34,8 @@ from ..content_parts import (
     check_section,
     count_system_messages,
     data_url,
+    has_cache_point,
+    point_block,
     result_text,
     unsupported_part,
     valid_arguments,
@@ -95,6 +98,7 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
             if settings.store is not None:
                 self.fields["store"] = settings.store
         self._instructions: str | None = None
+        self._run = len(options.server_tools)
         form = schema_call_format(options)
         if form is None:
             self._tools(options, bool(settings.thinking))
@@ -110,7 +114,10 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the messages, encoded."""
         messages = messages if self._instructions is None else with_instructions(messages, self._instructions)
-        return {"messages": self._messages(messages)}
+        encoded: dict[str, Any] = {"messages": self._messages(messages)}
+        if self._marks is not None and (self._points or self._marks_alone or has_cache_point(messages)):
+            self._mark(encoded, "messages", _PARTS, self._run)
+        return encoded
 
     def _answer(self, form: CallFormat) -> None:
         """Constrain the text of the response to a schema."""
@@ -203,6 +210,13 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
         return [sent for message in rest for sent in self._message(message)]
 
     def _message(self, message: Message) -> Iterator[dict[str, Any]]:
+        points = [part for part in message.parts if type(part) is CachePoint]
+        if points and (message.role in ("assistant", "tool") or len(points) == len(message.parts)):
+            # They are taken out again, with their place (cache_marks.py).
+            rest = tuple([part for part in message.parts if type(part) is not CachePoint])
+            yield from self._message(Message(message.role, rest)) if rest else ()
+            yield from map(point_block, points)
+            return
         if message.role == "assistant":
             yield self._assistant(message)
             return
@@ -215,8 +229,8 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
         if message.role == "tool":
             check_parts(self.provider, others, (), "a tool message takes only ToolResultPart")
         elif message.role == "system":
-            check_parts(self.provider, others, (TextPart,), "a system message takes only text")
-            yield {"role": "system", "content": message.text}
+            check_parts(self.provider, others, (TextPart, CachePoint), "a system message takes only text")
+            yield {"role": "system", "content": self._content(others) if points else message.text}
         elif others or not message.parts:
             yield {"role": "user", "content": self._content(others)}
 
@@ -224,6 +238,8 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
         match part:
             case TextPart():
                 return {"type": "text", "text": part.text}
+            case CachePoint():
+                return point_block(part)
             case ImagePart() if part.url is None or self._service.image_urls or part.url.startswith("data:"):
                 detail = {} if part.detail is None else {"detail": part.detail}
                 return {"type": "image_url", "image_url": {"url": part.url or data_url(part), **detail}}
@@ -287,6 +303,10 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
     def _id(self, id: str) -> str:
         limit = self._service.id_limit
         return id if limit is None or len(id) <= limit else legal_name(id, limit)
+
+
+# The types of parts that can be marked; that of text first.
+_PARTS = ("text", "image_url", "input_audio", "file")
 
 
 def _by_user(message: Message) -> Message:

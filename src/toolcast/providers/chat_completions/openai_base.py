@@ -109,7 +109,46 @@ class OpenAIBaseEncoder(RequestEncoder):
     def __init__(self, service: ServiceSpec, options: RequestOptions, settings: Settings) -> None:
         super().__init__(service.name, options)
         self._service = service
+        marks = service.cache_marks
+        if marks == "prompt_cache_breakpoint" and not _HAS_BREAKPOINTS.match(options.model):
+            marks = None  # such models are cached without marks
+        self._marks = marks
+        self.takes_cache_points = marks is not None
+        self._points = options.cache_points
+        # Other models behind such a service are cached without marks.
+        alone = marks == "message_cache_control" or re.search(r"claude|qwen", options.model)
+        self._marks_alone = settings.cache == "auto" and marks not in (None, "prompt_cache_breakpoint") and bool(alone)
         self._left_out = frozenset(_left_out(service, options.model, settings.thinking))
+
+    def _mark(self, encoded: dict[str, Any], name: str, types: tuple[str, ...], run_by_service: int) -> None:
+        """Mark what the service is to cache: in the tools, and in the messages in the field `name`."""
+        from ..cache_marks import MOST, Rules, mark_messages
+
+        breakpoints = self._marks == "prompt_cache_breakpoint"
+        rules = Rules(
+            lambda block: block.get("type") in types,
+            tools=self._marks == "cache_control",
+            ordered=not breakpoints,
+            most=None if breakpoints else MOST,
+            ttls=("5m",) if self._marks == "message_cache_control" else ("5m", "1h"),
+        )
+        tools: list[dict[str, Any]] = self.fields.get("tools", [])
+        choice = self.fields.get("tool_choice")
+        marked = mark_messages(
+            self.provider,
+            rules,
+            "prompt_cache_breakpoint" if breakpoints else "cache_control",
+            tools,
+            encoded[name],
+            self._points,
+            text=types[0],
+            run_by_service=run_by_service if tools else 0,
+            automatic=self._marks_alone,
+            free=bool(tools) and choice in (None, "auto"),
+        )
+        encoded[name] = marked.messages
+        if marked.tools != tools:
+            encoded["tools"] = marked.tools
 
     @abstractmethod
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
@@ -181,6 +220,10 @@ class OpenAIBaseEncoder(RequestEncoder):
             return adapted.schema, True
         self.notes.append(f"a strict schema of {name} ({adapted.loose})")
         return schema, False
+
+
+_HAS_BREAKPOINTS = re.compile(r"(ft:)?gpt-(5\.([6-9]|\d\d)|[6-9]|\d\d)")
+"""The models that take marks: GPT-5.6 and later (developers.openai.com/api/docs/guides/prompt-caching)."""
 
 
 def _left_out(service: ServiceSpec, model: str, thinking: bool | str | int | None) -> Iterator[str]:

@@ -108,7 +108,8 @@ class ServiceSpec:
 
     Caches: `cache_key` and `cache_retention`, support of `prompt_cache_key` and `prompt_cache_retention`;
     `cache_key_header`, the header that chat completions have in place of the first;
-    `cache_marks`, the field of a part that marks the end of what is cached, None if there is none.
+    `cache_marks`, the field that marks the end of what is cached: `cache_control` of a part or a tool,
+    `message_cache_control` for that of a part alone, without an hour; None if there is none.
 
     Tools that it runs: `server_tools` and `responses_tools` are the rows of `FORMS` (server_tool_forms.py) of its chat
     completions and of its Responses API; None: none are known.
@@ -162,7 +163,7 @@ class ServiceSpec:
     cache_key: bool = False
     cache_key_header: str | None = None
     cache_retention: bool = False
-    cache_marks: Literal["cache_control", "prompt_cache_breakpoint"] | None = None
+    cache_marks: Literal["cache_control", "message_cache_control", "prompt_cache_breakpoint"] | None = None
     server_tools: str | None = None
     responses_tools: str | None = None
     stores: frozenset[Stores] = frozenset()
@@ -449,7 +450,7 @@ QWEN = ServiceSpec(
     drops=(),
     valid_arguments=True,
     response_format="json_object",
-    cache_marks="cache_control",
+    cache_marks="message_cache_control",
     batches=BatchSpec(line_bytes=6_000_000),
     embeddings=EmbeddingSpec(10),
     # Source: help.aliyun.com/en/model-studio/qwen-api-via-openai-responses.

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from ...messages import (
+    CachePoint,
     DocumentPart,
     FileRef,
     ImagePart,
@@ -29,7 +30,16 @@ from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..chat_completions.openai_base import OpenAIBaseAdapter, OpenAIBaseEncoder
 from ..chat_completions.services import ServiceSpec
-from ..content_parts import check_parts, count_system_messages, data_url, result_text, unsupported_part, valid_arguments
+from ..content_parts import (
+    check_parts,
+    count_system_messages,
+    data_url,
+    has_cache_point,
+    point_block,
+    result_text,
+    unsupported_part,
+    valid_arguments,
+)
 from ..http_adapter import thinking_effort
 from ..http_errors import ErrorSource
 from ..tool_calls.json_text import CallFormat, response_schema, schema_call_format
@@ -72,6 +82,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
 
     def __init__(self, service: ServiceSpec, options: RequestOptions, settings: Settings) -> None:
         super().__init__(service, options, settings)
+        self.takes_cache_points = self._marks == "prompt_cache_breakpoint"
         self._approves = (service.responses_tools or service.name) == "openai"  # has approvals of MCP calls
         self.fields.update({"model": options.model, "input": [], "stream": options.stream})
         self._stored(settings)
@@ -88,11 +99,17 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the system messages at the start as `instructions`, all others as items of `input`."""
-        start = count_system_messages(messages)
+        marks = self.takes_cache_points and has_cache_point(messages)
+        # `instructions` is a text, of which no part can be marked.
+        start = 0 if marks else count_system_messages(messages)
         for message in messages[:start]:
             self._system(message)
         items = [item for message in messages[start:] for item in self._message(message)]
         _name_outputs(items)
+        if marks:
+            encoded = {"input": items}
+            self._mark(encoded, "input", _PARTS, 0)
+            return encoded
         instructions = "\n\n".join(message.text for message in messages[:start])
         return {"instructions": instructions, "input": items} if start else {"input": items}
 
@@ -166,10 +183,18 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
     # -- messages
 
     def _message(self, message: Message) -> Iterator[_Item]:
+        points = [part for part in message.parts if type(part) is CachePoint]
+        if points and (message.role in ("assistant", "tool") or len(points) == len(message.parts)):
+            # They are taken out again, with their place (cache_marks.py).
+            rest = tuple([part for part in message.parts if type(part) is not CachePoint])
+            yield from self._message(Message(message.role, rest)) if rest else ()
+            yield from map(point_block, points)
+            return
         if message.role == "assistant":
             yield from self._assistant(message)
         elif message.role == "system":
-            yield {"role": "system", "content": self._system(message)}
+            content = self._content(message.parts) if has_cache_point((message,)) else self._system(message)
+            yield {"role": "system", "content": content}
         else:
             yield from self._user(message)
 
@@ -196,6 +221,8 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         match part:
             case TextPart():
                 return {"type": "input_text", "text": part.text}
+            case CachePoint():
+                return point_block(part)
             case ImagePart() if part.url is None or self._service.image_urls or part.url.startswith("data:"):
                 detail = part.detail or "auto"
                 return {"type": "input_image", "image_url": part.url or data_url(part), "detail": detail}
@@ -258,6 +285,10 @@ _STORES: Mapping[str, frozenset[str]] = {
     "conversations": frozenset(("conversation",)),
     "background": frozenset(("background",)),
 }
+
+# The types of parts that can be marked; that of text first.
+_PARTS = ("input_text", "input_image", "input_file")
+
 # What a tool found is in its item if it is requested.
 _RESULTS = {
     "web_search": "web_search_call.action.sources",
