@@ -136,7 +136,7 @@ def test_two_tools_of_one_kind_are_an_error() -> None:
     with pytest.raises(ValueError, match="expected one WebSearch, got two"):
         split_tools([WebSearch(), add, WebSearch(max_uses=1)])
     servers = [RemoteMCP("a", "https://a.com"), RemoteMCP("b", "https://a.com")]
-    assert split_tools([add, *servers, WebSearch()]) == ([add], (*servers, WebSearch()))
+    assert split_tools([add, *servers, WebSearch()]) == ([add], (*servers, WebSearch()), ())
     with pytest.raises(ValueError, match=r"expected one RemoteMCP\('a'\), got two"):
         split_tools([servers[0], RemoteMCP("a", "https://b.com")])
 

@@ -202,7 +202,7 @@ function used({ name, input, output, error }) {
   const found = error ?? output ?? input ?? null;
   const text = typeof found === "string" ? found : JSON.stringify(found, null, 1);
   const kind = error ? "failed" : output === null || output === undefined ? "is used" : "answered";
-  return element("details", { class: "thinking" }, element("summary", {}, `${name} ${kind}`), element("div", { class: "thoughts" }, document.createTextNode(text)));
+  return element("details", { class: "thinking" }, element("summary", {}, escapeInvisible(`${name} ${kind}`)), element("div", { class: "thoughts" }, escapeInvisible(text)));
 }
 
 // The sources that a text names, each once. URLs and titles are of web pages: a link always shows the URL that it leads
