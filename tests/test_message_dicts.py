@@ -13,6 +13,7 @@ from toolcast import (
     AudioPart,
     DocumentPart,
     Engine,
+    FileRef,
     ImagePart,
     Message,
     TextPart,
@@ -20,6 +21,7 @@ from toolcast import (
     ToolCallPart,
     ToolOrchestratingLLM,
     ToolResultPart,
+    VideoPart,
     assistant,
     system,
     tool_result,
@@ -60,6 +62,22 @@ READ: list[tuple[dict[str, Any], Message]] = [
     (
         {"role": "user", "content": [{"type": "file", "file": {"file_data": PNG, "filename": "a.pdf"}}]},
         user(DocumentPart(data=b"png", media_type="application/pdf", name="a.pdf")),
+    ),
+    (
+        {"role": "user", "content": [{"type": "file", "file": {"file_id": "file-1", "filename": "a.pdf"}}]},
+        user(FileRef("openai", "file-1", name="a.pdf")),
+    ),
+    (
+        {"role": "user", "content": [{"type": "video_url", "video_url": {"url": "https://host/a.mp4"}}]},
+        user(VideoPart(url="https://host/a.mp4")),
+    ),
+    (
+        {"role": "user", "content": [{"type": "video_url", "video_url": f"data:video/webm;base64,{PNG}"}]},
+        user(VideoPart(data=b"png", media_type="video/webm")),
+    ),
+    (
+        {"role": "user", "content": [{"type": "video_url", "video_url": f"data:;base64,{PNG}"}]},
+        user(VideoPart(data=b"png", media_type="video/mp4")),
     ),
     (
         {"role": "assistant", "content": None, "tool_calls": [CALL]},

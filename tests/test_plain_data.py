@@ -19,6 +19,7 @@ from toolcast import (
     ChatResponse,
     DocumentPart,
     Engine,
+    FileRef,
     ImagePart,
     Message,
     ThinkingPart,
@@ -28,6 +29,7 @@ from toolcast import (
     TryAgain,
     Turn,
     Usage,
+    VideoPart,
 )
 from toolcast.approvals import PermissionRequest
 from toolcast.errors import Attempt, CallError, RateLimited, ValidationError
@@ -46,12 +48,13 @@ objects = st.dictionaries(texts, plain, max_size=3)
 urls = st.builds("https://example.com/{}".format, st.integers(0, 9))
 media = [
     strategy
-    for kind in (ImagePart, AudioPart, DocumentPart)
+    for kind in (ImagePart, AudioPart, VideoPart, DocumentPart)
     for strategy in (st.builds(kind, url=urls), st.builds(kind, data=st.binary(max_size=8), media_type=texts))
 ]
 parts = st.one_of(
     st.builds(TextPart, texts),
     *media,
+    st.builds(FileRef, texts, texts, st.none() | texts, expires_at=st.none() | st.floats(0, 2**40)),
     st.builds(ThinkingPart, texts, st.none() | texts, st.none() | texts, st.none() | objects),
     st.builds(ToolCallPart, texts, texts, texts, st.booleans(), st.none() | objects),
     st.builds(ToolResultPart, texts, texts, texts, st.booleans(), st.builds(lambda image: (image,), media[0])),

@@ -16,12 +16,14 @@ from toolcast.errors import PromptError
 from toolcast.messages import (
     AudioPart,
     DocumentPart,
+    FileRef,
     ImagePart,
     Message,
     TextPart,
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    VideoPart,
     assistant,
     system,
     user,
@@ -216,7 +218,16 @@ def test_images_stand_between_the_text_around_them() -> None:
     ]
 
 
-@pytest.mark.parametrize("part", [CAT, AudioPart(url="u"), DocumentPart(data=b"x", media_type="application/pdf")])
+@pytest.mark.parametrize(
+    "part",
+    [
+        CAT,
+        AudioPart(url="u"),
+        VideoPart(url="u"),
+        DocumentPart(data=b"x", media_type="application/pdf"),
+        FileRef("openai", "file-1"),
+    ],
+)
 def test_media_alone_and_beside_blank_text(part: ImagePart) -> None:
     assert PromptTemplate("{x}").format_messages(x=part) == [user(part)]
     assert PromptTemplate("{x}\n{y} ").format_messages(x=part, y=part) == [user(part, part)]

@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 import pytest
+from pydantic import BaseModel
 
 from support.file_services import EPOCH, SERVICES, GoogleFiles, MistralFiles, OpenAIFiles, references
 from support.loopback import CLOSE, whole
@@ -32,12 +33,17 @@ from toolcast import (
     OpenAI,
     OpenAICompatible,
     RedactedLLM,
+    ToolOrchestratingLLM,
     VideoPart,
     user,
 )
+from toolcast.agents.engine.engine import Engine
+from toolcast.agents.sessions.session import Session
+from toolcast.chat.events import QueueMessage
 from toolcast.errors import BadRequest, LLMError, NotFound, Overloaded, StreamInterrupted, Timeout, UnsupportedLLMError
 from toolcast.llms import uploads
 from toolcast.messages import FILE_LIMIT
+from toolcast.stores.sqlite import SQLiteStore
 from toolcast.testing import ScriptedLLM
 
 PDF = "application/pdf"
@@ -475,6 +481,39 @@ def test_the_text_and_the_name_of_a_redacted_file(calls: Calls, tmp_path: Path) 
             file.truncate(FILE_LIMIT + 1)
         with pytest.raises(BadRequest, match="bytes of text, and at most 52,428,800 are redacted"):
             calls(llm, "upload", path)
+
+
+class Summary(BaseModel):
+    """A summary."""
+
+    text: str
+
+
+def test_a_session_with_a_file_is_resumed_in_another_process(tmp_path: Path) -> None:
+    with OpenAIFiles() as server:
+        llm = openai(server)
+        ref = llm.upload(b"content", name="a.pdf")
+        with Session(Engine(llm), id="mine", store=SQLiteStore(tmp_path / "store.db")) as session:
+            assert session.run(user("Read.", ref)).text == "read: content"
+        again = openai(server)
+        with Session.resume("mine", Engine(again), SQLiteStore(tmp_path / "store.db")) as session:
+            assert session.engine.history[0] == user("Read.", ref)
+            assert session.run("And?").text == "read: content"
+        assert [ref.id in references({"messages": chat["messages"][:1]}) for chat in server.chats] == [True, True]
+
+
+def test_a_file_in_the_prompt_of_a_structured_call() -> None:
+    summarize = ToolOrchestratingLLM(
+        Summary, prompt="Summarize {file}.", llm=(llm := ScriptedLLM(Summary(text="short")))
+    )
+    ref = FileRef("openai", "file-1", media_type=PDF)
+    assert summarize(file=ref) == Summary(text="short")
+    assert llm.requests[0].messages[-1].parts[1] == ref
+
+
+def test_a_file_in_a_queued_message() -> None:
+    ref = FileRef("openai", "file-1", media_type=PDF)
+    assert QueueMessage(user(ref)).message.parts == (ref,)
 
 
 def test_a_scripted_llm_takes_the_place_of_the_service() -> None:

@@ -18,6 +18,7 @@ from toolcast import (
     AudioPart,
     DocumentPart,
     Engine,
+    FileRef,
     ImagePart,
     OpenAI,
     RemoteMCP,
@@ -26,6 +27,7 @@ from toolcast import (
     ToolCallPart,
     ToolOrchestratingLLM,
     ValidationError,
+    VideoPart,
     WebSearch,
     assistant,
     system,
@@ -67,6 +69,12 @@ def masked(text: str) -> str:
             DocumentPart(data=b"abcd", media_type="application/pdf"),
             {"type": "document", "mime_type": "application/pdf", "size": 4},
         ),
+        (VideoPart(data=b"abc", media_type="video/mp4"), {"type": "video", "mime_type": "video/mp4", "size": 3}),
+        (
+            FileRef("mistral", "sk-secret", "https://files.example/1?sig=x", "video/mp4"),
+            {"type": "file", "modality": "video", "mime_type": "video/mp4", "file_id": "[key]"},
+        ),
+        (FileRef("openai", "file-1"), {"type": "file", "modality": "document", "file_id": "file-1"}),
     ],
 )
 def test_parts(part: Part, data: dict[str, Any]) -> None:

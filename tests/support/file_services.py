@@ -38,10 +38,23 @@ def _values(value: Any, name: str) -> Iterator[Any]:
             yield from _values(each, name)
 
 
+def _completion(text: str) -> tuple[Piece, ...]:
+    return as_json(
+        {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": EPOCH,
+            "model": "m",
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+        }
+    )
+
+
 class OpenAIFiles(ServiceDouble):
     """OpenAI's files, with chat completions and Responses."""
 
-    key_header: ClassVar[str] = "authorization"
+    key_headers: ClassVar[tuple[str, ...]] = ("authorization",)
     routes: ClassVar = (
         (r"POST /v1/files", "upload"),
         (r"GET /v1/files/([^/]+)", "describe"),
@@ -61,7 +74,7 @@ class OpenAIFiles(ServiceDouble):
         """The lifetime of the next files in seconds."""
 
     def authorize(self, request: Received) -> None:
-        if KEY not in request.headers.get(self.key_header, ""):
+        if not any(KEY in request.headers.get(name, "") for name in self.key_headers):
             raise Refused(401, {"error": {"message": "Incorrect API key provided"}})
 
     def upload(self, request: Received) -> tuple[Piece, ...]:
@@ -109,8 +122,7 @@ class OpenAIFiles(ServiceDouble):
         return "read: " + ", ".join(each.decode() for each in found)
 
     def chat(self, request: Received) -> tuple[Piece, ...]:
-        message = {"role": "assistant", "content": self.read(request.json)}
-        return as_json({"model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+        return _completion(self.read(request.json))
 
     def respond(self, request: Received) -> tuple[Piece, ...]:
         text = {"type": "output_text", "text": self.read(request.json), "annotations": []}
@@ -135,7 +147,7 @@ class OpenAIFiles(ServiceDouble):
 class AnthropicFiles(OpenAIFiles):
     """Anthropic's files, with the Messages API."""
 
-    key_header = "x-api-key"
+    key_headers = ("x-api-key", "authorization")
 
     def document(self, id: str, name: str, size: int, form: dict[str, Any], request: Received) -> dict[str, Any]:
         """Return the description of a new file."""
@@ -190,7 +202,8 @@ class GoogleFiles(GoogleBatches):
     def generate(self, request: Received) -> tuple[Piece, ...]:
         self.chats.append(request.json)
         found: list[bytes] = []
-        for uri in _values(request.json, "fileUri"):
+        # Protobuf's JSON has two names of each field; the official client uses both.
+        for uri in [*_values(request.json, "fileUri"), *_values(request.json, "file_uri")]:
             id = uri.rpartition("/v1beta/")[2]
             if id not in self.files:
                 raise Refused(403, {"error": {"code": 403, "message": "no permission to access the File"}})
@@ -227,13 +240,12 @@ class MistralFiles(MistralBatches):
 
     def chat(self, request: Received) -> tuple[Piece, ...]:
         self.chats.append(request.json)
-        urls = [*_values(request.json, "document_url"), *_values(request.json, "input_audio")]
+        urls = [url for name in ("document_url", "input_audio", "url") for url in _values(request.json, name)]
         ids = [urlsplit(url).path[1:] for url in urls] + list(_values(request.json, "file_id"))
         if gone := [id for id in ids if id not in self.files]:
             raise Refused(400, {"object": "error", "message": f"cannot download {gone[0]}"})
         text = "read: " + ", ".join(self.files[id].decode() for id in ids)
-        message = {"role": "assistant", "content": text}
-        return as_json({"model": "m", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+        return _completion(text)
 
 
 @dataclass(frozen=True)

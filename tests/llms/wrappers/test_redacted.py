@@ -22,6 +22,7 @@ from toolcast import (
     ToolCallPart,
     ToolOrchestratingLLM,
     ToolResultPart,
+    VideoPart,
     assistant,
     user,
 )
@@ -95,6 +96,7 @@ def test_media() -> None:
         pdf,
         inline_pdf,
     )
+    assert sent(VideoPart(url="https://example.com/Ada.mp4")) == (VideoPart(url="https://example.com/[NAME].mp4"),)
     result = ToolResultPart("c", "x", images=(image,))
     assert sent(result, role="tool")[0].images[0].url == "https://example.com/[NAME].png"
 
