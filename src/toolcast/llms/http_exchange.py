@@ -283,7 +283,10 @@ class HTTPExchange:
         hooks = None if self._call.hooks is None else self._call.begin_request(self._service.hooks, now)
         limit = None if (deadline := self._call.deadline) is None else deadline - now
         self._adapter = await self._service.prepare(self._conversation, self._backend, limit)
-        self._check_files()
+        for message in self._conversation.messages:
+            for part in message.parts:
+                if type(part) is FileRef:
+                    self._check_file(part)
         request = self._adapter.request(self._conversation, self._settings)
         if len(request.body) > _SURE_TO_FIT:
             chat = self._conversation
@@ -314,19 +317,16 @@ class HTTPExchange:
         self.request_id = _request_id(body.headers, request)
         self._decoder = self._adapter.decoder(self._conversation)
 
-    def _check_files(self) -> None:
-        """Raise `BadRequest` if a message refers to a file that has expired; not in a replay, which sends nothing."""
-        for message in self._conversation.messages:
-            for part in message.parts:
-                if type(part) is FileRef and part.expires_at is not None:
-                    if part.expires_at > self._backend.time() or nothing_is_sent():
-                        continue
-                    raise BadRequest(
-                        f"the reference to the file {part.id!r:.100} at {part.provider} has expired: get a new one "
-                        "with llm.describe_file(ref), or, if the file is gone, upload it again",
-                        provider=part.provider,
-                        model=self._conversation.model,
-                    )
+    def _check_file(self, part: FileRef) -> None:
+        """Raise `BadRequest` for a reference to a file that has expired; not in a replay, which sends nothing."""
+        if part.expires_at is None or part.expires_at > self._backend.time() or nothing_is_sent():
+            return
+        raise BadRequest(
+            f"the reference to the file {part.id!r:.100} at {part.provider} has expired: get a new one with "
+            "llm.describe_file(ref), or, if the file is gone, upload it again",
+            provider=part.provider,
+            model=self._conversation.model,
+        )
 
     async def _in_time(self, call: Callable[[], Awaitable[T]]) -> T:
         """Await a user's code within the deadline of the call. Without an event loop it cannot be interrupted."""
