@@ -13,6 +13,7 @@ import pytest
 from pydantic import BaseModel
 
 from support.loopback import CLOSE, HOLD, chunk, head, whole
+from support.openai_batches import VirtualClock
 from support.responses_service import ResponsesService, function_call, message
 from support.service_double import as_json
 from support.sync_and_async import API
@@ -185,9 +186,10 @@ def test_a_failed_response_is_an_error_and_is_not_cancelled(service: ResponsesSe
 
 def test_the_deadline_of_the_call_ends_the_polls(service: ResponsesService, api: API) -> None:
     service.polls = ["in_progress"] * 10_000
-    settings = Settings(background=True, timeout=Timeouts(total=0.2))
+    llm = gpt(service, Settings(background=True, timeout=Timeouts(total=60)))
+    llm.clock = VirtualClock()
     with pytest.raises(Timeout) as failed:
-        api.chat(gpt(service, settings), "Hi")
+        api.chat(llm, "Hi")
     assert failed.value.phase == "total"
     assert service.cancelled == ["resp_1"]
 
@@ -195,7 +197,7 @@ def test_the_deadline_of_the_call_ends_the_polls(service: ResponsesService, api:
 def test_a_silent_stream_is_opened_again(service: ResponsesService, api: API) -> None:
     created = service_events(service)[0]
     service.fail("POST /v1/responses$", head(200, "transfer-encoding: chunked"), chunk(b"data: %b\n\n" % created), HOLD)
-    settings = Settings(background=True, timeout=Timeouts(first_token=0.1, idle=0.1, total=30))
+    settings = Settings(background=True, timeout=Timeouts(first_token=30, idle=0.1, total=60))
     assert text(api.events(gpt(service, settings), "Hi")) == "Hello."
     assert service.queries[0]["starting_after"] == "0"
 
@@ -209,6 +211,46 @@ def held(service: ResponsesService) -> None:
     """Answer with the start of a stream, and nothing more."""
     start = b"".join(b"data: %b\n\n" % event for event in service_events(service)[:4])
     service.fail("POST /v1/responses$", head(200, "transfer-encoding: chunked"), chunk(start), HOLD)
+
+
+def test_a_connection_that_ends_without_an_error_is_resumed(service: ResponsesService, api: API) -> None:
+    events = service_events(service)
+    start = b"".join(b"data: %b\n\n" % event for event in events[:3])
+    # The second is whole JSON without the line behind it.
+    service.fail("POST /v1/responses$", head(200, "connection: close") + start, CLOSE)
+    service.fail("GET", head(200, "connection: close") + b"data: " + events[3], CLOSE)
+    assert text(api.events(gpt(service), "Hi")) == "Hello."
+    assert [query["starting_after"] for query in service.queries] == ["3"]
+
+
+def test_an_error_after_the_end_is_none(service: ResponsesService, api: API) -> None:
+    events = b"".join(b"data: %b\n\n" % event for event in service_events(service))
+    service.fail("POST /v1/responses$", head(200, "transfer-encoding: chunked"), chunk(events), CLOSE)
+    assert text(api.events(gpt(service), "Hi")) == "Hello."
+    assert len(service.log) == 1
+
+
+def test_without_a_deadline_only_the_response_ends_the_polls(service: ResponsesService, api: API) -> None:
+    service.polls = ["queued"]
+    settings = Settings(background=True, timeout=Timeouts(total=None))
+    assert api.chat(gpt(service, settings), "Hi").text == "Answer 1."
+
+
+def test_a_poll_that_does_not_answer_is_repeated(service: ResponsesService, api: API) -> None:
+    running = json.dumps({"id": "resp_1", "status": "in_progress"}).encode()
+    service.fail("GET", head(200, f"content-length: {len(running)}"), HOLD)
+    service.polls = ["queued"]
+    settings = Settings(background=True, timeout=Timeouts(first_token=1))
+    assert api.chat(gpt(service, settings), "Hi").text == "Answer 1."
+
+
+def test_a_response_is_cancelled_with_a_token(service: ResponsesService) -> None:
+    held(service)
+    llm = OpenAIResponses("m", base_url=f"{service.base}/v1", settings=BACKGROUND, auth=lambda: {"x-api-key": "t-1"})
+    with llm.stream_chat("Hi") as stream:
+        next(iter(stream))
+    assert [request.headers["x-api-key"] for request in service.requests] == ["t-1", "t-1"]
+    assert service.cancelled == ["resp_1"]
 
 
 def test_a_closed_stream_cancels_the_response(service: ResponsesService) -> None:

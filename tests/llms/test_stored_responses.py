@@ -33,9 +33,12 @@ from toolcast import (
     user,
 )
 from toolcast.agents.engine.session_state import fold
+from toolcast.async_support import sync_driver
 from toolcast.errors import NotFound, ServerError
+from toolcast.events import Event, Finish, TextDelta
 from toolcast.llms.request import ChatRequest, StoredResponse
-from toolcast.llms.stored_responses import continuation, is_lost
+from toolcast.llms.request_state import RequestState
+from toolcast.llms.stored_responses import ContinuedEvents, continuation, is_lost
 
 AUTO = Settings(previous_response_id="auto")
 KEY = "sk-0123456789abcdef"
@@ -337,6 +340,7 @@ def test_without_stored_responses_the_automatic_setting_is_a_note(llm: FunctionC
 
 OWN = StoredResponse("", "openai", "m", "https://a.com/v1/responses")
 STORED = replace(OWN, id="resp_1")
+LOST = BadRequest("Previous response with id 'resp_1' not found.", status=400)
 SEEN = (user("One?"), assistant("1."))
 
 
@@ -369,3 +373,65 @@ def test_a_lost_response_is_recognized() -> None:
     assert is_lost(NotFound("Previous response with id 'resp_1' not found."))  # in a stream
     assert not is_lost(BadRequest("Unknown parameter: 'foo'.", status=400))
     assert not is_lost(ServerError("Previous response not found", status=500))
+
+
+class Source:
+    """The events of one response; with an error, it is raised first."""
+
+    request_id = "req_1"
+
+    def __init__(self, error: Exception | None, *events: Event) -> None:
+        self.error, self.events, self.broken, self.closed = error, list(events), False, False
+
+    async def next_events(self) -> list[Event]:
+        if self.error is not None:
+            raise self.error
+        return [self.events.pop(0)] if self.events else []
+
+    def direct_reads(self, id: str) -> None:
+        return None
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def break_off(self) -> None:
+        self.broken = True
+
+
+def continued(call: RequestState, *sources: Source) -> ContinuedEvents:
+    request = ChatRequest((*SEEN, user("Two?")), settings=AUTO, continues=STORED, seen=SEEN)
+    waiting = iter(sources)
+    return ContinuedEvents(request, OWN, lambda _: next(waiting), call)
+
+
+def test_an_aborted_call_aborts_the_replacement_too() -> None:
+    first, second = Source(LOST), Source(None, TextDelta("2."))
+    events = continued(RequestState(), first, second)
+    events.break_off()
+    assert sync_driver.run(events.next_events()) == [TextDelta("2.")]
+    assert (first.closed, first.broken, second.broken) == (True, True, True)
+    assert (events.direct_reads("call_1"), events.request_id) == (None, "req_1")
+
+
+def test_nothing_is_replaced_after_the_first_event() -> None:
+    source = Source(None, TextDelta("2."))
+    events = continued(RequestState(), source, Source(None))
+    sync_driver.run(events.next_events())
+    source.error = LOST
+    with pytest.raises(BadRequest):
+        sync_driver.run(events.next_events())
+
+
+@pytest.mark.parametrize(
+    ("finish", "stored"),
+    [
+        (Finish("end_turn", response_id="resp_2"), "resp_2"),
+        (Finish("tool_use", response_id="resp_2"), "resp_2"),
+        (Finish("max_tokens", response_id="resp_2"), None),
+        (Finish("end_turn"), None),
+    ],
+)
+def test_only_a_complete_response_is_continued(finish: Finish, stored: str | None) -> None:
+    call = RequestState()
+    sync_driver.run(continued(call, Source(None, finish)).next_events())
+    assert (None if call.stored is None else call.stored.id) == stored

@@ -25,6 +25,7 @@ from toolcast import (
     user,
 )
 from toolcast.agents.engine.session_state import VERSION, Record, SessionState, difference, fold, opened_record
+from toolcast.llms.request import StoredResponse
 from toolcast.stores.jsonl import JSONLStore
 from toolcast.stores.memory import MemoryStore
 from toolcast.stores.sqlite import SQLiteStore
@@ -374,3 +375,46 @@ def test_a_newer_minor_version_may_have_more_kinds(caplog: pytest.LogCaptureFixt
 
 def test_records_may_be_any_mappings() -> None:
     assert fold([MappingProxyType(OPENED), MappingProxyType(MESSAGE)]).history == (user("a"),)
+
+
+# -- the stored response ------------------------------------------------------------------------------------------
+
+STORED = StoredResponse("resp_1", "openai", "m", "https://a.com/v1/responses")
+ANSWERED = replace(BEGUN, history=(user("One?"), assistant("1.")), stored=STORED, seen=2)
+
+
+def test_a_stored_response_is_written_beside_its_message() -> None:
+    records = difference(BEGUN, ANSWERED)
+    assert [record.get("stored", {}).get("id") for record in records] == [None, "resp_1"]
+    assert fold([OPENED, *records]) == ANSWERED
+    longer = replace(ANSWERED, history=(*ANSWERED.history, user("Two?")))
+    assert fold([OPENED, *records, *difference(ANSWERED, longer)]) == longer
+    assert difference(ANSWERED, ANSWERED) == []
+
+
+def test_a_cut_history_has_no_stored_response() -> None:
+    records = difference(BEGUN, ANSWERED)
+    shorter = replace(ANSWERED, history=ANSWERED.history[:1], stored=None, seen=0)
+    assert fold([OPENED, *records, *difference(ANSWERED, shorter)]) == shorter
+    longer = replace(ANSWERED, history=(*ANSWERED.history, user("Two?")))
+    cut = difference(longer, ANSWERED)
+    assert kinds(cut) == ["cut"]
+    assert fold([OPENED, *records, *difference(ANSWERED, longer), *cut]) == ANSWERED
+
+
+def test_a_replaced_history_has_its_own_stored_response() -> None:
+    records = difference(BEGUN, ANSWERED)
+    for other in (
+        replace(ANSWERED, history=(user("Another?"), assistant("1."))),
+        replace(ANSWERED, history=(user("Another?"),), stored=None, seen=0),
+    ):
+        replaced = difference(ANSWERED, other)
+        assert kinds(replaced) == ["replaced"]
+        assert fold([OPENED, *records, *replaced]) == other
+
+
+@pytest.mark.parametrize("stored", ["resp_1", {"id": "resp_1"}, {"id": 1, "provider": "", "model": "", "base_url": ""}])
+def test_a_damaged_stored_response_is_an_error(stored: Any) -> None:
+    record = {"kind": "message", "message": assistant("1.").to_dict(), "stored": stored}
+    with pytest.raises(ToolcastError, match="record 2 of the session is damaged"):
+        fold([OPENED, record])
