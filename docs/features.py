@@ -23,6 +23,7 @@ from toolcast import (
     AudioPart,
     BadRequest,
     Bedrock,
+    CachePoint,
     CodeExecution,
     Cohere,
     DocumentPart,
@@ -395,6 +396,13 @@ def _accepts(settings: Settings) -> Callable[[ServiceLLM], bool]:
     return accepts
 
 
+def _marks(llm: ServiceLLM) -> bool:
+    """Try whether a `CachePoint` changes the request."""
+    sent = [llm.preview(llm.build_request([user("x", *point)], (), None, None, parallel=True)) for point in _POINTS]
+    return sent[0] is not None and sent[1] is not None and b"cache" in sent[1].body and b"cache" not in sent[0].body
+
+
+_POINTS: tuple[tuple[CachePoint, ...], ...] = ((), (CachePoint(),))
 _SERVER_TOOLS: Mapping[str, ServerTool] = {
     "`WebSearch`": WebSearch(),
     "`CodeExecution`": CodeExecution(),
@@ -417,6 +425,9 @@ FEATURES: Mapping[str, Callable[[ServiceLLM], bool | None]] = {
     "`previous_response_id`": _accepts(Settings(previous_response_id="resp_1")),
     "`conversation`": _accepts(Settings(conversation="conv_1")),
     "`background`": _accepts(Settings(background=True)),
+    "`CachePoint`": _marks,
+    "`prompt_cache_key`": _sets(Settings(prompt_cache_key="key")),
+    "`cached_content`": _accepts(Settings(cached_content="cachedContents/c")),
     "batch API": _has("batches"),
     "embeddings": _has("embeddings"),
     "tokens counted": lambda llm: llm.token_counter(llm.build_request("x", (), None, None, parallel=True)) is not None,
