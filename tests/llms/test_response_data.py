@@ -13,6 +13,7 @@ from support.sync_and_async import API
 from support.turns import PROTOCOLS, Turn, sse
 from toolcast import (
     Anthropic,
+    Cohere,
     Finish,
     FunctionCallingLLM,
     Google,
@@ -33,11 +34,13 @@ LLMS: dict[str, Callable[..., FunctionCallingLLM]] = {
     "google": Google,
     "mistral": Mistral,
     "ollama": Ollama,
+    "cohere": Cohere,
 }
 HELLO = Turn(thought="Hm, hm.", text="Hello there.")
 each = pytest.mark.parametrize("name", LLMS)
 ID_FIELDS = {"chat": "id", "mistral": "id", "google": "responseId", "responses": "id", "anthropic": "id"}
 IDS = {"chat": "chatcmpl-7", "mistral": "cmpl-7", "google": "r-7", "responses": "resp_1", "anthropic": "msg_1"}
+IDS["cohere"] = json.loads(PROTOCOLS["cohere"].whole(Turn(text="Hi")))["id"]
 
 
 def llm_of(name: str, *answers: Recorded, **options: Any) -> FunctionCallingLLM:

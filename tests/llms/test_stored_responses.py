@@ -27,9 +27,11 @@ from toolcast import (
     Session,
     Settings,
     SQLiteStore,
+    ToolCallPart,
     ToolOrchestratingLLM,
     assistant,
     system,
+    tool_result,
     user,
 )
 from toolcast.agents.engine.session_state import fold
@@ -364,6 +366,18 @@ def test_the_part_that_is_sent(messages: Any, continues: StoredResponse | None, 
     assert (None if found is None else found.messages) == left
     if found is not None:
         assert found.settings.previous_response_id == "resp_1"
+
+
+APPROVAL = ToolCallPart("mcpr_1", "mcp.docs.search", "{}", opaque={"responses": {"type": "mcp_approval_request"}})
+
+
+def test_a_call_that_decides_how_its_result_is_sent_goes_with_it() -> None:
+    seen = (user("One?"), assistant(APPROVAL))
+    messages = (*seen, tool_result(APPROVAL, "Approved."))
+    assert continuation(ChatRequest(messages, settings=AUTO, continues=STORED, seen=seen), OWN) is None
+    own, stored = replace(OWN, conversation="conv_1"), replace(STORED, conversation="conv_1")
+    with pytest.raises(BadRequest, match="cannot be sent to a conversation of the service"):
+        continuation(ChatRequest(messages, settings=AUTO, continues=stored, seen=seen), own)
 
 
 def test_a_lost_response_is_recognized() -> None:

@@ -156,7 +156,15 @@ def continuation(request: ChatRequest, own: StoredResponse) -> ChatRequest | Non
     start = count_system_messages(messages)
     new = messages[start + len(seen) :]
     unchanged = messages[start : start + len(seen)] == seen
+    # The result of a custom tool, or the approval of a remote call, is encoded by its call, which has to go with it:
+    # only what was approved here may be approved there.
+    special = bool(seen) and any(call.opaque for call in seen[-1].tool_calls)
     if own.conversation:
+        if special:
+            raise BadRequest(
+                f"conversation={own.conversation!r}: results of custom tools and approvals of remote calls cannot be "
+                "sent to a conversation of the service. Use previous_response_id='auto'"
+            )
         if not unchanged:
             raise BadRequest(
                 f"the history no longer begins with the messages that the conversation {own.conversation!r} has: "
@@ -164,7 +172,7 @@ def continuation(request: ChatRequest, own: StoredResponse) -> ChatRequest | Non
             )
         return replace(request, messages=(*messages[:start], *new))
     # A system message in front would become an instruction, which the next response would not have.
-    if not (unchanged and new) or new[0].role == "system":
+    if special or not (unchanged and new) or new[0].role == "system":
         return None
     settings = request.settings.with_(previous_response_id=stored.id)
     return replace(request, messages=(*messages[:start], *new), settings=settings)
