@@ -7,6 +7,7 @@ import pickle
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,16 @@ from toolcast import (
 )
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.sessions.session import Session
+from toolcast.async_support.sync_driver import run
 from toolcast.chat.events import QueueMessage
 from toolcast.errors import BadRequest, LLMError, NotFound, Overloaded, StreamInterrupted, Timeout, UnsupportedLLMError
+from toolcast.http_request import HTTPResponse
 from toolcast.llms import uploads
+from toolcast.llms.service_files import fetch_file
 from toolcast.messages import FILE_LIMIT
+from toolcast.providers.anthropic.adapter import AnthropicAdapter
+from toolcast.providers.anthropic.files import AnthropicFiles
+from toolcast.providers.file_codec import BytesContent
 from toolcast.stores.sqlite import SQLiteStore
 from toolcast.testing import ScriptedLLM
 
@@ -168,6 +175,29 @@ def test_a_file_that_changes_between_two_readings_is_not_remembered(
         ref = llm.upload(path, reuse=True)
         assert server.files[ref.id] == b"behind"
         assert llm.upload(b"before", name="a.pdf", reuse=True).id != ref.id
+
+
+def test_what_is_read_twice_is_hashed_once() -> None:
+    hashed = uploads._Hashed(BytesContent(b"abcdef"))
+    for start, size in ((0, 4), (0, 4), (2, 2), (3, 3), (3, 3)):
+        assert hashed.read(start, size) == b"abcdef"[start : start + size]
+    assert hashed.digest == sha256(b"abcdef").hexdigest()
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic"])
+def test_the_content_of_a_file(name: str) -> None:
+    service = SERVICES[name]
+    with service.double() as server:
+        llm = service.llm(server.base)
+        ref = llm.upload(b"content", name="a.pdf")
+        assert run(fetch_file(llm, ref.id, llm.sync_backend())) == b"content"
+
+
+def test_a_codec_without_links() -> None:
+    codec = AnthropicFiles(AnthropicAdapter())
+    assert codec.link("file-1") is None
+    with pytest.raises(NotImplementedError, match="AnthropicFiles has no links"):
+        codec.read_link(HTTPResponse(200, {}, b""))
 
 
 def test_no_more_than_a_thousand_files_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from support.google_batches import KEY as GOOGLE_KEY, GoogleBatches
 from support.loopback import Piece
 from support.mistral_batches import KEY as MISTRAL_KEY, MistralBatches, form_of
-from support.service_double import Received, Refused, ServiceDouble, as_json
+from support.service_double import Received, Refused, ServiceDouble, as_file, as_json
 from toolcast import Anthropic, Google, Mistral, OpenAI, OpenAIResponses
 from toolcast.llms.http_llm import ServiceLLM
 
@@ -58,6 +58,7 @@ class OpenAIFiles(ServiceDouble):
     routes: ClassVar = (
         (r"POST /v1/files", "upload"),
         (r"GET /v1/files/([^/]+)", "describe"),
+        (r"GET /v1/files/([^/]+)/content", "content"),
         (r"DELETE /v1/files/([^/]+)", "delete_file"),
         (r"POST /v1/chat/completions", "chat"),
         (r"POST /v1/responses", "respond"),
@@ -114,6 +115,10 @@ class OpenAIFiles(ServiceDouble):
         self.described(id)
         del self.files[id]
         return as_json({"id": id, "object": "file", "deleted": True})
+
+    def content(self, request: Received, id: str) -> tuple[Piece, ...]:
+        self.described(id)
+        return as_file(self.files[id], "application/octet-stream")
 
     def read(self, body: Any) -> str:
         """Return the answer to a request: the content of its files."""

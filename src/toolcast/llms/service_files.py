@@ -44,7 +44,6 @@ async def upload_file(
     name: str | None = None,
     media_type: str | None = None,
     purpose: str | None = None,
-    lifetime: int | None = None,
 ) -> StoredFile:
     """Upload a file to the service of `llm`.
 
@@ -55,7 +54,6 @@ async def upload_file(
         name: The name of the file at the service. Default: that of the path.
         media_type: The media type. Default: by the extension of the name.
         purpose: What the service shall use it for, as the provider names it.
-        lifetime: The seconds after which the service shall delete it.
 
     Raises:
         BadRequest: The file is empty, larger than the service accepts, or of an unknown type.
@@ -67,9 +65,7 @@ async def upload_file(
     media_type = file_type(name, media_type)
     content = file_content(source)
     codec.check_size(name, content.size)
-    if lifetime is not None:
-        codec.check_lifetime(lifetime)
-    exchange = codec.upload(name, media_type, content, purpose, lifetime)
+    exchange = codec.upload(name, media_type, content, purpose)
     return await run_exchange(target, exchange, backend, repeatable=codec.repeatable)
 
 
