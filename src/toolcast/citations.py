@@ -110,7 +110,7 @@ def _set_fields(value: Citation | Grounding) -> dict[str, Any]:
     return {
         name: list(each) if isinstance(each, tuple) else dict(each) if name == "raw" else each
         for name, each in found.items()
-        if each not in (None, "", ())
+        if name == "kind" or each not in (None, "", ())
     }
 
 

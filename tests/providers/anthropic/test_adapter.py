@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast.accumulator import Accumulator
+from toolcast.citations import Citation
 from toolcast.credentials import Secret
 from toolcast.errors import (
     AuthFailed,
@@ -24,6 +25,7 @@ from toolcast.events import (
     Event,
     Finish,
     RawEvent,
+    TextCitation,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -772,9 +774,7 @@ DOCUMENTS = [
                  id="thoughts"),
     pytest.param(whole(CITED, {"type": "x"}, None, stop_reason=None),
                  [USED, TextDelta("Hi"),
-                  RawEvent({"type": "content_block_delta", "index": "content 0",
-                            "delta": {"type": "citations_delta", "citation": {"n": 1}}}),
-                  ThinkingDelta(opaque={"anthropic": {"type": "text", "citations": [{"n": 1}], "characters": 2}}),
+                  TextCitation(Citation("", 0, 2, provider="anthropic", raw={"n": 1})),
                   RawEvent({"type": "content_block_start", "index": "content 1", "content_block": {"type": "x"}}),
                   ThinkingDelta(opaque={"anthropic": {"type": "x"}}),
                   RawEvent({"type": "content_block_start", "index": "content 2", "content_block": None}),

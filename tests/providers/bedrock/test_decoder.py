@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 
 from support.aws_event_messages import event, exception, failure, message, text_headers
 from toolcast.accumulator import Accumulator
+from toolcast.citations import Citation
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -44,6 +45,7 @@ from toolcast.events import (
 from toolcast.messages import Message, ServerToolPart, TextPart, ThinkingPart, ToolCallPart
 from toolcast.providers.base import RequestInput, ResponseDecoder
 from toolcast.providers.bedrock.adapter import BedrockAdapter
+from toolcast.providers.citation_forms import bedrock_citation
 from toolcast.providers.response_decoder import decoded_frames
 from toolcast.providers.sse import LIMIT
 from toolcast.settings import NOTHING_SET as NO
@@ -289,8 +291,13 @@ def test_every_block_is_a_part_and_goes_back_unchanged() -> None:
         assert parts == (
             ThinkingPart("Hm, so.", signature="EqRsT="),
             ThinkingPart(opaque={"bedrock": REDACTED}),
-            TextPart("Let me see. It is cold."),
-            ThinkingPart(opaque={"bedrock": {"citations": [CITATION, {"title": "b"}], "characters": 11}}),
+            TextPart(
+                "Let me see. It is cold.",
+                (
+                    bedrock_citation(CITATION, 12, 23, "bedrock"),
+                    Citation("", 12, 23, title="b", provider="bedrock", raw={"title": "b"}),
+                ),
+            ),
             ServerToolPart("web_search", "s1", input={"query": "é"}, provider="bedrock", raw=GROUNDING),
             ServerToolPart(
                 "web_search", "s1", output=[{"text": "a"}, {"json": {"b": 1}}], provider="bedrock", raw=GROUNDED
@@ -339,12 +346,14 @@ def test_a_server_tool_that_failed() -> None:
 
 def test_citations_of_the_first_text_and_of_none() -> None:
     for body in (stream(CITED), [whole(CITED)]):
-        text, cited = folded(decode(*body)).message.parts
-        assert text == TextPart("It is cold.")
-        assert isinstance(cited, ThinkingPart) and (cited.opaque or {})["bedrock"]["characters"] == 11
+        (text,) = folded(decode(*body)).message.parts
+        assert isinstance(text, TextPart) and text.text == "It is cold."
+        assert [(cited.start, cited.end) for cited in text.citations] == [(0, 11), (0, 11)]
     without = {"citationsContent": {"content": [], "citations": [CITATION]}}
     for body in (stream(without, {"text": "So."}), [whole(without, {"text": "So."})]):
-        assert folded(decode(*body)).message.parts == (TextPart("So."),)
+        events = decode(*body)
+        assert folded(events).message.parts == (TextPart("So."),)
+        assert RawEvent({"citations": [CITATION]}) in events
 
 
 def test_a_whole_response_has_one_end_and_arguments_as_they_were_written() -> None:

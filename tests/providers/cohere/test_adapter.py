@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from support.turns import cohere_event, sse
 from toolcast.accumulator import Accumulator
+from toolcast.citations import Citation
 from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, LLMError, MalformedEvent, ServerError, StreamTruncated
 from toolcast.events import ChatResponse, Event, Finish, RawEvent, ThinkingDelta
@@ -419,10 +420,11 @@ def test_thoughts_text_and_citations() -> None:
     }
     whole = {"id": "a", "finish_reason": "COMPLETE", "message": message, "usage": events[-1]["delta"]["usage"]}
     thought = ThinkingPart("Hm.", opaque={"cohere": {"type": "thinking"}})
-    for body, raw in ((stream(*events), events[6:9]), (json.dumps(whole).encode(), [{"citations": [citation]}])):
+    for body, raw in ((stream(*events), events[8:9]), (json.dumps(whole).encode(), [])):
         seen = decode(body)
         response = folded(seen)
-        assert response.message.parts == (thought, TextPart("24"))
+        cited = Citation("tool", 0, 2, source_id="get_weather_p1:0", provider="cohere", raw=citation)
+        assert response.message.parts == (thought, TextPart("24", (cited,)))
         assert (response.stop_reason, response.usage) == ("end_turn", Usage(9, 3, 4))
         assert [event.data for event in seen if isinstance(event, RawEvent)] == raw
         assert sent(user("Go"), response.message)["messages"][1] == {"role": "assistant", "content": message["content"]}

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from toolcast import Google, ToolOrchestratingLLM
 from toolcast.accumulator import Accumulator
+from toolcast.citations import Grounding
 from toolcast.credentials import Secret
 from toolcast.errors import (
     BadRequest,
@@ -27,6 +28,7 @@ from toolcast.errors import (
 from toolcast.events import (
     Event,
     Finish,
+    GroundingReport,
     RawEvent,
     ServerToolUse,
     TextDelta,
@@ -531,7 +533,10 @@ ANSWERS = [
     ),
     pytest.param(
         [b'{"candidates":[{"finishReason":"STOP","groundingMetadata":{"a":1},"safetyRatings":[1]}]}'],
-        [RawEvent({"groundingMetadata": {"a": 1}}), Finish("end_turn", None, "STOP")],
+        [
+            GroundingReport(Grounding(provider="google", raw={"groundingMetadata": {"a": 1}})),
+            Finish("end_turn", None, "STOP"),
+        ],
         id="other fields",
     ),
     pytest.param(

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast.accumulator import Accumulator
+from toolcast.citations import Citation
 from toolcast.credentials import Secret
 from toolcast.errors import AuthFailed, BadRequest, LLMError, RateLimited, ServerError, StreamTruncated
 from toolcast.events import (
     Event,
     Finish,
-    RawEvent,
+    TextCitation,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -336,7 +337,7 @@ ANSWERS = [
     ),
     pytest.param(
         [line([{"type": "thinking", "thinking": [], "closed": True}, REFERENCE], "stop")],
-        [RawEvent(REFERENCE), END],
+        [TextCitation(Citation("reference", 0, 0, source_id="1", provider="mistral", raw=REFERENCE)), END],
         id="an empty thought, another chunk",
     ),
     pytest.param(

@@ -388,9 +388,19 @@ class AnthropicRequestEncoder(RequestEncoder):
         for part in message.parts:
             if (cited := _citations(part)) is not None:
                 _cite(blocks, cited)
+            elif isinstance(part, TextPart) and part.citations:
+                blocks += self._cited(part)
             elif block := self._block(part):
                 blocks.append(block)
         return blocks
+
+    def _cited(self, part: TextPart) -> Iterator[dict[str, Any]]:
+        """Yield the blocks of a text with citations: the provider wants them on the blocks that they came on."""
+        from ..citation_forms import cited_texts
+
+        for text, citations in cited_texts(part, self.provider):
+            if text.strip():
+                yield {"type": "text", "text": text, **({"citations": citations} if citations else {})}
 
     def _block(self, part: Part) -> dict[str, Any] | None:
         match part:
@@ -410,7 +420,9 @@ class AnthropicRequestEncoder(RequestEncoder):
             case ImagePart():
                 return {"type": "image", "source": self._image(part)}
             case DocumentPart():
-                title = {"title": part.name} if part.name else {}
+                title: dict[str, Any] = {"title": part.name} if part.name else {}
+                if part.citations:
+                    title["citations"] = {"enabled": True}
                 return {"type": "document", "source": self._document(part), **title}
             case FileRef():
                 return _file(part)
@@ -519,7 +531,7 @@ def _own(part: ThinkingPart | ToolCallPart) -> dict[str, Any]:
 
 
 def _citations(part: Part) -> dict[str, Any] | None:
-    """Return the citations of the text before a part, as the decoder stores them; None for any other part."""
+    """Return the citations of the text before a part, as sessions of the first versions have them; else None."""
     own = _own(part) if isinstance(part, ThinkingPart) else {}
     return own if own.get("type") == "text" else None
 

@@ -8,7 +8,7 @@ as the stream that it would have been.
 Blocks of other kinds (calls of provider-run tools, their results, compaction, and future ones) are passed on as
 `RawEvent`s. The provider wants them back unchanged, so a complete one also becomes a part of the message: of a
 provider-run tool a `ServerToolUse`, of another kind a thought without text whose `opaque` is the block. The citations
-of a text block follow the text in the same way.
+of a text block are emitted at its end, with the place of the block in the text.
 """
 
 # pyright: reportPrivateUsage=false
@@ -30,6 +30,7 @@ from ...events import (
     SafetyReport,
     ServerToolUse,
     StopReason,
+    TextCitation,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -72,6 +73,7 @@ class AnthropicDecoder(StreamDecoder):
         self._unread: dict[Any, _Block] = {}  # open blocks of unknown kinds, passed on unread
         self._server_calls: dict[str, str] = {}  # the names of the tools that the service ran, by the ids of the calls
         self._citations: list[object] = []  # of the text block that is open
+        self._text_start = 0  # of the text block that is open, in the text of the response
         self._text_length = 0
         self._signature: str | None = None
         self._id: str | None = None
@@ -133,8 +135,11 @@ class AnthropicDecoder(StreamDecoder):
             out.append(TextDelta(text))
 
     def _cite(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
-        self._citations.append(delta.get("citation"))
-        self._pass_on(chunk, out)
+        if citation := as_dict(delta.get("citation")):
+            self._citations.append(citation)
+            self._report(out)
+        else:
+            self._pass_on(chunk, out)
 
     def _arguments(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
         text = as_str(delta.get("partial_json"))
@@ -167,7 +172,8 @@ class AnthropicDecoder(StreamDecoder):
         self._end_thought(out)
         self._unread.pop(index, None)
         if kind == "text":
-            self._text_length = 0
+            self._text_start = self._text_length
+            self._citations = as_list(block.get("citations"))
             if block.get("text"):
                 self._report(out)
                 self._text(chunk, block, out)
@@ -236,10 +242,17 @@ class AnthropicDecoder(StreamDecoder):
         return ServerToolUse(name, id, None, output, as_str(error) or None, provider, block)
 
     def _end_citations(self, out: list[Event]) -> None:
-        """Store the citations of a text block, with the number of characters that they belong to."""
-        if self._citations and self._text_length:
-            cited = {"type": "text", "citations": self._citations, "characters": self._text_length}
-            out.append(ThinkingDelta(opaque={"anthropic": cited}))
+        """Emit the citations of a text block, which belong to all of its text."""
+        if not self._citations:
+            return
+        from ..citation_forms import anthropic_citation
+
+        start, end = self._text_start, self._text_length
+        if start < end:
+            cited = [anthropic_citation(raw, start, end, self._source.provider) for raw in self._citations]
+            out += [TextCitation(citation) for citation in cited]
+        else:
+            out.append(RawEvent({"citations": self._citations}))  # of no text
         self._citations = []
 
     def _end_call(self, index: Any, out: list[Event]) -> None:
@@ -273,9 +286,6 @@ class AnthropicDecoder(StreamDecoder):
             # An index that no streamed block has: such blocks may follow.
             start = {"type": "content_block_start", "index": f"content {number}", "content_block": block}
             self._block(start, out)
-            for citation in as_list(as_dict(block).get("citations")):
-                delta = {"type": "citations_delta", "citation": citation}
-                self._cite({"type": "content_block_delta", "index": start["index"], "delta": delta}, delta, out)
             self._block_end(start, out)
         if message.get("stop_reason"):
             self._change({"delta": message}, out)
@@ -327,6 +337,7 @@ class AnthropicDecoder(StreamDecoder):
         self._check_whole()
         self._report(out)
         self._end_thought(out)
+        self._end_citations(out)
         reason = _STOP.get(self._stop or "", "other")
         for index in list(self._given):
             self._end_call(index, out)

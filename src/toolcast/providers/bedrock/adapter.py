@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import mimetypes
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple, cast
 from urllib.parse import quote
@@ -356,9 +356,21 @@ class BedrockRequestEncoder(RequestEncoder):
             own = _own(part)
             if "citations" in own:
                 _cite(blocks, own)
+            elif isinstance(part, TextPart) and part.citations:
+                blocks += self._cited(part)
             elif block := own or self._block(part):
                 blocks.append(block)
         return blocks
+
+    def _cited(self, part: TextPart) -> Iterator[dict[str, Any]]:
+        """Yield the blocks of a text with citations: they go back on the blocks that they came on."""
+        from ..citation_forms import cited_texts
+
+        for text, citations in cited_texts(part, self.provider):
+            if citations:
+                yield {"citationsContent": {"content": [{"text": text}], "citations": citations}}
+            elif text.strip():
+                yield {"text": text}
 
     def _block(self, part: Part) -> dict[str, Any] | None:
         match part:
@@ -406,6 +418,8 @@ class BedrockRequestEncoder(RequestEncoder):
         block: dict[str, Any] = {"format": form, "source": source}
         if field == "document":
             block["name"] = _document_name(part.name if isinstance(part, DocumentPart) else None)
+            if isinstance(part, DocumentPart) and part.citations:
+                block["citations"] = {"enabled": True}
         return {field: block}
 
 
@@ -448,7 +462,7 @@ def _own(part: Part) -> dict[str, Any]:
 
 
 def _cite(blocks: list[dict[str, Any]], cited: Mapping[str, Any]) -> None:
-    """Attach citations to the end of the last text, as a block of its own; drop them if that text has changed."""
+    """Attach citations to the end of the last text, as sessions of the first versions have them."""
     length = cited.get("characters") or 0
     text = blocks[-1].get("text", "") if blocks else ""
     if not 0 < length <= len(text):

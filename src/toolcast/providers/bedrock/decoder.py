@@ -19,7 +19,17 @@ from typing import Any, ClassVar, cast
 from jiter import from_json
 
 from ...errors import LimitExceeded, LLMError, MalformedEvent
-from ...events import Event, RawEvent, SafetyReport, ServerToolUse, StopReason, TextDelta, ThinkingDelta, UsageReport
+from ...events import (
+    Event,
+    RawEvent,
+    SafetyReport,
+    ServerToolUse,
+    StopReason,
+    TextCitation,
+    TextDelta,
+    ThinkingDelta,
+    UsageReport,
+)
 from ...text_buffer import TextBuffer
 from ...usage import Usage
 from ..answer_details import bedrock_ratings
@@ -59,6 +69,7 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
         self._server_tools: dict[str, str] = {}  # the names of the tools that AWS runs, by the ids of their calls
         self._signature = ""  # of the thought that is open
         self._citations: list[object] = []  # of the text block that is open
+        self._text_start = 0  # of that block, in the text of the response
         self._text_length = 0
         self._stop: str | None = None
         self._counted = False  # the token counts have arrived
@@ -162,7 +173,6 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
                 self._reasoning(as_dict(value), out)
             elif kind == "citation":
                 self._citations.append(value)
-                out.append(RawEvent({"contentBlockDelta": event}))
             else:
                 self._unread.setdefault(index, _Block(kind, {})).grow(value)
 
@@ -243,11 +253,18 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
             self._signature = ""
 
     def _end_text(self, out: list[Event]) -> None:
-        """Store the citations of a text block, with the number of characters that they belong to."""
-        if self._citations and self._text_length:
-            cited = {"citations": self._citations, "characters": self._text_length}
-            out.append(ThinkingDelta(opaque={"bedrock": cited}))
-        self._citations, self._text_length = [], 0
+        """Emit the citations of a text block, which belong to all of its text."""
+        if self._citations:
+            from ..citation_forms import bedrock_citation
+
+            start, end = self._text_start, self._text_length
+            if start < end:
+                cited = [bedrock_citation(raw, start, end, self._source.provider) for raw in self._citations]
+                out += [TextCitation(citation) for citation in cited]
+            else:
+                out.append(RawEvent({"citations": self._citations}))  # of no text
+            self._citations = []
+        self._text_start = self._text_length
 
     # -- the message
 

@@ -17,11 +17,13 @@ from ...answer_details import SafetyRating, merge_ratings
 from ...errors import EmptyResponse
 from ...events import (
     Event,
+    GroundingReport,
     LogprobsDelta,
     RawEvent,
     SafetyReport,
     ServerToolUse,
     StopReason,
+    TextCitation,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -78,6 +80,7 @@ class OpenAIChatDecoder(StreamDecoder):
         self._thinks = False  # a thought is open: `_end_thought` is due
         self._details: list[dict[str, Any]] = []
         self._refused = False
+        self._found: dict[str, list[object]] = {}  # the sources that xAI and Perplexity list
         self._tokens: dict[str, int] = {}
         self._reported: Usage | None = None
         self._tier: object = None
@@ -120,6 +123,9 @@ class OpenAIChatDecoder(StreamDecoder):
                     self._choice(cast("dict[str, Any]", choice), out)
         else:
             self._without_choices(chunk, out)
+        for name in _SOURCES:
+            if name in chunk and (found := as_list(chunk[name])):
+                self._found[name] = found  # each chunk of Perplexity's repeats them
         if chunk.get("usage"):
             self._usage(chunk["usage"], out)
         elif "x_groq" in chunk:
@@ -277,6 +283,26 @@ class OpenAIChatDecoder(StreamDecoder):
                 )
             )
 
+    def _annotations(self, value: Any, out: list[Event]) -> None:
+        """Read the citations of the text. Their places count its characters, with those in `<think>` tags."""
+        from ..citation_forms import openai_citation
+
+        offset = 0 if self._tags is None else None
+        for annotation in as_list(value):
+            if as_dict(annotation):
+                out.append(TextCitation(openai_citation(annotation, offset, self._source.provider)))
+            else:
+                out.append(RawEvent({"annotations": [annotation]}))
+
+    def _ground(self, out: list[Event]) -> None:
+        """Emit the sources that are listed beside the response; they belong to all of its text."""
+        from ..citation_forms import search_grounding
+
+        citations, results = (self._found.get(name, []) for name in _SOURCES)
+        grounding = search_grounding(citations, results, self._source.provider)
+        out += [TextCitation(source) for source in grounding.sources]
+        out.append(GroundingReport(grounding))
+
     def _usage(self, found: Any, out: list[Event]) -> None:
         self._tokens.update(_counts(as_dict(found)))
         usage, cost = _usage_of(self._tokens, self._tier), reported_cost(as_dict(found))
@@ -294,6 +320,8 @@ class OpenAIChatDecoder(StreamDecoder):
             self._end_thought(out)
         if self._tags is not None:
             out += self._tags.close()
+        if self._found:
+            self._ground(out)
         reason = _STOP.get(self._finish or "", "other")
         called = self._calls.finish(out, cut=reason in ("max_tokens", "content_filter"))
         out.append(self._finished(_stop_reason(reason, called=called, refused=self._refused), self._finish))
@@ -312,7 +340,10 @@ READERS: Mapping[str, Reader] = {
     "refusal": OpenAIChatDecoder._refusal,
     "function_call": OpenAIChatDecoder._function_call,
     "executed_tools": OpenAIChatDecoder._executed_tools,
+    "annotations": OpenAIChatDecoder._annotations,
 }
+# The fields beside `choices` that list the sources of a response.
+_SOURCES = ("citations", "search_results")
 # The results of a tool that Groq has run, and our names of its tools.
 _RESULTS = ("output", "search_results", "code_results", "browser_results")
 _EXECUTED = {

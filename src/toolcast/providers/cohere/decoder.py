@@ -2,7 +2,7 @@
 
 A stream has events for the start, the pieces and the end of each content block and of each tool call, and one last
 event with the reason of the end and the token counts. A plan of tool calls (`tool_plan`) is a thought; each thought
-ends with a mark of the form it had, in which it goes back. Citations are passed on as `RawEvent`s.
+ends with a mark of the form it had, in which it goes back. A citation has its place in one block of the text.
 
 Source: the definitions of `V2ChatStreamResponse` and `V2ChatResponse` in Cohere's API reference.
 """
@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from ...errors import MalformedEvent
-from ...events import Event, RawEvent, StopReason, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
+from ...events import Event, RawEvent, StopReason, TextCitation, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
 from ...usage import Usage
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
-from ..response_decoder import StreamDecoder, always, as_count, as_dict, as_list, as_str
+from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str
 from ..tool_calls.by_id import OpenCalls
 from ..tool_calls.by_index import is_json
 
@@ -45,9 +45,15 @@ class CohereDecoder(StreamDecoder):
         self._calls = OpenCalls(request_input)
         self._thought: str | None = None  # the form of the thought that is open: "thinking" or "tool_plan"
         self._stop: str | None = None
+        self._text_length = 0
+        self._starts: dict[int, int] = {}  # where each block of text begins in the text, by its index
 
     def _adder(self, kind: type[Event]) -> Callable[[str], bool]:
-        return self._calls.last.add if kind is ToolCallDelta else always
+        return self._calls.last.add if kind is ToolCallDelta else self._add_text
+
+    def _add_text(self, text: str) -> bool:
+        self._text_length += len(text)
+        return True
 
     def _in_call(self) -> bool:
         return bool(self._calls)
@@ -68,15 +74,17 @@ class CohereDecoder(StreamDecoder):
         for block in [block for block in blocks if block.get("type") == "thinking"]:
             self._block(block, out)
         self._think("tool_plan", as_str(found.get("tool_plan")), out)
-        for block in [block for block in blocks if block.get("type") != "thinking"]:
-            self._block(block, out)
+        for index, block in enumerate(blocks):
+            if block.get("type") != "thinking":
+                self._starts[index] = self._text_length
+                self._block(block, out)
         self._end_thought(out)
         for call in as_list(found.get("tool_calls")):
             function = as_dict(as_dict(call).get("function"))
             name, arguments = as_str(function.get("name")), as_str(function.get("arguments"))
             self._calls.whole(as_dict(call).get("id"), name, arguments, out)
-        if citations := found.get("citations"):
-            out.append(RawEvent({"citations": citations}))
+        for citation in as_list(found.get("citations")):
+            self._cite(citation, out)
         self._finish(message, out)
         return True
 
@@ -95,6 +103,28 @@ class CohereDecoder(StreamDecoder):
     def _begin(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
         self._response_id = as_str(chunk.get("id")) or None
 
+    def _begin_content(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
+        if isinstance(index := chunk.get("index"), int):
+            self._starts[index] = self._text_length
+        self._content(chunk, delta, out)
+
+    def _citation(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
+        # One citation, or by older pages a list.
+        found: Any = delta.get("citations")
+        for citation in found if isinstance(found, list) else [found]:
+            self._cite(citation, out)
+
+    def _end_citation(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
+        pass
+
+    def _cite(self, citation: Any, out: list[Event]) -> None:
+        from ..citation_forms import cohere_citations
+
+        found = as_dict(citation)
+        start = self._starts.get(as_count(found.get("content_index")) or 0, 0)
+        offset = start if found.get("type") in (None, "TEXT_CONTENT") else None
+        out += [TextCitation(each) for each in cohere_citations(found, offset, self._source.provider)]
+
     def _content(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
         self._block(as_dict(delta.get("content")), out)
 
@@ -103,6 +133,7 @@ class CohereDecoder(StreamDecoder):
         self._think("thinking", as_str(block.get("thinking")), out)
         if text := as_str(block.get("text")):
             self._end_thought(out)
+            self._text_length += len(text)
             out.append(TextDelta(text))
 
     def _end_content(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
@@ -177,13 +208,15 @@ class CohereDecoder(StreamDecoder):
 
 _READERS: Mapping[str, Callable[[Any, dict[str, Any], dict[str, Any], list[Event]], None]] = {
     "message-start": CohereDecoder._begin,
-    "content-start": CohereDecoder._content,
+    "content-start": CohereDecoder._begin_content,
     "content-delta": CohereDecoder._content,
     "content-end": CohereDecoder._end_content,
     "tool-plan-delta": CohereDecoder._plan,
     "tool-call-start": CohereDecoder._begin_call,
     "tool-call-delta": CohereDecoder._arguments,
     "tool-call-end": CohereDecoder._end_call,
+    "citation-start": CohereDecoder._citation,
+    "citation-end": CohereDecoder._end_citation,
     "message-end": CohereDecoder._end_message,
 }
 

@@ -14,21 +14,24 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...answer_details import SafetyRating, merge_ratings
 from ...errors import EmptyResponse, MalformedEvent
 from ...events import (
     Event,
+    GroundingReport,
     LogprobsDelta,
     RawEvent,
     SafetyReport,
     ServerToolUse,
     StopReason,
+    TextCitation,
     TextDelta,
     ThinkingDelta,
     UsageReport,
 )
+from ...text_buffer import TextBuffer
 from ...usage import Usage
 from ..answer_details import google_logprobs, google_ratings
 from ..base import RequestInput
@@ -36,6 +39,9 @@ from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str
 from ..tool_calls.by_id import OpenCalls
 from ..usage_details import details_of, google_counts
+
+if TYPE_CHECKING:
+    from ..citation_forms import GoogleGrounding
 
 _STOP: dict[str, StopReason] = {
     "STOP": "end_turn",
@@ -62,6 +68,10 @@ _WORDS = frozenset(("text", "thought", "thoughtSignature"))
 _SILENT = frozenset(("content", "finishReason", "index", "tokenCount", "avgLogprobs", "safetyRatings"))
 
 
+# Fields of a candidate that become citations and `Grounding`.
+_GROUNDING = frozenset(("groundingMetadata", "urlContextMetadata", "citationMetadata"))
+
+
 class GoogleDecoder(StreamDecoder):
     """A decoder of one Gemini response."""
 
@@ -79,8 +89,17 @@ class GoogleDecoder(StreamDecoder):
         self._usage_read: object = None
         self._tier: object = None
         self._ratings: tuple[SafetyRating, ...] = ()
+        self._grounded: GoogleGrounding | None = None
         self._metadata: dict[str, Any] = {}  # the last of each further field of the candidate
+        self._text_read = TextBuffer()  # the text of the response, in whose bytes Gemini counts places
         self._reports_tools = False  # the tools that Gemini ran are among the parts
+
+    def _adder(self, kind: type[Event]) -> Callable[[str], bool]:
+        return self._add_text
+
+    def _add_text(self, text: str) -> bool:
+        self._text_read.add(text)
+        return True
 
     def _in_call(self) -> bool:
         return self._growing is not None
@@ -118,6 +137,7 @@ class GoogleDecoder(StreamDecoder):
             text = part.get("text")
             if text and len(part) == 1 and type(text) is str:  # fast path for the commonest part
                 self._has_content = True
+                self._text_read.add(text)
                 out.append(TextDelta(text))
             else:
                 self._part(part, out)
@@ -128,7 +148,10 @@ class GoogleDecoder(StreamDecoder):
         for name, value in candidate.items():
             if name not in _SILENT and value and name != "logprobsResult":
                 self._metadata[name] = value
-                out.append(RawEvent({name: value}))
+                if name in _GROUNDING:
+                    self._ground(name, value)
+                else:
+                    out.append(RawEvent({name: value}))
         if reason := as_str(candidate.get("finishReason")):
             usual: StopReason = "content_filter" if reason.startswith("IMAGE_") else "other"
             self._finish = _STOP.get(reason, usual), reason
@@ -181,6 +204,19 @@ class GoogleDecoder(StreamDecoder):
                 return ServerToolUse(name, id, input_, output, error, provider, part)
         return None
 
+    def _ground(self, name: str, value: Any) -> None:
+        if self._grounded is None:
+            from ..citation_forms import GoogleGrounding
+
+            self._grounded = GoogleGrounding(self._source.provider)
+        self._grounded.add(name, value)
+
+    def _cite(self, out: list[Event]) -> None:
+        """Emit the citations and the sources, whose indexes may refer to all chunks of the response."""
+        if self._grounded is not None:
+            out += [TextCitation(citation) for citation in self._grounded.citations(self._text_read.whole())]
+            out.append(GroundingReport(self._grounded.grounding()))
+
     def _grounding(self, out: list[Event]) -> None:
         """Emit what the search and the reader of pages did, where the response has no parts of them.
 
@@ -208,6 +244,7 @@ class GoogleDecoder(StreamDecoder):
                 out.append(ThinkingDelta(text, opaque={"google": signed} if signature else None))
             return
         if text:
+            self._text_read.add(text)
             out.append(TextDelta(text))
         if signature:
             out.append(ThinkingDelta(opaque={"google": signed | {"characters": len(text)}}))
@@ -264,6 +301,7 @@ class GoogleDecoder(StreamDecoder):
         self._calls.finish(out, cut=True)
         if self._metadata and not self._reports_tools:
             self._grounding(out)
+        self._cite(out)
         reason = "tool_use" if self._calls.count and reason in ("end_turn", "other") else reason
         out.append(self._finished(reason, raw))
         self._over = True

@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import Any
 
-from ...events import Event, RawEvent, ThinkingDelta
+from ...events import Event, RawEvent, TextCitation, ThinkingDelta, ToolCallDelta
 from ..base import RequestInput
 from ..chat_completions.decoder import READERS, OpenAIChatDecoder, Reader
 from ..http_errors import ErrorSource
@@ -22,10 +22,19 @@ class MistralDecoder(OpenAIChatDecoder):
     def __init__(self, source: ErrorSource, request_input: RequestInput) -> None:
         super().__init__(source, request_input)
         self._readers = _READERS
+        self._text_length = 0
         self._thought_chunk: dict[str, Any] | None = None  # the chunk of the open thought, its fragments joined
+
+    def _adder(self, kind: type[Event]) -> Callable[[str], bool]:
+        return super()._adder(kind) if kind is ToolCallDelta else self._add_text
+
+    def _add_text(self, text: str) -> bool:
+        self._text_length += len(text)
+        return True
 
     def _content(self, value: Any, out: list[Event]) -> None:
         if isinstance(value, str):
+            self._text_length += len(value)
             self._text(value, out)
             return
         for part in as_list(value):
@@ -33,7 +42,13 @@ class MistralDecoder(OpenAIChatDecoder):
             if found.get("type") == "thinking":
                 self._thinking(found, out)
             elif text := as_str(found.get("text")):
+                self._text_length += len(text)
                 self._text(text, out)
+            elif found.get("type") in ("reference", "tool_reference"):
+                from ..citation_forms import mistral_citations
+
+                cited = mistral_citations(found, self._text_length, self._source.provider)
+                out += [TextCitation(citation) for citation in cited]
             elif found.get("type") != "text":
                 out.append(RawEvent(part))
 

@@ -25,6 +25,7 @@ from ...events import (
     RawEvent,
     ServerToolUse,
     StopReason,
+    TextCitation,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -67,7 +68,7 @@ _SILENT = frozenset(
 class _Item:
     """An item of the response. `waits`: a delta may be lost, so the whole is needed. `over`: the whole has arrived."""
 
-    __slots__ = ("call_id", "kind", "over", "parts", "waits")
+    __slots__ = ("call_id", "cited", "kind", "over", "parts", "waits")
 
     def __init__(self, kind: str, waits: bool, call_id: str) -> None:
         self.kind = kind
@@ -75,6 +76,7 @@ class _Item:
         self.waits = waits
         self.over = False
         self.parts: dict[_Part, TextBuffer] = {}
+        self.cited: set[tuple[int, int]] = set()  # the annotations that were emitted: the places of text and annotation
 
 
 class OpenAIResponsesDecoder(StreamDecoder):
@@ -194,6 +196,8 @@ class OpenAIResponsesDecoder(StreamDecoder):
             # From here alone: the deltas have the same ones without their bytes.
             if part.get("logprobs") and (tokens := token_logprobs(part["logprobs"])):
                 out.append(LogprobsDelta(tokens))
+            for number, annotation in enumerate(as_list(part.get("annotations"))):
+                self._cite(item, place, number, annotation, out)
         return bool(content) or not item.waits
 
     def _close_thought(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
@@ -277,6 +281,31 @@ class OpenAIResponsesDecoder(StreamDecoder):
     def _whole_text(self, chunk: dict[str, Any], out: list[Event]) -> None:
         item = self._find_item(chunk, "message") or self._begun(chunk, "message")
         self._whole(item, ("text", _place(chunk, "content_index")), chunk.get("text") or chunk.get("refusal"), out)
+
+    def _annotation(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        item = self._find_item(chunk, "message")
+        if not as_dict(chunk.get("annotation")):
+            out.append(RawEvent(chunk))
+            return
+        # Of an item whose text waits for its whole, the citations do, too: they follow the text.
+        if item is not None and not item.waits:
+            place, number = _place(chunk, "content_index"), _place(chunk, "annotation_index")
+            self._cite(item, place, number, chunk.get("annotation"), out)
+
+    def _cite(self, item: _Item, place: int, number: int, annotation: Any, out: list[Event]) -> None:
+        """Emit an annotation of a text, unless the stream has repeated it."""
+        if (place, number) in item.cited or not as_dict(annotation):
+            return
+        from ..citation_forms import openai_citation
+
+        item.cited.add((place, number))
+        before = 0  # the text of the response before the annotated one
+        for other in dict.fromkeys(self._items.values()):
+            texts = [(key, buffer) for key, buffer in other.parts.items() if key[0] == "text"]
+            before += sum(len(buffer.whole()) for key, buffer in texts if other is not item or key[1] < place)
+            if other is item:
+                break
+        out.append(TextCitation(openai_citation(annotation, before, self._source.provider)))
 
     def _refusal(self, chunk: dict[str, Any], out: list[Event]) -> None:
         self._refused = True
@@ -431,6 +460,7 @@ _READERS: Mapping[str, Callable[[Any, dict[str, Any], list[Event]], object]] = {
     "response.reasoning_summary_text.delta": OpenAIResponsesDecoder._summary,
     "response.reasoning_text.delta": OpenAIResponsesDecoder._reasoning,
     "response.refusal.delta": OpenAIResponsesDecoder._refusal,
+    "response.output_text.annotation.added": OpenAIResponsesDecoder._annotation,
     "response.output_text.done": OpenAIResponsesDecoder._whole_text,
     "response.refusal.done": OpenAIResponsesDecoder._whole_text,
     "response.function_call_arguments.done": OpenAIResponsesDecoder._whole_arguments,
