@@ -16,6 +16,7 @@ from jiter import from_json
 from ..errors import BadRequest
 from ..messages import (
     CachePoint,
+    DocumentPart,
     FileRef,
     MediaPart,
     Message,
@@ -76,6 +77,16 @@ def unsupported_part(provider: str, part: Part, where: str = "in a user message"
     given = "by url" if getattr(part, "url", None) else getattr(part, "media_type", None)
     shown = f"{type(part).__name__} ({given})" if given else type(part).__name__
     return BadRequest(f"{provider} cannot take {shown} {where}")
+
+
+def uncited(provider: str, part: DocumentPart) -> DocumentPart:
+    """Return a document for a provider that cites none. Raise `BadRequest` if it is to be cited."""
+    if part.citations:
+        raise BadRequest(
+            f"{provider} cannot take DocumentPart(citations=True): it does not cite documents of a message. "
+            "Leave out citations=True, or use Anthropic or Bedrock"
+        )
+    return part
 
 
 def result_text(result: ToolResultPart) -> str:

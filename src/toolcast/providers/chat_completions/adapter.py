@@ -37,6 +37,7 @@ from ..content_parts import (
     has_cache_point,
     point_block,
     result_text,
+    uncited,
     unsupported_part,
     valid_arguments,
 )
@@ -246,7 +247,7 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
             case AudioPart() if self._service.audio and part.data is not None and _sound(part):
                 return {"type": "input_audio", "input_audio": {"data": base64_of(part), "format": _sound(part)}}
             case DocumentPart() if self._service.documents and part.data is not None:
-                file = {"filename": part.name or "document", "file_data": data_url(part)}
+                file = {"filename": part.name or "document", "file_data": data_url(uncited(self.provider, part))}
                 return {"type": "file", "file": file}
             case FileRef() if not (part.media_type or "").startswith(("image/", "audio/", "video/")):
                 return {"type": "file", "file": {"file_id": part.id}}

@@ -33,7 +33,7 @@ from ...messages import (
 from ...settings import Settings
 from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
-from ..content_parts import arguments_object, check_parts, count_system_messages, inline_data, unsupported_part
+from ..content_parts import arguments_object, check_parts, count_system_messages, inline_data, uncited, unsupported_part
 from ..http_adapter import (
     CACHE_SETTINGS,
     Endpoint,
@@ -312,7 +312,7 @@ class GoogleRequestEncoder(RequestEncoder):
         return {"fileData": {"mimeType": part.media_type, "fileUri": part.uri}}
 
     def _media(self, part: MediaPart) -> dict[str, Any]:
-        found = inline_data(part)
+        found = inline_data(uncited(self.provider, part) if isinstance(part, DocumentPart) else part)
         if found is not None:
             return {"inlineData": {"mimeType": found[0], "data": found[1]}}
         url = part.url or ""

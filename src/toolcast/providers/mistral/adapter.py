@@ -21,7 +21,7 @@ from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..chat_completions.adapter import ChatRequestEncoder, OpenAIChatAdapter
 from ..chat_completions.services import EmbeddingSpec, ServiceSpec
-from ..content_parts import base64_of, data_url, unsupported_part
+from ..content_parts import base64_of, data_url, uncited, unsupported_part
 from ..http_adapter import thinking_effort
 from ..http_errors import ErrorSource
 from .decoder import MistralDecoder
@@ -138,7 +138,7 @@ class MistralRequestEncoder(ChatRequestEncoder):
             case AudioPart():
                 return {"type": "input_audio", "input_audio": part.url or base64_of(part)}
             case DocumentPart():
-                name = {"document_name": part.name} if part.name else {}
+                name = {"document_name": part.name} if uncited(self.provider, part).name else {}
                 return {"type": "document_url", "document_url": part.url or data_url(part), **name}
             case FileRef():
                 return self._file(part)

@@ -37,6 +37,7 @@ from ..content_parts import (
     has_cache_point,
     point_block,
     result_text,
+    uncited,
     unsupported_part,
     valid_arguments,
 )
@@ -231,9 +232,10 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
             case FileRef() if not (part.media_type or "").startswith(("audio/", "video/")):
                 return {"type": "input_file", "file_id": part.id}
             case DocumentPart() if self._service.documents and part.data is None:
-                return {"type": "input_file", "file_url": part.url}
+                return {"type": "input_file", "file_url": uncited(self.provider, part).url}
             case DocumentPart() if self._service.documents:
-                return {"type": "input_file", "filename": part.name or "document", "file_data": data_url(part)}
+                data = data_url(uncited(self.provider, part))
+                return {"type": "input_file", "filename": part.name or "document", "file_data": data}
             case _:
                 raise unsupported_part(self.provider, part)
 
