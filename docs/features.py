@@ -383,6 +383,16 @@ def _sets(settings: Settings) -> Callable[[ServiceLLM], bool]:
     return lambda llm: not llm.adapter.request(RequestInput(llm.model, (user("x"),)), settings).notes
 
 
+def _cites(llm: ServiceLLM) -> bool:
+    """True if a document that is to be cited can be sent, in a form that says so."""
+    document = DocumentPart(data=b"%PDF-", media_type="application/pdf", name="a.pdf", citations=True)
+    try:
+        request = llm.adapter.request(RequestInput(llm.model, (user("x", document),)), Settings())
+    except BadRequest:
+        return False
+    return b'"citations"' in request.body
+
+
 def _accepts(settings: Settings) -> Callable[[ServiceLLM], bool]:
     """A function that tries whether a request with a setting can be encoded."""
 
@@ -421,6 +431,7 @@ FEATURES: Mapping[str, Callable[[ServiceLLM], bool | None]] = {
     **{name: _runs(tool) for name, tool in _SERVER_TOOLS.items()},
     "service tier": _sets(Settings(service_tier="default")),
     "log probabilities": _sets(Settings(logprobs=True)),
+    "documents cited": _cites,
     "uploaded files": lambda llm: isinstance(llm.adapter, HTTPAdapter) and llm.adapter.takes_files,
     "`previous_response_id`": _accepts(Settings(previous_response_id="resp_1")),
     "`conversation`": _accepts(Settings(conversation="conv_1")),

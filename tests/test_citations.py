@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
+from support.albums import SEA as ALBUM, Album
+from support.sync_and_async import API
 from toolcast import (
     Accumulator,
     ChatResponse,
@@ -23,8 +26,13 @@ from toolcast import (
     TextDelta,
     TextPart,
     ThinkingDelta,
+    ToolCallDone,
+    ToolCallStart,
+    ToolOrchestratingLLM,
 )
+from toolcast.chat.context import ChatContext, Streamed
 from toolcast.citations import describe_citation, place_citations, web_link
+from toolcast.testing import ScriptedLLM
 
 SEA = Citation("url_citation", 4, 7, "https://sea.example/", "The sea", provider="openai", raw={"type": "url_citation"})
 
@@ -166,3 +174,26 @@ def test_the_table_of_a_response_has_its_sources_as_escaped_text() -> None:
     assert "&lt;b&gt;x&lt;/b&gt;" in html
     assert "javascript" not in html
     assert "<b>" not in html
+
+
+def test_the_citations_around_a_typed_object_are_in_its_result(api: API) -> None:
+    grounding = Grounding(("the sea",), (SEA,), provider="openai")
+    arguments = ALBUM.model_dump_json()
+    answer = [
+        TextDelta("The sea is calm."),
+        TextCitation(SEA),
+        GroundingReport(grounding),
+        ToolCallStart("c1", "Album"),
+        ToolCallDone("c1", "Album", arguments),
+        Finish("tool_use"),
+    ]
+    call = ToolOrchestratingLLM(Album, "About the sea", ScriptedLLM(answer))
+    result: Any = api.run(call)
+    assert (result.output, result.response.citations, result.response.grounding) == (ALBUM, (SEA,), grounding)
+
+
+def test_a_partial_answer_with_citations_is_stored_and_read() -> None:
+    streamed = Streamed([TextDelta("The sea"), TextCitation(SEA)])
+    context = ChatContext(streamed=streamed)
+    again = ChatContext.from_dict(json.loads(json.dumps(context.to_dict())))
+    assert again.streamed.message == streamed.message

@@ -69,8 +69,9 @@ class Citation:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Citation:
         """Return the citation from the data of `to_dict`."""
-        ranges = {name: tuple(data[name]) for name in ("pages", "blocks", "characters") if data.get(name)}
-        return cls(**{**data, **ranges})
+        fields = dict(data)
+        fields |= {name: tuple(fields[name]) for name in ("pages", "blocks", "characters") if fields.get(name)}
+        return cls(**fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,9 @@ class Grounding:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Grounding:
         """Return the value from the data of `to_dict`."""
-        sources = tuple([Citation.from_dict(source) for source in data.get("sources", ())])
-        return cls(**{**data, "queries": tuple(data.get("queries", ())), "sources": sources})
+        fields = dict(data)
+        sources = tuple([Citation.from_dict(source) for source in fields.get("sources", ())])
+        return cls(**{**fields, "queries": tuple(fields.get("queries", ())), "sources": sources})
 
 
 def _set_fields(value: Citation | Grounding) -> dict[str, Any]:

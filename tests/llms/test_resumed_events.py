@@ -10,12 +10,14 @@ from hypothesis import given, strategies as st
 from toolcast import WebSearch, user
 from toolcast.accumulator import Accumulator
 from toolcast.async_support import sync_driver
+from toolcast.citations import Citation
 from toolcast.errors import StreamInterrupted
 from toolcast.events import (
     Event,
     Finish,
     RawEvent,
     ServerToolUse,
+    TextCitation,
     TextDelta,
     ThinkingDelta,
     ToolCallDone,
@@ -24,7 +26,7 @@ from toolcast.events import (
 )
 from toolcast.llms.request import ChatRequest
 from toolcast.llms.resumed_events import ResumedEvents
-from toolcast.messages import assistant
+from toolcast.messages import TextPart, assistant
 from toolcast.usage import Usage
 
 PAUSED = Finish("pause", raw="pause_turn")
@@ -140,6 +142,23 @@ def test_an_aborted_response_is_not_continued() -> None:
 
 def searches(number: int) -> ServerToolUse:
     return ServerToolUse("web_search", f"s{number}", {"query": "sea"}, provider="anthropic", raw={"id": f"s{number}"})
+
+
+def test_citations_have_their_place_in_the_text_of_all_parts() -> None:
+    cited = TextCitation(Citation("page_location", 0, 3, provider="anthropic", raw={}))
+    first = Source([TextDelta("Sea"), cited, SEARCH, UsageReport(Usage(1, 2)), PAUSED])
+    second = Source([TextDelta("Sun"), cited], [UsageReport(Usage(4, 8)), END])
+    service = Service(first, second)
+    folded = Accumulator()
+    usages = []
+    for batch in read(ResumedEvents(REQUEST, service.open)):
+        for event in batch:
+            folded.apply(event)
+            usages += [event.usage] if isinstance(event, UsageReport) else []
+    assert [(each.start, each.end) for each in folded.message().citations] == [(0, 3), (3, 6)]
+    assert [part.citations for part in folded.message().parts if isinstance(part, TextPart)] == [(cited.citation,)] * 2
+    assert usages == [Usage(1, 2), Usage(5, 10)]
+    assert service.requests[1].messages[-1].citations == (cited.citation,)
 
 
 content: st.SearchStrategy[Event] = st.one_of(

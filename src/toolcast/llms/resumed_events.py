@@ -53,10 +53,12 @@ class ResumedEvents:
         while events := await self._source.next_events():
             for event in events:
                 self._accumulator.apply(event)
-            if isinstance(events[-1], Finish) and self._pauses(events[-1]):
-                events.pop()
+            pauses = isinstance(events[-1], Finish) and self._pauses(events[-1])
+            # Before the resumption: these events count what is in the requests before their own.
+            out = [self._summed(event) for event in (events[:-1] if pauses else events)]
+            if pauses:
                 await self._resume()
-            if out := [self._summed(event) for event in events]:
+            if out:
                 return out
         return []
 

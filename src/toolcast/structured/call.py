@@ -99,7 +99,9 @@ class Result(Generic[T]):
             raw: Include the service's own data of the response. Default: False. It is left out in any case where the
                 type of the output hides its input.
         """
-        response = replace(self.response, message=hide_content(self.response.message, self.hidden_tools))
+        response = self.response
+        if self.hidden_tools:
+            response = replace(response, message=hide_content(response.message, self.hidden_tools), grounding=None)
         return {
             "output": to_plain(self.output),
             "response": response.to_dict(raw=raw and not self.hidden_tools),

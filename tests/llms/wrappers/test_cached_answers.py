@@ -12,13 +12,17 @@ from hypothesis import given, strategies as st
 from support.albums import Album
 from toolcast import (
     ChatRequest,
+    Citation,
     Event,
     Finish,
+    Grounding,
+    GroundingReport,
     RawEvent,
     Restarted,
     Routing,
     ServerToolUse,
     Settings,
+    TextCitation,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -173,6 +177,11 @@ GOOD: list[Any] = [["TextDelta", {"text": "x"}], ["Finish", {"stop_reason": "end
                 [["ToolCallDelta", {"id": "a", "arguments": "{"}], GOOD[1]],
                 [["ToolCallDone", {"id": "a", "name": "t", "arguments": "{", "truncated": True}], GOOD[1]],
                 [GOOD[0], ["Finish", {"stop_reason": "refusal"}]],
+                [GOOD[0], ["TextCitation", {"kind": "x", "start": "0"}], GOOD[1]],
+                [GOOD[0], ["TextCitation", {}], GOOD[1]],
+                [GOOD[0], ["TextCitation", 7], GOOD[1]],
+                [GOOD[0], ["GroundingReport", {"sources": [{"kind": "x", "end": []}]}], GOOD[1]],
+                [GOOD[0], ["GroundingReport", {"sources": [7]}], GOOD[1]],
             )
         ),
     ],
@@ -187,3 +196,11 @@ def test_damaged_events_are_not_stored_unless_they_are_repeated() -> None:
     assert storable([RawEvent("{", damaged=True), *events]) is None
     assert storable([RawEvent("{", damaged=True, repeated=True), *events]) == events
     assert storable([RawEvent("ping"), *events]) == events
+
+
+def test_citations_and_sources_come_back_as_they_were() -> None:
+    cited = Citation("page_location", 0, 1, "https://a.example/", pages=(1, 2), provider="anthropic", raw={"a": [1]})
+    source = Citation("web", url="https://a.example/", provider="google", raw={"web": {}})
+    grounding = Grounding(("sea",), (source,), "<div>", "google", {"groundingMetadata": {}})
+    events = [TextDelta("x"), TextCitation(cited), GroundingReport(grounding), Finish("end_turn")]
+    assert decode(encode(events, 1.0)) == (events, 1.0)

@@ -12,6 +12,7 @@ from support.chunks import album_body
 from support.sync_and_async import API
 from toolcast import (
     AudioPart,
+    Citation,
     DocumentPart,
     ImagePart,
     Message,
@@ -79,6 +80,14 @@ def test_reasoning() -> None:
         other,
         TextPart("x"),
     )
+
+
+def test_citations_are_left_out_where_they_or_the_text_are_changed() -> None:
+    cited = Citation("url_citation", 0, 3, "https://a.example/", "Sea", provider="anthropic", raw={"title": "Sea"})
+    named = Citation("url_citation", 0, 3, "https://a.example/Ada", provider="anthropic", raw={})
+    assert sent(TextPart("Sea.", (cited,)), role="assistant") == (TextPart("Sea.", (cited,)),)
+    assert sent(TextPart("Sea.", (cited, named)), role="assistant") == (TextPart("Sea."),)
+    assert sent(TextPart("Ada.", (cited,)), role="assistant") == (TextPart("[NAME]."),)
 
 
 def test_media() -> None:
