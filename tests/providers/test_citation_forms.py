@@ -207,7 +207,7 @@ URLS = [SEA, "https://tides.example/"]
 
 RHINE = "Größe zählt 😀. Spain won. "
 LAST = "Übermorgen auch."
-GROUNDED = {
+GROUNDED: dict[str, Any] = {
     "webSearchQueries": ["who won"],
     "searchEntryPoint": {"renderedContent": "<style>x</style><script>alert(1)</script>"},
     "groundingChunks": [
@@ -233,7 +233,7 @@ GROUNDED = {
     ],
 }
 RECITED = {"citationSources": [{"startIndex": 0, "endIndex": 7, "uri": SEA, "license": "MIT"}]}
-PAGES = {"urlMetadata": [{"retrievedUrl": SEA, "urlRetrievalStatus": "URL_RETRIEVAL_STATUS_SUCCESS"}]}
+PAGES: dict[str, Any] = {"urlMetadata": [{"retrievedUrl": SEA, "urlRetrievalStatus": "URL_RETRIEVAL_STATUS_SUCCESS"}]}
 METADATA = {"groundingMetadata": GROUNDED, "citationMetadata": RECITED, "urlContextMetadata": PAGES}
 
 
@@ -241,7 +241,7 @@ def gemini(text: str, **more: Any) -> dict[str, Any]:
     return {"candidates": [{"content": {"role": "model", "parts": [{"text": text}]}, **more}], "modelVersion": "gemini"}
 
 
-CONTEXT = {
+CONTEXT: dict[str, Any] = {
     "kind": "retrievedContext",
     "url": "gs://b/a.pdf",
     "title": "a.pdf",
@@ -250,8 +250,8 @@ CONTEXT = {
 }
 WEBS = {"kind": "web", "url": SEA, "title": "sea.example"}
 SOURCES = (
-    Citation("web", url=SEA, title="sea.example", provider="google", raw=GROUNDED["groundingChunks"][0]),  # type: ignore[index, arg-type]
-    Citation(**CONTEXT, provider="google", raw=GROUNDED["groundingChunks"][1]),  # type: ignore[index, arg-type]
+    Citation("web", url=SEA, title="sea.example", provider="google", raw=GROUNDED["groundingChunks"][0]),
+    Citation(**CONTEXT, provider="google", raw=GROUNDED["groundingChunks"][1]),
     Citation("urlMetadata", url=SEA, provider="google", raw=PAGES["urlMetadata"][0]),
 )
 
@@ -434,7 +434,7 @@ CASES = {
         [
             gemini(RHINE[:3]),
             gemini(RHINE[3:]),
-            gemini(LAST[:2], groundingMetadata={**GROUNDED, "groundingSupports": GROUNDED["groundingSupports"][:1]}),  # type: ignore[index]
+            gemini(LAST[:2], groundingMetadata={**GROUNDED, "groundingSupports": GROUNDED["groundingSupports"][:1]}),
             gemini(LAST[2:], finishReason="STOP", **METADATA),
         ],
         RHINE + LAST,
