@@ -30,6 +30,7 @@ from toolcast import (
     FileRef,
     FileSearch,
     Google,
+    ImageGeneration,
     ImagePart,
     LlamaCpp,
     Message,
@@ -413,11 +414,28 @@ def _marks(llm: ServiceLLM) -> bool:
 
 
 _POINTS: tuple[tuple[CachePoint, ...], ...] = ((), (CachePoint(),))
+
+
+def _makes(kind: str) -> Callable[[ServiceLLM], bool]:
+    """A function that tries whether the service has this kind of output."""
+    return _accepts(Settings(modalities=("text", kind)))
+
+
+def outputs() -> Iterator[Sequence[str]]:
+    """The providers with images or audio in their responses."""
+    yield ("LLM", "images", "images by `ImageGeneration`", "audio")
+    for name, llm in _providers():
+        cells = [_WORDS[has(llm)] for has in (_makes("image"), _runs(ImageGeneration()), _makes("audio"))]
+        if "yes" in cells:
+            yield (name, *cells)
+
+
 _SERVER_TOOLS: Mapping[str, ServerTool] = {
     "`WebSearch`": WebSearch(),
     "`CodeExecution`": CodeExecution(),
     "`FileSearch`": FileSearch(["store"]),
     "`URLContext`": URLContext(),
+    "`ImageGeneration`": ImageGeneration(),
     "`RemoteMCP`": RemoteMCP("name", "https://host", require_approval="never"),
 }
 
@@ -432,6 +450,8 @@ FEATURES: Mapping[str, Callable[[ServiceLLM], bool | None]] = {
     "service tier": _sets(Settings(service_tier="default")),
     "log probabilities": _sets(Settings(logprobs=True)),
     "documents cited": _cites,
+    "images from the model": lambda llm: _makes("image")(llm) or _runs(ImageGeneration())(llm),
+    "audio from the model": _makes("audio"),
     "uploaded files": lambda llm: isinstance(llm.adapter, HTTPAdapter) and llm.adapter.takes_files,
     "`previous_response_id`": _accepts(Settings(previous_response_id="resp_1")),
     "`conversation`": _accepts(Settings(conversation="conv_1")),
@@ -535,6 +555,7 @@ PAGES: Mapping[str, Tables] = {
     "reference/providers/features.md": {"PROVIDER_FEATURES": provider_features},
     "how-to/files.md": {"UPLOADS": uploads},
     "explanation/compared.md": {"COMPARED": others},
+    "how-to/media-output.md": {"OUTPUTS": outputs},
     "how-to/server-tools.md": {"SERVER_TOOLS": server_tools},
     "how-to/stored-responses.md": {"STORED": stored},
     "how-to/many-inputs.md": {"BATCHES": batches},

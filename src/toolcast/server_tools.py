@@ -1,4 +1,4 @@
-"""Tools that the provider runs: `WebSearch`, `CodeExecution`, `FileSearch`, `URLContext` and `RemoteMCP`.
+"""Tools that the provider runs: `WebSearch`, `CodeExecution`, `ImageGeneration`, `FileSearch`, `URLContext`, ...
 
 They stand beside a program's own tools in `tools=[...]`. The provider calls and runs them inside of one response;
 what they did is in the message as `ServerToolPart`s. The adapters translate them (providers/server_tool_forms.py), and
@@ -122,6 +122,49 @@ class CodeExecution(ServerTool):
             raise ValueError(
                 "CodeExecution: expected container= or file_ids=, got both; a new container gets the files"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class ImageGeneration(ServerTool):
+    """A generator of images, which the model calls with a prompt. The images are in the message as `ImagePart`s.
+
+    Attributes:
+        model: The model that makes the images, such as `"gpt-image-2"`. None: the service's choice.
+        size: The size, such as `"1024x1536"`, or `"auto"`.
+        quality: The quality: `"low"`, `"medium"`, `"high"` or `"auto"`.
+        background: The background: `"transparent"`, `"opaque"` or `"auto"`.
+        output_format: The format: `"png"`, `"jpeg"` or `"webp"`.
+        compression: The compression of JPEG and WebP, from 0 to 100.
+        partial_images: The number of previews in a stream, from 0 to 3: `ImageOutput` events with `partial`.
+        action: `"generate"`, `"edit"` or `"auto"`.
+        moderation: The strictness of the filter: `"auto"` or `"low"`.
+        input_fidelity: The fidelity to images of the conversation: `"low"` or `"high"`.
+    """
+
+    kind: ClassVar[str] = "image_generation"
+
+    model: str | None = None
+    size: str | None = None
+    quality: str | None = None
+    background: str | None = None
+    output_format: str | None = None
+    compression: int | None = None
+    partial_images: int | None = None
+    action: str | None = None
+    moderation: str | None = None
+    input_fidelity: str | None = None
+
+    def __post_init__(self) -> None:
+        ServerTool.__post_init__(self)
+        for name in ("compression", "partial_images"):
+            require_optional(name, getattr(self, name), int, "int")
+        for each in fields(self):
+            if each.name not in ("compression", "partial_images", "extra"):
+                require_optional(each.name, getattr(self, each.name), str, "str")
+        if self.compression is not None and not 0 <= self.compression <= 100:
+            raise ValueError(f"compression={self.compression}: expected 0 to 100")
+        if self.partial_images is not None and not 0 <= self.partial_images <= 3:
+            raise ValueError(f"partial_images={self.partial_images}: expected 0 to 3")
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,11 @@ class SettingsChanges(TypedDict, total=False):
     keep_alive: float | str | None
     num_ctx: int | None
     check_context: bool | None
+    modalities: tuple[str, ...] | list[str] | str | None
+    voice: str | None
+    audio_format: str | None
+    aspect_ratio: str | None
+    image_size: str | None
     cache: Literal["auto", "off"] | None
     prompt_cache_key: str | None
     prompt_cache_retention: str | None
@@ -80,6 +85,9 @@ class Settings:
     likely alternatives of each. `keep_alive` (seconds, or a text such as `"10m"`) and `num_ctx` (the size of the
     context in tokens) are Ollama's. Settings that a service does not have are left out, with a warning.
     `check_context=False` sends messages that are too long for the model's context window, too.
+    `modalities` are the kinds of output: `"text"`, `"image"`, `"audio"`; one that a service does not have is an error
+    before sending. `voice` and `audio_format` (`"wav"`, `"mp3"`, `"pcm16"`, ...) are for audio, `aspect_ratio`
+    (`"16:9"`) and `image_size` (`"2K"`) for images.
     `cache="auto"` marks the parts of a prompt that stay the same in the next request, for providers that cache only
     what is marked; `"off"` does not. `prompt_cache_key` is a name that requests with a common beginning share, and
     `prompt_cache_retention` (`"in_memory"`, `"24h"`) the time for which OpenAI keeps that beginning.
@@ -103,6 +111,11 @@ class Settings:
     keep_alive: float | str | None = None
     num_ctx: int | None = None
     check_context: bool | None = None
+    modalities: tuple[str, ...] | list[str] | str | None = None
+    voice: str | None = None
+    audio_format: str | None = None
+    aspect_ratio: str | None = None
+    image_size: str | None = None
     cache: Literal["auto", "off"] | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
@@ -124,6 +137,7 @@ class Settings:
         require_optional("logprobs", self.logprobs, (bool, int), "True, False, a number of alternatives")
         require_optional("keep_alive", self.keep_alive, (int, float, str), "seconds, a text such as '10m'")
         require_optional("check_context", self.check_context, bool, "True, False")
+        _set_modalities(self)
         if self.cache not in (None, "auto", "off"):
             raise ValueError(f"cache={self.cache!r:.50}: expected 'auto', 'off' or None")
         require_text("prompt_cache_key", self.prompt_cache_key)
@@ -169,6 +183,20 @@ class Settings:
         if isinstance(self.timeout, Timeouts):
             return self.timeout
         return _USUAL if self.timeout is None else Timeouts(total=self.timeout)
+
+
+def _set_modalities(settings: Settings) -> None:
+    """Set the modalities to a tuple, and check the settings of images and audio."""
+    for name in ("voice", "audio_format", "aspect_ratio", "image_size"):
+        require_text(name, getattr(settings, name))
+    given = settings.modalities
+    require_optional("modalities", given, (str, tuple, list), "a list of 'text', 'image', 'audio'")
+    if given is None:
+        return
+    found = (given,) if isinstance(given, str) else tuple(given)
+    if not found or any(each not in ("text", "image", "audio") for each in found):
+        raise ValueError(f"modalities={given!r:.100}: expected some of 'text', 'image', 'audio'")
+    object.__setattr__(settings, "modalities", found)
 
 
 def _check_stored(settings: Settings) -> None:

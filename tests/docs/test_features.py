@@ -127,8 +127,9 @@ def test_every_feature_has_a_cell_for_every_provider(features: ModuleType) -> No
 
 def test_the_tools_that_a_provider_runs_are_those_of_its_forms(features: ModuleType) -> None:
     head, *lines = features.server_tools()
-    assert head[1:] == ("`WebSearch`", "`CodeExecution`", "`FileSearch`", "`URLContext`", "`RemoteMCP`")
-    assert {name: cells for name, *cells in lines}["Anthropic"] == ["yes", "yes", "no", "yes", "yes"]
+    tools = ("WebSearch", "CodeExecution", "FileSearch", "URLContext", "ImageGeneration", "RemoteMCP")
+    assert head[1:] == tuple([f"`{name}`" for name in tools])
+    assert {name: cells for name, *cells in lines}["Anthropic"] == ["yes", "yes", "no", "yes", "no", "yes"]
 
 
 def test_toolcast_has_what_users_expect_beside_the_tool_call(features: ModuleType) -> None:
@@ -136,3 +137,10 @@ def test_toolcast_has_what_users_expect_beside_the_tool_call(features: ModuleTyp
     assert head[1] == "toolcast"
     assert len(lines) == 24
     assert [feature for feature, own, *_ in lines if not own.startswith("yes: ")] == []
+
+
+def test_the_outputs_of_providers(features: ModuleType) -> None:
+    found = {name: cells for name, *cells in features.outputs()}
+    assert found["OpenAI Responses"] == ["no", "yes", "no"]
+    assert found["Google"] == ["yes", "no", "yes"]
+    assert "Anthropic" not in found

@@ -126,6 +126,7 @@ class RequestEncoder(ABC):
         protected_fields: The fields that make the response what the call needs; `Settings.extra` cannot change them.
         tools_field: The path of the list of tools, to which `Settings.extra` can only add.
         stores: The settings of `STORED` that the service has for this protocol.
+        outputs: The kinds of output that the service has for this protocol, and the settings of `OUTPUT_SETTINGS`.
     """
 
     protected_fields: ClassVar[tuple[str, ...]] = ("tool_choice", "response_format", "format")
@@ -151,6 +152,7 @@ class RequestEncoder(ABC):
         self.extended: list[str] = []
         self.notes: list[str] = []
         self.stores: frozenset[str] = frozenset()
+        self.outputs: frozenset[str] = frozenset(("text",))
         if options.server_tools and not self.takes_server_tools:
             self.server_tools(options, provider)
         self.names: ToolNames = ToolNames(options.tools)
@@ -283,6 +285,7 @@ class HTTPAdapter(ABC):
     def _new_encoder(self, options: RequestOptions, settings: Settings) -> RequestEncoder:
         encoder = self.encoder(options, settings)
         encoder.notes += check_stored(encoder.stores, settings)
+        encoder.notes += check_outputs(encoder.provider, encoder.outputs, settings)
         return encoder
 
     def url(self, request_input: RequestInput) -> SecretURL:
@@ -492,6 +495,21 @@ def _check_fixed(path: str, own: Mapping[str, Any], extra: Mapping[str, Any]) ->
 
 STORED = ("store", "previous_response_id", "conversation", "background")
 """The settings for responses that the service stores."""
+
+
+OUTPUT_SETTINGS = ("voice", "audio_format", "aspect_ratio", "image_size")
+"""The settings for the images and the recordings of a response."""
+
+
+def check_outputs(provider: str, supported: frozenset[str], settings: Settings) -> list[str]:
+    """Return the settings of `OUTPUT_SETTINGS` that are left out. Raise `BadRequest` for a kind of output."""
+    for kind in settings.modalities or ():
+        if kind not in supported:
+            other = ", or use tools=[ImageGeneration()] with OpenAIResponses" if kind == "image" else ""
+            raise BadRequest(
+                f"{provider} has no {kind} output with this protocol: leave {kind!r} out of modalities={other}"
+            )
+    return [name for name in OUTPUT_SETTINGS if getattr(settings, name) is not None and name not in supported]
 
 
 def check_stored(supported: frozenset[str], settings: Settings) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 
 from ..credentials import Secret
 from ..errors import BadRequest
-from ..server_tools import CodeExecution, FileSearch, RemoteMCP, ServerTool, URLContext, WebSearch
+from ..server_tools import CodeExecution, FileSearch, ImageGeneration, RemoteMCP, ServerTool, URLContext, WebSearch
 
 Form: TypeAlias = Callable[[str, Any], dict[str, Any]]
 """A function from the name of the provider, for errors, and a tool to its definition in a request."""
@@ -101,6 +101,13 @@ def _openai_code(provider: str, tool: CodeExecution) -> dict[str, Any]:
     _sent(provider, tool, {}, "container", "file_ids")
     files = {"file_ids": list(tool.file_ids)} if tool.file_ids else {}
     return {"type": "code_interpreter", "container": tool.container or {"type": "auto", **files}}
+
+
+def _openai_images(provider: str, tool: ImageGeneration) -> dict[str, Any]:
+    """developers.openai.com/api/docs/guides/tools-image-generation."""
+    same = ("model", "size", "quality", "background", "output_format", "partial_images", "action", "moderation")
+    names = {name: name for name in (*same, "input_fidelity")} | {"compression": "output_compression"}
+    return {"type": "image_generation", **_sent(provider, tool, names)}
 
 
 def _openai_files(provider: str, tool: FileSearch) -> dict[str, Any]:
@@ -283,7 +290,13 @@ def _google_mcp(provider: str, tool: RemoteMCP) -> dict[str, Any]:
 
 
 _OPENAI: Final[Mapping[type[ServerTool], Form]] = MappingProxyType(
-    {WebSearch: _openai_search, CodeExecution: _openai_code, FileSearch: _openai_files, RemoteMCP: _openai_mcp}
+    {
+        WebSearch: _openai_search,
+        CodeExecution: _openai_code,
+        ImageGeneration: _openai_images,
+        FileSearch: _openai_files,
+        RemoteMCP: _openai_mcp,
+    }
 )
 _GOOGLE: Final[Mapping[type[ServerTool], Form]] = MappingProxyType(
     {WebSearch: _google_search, CodeExecution: _google_code, URLContext: _google_urls}

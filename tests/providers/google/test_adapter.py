@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, strategies as st
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from toolcast import Google, ToolOrchestratingLLM
 from toolcast.accumulator import Accumulator
+from toolcast.answer_details import SafetyRating
 from toolcast.citations import Grounding
 from toolcast.credentials import Secret
 from toolcast.errors import (
@@ -30,6 +31,7 @@ from toolcast.events import (
     Finish,
     GroundingReport,
     RawEvent,
+    SafetyReport,
     ServerToolUse,
     TextDelta,
     ThinkingDelta,
@@ -171,11 +173,15 @@ def test_media(part: Part, given: dict[str, Any]) -> None:
     assert contents(user("Look", part)) == [{"role": "user", "parts": [{"text": "Look"}, given]}]
 
 
+def blocked(reason: str, source: Literal["prompt", "response"] = "response") -> SafetyReport:
+    return SafetyReport((SafetyRating(reason, source, blocked=True, provider="google"),))
+
+
 REFUSED = [
     pytest.param(user(ImagePart(url="https://x/i")), "media_type=", id="unknown type"),
     pytest.param(user(ToolCallPart("x", "f")), "ToolCallPart", id="a call by the user"),
     pytest.param(system(IMAGE), "ImagePart", id="image for the system"),
-    pytest.param(assistant(IMAGE), "ImagePart", id="image by the assistant"),
+    pytest.param(assistant(DocumentPart(url="https://x/a.pdf")), "DocumentPart", id="document by the assistant"),
     pytest.param(Message("tool", (TextPart("x"),)), "TextPart", id="text in a tool message"),
     pytest.param(tool_result("x", "4"), "add name=", id="result of nothing"),
 ]
@@ -541,12 +547,12 @@ ANSWERS = [
     ),
     pytest.param(
         [b'{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{"promptTokenCount":4}}'],
-        [UsageReport(Usage(4)), Finish("content_filter", None, "SAFETY")],
+        [blocked("SAFETY", "prompt"), UsageReport(Usage(4)), Finish("content_filter", None, "SAFETY")],
         id="blocked prompt",
     ),
     pytest.param(
         [b'{"candidates":[{"index":1,"content":{"parts":[{"text":"no"}]}},{"content":{},"finishReason":"SAFETY"}]}'],
-        [Finish("content_filter", None, "SAFETY")],
+        [blocked("SAFETY"), Finish("content_filter", None, "SAFETY")],
         id="blocked answer, another candidate",
     ),
     pytest.param(
@@ -568,7 +574,7 @@ ANSWERS = [
     ),
     pytest.param(
         [line({"text": "a"}, usageMetadata={"trafficType": "X"}, finish="STOP"), line(finish="IMAGE_SAFETY")],
-        [TextDelta("a"), Finish("content_filter", None, "IMAGE_SAFETY")],
+        [TextDelta("a"), blocked("IMAGE_SAFETY"), Finish("content_filter", None, "IMAGE_SAFETY")],
         id="the last reason counts",
     ),
     pytest.param(

@@ -111,6 +111,7 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
             more = service.stream_fields.items()
             self.fields.update({name: value for name, value in more if name not in self._left_out})
         self._settings(settings)
+        self._outputs(options, settings)
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the messages, encoded."""
@@ -192,6 +193,29 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
         else:
             self.fields.update(_THINKING[self._service.thinking_in](thinking))
 
+    def _outputs(self, options: RequestOptions, settings: Settings) -> None:
+        """Add the settings for recordings and images.
+
+        Sources: developers.openai.com/api/docs/guides/audio, openrouter.ai/docs/features/multimodal/image-generation.
+        """
+        kinds = self._service.outputs
+        found = frozenset(("text", *kinds))
+        self.outputs = found | {name for kind in kinds for name in _OUTPUT_SETTINGS[kind]}
+        if settings.modalities is None or not found.issuperset(settings.modalities):
+            return  # one that the service does not have is an error
+        self.fields["modalities"] = list(settings.modalities)
+        if "audio" in settings.modalities:
+            format = settings.audio_format or ("pcm16" if options.stream else "wav")
+            if options.stream and format != "pcm16":
+                raise BadRequest(
+                    f"{self.provider} streams audio as pcm16 alone, not as audio_format={format!r}: leave it out, or "
+                    "use chat() instead of stream_chat()"
+                )
+            self.fields["audio"] = {"voice": settings.voice or "alloy", "format": format}
+        named = {"aspect_ratio": settings.aspect_ratio, "image_size": settings.image_size}
+        if "image" in kinds and (image := {name: value for name, value in named.items() if value is not None}):
+            self.fields["image_config"] = image
+
     @property
     def _forces(self) -> bool:
         """True if the model must call a tool."""
@@ -261,14 +285,24 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
                 raise unsupported_part(self.provider, part)
 
     def _assistant(self, message: Message) -> dict[str, Any]:
-        kinds = (TextPart, ThinkingPart, ToolCallPart)
-        check_parts(self.provider, message.parts, kinds, "an assistant message takes text, thinking and tool calls")
+        kinds = (TextPart, ThinkingPart, ToolCallPart, *([ImagePart] if "image" in self._service.outputs else []))
+        others = [part for part in message.parts if not self._is_own_audio(part)]
+        check_parts(self.provider, others, kinds, "an assistant message takes text, thinking and tool calls")
         calls = [self._call(call) for call in message.tool_calls]
         sent: dict[str, Any] = {"role": "assistant", "content": message.text or (None if calls else "")}
         if calls:
             sent["tool_calls"] = calls
         sent.update(self._thoughts(message))
+        if message.images:
+            sent["images"] = [{"type": "image_url", "image_url": {"url": _sent_url(image)}} for image in message.images]
+        for recording in message.audio:
+            sent["audio"] = {"id": _recorded(recording)["id"]}
+            sent["content"] = message.text or None
         return sent
+
+    def _is_own_audio(self, part: Part) -> bool:
+        """Return True for a recording of the service, which is sent back by its id."""
+        return isinstance(part, AudioPart) and _recorded(part).get("provider") == self.provider
 
     def _thoughts(self, message: Message) -> dict[str, Any]:
         back = self._service.thinking_back
@@ -308,6 +342,19 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
 
 # The types of parts that can be marked; that of text first.
 _PARTS = ("text", "image_url", "input_audio", "file")
+_OUTPUT_SETTINGS = {"audio": ("voice", "audio_format"), "image": ("aspect_ratio", "image_size")}
+
+
+def _recorded(part: AudioPart) -> Mapping[str, Any]:
+    """Return the id of a recording at the service that made it, and the name of that; empty for any other."""
+    found: Mapping[str, Any] = (part.opaque or {}).get("audio") or {}
+    return found if "id" in found else {}
+
+
+def _sent_url(image: ImagePart) -> str:
+    """Return the URL of an image of the model, as the service had it."""
+    declared = (image.opaque or {}).get("media_type") or image.media_type
+    return image.url or f"data:{declared};base64,{base64_of(image)}"
 
 
 def _by_user(message: Message) -> Message:

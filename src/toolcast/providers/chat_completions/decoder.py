@@ -16,8 +16,10 @@ from typing import Any, ClassVar, cast
 from ...answer_details import SafetyRating, merge_ratings
 from ...errors import EmptyResponse
 from ...events import (
+    AudioOutput,
     Event,
     GroundingReport,
+    ImageOutput,
     LogprobsDelta,
     RawEvent,
     SafetyReport,
@@ -34,6 +36,7 @@ from ...usage import Usage
 from ..answer_details import azure_ratings, token_logprobs
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
+from ..media_output import PCM, MediaBytes, image_of_url, media_type_of
 from ..response_decoder import StreamDecoder, always, as_count, as_dict, as_list, as_str, json_or_text
 from ..think_tags import ThinkTags
 from ..tool_calls.by_index import ToolCalls
@@ -85,6 +88,9 @@ class OpenAIChatDecoder(StreamDecoder):
         self._reported: Usage | None = None
         self._tier: object = None
         self._ratings: tuple[SafetyRating, ...] = ()
+        self._media = MediaBytes()
+        self._audio_type: str | None = None
+        self._recorded: dict[str, Any] = {}  # the id of the recording, and the time when the service deletes it
 
     def _adder(self, kind: type[Event]) -> Callable[[str], bool]:
         return self._calls.add if kind is ToolCallDelta else always
@@ -263,6 +269,35 @@ class OpenAIChatDecoder(StreamDecoder):
     def _function_call(self, value: Any, out: list[Event]) -> None:
         self._calls.take_legacy(value, out)
 
+    def _images(self, value: Any, out: list[Event]) -> None:
+        """Read images, which OpenRouter and other gateways have beside the text."""
+        for each in map(as_dict, as_list(value)):
+            image = image_of_url(as_str(as_dict(each.get("image_url")).get("url")), self._media)
+            if image is None:
+                out.append(RawEvent({"images": [each]}))
+            else:
+                self._has_content = True
+                out.append(ImageOutput(image))
+
+    def _audio(self, value: Any, out: list[Event]) -> None:
+        """Read a recording, or a chunk of it: its id, transcript, data and time of expiry may come one by one."""
+        found = as_dict(value)
+        self._recorded |= {name: found[name] for name in ("id", "expires_at") if found.get(name) is not None}
+        text, transcript = as_str(found.get("data")), as_str(found.get("transcript"))
+        if text or transcript:
+            self._has_content = True
+            data = self._media.more(text)
+            if self._audio_type is None or not self._streamed:
+                # A stream has samples without a header; OpenAI has no other format there.
+                self._audio_type = PCM if self._streamed else media_type_of(data, "", "audio") or PCM
+            out.append(AudioOutput(data, self._audio_type, transcript))
+
+    def _end_audio(self, out: list[Event]) -> None:
+        self._media.end()
+        if self._recorded:
+            opaque = {"audio": {**self._recorded, "provider": self._source.provider}}
+            out.append(AudioOutput(b"", self._audio_type or PCM, opaque=opaque))
+
     def _executed_tools(self, value: Any, out: list[Event]) -> None:
         """Read the tools that Groq has run. A streamed call comes twice: without, and then with its result."""
         for tool in map(as_dict, as_list(value)):
@@ -322,6 +357,7 @@ class OpenAIChatDecoder(StreamDecoder):
             out += self._tags.close()
         if self._found:
             self._ground(out)
+        self._end_audio(out)
         reason = _STOP.get(self._finish or "", "other")
         called = self._calls.finish(out, cut=reason in ("max_tokens", "content_filter"))
         out.append(self._finished(_stop_reason(reason, called=called, refused=self._refused), self._finish))
@@ -341,6 +377,8 @@ READERS: Mapping[str, Reader] = {
     "function_call": OpenAIChatDecoder._function_call,
     "executed_tools": OpenAIChatDecoder._executed_tools,
     "annotations": OpenAIChatDecoder._annotations,
+    "images": OpenAIChatDecoder._images,
+    "audio": OpenAIChatDecoder._audio,
 }
 # The fields beside `choices` that list the sources of a response.
 _SOURCES = ("citations", "search_results")

@@ -92,10 +92,11 @@ class ServiceSpec:
     with only that tool offered, or `"auto"` with only that tool offered; `forced_while_thinking` (if not, its models
     may think unless thinking is disabled, which it is for a required tool); `parallel_flag`, support of
     `parallel_tool_calls`; `stream_options`; `thinking_in`, the form of the thinking setting; `image_urls`, `audio`,
-    `documents`, `video`; `video_options`, those of `VideoPart` that it has; `drops`, unsupported settings; `rules`,
-    fields that some of its models reject; `service_tier`, it has tiers; `valid_arguments`, it parses the arguments of
-    earlier calls and fails if they are no JSON; `id_limit`, the longest tool call id; `strict`, support of `strict`
-    tools; `fields`, further fields of every request, and `stream_fields`, of those that stream tool calls.
+    `documents`, `video`; `video_options`, those of `VideoPart` that it has; `outputs`, kinds of output beside text;
+    `drops`, unsupported settings; `rules`, fields that some of its models reject; `service_tier`, it has tiers;
+    `valid_arguments`, it parses the arguments of earlier calls and fails if they are no JSON; `id_limit`, the longest
+    tool call id; `strict`, support of `strict` tools; `fields`, further fields of every request, and `stream_fields`,
+    of those that stream tool calls.
 
     Responses: `response_format` is `"json_schema"` if the text of every model can be constrained to a JSON schema,
     `"json_object"` if to JSON at most, None if that depends on the model or is unknown. `schema_in_text`: of a
@@ -148,6 +149,7 @@ class ServiceSpec:
     image_urls: bool = True
     audio: bool = True
     documents: bool = True
+    outputs: tuple[str, ...] = ()
     video: bool = False
     video_options: tuple[str, ...] = ()
     drops: tuple[str, ...] = ("top_k",)
@@ -182,6 +184,7 @@ OPENAI = ServiceSpec(
     max_tokens_field="max_completion_tokens",
     most_stops=4,
     id_limit=40,
+    outputs=("audio",),
     rules=(
         # The first models that think always do.
         ModelRule(r"o\d|gpt-5(?!\.|-chat)", ("temperature", "top_p", "logprobs")),
@@ -366,6 +369,7 @@ OPENROUTER = ServiceSpec(
     drops=(),
     service_tier=True,
     cache_marks="cache_control",
+    outputs=("image", "audio"),
     embeddings=EmbeddingSpec(),
 )
 

@@ -181,6 +181,8 @@ class GoogleRequestEncoder(RequestEncoder):
             self._instructions = None if required.is_bare else instructions(required)
         if (alternatives := top_logprobs(settings.logprobs)) is not None:
             config |= {"responseLogprobs": True, **({"logprobs": alternatives} if alternatives else {})}
+        self.outputs = frozenset(("text", "image", "audio", "voice", "aspect_ratio", "image_size"))
+        config |= _outputs(settings)
         if config:
             self.fields["generationConfig"] = config
         if settings.service_tier is not None:
@@ -351,9 +353,19 @@ class GoogleRequestEncoder(RequestEncoder):
                     unsigned = False
                 case ServerToolPart():
                     sent.append(dict(part.raw or {}))
+                case ImagePart() | AudioPart():
+                    sent.append(self._output(part))
                 case _:
                     raise unsupported_part(self.provider, part, "in an assistant message")
         return sent
+
+    def _output(self, part: ImagePart | AudioPart) -> dict[str, Any]:
+        """Return an image or a recording of the model, as Gemini made it where it did."""
+        own = dict(_own(part))
+        sent = self._media(part)
+        if "inlineData" in sent and (declared := (part.opaque or {}).get("media_type")):
+            sent["inlineData"]["mimeType"] = declared
+        return sent | own
 
     def _call(self, call: ToolCallPart, *, foreign: bool) -> dict[str, Any]:
         """Return a call as Gemini made it. `foreign`: it needs the placeholder signature that disables the check."""
@@ -365,7 +377,7 @@ class GoogleRequestEncoder(RequestEncoder):
         return {"functionCall": function} | ({"thoughtSignature": signature} if signature else {})
 
 
-def _own(part: ThinkingPart | ToolCallPart) -> Mapping[str, Any]:
+def _own(part: ThinkingPart | ToolCallPart | ImagePart | AudioPart) -> Mapping[str, Any]:
     """Return the data in a part that Gemini itself made, and wants back."""
     return (part.opaque or {}).get("google") or {}
 
@@ -397,6 +409,22 @@ def _takes_nothing(parameters: Mapping[str, Any]) -> bool:
 
 
 # -- settings
+
+
+def _outputs(settings: Settings) -> dict[str, Any]:
+    """Return the fields for images and speech.
+
+    Sources: ai.google.dev/gemini-api/docs/image-generation, .../speech-generation.
+    """
+    config: dict[str, Any] = {}
+    if settings.modalities is not None:
+        config["responseModalities"] = [each.upper() for each in settings.modalities]
+    named = {"aspectRatio": settings.aspect_ratio, "imageSize": settings.image_size}
+    if image := {name: value for name, value in named.items() if value is not None}:
+        config["imageConfig"] = image
+    if settings.voice is not None:
+        config["speechConfig"] = {"voiceConfig": {"prebuiltVoiceConfig": {"voiceName": settings.voice}}}
+    return config
 
 
 _MOST_STOPS = 5

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ...answer_details import SafetyRating, merge_ratings
 from ...errors import EmptyResponse, MalformedEvent
 from ...events import (
+    AudioOutput,
     Event,
     GroundingReport,
+    ImageOutput,
     LogprobsDelta,
     RawEvent,
     SafetyReport,
@@ -31,11 +33,13 @@ from ...events import (
     ThinkingDelta,
     UsageReport,
 )
+from ...messages import ImagePart
 from ...text_buffer import TextBuffer
 from ...usage import Usage
 from ..answer_details import google_logprobs, google_ratings
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
+from ..media_output import MediaBytes, media_type_of
 from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str
 from ..tool_calls.by_id import OpenCalls
 from ..usage_details import details_of, google_counts
@@ -90,6 +94,8 @@ class GoogleDecoder(StreamDecoder):
         self._tier: object = None
         self._ratings: tuple[SafetyRating, ...] = ()
         self._grounded: GoogleGrounding | None = None
+        self._bytes: MediaBytes | None = None
+        self._drafts = 0
         self._metadata: dict[str, Any] = {}  # the last of each further field of the candidate
         self._text_read = TextBuffer()  # the text of the response, in whose bytes Gemini counts places
         self._reports_tools = False  # the tools that Gemini ran are among the parts
@@ -190,10 +196,41 @@ class GoogleDecoder(StreamDecoder):
         elif (used := self._server_tool(part)) is not None:
             self._reports_tools |= "toolCall" in part
             out.append(used)
+        elif (found := as_dict(part.get("inlineData"))) and self._media(found, part, out):
+            pass
         else:
             out.append(RawEvent(part))
             if signature:
                 out.append(ThinkingDelta(opaque={"google": part}))
+
+    def _media(self, found: dict[str, Any], part: dict[str, Any], out: list[Event]) -> bool:
+        """Emit an image or a recording. Return False for data of another kind."""
+        declared, text = as_str(found.get("mimeType")), as_str(found.get("data"))
+        kind = declared.partition("/")[0]
+        if kind not in ("image", "audio"):
+            return False
+        if self._bytes is None:
+            self._bytes = MediaBytes()
+        data = self._bytes.whole(text)
+        media_type = media_type_of(data, declared, kind)
+        if media_type is None:
+            return False
+        own = {name: value for name, value in part.items() if name not in ("inlineData", "thought")}
+        opaque: dict[str, Any] = {"google": own} if own else {}
+        if media_type != declared:
+            opaque["media_type"] = declared
+        if kind == "image":
+            image = ImagePart(data=data, media_type=media_type, opaque=opaque or None)
+            if not part.get("thought"):
+                out.append(ImageOutput(image))
+            else:  # a draft, which is not sent back: ai.google.dev/gemini-api/docs/image-generation, "Thinking"
+                out.append(ImageOutput(image, self._drafts))
+                self._drafts += 1
+            return True
+        # Samples without a header are one recording; every other file is one by itself.
+        is_whole = bool(opaque) or not media_type.lower().startswith(("audio/l16", "audio/pcm"))
+        out.append(AudioOutput(data, media_type, "", opaque if is_whole else None))
+        return True
 
     def _server_tool(self, part: dict[str, Any]) -> ServerToolUse | None:
         """Return the call or the result of a tool that Gemini ran; None for any other part."""

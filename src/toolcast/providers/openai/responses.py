@@ -31,6 +31,7 @@ from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..chat_completions.openai_base import OpenAIBaseAdapter, OpenAIBaseEncoder
 from ..chat_completions.services import ServiceSpec
 from ..content_parts import (
+    base64_of,
     check_parts,
     count_system_messages,
     data_url,
@@ -243,17 +244,20 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         return self._content((TextPart(result_text(result)), *result.images))
 
     def _assistant(self, message: Message) -> Iterator[_Item]:
-        kinds = (TextPart, ThinkingPart, ToolCallPart, ServerToolPart)
+        kinds = (TextPart, ThinkingPart, ToolCallPart, ServerToolPart, ImagePart)
         check_parts(self.provider, message.parts, kinds, "an assistant message takes text, thinking and tool calls")
         thought: _Item | None = None
         lost = False  # the last thought cannot go back
         phase: dict[str, str] = {}
         for part in (part for part in message.parts if isinstance(part, kinds)):
-            if isinstance(part, ServerToolPart):
+            if isinstance(part, (ServerToolPart, ImagePart)):
+                sent = dict(part.raw or {}) if isinstance(part, ServerToolPart) else self._image(part)
+                if not sent:
+                    continue  # an image of code, which is in the item before it
                 # The service looks for the thought that led to an item, by the id of the item.
                 if not lost:
                     yield from () if thought is None else (thought,)
-                    yield dict(part.raw or {})
+                    yield sent
                 thought = None
             elif isinstance(part, ThinkingPart):
                 item = _own(part)
@@ -268,6 +272,14 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
                     yield thought
                 yield self._call(part) if isinstance(part, ToolCallPart) else _text_item(part, phase)
                 thought, phase = None, {}
+
+    def _image(self, part: ImagePart) -> _Item:
+        """Return the item of an image that the service generated, as it was; empty if it is in another item."""
+        opaque = part.opaque or {}
+        if opaque.get("provider") != self.provider or "responses" not in opaque:
+            raise unsupported_part(self.provider, part, "in an assistant message: send it in a user message")
+        item: _Item = opaque["responses"]
+        return {**item, "result": base64_of(part)} if item else {}
 
     def _call(self, call: ToolCallPart) -> _Item:
         item = _own(call)

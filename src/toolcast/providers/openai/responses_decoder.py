@@ -21,6 +21,7 @@ from typing import Any, ClassVar, TypeAlias
 from ...errors import EmptyResponse, MalformedEvent, StreamInterrupted
 from ...events import (
     Event,
+    ImageOutput,
     LogprobsDelta,
     RawEvent,
     ServerToolUse,
@@ -31,12 +32,14 @@ from ...events import (
     ToolCallDelta,
     UsageReport,
 )
+from ...messages import ImagePart
 from ...server_tools import RemoteMCP
 from ...text_buffer import TextBuffer
 from ...usage import Usage
 from ..answer_details import token_logprobs
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
+from ..media_output import MediaBytes, image_of_url, media_type_of
 from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str, json_or_text, without_encrypted
 from ..tool_calls.by_id import OpenCalls
 from ..tool_calls.by_index import is_json, unwrapped
@@ -94,6 +97,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
         self._custom: list[dict[str, Any]] = []  # calls of custom tools after the last message
         self._server_tools = request_input.server_tools
         self._lost = False
+        self._media = MediaBytes()
         self._refused = False
 
     def _chunk(self, chunk: dict[str, Any], out: list[Event]) -> None:
@@ -233,6 +237,12 @@ class OpenAIResponsesDecoder(StreamDecoder):
         error = error if error is None or isinstance(error, str) else json.dumps(error, ensure_ascii=False)
         id, provider = as_str(sent_item.get("id")), self._source.provider
         out.append(ServerToolUse(name, id, input_, without_encrypted(output), error, provider, sent_item))
+        if name == "code_execution":
+            # The images of the code, which are sent back in its item.
+            for found in map(as_dict, as_list(output)):
+                own = {"responses": {}, "provider": provider}
+                if found.get("type") == "image" and (image := image_of_url(as_str(found.get("url")), self._media, own)):
+                    out.append(ImageOutput(image))
         return True
 
     def _close_approval(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
@@ -244,6 +254,33 @@ class OpenAIResponsesDecoder(StreamDecoder):
         else:
             out.append(RawEvent(sent_item))
         return True
+
+    def _close_image(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
+        """Emit the call of the image generation and its image, which is sent back with the fields of its item."""
+        about = {name: sent_item[name] for name in _ABOUT_IMAGES if sent_item.get(name) is not None}
+        id, provider, result = as_str(sent_item.get("id")), self._source.provider, as_str(sent_item.get("result"))
+        found = {name: value for name, value in sent_item.items() if name != "result"}
+        image = self._image(result, sent_item, {"responses": found, "provider": provider}) if result else None
+        if image is None:
+            error: Any = sent_item.get("error") or as_str(sent_item.get("status")) or "failed"
+            error = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
+            out.append(ServerToolUse("image_generation", id, about or None, None, error, provider))
+        else:
+            out.append(ServerToolUse("image_generation", id, about or None, None, None, provider))
+            out.append(ImageOutput(image))
+        return True
+
+    def _image(self, text: str, about: dict[str, Any], opaque: Mapping[str, Any] | None = None) -> ImagePart | None:
+        data = self._media.whole(text)
+        declared = f"image/{as_str(about.get('output_format')) or 'png'}"
+        declared = "image/svg+xml" if declared == "image/svg" else declared
+        media_type = media_type_of(data, declared, "image")
+        return None if media_type is None else ImagePart(data=data, media_type=media_type, opaque=opaque)
+
+    def _partial_image(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        image = self._image(as_str(chunk.get("partial_image_b64")), chunk)
+        if image is not None:
+            out.append(ImageOutput(image, _place(chunk, "partial_image_index")))
 
     def _close_custom(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
         """Store a custom call, whose input is any text. If a message follows it, the service (xAI) has run it."""
@@ -446,11 +483,14 @@ _SERVER_TOOLS: Mapping[str, Callable[[dict[str, Any]], tuple[str, Any, Any, Any]
 }
 """Functions from the item of a tool that the service ran to its name, input, output and error."""
 
+_ABOUT_IMAGES = ("revised_prompt", "action", "size", "quality", "background", "output_format")
+
 _CLOSERS: Mapping[str, Callable[[Any, _Item, dict[str, Any], list[Event]], bool]] = {
     "message": OpenAIResponsesDecoder._close_message,
     "reasoning": OpenAIResponsesDecoder._close_thought,
     "function_call": OpenAIResponsesDecoder._close_call,
     "custom_tool_call": OpenAIResponsesDecoder._close_custom,
+    "image_generation_call": OpenAIResponsesDecoder._close_image,
     **dict.fromkeys(_SERVER_TOOLS, OpenAIResponsesDecoder._close_server_tool),
     "mcp_approval_request": OpenAIResponsesDecoder._close_approval,
 }
@@ -464,6 +504,7 @@ _READERS: Mapping[str, Callable[[Any, dict[str, Any], list[Event]], object]] = {
     "response.output_text.done": OpenAIResponsesDecoder._whole_text,
     "response.refusal.done": OpenAIResponsesDecoder._whole_text,
     "response.function_call_arguments.done": OpenAIResponsesDecoder._whole_arguments,
+    "response.image_generation_call.partial_image": OpenAIResponsesDecoder._partial_image,
     "response.output_item.added": OpenAIResponsesDecoder._added,
     "response.output_item.done": OpenAIResponsesDecoder._done,
     "response.created": OpenAIResponsesDecoder._about,
