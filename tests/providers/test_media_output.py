@@ -480,7 +480,7 @@ def test_a_generator_of_images() -> None:
             adapter.request(RequestInput("m", (user("A cat."),), server_tools=(tool,)), Settings())
     for wrong in ({"compression": 101}, {"partial_images": 4}):
         with pytest.raises(ValueError, match="expected 0 to"):
-            ImageGeneration(**wrong)  # type: ignore[arg-type]  # numbers
+            ImageGeneration(**wrong)  # type: ignore[arg-type]  # only these two are numbers
     with pytest.raises(TypeError, match="size"):
         ImageGeneration(size=1024)  # type: ignore[arg-type]  # the error is the subject
 
