@@ -58,7 +58,11 @@ def openai(**given: Any) -> OpenAI:
 
 
 WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
-    (engine, {"instructions": 5}, "instructions: expected str, a function of the ToolContext, or None, got int"),
+    (
+        engine,
+        {"instructions": 5},
+        "instructions: expected str, a function of the ToolContext, a list of these, or None, got int",
+    ),
     (
         engine().fork,
         {"instructions": words},

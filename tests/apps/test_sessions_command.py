@@ -88,7 +88,7 @@ def test_what_may_stand_in_a_conversation(home: Path, capsys: pytest.CaptureFixt
     saved(home, "third", [message], answer, "No.")
     assert cli.main(["logs", "third"]) == 0
     out = capsys.readouterr().out
-    assert "\nuser:\nSee \ufffd[31mhere\ufffd\n\nuser:\n[image]\n\nthinking:\nhm\n\ncalls add:" in out
+    assert "\nuser:\nSee \ufffd[31mhere\ufffd\n\nuser:\n[image, by URL]\n\nthinking:\nhm\n\ncalls add:" in out
     assert "\nadd failed:\nValueError: too small\n" in out
 
 

@@ -32,7 +32,7 @@ from toolcast.events import (
     ToolCallStart,
     UsageReport,
 )
-from toolcast.messages import ImagePart, Message, ToolResultPart, assistant, user
+from toolcast.messages import DocumentPart, ImagePart, Message, ToolResultPart, assistant, user
 from toolcast.usage import Usage
 
 REQUEST = PermissionRequest("a", "look", "{}", "it writes")
@@ -222,5 +222,5 @@ def test_who_takes_the_changes_over_has_the_messages(before: list[int], after: l
 
 
 def test_what_no_model_streams_is_left_out() -> None:
-    image = Message("assistant", (ImagePart(url="http://x/y.png"),))
-    assert ChatContext.from_dict({"streamed": image.to_dict()}).streamed is NOTHING_STREAMED
+    document = Message("assistant", (DocumentPart(url="http://x/y.pdf"),))
+    assert ChatContext.from_dict({"streamed": document.to_dict()}).streamed is NOTHING_STREAMED

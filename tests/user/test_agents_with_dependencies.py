@@ -97,7 +97,9 @@ def test_an_option_of_the_llm_is_named_as_that_of_the_engine() -> None:
     screen = play("Engine(llm, system_prompt='Be brief.')", opening=OPENING)
     assert screen.last == "TypeError: Engine() takes no 'system_prompt': pass instructions=..."
     screen = play("Engine(llm, instructions=5)", opening=OPENING)
-    assert screen.last == ("TypeError: instructions: expected str, a function of the ToolContext, or None, got int")
+    assert screen.last == (
+        "TypeError: instructions: expected str, a function of the ToolContext, a list of these, or None, got int"
+    )
 
 
 def test_a_wrong_offer_goes_back_to_the_model() -> None:

@@ -7,20 +7,25 @@ from typing import Any, get_args, get_origin
 import pytest
 
 from support.scripted_screen import ScriptedScreen
+from toolcast.answer_details import SafetyRating, TokenLogprob
 from toolcast.approvals import PermissionRequest
 from toolcast.apps.repl.event_router import EventRouter
 from toolcast.citations import Citation, Grounding
 from toolcast.errors import RateLimited
 from toolcast.events import (
     AgentEvent,
+    AudioOutput,
     ErrorEvent,
     Failover,
     Finish,
     GroundingReport,
+    ImageOutput,
+    LogprobsDelta,
     OutputDelta,
     RawEvent,
     Restarted,
     Routing,
+    SafetyReport,
     ServerToolUse,
     TextCitation,
     TextDelta,
@@ -34,11 +39,13 @@ from toolcast.events import (
     ToolStarted,
     UsageReport,
 )
+from toolcast.messages import ImagePart
 from toolcast.states import REPL, Trace
 from toolcast.usage import Usage
 
 THINKING, TOOL, CONTENT, ERROR = ("thinking",), ("tool_execution",), ("content_output",), ("error",)
 
+IMAGE = ImagePart(data=b"png", media_type="image/png")
 SEA = Citation("url_citation", 4, 7, "https://sea.example/", "The sea")
 
 CASES: list[tuple[AgentEvent, tuple[str, ...], list[tuple[Any, ...]]]] = [
@@ -78,6 +85,12 @@ CASES: list[tuple[AgentEvent, tuple[str, ...], list[tuple[Any, ...]]]] = [
     (RawEvent("{", damaged=True), ERROR, [("error", "cannot decode a part of the answer: {", "it was skipped")]),
     (RawEvent({"ping": 1}), (), []),
     (TextCitation(SEA), (), []),
+    (ImageOutput(IMAGE), TOOL, [("note", "[image/png, 3 bytes]")]),
+    (ImageOutput(IMAGE, partial=0), TOOL, []),
+    (AudioOutput(b"mp3", "audio/mp3", "Yes."), CONTENT, [("content", "Yes.")]),
+    (AudioOutput(b"mp3", "audio/mp3"), CONTENT, []),
+    (LogprobsDelta((TokenLogprob("Yes", -0.1),)), (), []),
+    (SafetyReport((SafetyRating("violence"),)), (), []),
     (GroundingReport(Grounding(("sea",), (SEA,))), (), []),
     (ToolStarted("c1", "look"), (), []),
     (PermissionRequest("c1", "look", "{}"), (), []),

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from toolcast.accumulator import Accumulator
 from toolcast.citations import Citation
+from toolcast.answer_details import SafetyRating
 from toolcast.credentials import Secret
 from toolcast.errors import (
     AuthFailed,
@@ -26,6 +27,7 @@ from toolcast.events import (
     Finish,
     RawEvent,
     TextCitation,
+    SafetyReport,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,
@@ -697,7 +699,8 @@ STREAMS = [
                  [USED, TextDelta("a"), RawEvent("noise", damaged=True), TextDelta("b"), *ENDED], id="noise"),
     pytest.param(stream(*text("a"), "[DONE]"), [USED, TextDelta("a"), Finish("other", "m1")], id="[DONE]"),
     pytest.param(stream(change("refusal", stop_details={"category": "cyber", "explanation": "No."}), STOP),
-                 [spent(5), RawEvent({"stop_details": {"category": "cyber", "explanation": "No."}}), TextDelta("No."),
+                 [spent(5), RawEvent({"stop_details": {"category": "cyber", "explanation": "No."}}),
+                  SafetyReport((SafetyRating("cyber", blocked=True, provider="anthropic"),)), TextDelta("No."),
                   Finish("refusal", "m1", "refusal")], id="refused"),
     pytest.param(stream(*text("Hi"), change("refusal", stop_details={"explanation": "No."}), STOP),
                  [USED, TextDelta("Hi"), spent(5), RawEvent({"stop_details": {"explanation": "No."}}),

@@ -119,9 +119,11 @@ class OpenAIChatDecoder(StreamDecoder):
         if not self._model:
             self._model = as_str(chunk.get("model")) or None
             self._response_id = as_str(chunk.get("id")) or self._response_id
-        self._tier = chunk.get("service_tier") or self._tier
-        if ratings := chunk.get("prompt_filter_results") or chunk.get("prompt_annotations"):
-            self._rate_prompt(ratings, out)
+        # `in` costs less than `get`, and most chunks have none of these.
+        if "service_tier" in chunk:
+            self._tier = chunk["service_tier"] or self._tier
+        if "prompt_filter_results" in chunk or "prompt_annotations" in chunk:  # Azure
+            self._rate_prompt(chunk.get("prompt_filter_results") or chunk.get("prompt_annotations"), out)
         choices = as_list(chunk.get("choices"))
         if choices:
             for choice in choices:
@@ -159,8 +161,8 @@ class OpenAIChatDecoder(StreamDecoder):
                     out.append(RawEvent({name: value}))
         if choice.get("logprobs"):
             self._log_probabilities(choice["logprobs"], out)
-        if results := choice.get("content_filter_results"):  # Azure
-            self._rate(azure_ratings(results, "response", self._source.provider), out)
+        if "content_filter_results" in choice:  # Azure
+            self._rate(azure_ratings(choice["content_filter_results"], "response", self._source.provider), out)
         if choice.get("finish_reason"):
             self._finish = str(choice["finish_reason"])
         if choice.get("usage"):
