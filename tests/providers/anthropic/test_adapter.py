@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast.accumulator import Accumulator
-from toolcast.citations import Citation
 from toolcast.answer_details import SafetyRating
+from toolcast.citations import Citation
 from toolcast.credentials import Secret
 from toolcast.errors import (
     AuthFailed,
@@ -26,8 +26,8 @@ from toolcast.events import (
     Event,
     Finish,
     RawEvent,
-    TextCitation,
     SafetyReport,
+    TextCitation,
     TextDelta,
     ThinkingDelta,
     ToolCallDelta,

@@ -238,7 +238,7 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
         points: list[CachePoint] = []
         for part in message.parts:  # without a comprehension, which is a call for each message
             if type(part) is CachePoint:
-                points.append(part)  # noqa: PERF401  # see above
+                points.append(part)
         if points and (message.role in ("assistant", "tool") or len(points) == len(message.parts)):
             # They are taken out again, with their place (cache_marks.py).
             rest = tuple([part for part in message.parts if type(part) is not CachePoint])
