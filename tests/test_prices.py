@@ -172,3 +172,12 @@ def test_searches_that_have_no_price_make_a_cost_incomplete() -> None:
     assert unlisted.known(searched) == (unlisted.known(USAGE)[0], False)
     assert ModelPricing("x", ("y",), Prices(1, 10)).known(searched) == (Decimal(2), False)
     assert ModelPricing("x", ("y",), Prices(1, 10)).known(USAGE) == (Decimal(2), True)
+
+
+def test_own_prices_of_input_that_is_written_to_a_cache() -> None:
+    usage = Usage(1_000_000, 0, 200_000, 500_000, details=UsageDetails(cache_creation_1h_tokens=300_000))
+    assert Prices(1, 5, "0.1", "1.25", 2).cost(usage) == Decimal("0.3") + Decimal("0.02") + Decimal("0.25") + Decimal(
+        "0.6"
+    )
+    assert Prices(1, 5, "0.1", "1.25").cost(usage) == Decimal("0.3") + Decimal("0.02") + Decimal("0.625")
+    assert Prices(1, 5, cache_creation_1h=2).cost(usage) == Decimal("1.3")

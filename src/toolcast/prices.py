@@ -65,12 +65,14 @@ class Prices:
         output: The price of output, reasoning included.
         cache_read: The price of input that was read from a cache.
         cache_creation: The price of input that was written to a cache.
+        cache_creation_1h: The price of input that was written to a cache for an hour. Default: `cache_creation`.
     """
 
     input: Decimal
     output: Decimal
     cache_read: Decimal | None
     cache_creation: Decimal | None
+    cache_creation_1h: Decimal | None
 
     def __init__(
         self,
@@ -78,8 +80,15 @@ class Prices:
         output: Amount,
         cache_read: Amount | None = None,
         cache_creation: Amount | None = None,
+        cache_creation_1h: Amount | None = None,
     ) -> None:
-        given = {"input": input, "output": output, "cache_read": cache_read, "cache_creation": cache_creation}
+        given = {
+            "input": input,
+            "output": output,
+            "cache_read": cache_read,
+            "cache_creation": cache_creation,
+            "cache_creation_1h": cache_creation_1h,
+        }
         for name, value in given.items():
             object.__setattr__(self, name, None if value is None else as_money(value))
 
@@ -89,6 +98,9 @@ class Prices:
         creation = self.input if self.cache_creation is None else self.cache_creation
         plain = max(usage.input_tokens - usage.cache_read_tokens - usage.cache_creation_tokens, 0)
         cached = usage.cache_read_tokens * read + usage.cache_creation_tokens * creation
+        if self.cache_creation_1h is not None:
+            hour = min(usage.details.cache_creation_1h_tokens, usage.cache_creation_tokens)
+            cached += hour * (self.cache_creation_1h - creation)
         return (plain * self.input + cached + usage.output_tokens * self.output) / _MILLION
 
 
