@@ -97,4 +97,4 @@ def test_instructions_of_an_output_mode_follow_the_marks() -> None:
 
 def test_a_typed_call_has_no_points_among_its_tools() -> None:
     with pytest.raises(TypeError, match="a CachePoint stands in the prompt of a typed call"):
-        ToolOrchestratingLLM(Title, "a", ScriptedLLM("a"), tools=[WebSearch(), CachePoint()])  # type: ignore[list-item]
+        ToolOrchestratingLLM(Title, "a", ScriptedLLM("a"), tools=[WebSearch(), CachePoint()])  # type: ignore[list-item]  # as above

@@ -201,14 +201,15 @@ class AnthropicRequestEncoder(RequestEncoder):
 
         rules = Rules(_can_be_marked)
         tools: list[dict[str, Any]] = encoded.get("tools") or self.fields.get("tools") or []
-        system = encoded.get("system") or []
-        system = [{"type": "text", "text": system}] if isinstance(system, str) else system
+        prompt: Any = encoded.get("system") or []
+        system: list[dict[str, Any]] = [{"type": "text", "text": prompt}] if isinstance(prompt, str) else prompt
         turns: list[dict[str, Any]] = encoded["messages"]
         contents = [turn["content"] for turn in turns]
         run = len(self._server_tools) if tools else 0
         marks = find_marks("Anthropic", rules, tools, system, contents, self._points, run_by_service=run)
         if self._marks_alone:
-            forced = (encoded.get("tool_choice") or self.fields.get("tool_choice") or {}).get("type") in ("any", "tool")
+            choice: dict[str, Any] = encoded.get("tool_choice") or self.fields.get("tool_choice") or {}
+            forced = choice.get("type") in ("any", "tool")
             by_role = [(turn["role"], turn["content"]) for turn in turns]
             add_automatic(marks, rules, tools, system, by_role, free=bool(tools) and not forced)
         if any(section == 0 for section, _ in marks):

@@ -344,7 +344,8 @@ class BedrockRequestEncoder(RequestEncoder):
                 turn["content"].sort(key=_is_no_result)
                 _name_documents(turn["content"])
         content: list[dict[str, Any]] = turns[-1]["content"]
-        last: dict[str, Any] = next((block for block in reversed(content) if block.get("type") != POINT), {})
+        nothing: dict[str, Any] = {}  # a turn of points alone
+        last = next((block for block in reversed(content) if block.get("type") != POINT), nothing)
         if turns[-1]["role"] == "assistant" and "text" in last:
             last["text"] = last["text"].rstrip()  # an assistant message to continue must not end in white space
         return turns

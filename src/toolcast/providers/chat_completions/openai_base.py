@@ -125,8 +125,12 @@ class OpenAIBaseEncoder(RequestEncoder):
         from ..cache_marks import MOST, Rules, mark_messages
 
         breakpoints = self._marks == "prompt_cache_breakpoint"
+
+        def can_mark(block: Mapping[str, Any]) -> bool:
+            return block.get("type") in types
+
         rules = Rules(
-            lambda block: block.get("type") in types,
+            can_mark,
             tools=self._marks == "cache_control",
             ordered=not breakpoints,
             most=None if breakpoints else MOST,
