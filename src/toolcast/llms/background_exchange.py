@@ -121,10 +121,10 @@ class BackgroundExchange(HTTPExchange):
         self._total_left(None)
         if stream.last is None or not stream.id:
             raise cause
-        silent = isinstance(cause, TimeoutError) or (isinstance(cause, Timeout) and cause.phase == "idle")
-        if stream.last != self._resumed_after or silent:  # there was an event, or the model is thinking for long
-            self._failures = 0
-        elif isinstance(cause, LLMError):
+        silent = isinstance(cause, Timeout) and cause.phase == "idle"
+        if stream.last != self._resumed_after or silent or not isinstance(cause, LLMError):
+            self._failures = 0  # there was an event, or the model is thinking for long
+        else:
             await self._wait(self._wait_to_repeat(cause, self._failures))
             self._failures += 1
         self._resumed_after, self._at_end = stream.last, False
