@@ -34,7 +34,7 @@ from ...events import (
     UsageReport,
 )
 from ...messages import ImagePart
-from ...text_buffer import TextBuffer
+from ...text_buffer import JOIN_THRESHOLD, TextBuffer
 from ...usage import Usage
 from ..answer_details import google_logprobs, google_ratings
 from ..base import RequestInput
@@ -97,6 +97,7 @@ class GoogleDecoder(StreamDecoder):
         self._bytes: MediaBytes | None = None
         self._drafts = 0
         self._metadata: dict[str, Any] = {}  # the last of each further field of the candidate
+        self._not_joined = 0  # the chunks since the last join of the text
         self._text_read = TextBuffer()  # the text of the response, in whose bytes Gemini counts places
         self._reports_tools = False  # the tools that Gemini ran are among the parts
 
@@ -104,7 +105,12 @@ class GoogleDecoder(StreamDecoder):
         return self._add_text
 
     def _add_text(self, text: str) -> bool:
-        self._text_read.add(text)
+        # As `TextBuffer.add` does, without its calls: this one is made for each event of a text.
+        self._text_read.fresh.append(text)
+        self._not_joined += 1
+        if self._not_joined >= JOIN_THRESHOLD:
+            self._text_read.join()
+            self._not_joined = 0
         return True
 
     def _in_call(self) -> bool:
@@ -143,7 +149,7 @@ class GoogleDecoder(StreamDecoder):
             text = part.get("text")
             if text and len(part) == 1 and type(text) is str:  # fast path for the commonest part
                 self._has_content = True
-                self._text_read.add(text)
+                self._add_text(text)
                 out.append(TextDelta(text))
             else:
                 self._part(part, out)
@@ -281,7 +287,7 @@ class GoogleDecoder(StreamDecoder):
                 out.append(ThinkingDelta(text, opaque={"google": signed} if signature else None))
             return
         if text:
-            self._text_read.add(text)
+            self._add_text(text)
             out.append(TextDelta(text))
         if signature:
             out.append(ThinkingDelta(opaque={"google": signed | {"characters": len(text)}}))
