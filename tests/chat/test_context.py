@@ -21,8 +21,10 @@ from toolcast.chat.context import (
     differences,
 )
 from toolcast.events import (
+    AudioOutput,
     Event,
     Finish,
+    ImageOutput,
     Restarted,
     TextDelta,
     ThinkingDelta,
@@ -32,7 +34,7 @@ from toolcast.events import (
     ToolCallStart,
     UsageReport,
 )
-from toolcast.messages import DocumentPart, ImagePart, Message, ToolResultPart, assistant, user
+from toolcast.messages import AudioPart, DocumentPart, ImagePart, Message, ToolResultPart, assistant, user
 from toolcast.usage import Usage
 
 REQUEST = PermissionRequest("a", "look", "{}", "it writes")
@@ -224,3 +226,12 @@ def test_who_takes_the_changes_over_has_the_messages(before: list[int], after: l
 def test_what_no_model_streams_is_left_out() -> None:
     document = Message("assistant", (DocumentPart(url="http://x/y.pdf"),))
     assert ChatContext.from_dict({"streamed": document.to_dict()}).streamed is NOTHING_STREAMED
+
+
+def test_images_and_recordings_are_a_part_of_what_was_streamed() -> None:
+    image = ImagePart(url="http://x/y.png")
+    spoken = AudioPart(data=b"12", media_type="audio/wav", transcript="Hi")
+    by_url = AudioPart(url="http://x/y.wav")
+    message = Message("assistant", (image, spoken, by_url))
+    streamed = ChatContext.from_dict({"streamed": message.to_dict()}).streamed
+    assert streamed == Streamed([ImageOutput(image), AudioOutput(b"12", "audio/wav", "Hi")])

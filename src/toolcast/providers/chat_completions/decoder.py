@@ -88,7 +88,7 @@ class OpenAIChatDecoder(StreamDecoder):
         self._reported: Usage | None = None
         self._tier: object = None
         self._ratings: tuple[SafetyRating, ...] = ()
-        self._media = MediaBytes()
+        self._media: MediaBytes | None = None
         self._audio_type: str | None = None
         self._recorded: dict[str, Any] = {}  # the id of the recording, and the time when the service deletes it
 
@@ -273,8 +273,9 @@ class OpenAIChatDecoder(StreamDecoder):
 
     def _images(self, value: Any, out: list[Event]) -> None:
         """Read images, which OpenRouter and other gateways have beside the text."""
+        media = self._media = self._media or MediaBytes()
         for each in map(as_dict, as_list(value)):
-            image = image_of_url(as_str(as_dict(each.get("image_url")).get("url")), self._media)
+            image = image_of_url(as_str(as_dict(each.get("image_url")).get("url")), media)
             if image is None:
                 out.append(RawEvent({"images": [each]}))
             else:
@@ -288,14 +289,16 @@ class OpenAIChatDecoder(StreamDecoder):
         text, transcript = as_str(found.get("data")), as_str(found.get("transcript"))
         if text or transcript:
             self._has_content = True
-            data = self._media.more(text)
+            media = self._media = self._media or MediaBytes()
+            data = media.more(text)
             if self._audio_type is None or not self._streamed:
                 # A stream has samples without a header; OpenAI has no other format there.
                 self._audio_type = PCM if self._streamed else media_type_of(data, "", "audio") or PCM
             out.append(AudioOutput(data, self._audio_type, transcript))
 
     def _end_audio(self, out: list[Event]) -> None:
-        self._media.end()
+        if self._media is not None:
+            self._media.end()
         if self._recorded:
             opaque = {"audio": {**self._recorded, "provider": self._source.provider}}
             out.append(AudioOutput(b"", self._audio_type or PCM, opaque=opaque))
@@ -359,7 +362,8 @@ class OpenAIChatDecoder(StreamDecoder):
             out += self._tags.close()
         if self._found:
             self._ground(out)
-        self._end_audio(out)
+        if self._recorded or self._media is not None:
+            self._end_audio(out)
         reason = _STOP.get(self._finish or "", "other")
         called = self._calls.finish(out, cut=reason in ("max_tokens", "content_filter"))
         out.append(self._finished(_stop_reason(reason, called=called, refused=self._refused), self._finish))

@@ -153,9 +153,9 @@ class GoogleDecoder(StreamDecoder):
                 out.append(TextDelta(text))
             else:
                 self._part(part, out)
-        if ratings := google_ratings(candidate.get("safetyRatings"), "response", self._source.provider):
-            self._rate(ratings, out)
-        if (found := as_dict(candidate.get("logprobsResult"))) and (tokens := google_logprobs(found)):
+        if "safetyRatings" in candidate:
+            self._rate(google_ratings(candidate["safetyRatings"], "response", self._source.provider), out)
+        if "logprobsResult" in candidate and (tokens := google_logprobs(as_dict(candidate["logprobsResult"]))):
             out.append(LogprobsDelta(tokens))
         for name, value in candidate.items():
             if name not in _SILENT and value and name != "logprobsResult":
