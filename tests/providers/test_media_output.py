@@ -396,7 +396,6 @@ def test_the_format_of_a_recording_is_recognized(data: bytes, media_type: str) -
     ("adapter", "body"),
     [
         (GEMINI, gemini({"inlineData": {"mimeType": "image/png", "data": "not base64!"}}, finish="STOP")),
-        (RESPONSES, response({**GENERATED, "result": "===="})),
         (ROUTER, completion({"images": [{"image_url": {"url": "data:image/png;base64,a"}}]})),
         (CHAT, completion({"audio": {"id": "a", "data": "AAAAA"}})),
     ],
@@ -404,6 +403,12 @@ def test_the_format_of_a_recording_is_recognized(data: bytes, media_type: str) -
 def test_damaged_data_is_an_error(adapter: HTTPAdapter, body: Any) -> None:
     with pytest.raises(MalformedEvent, match=r"no base64|cut off"):
         events_of(adapter, False, json.dumps(body).encode())
+
+
+def test_a_generated_image_that_cannot_be_read_is_a_failure_of_its_tool() -> None:
+    body = json.dumps(response({**GENERATED, "result": "===="})).encode()
+    (used,) = folded(events_of(RESPONSES, False, body)).message.server_tools
+    assert used.error == "the image cannot be read"
 
 
 def test_data_of_another_kind_is_passed_on() -> None:

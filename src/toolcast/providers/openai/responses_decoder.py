@@ -262,7 +262,9 @@ class OpenAIResponsesDecoder(StreamDecoder):
         found = {name: value for name, value in sent_item.items() if name != "result"}
         image = self._image(result, sent_item, {"responses": found, "provider": provider}) if result else None
         if image is None:
-            error: Any = sent_item.get("error") or as_str(sent_item.get("status")) or "failed"
+            # One that cannot be read is not worth the rest of the response, which is complete.
+            unreadable = "the image cannot be read" if result else None
+            error: Any = sent_item.get("error") or unreadable or as_str(sent_item.get("status")) or "failed"
             error = error if isinstance(error, str) else json.dumps(error, ensure_ascii=False)
             out.append(ServerToolUse("image_generation", id, about or None, None, error, provider))
         else:
@@ -271,7 +273,10 @@ class OpenAIResponsesDecoder(StreamDecoder):
         return True
 
     def _image(self, text: str, about: dict[str, Any], opaque: Mapping[str, Any] | None = None) -> ImagePart | None:
-        data = self._media.whole(text)
+        try:
+            data = self._media.whole(text)
+        except MalformedEvent:
+            return None
         declared = f"image/{as_str(about.get('output_format')) or 'png'}"
         declared = "image/svg+xml" if declared == "image/svg" else declared
         media_type = media_type_of(data, declared, "image")
