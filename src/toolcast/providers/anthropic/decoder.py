@@ -173,7 +173,7 @@ class AnthropicDecoder(StreamDecoder):
         self._unread.pop(index, None)
         if kind == "text":
             self._text_start = self._text_length
-            self._citations = as_list(block.get("citations"))
+            self._citations = [*as_list(block.get("citations"))]  # its own: more are added
             if block.get("text"):
                 self._report(out)
                 self._text(chunk, block, out)
