@@ -24,7 +24,7 @@ MOST_BYTES: Final = 64 * 1024 * 1024
 PCM: Final = "audio/pcm;rate=24000"
 """The media type of OpenAI's `pcm16`: 16-bit samples, little-endian, one channel."""
 
-_TYPE: Final = re.compile(r"(?:image|audio)/[\w.+-]+(?:;[ \w.+=\"-]*)*")
+_TYPE: Final = r"(?:image|audio)/[\w.+-]+(?:;[ \w.+=\"-]*)*"
 # The first bytes of files, by media type. WebP and WAV are both RIFF files.
 _SIGNATURES: Final = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -94,7 +94,7 @@ def media_type_of(data: bytes, declared: str, kind: str) -> str | None:
         for start, media_type in _SIGNATURES:
             if data.startswith(start) and media_type.startswith(kind):
                 return media_type
-    return declared if declared.startswith(f"{kind}/") and _TYPE.fullmatch(declared) else None
+    return declared if declared.startswith(f"{kind}/") and re.fullmatch(_TYPE, declared) else None
 
 
 def image_of_url(url: str, media: MediaBytes, opaque: Mapping[str, Any] | None = None) -> ImagePart | None:

@@ -53,7 +53,7 @@ _TICKS: Final = Decimal(10**10)  # of xAI, to the US dollar
 
 def details_of(counts: Mapping[str, int], tier: object = None) -> UsageDetails:
     """Return the details in counts by our names, among others, and the service tier if it is text."""
-    found = {name: count for name in COUNTS if (count := counts.get(name))}
+    found = {name: count for name, count in counts.items() if count and name in COUNTS}
     named = tier if isinstance(tier, str) and tier else None
     return UsageDetails(**found, service_tier=named) if found or named else NO_DETAILS
 
@@ -146,7 +146,7 @@ def bedrock_counts(usage: Mapping[str, Any]) -> dict[str, int]:
 
 def _read(found: Mapping[str, Any], names: _Names) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for name, ours in names.items():
-        if (count := as_count(found.get(name))) is not None:
-            counts[ours] = counts.get(ours, 0) + count
+    for name, value in found.items():
+        if name in names and (count := as_count(value)) is not None:
+            counts[names[name]] = counts.get(names[name], 0) + count
     return counts
