@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from .lazy_dataclasses import dataclass
 
 _LONGEST_URL: Final = 8000
+_TUPLE: Any = tuple  # typed as Any, so that isinstance does not narrow Any to an unknown type
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +103,16 @@ class Grounding:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Grounding:
         """Return the value from the data of `to_dict`."""
-        fields = dict(data)
-        sources = tuple([Citation.from_dict(source) for source in fields.get("sources", ())])
-        return cls(**{**fields, "queries": tuple(fields.get("queries", ())), "sources": sources})
+        fields: dict[str, Any] = dict(data)
+        fields["queries"] = tuple(fields.get("queries", ()))
+        fields["sources"] = tuple([Citation.from_dict(source) for source in fields.get("sources", ())])
+        return cls(**fields)
 
 
 def _set_fields(value: Citation | Grounding) -> dict[str, Any]:
-    found = {name: getattr(value, name) for name in value.__match_args__}
+    found: dict[str, Any] = {name: getattr(value, name) for name in value.__match_args__}
     return {
-        name: list(each) if isinstance(each, tuple) else dict(each) if name == "raw" else each
+        name: list(each) if isinstance(each, _TUPLE) else dict(each) if name == "raw" else each
         for name, each in found.items()
         if name == "kind" or each not in (None, "", ())
     }

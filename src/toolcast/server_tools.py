@@ -302,7 +302,13 @@ def waits_for_approval(call: ToolCallPart) -> bool:
     Its name is that of the server and of the server's tool, `mcp.docs.search`. It is recognized by the provider's item,
     not by its name, which a tool of the caller may have too.
     """
-    return call.opaque is not None and (call.opaque.get("responses") or {}).get("type") == "mcp_approval_request"
+    return call.opaque is not None and _item(call).get("type") == "mcp_approval_request"
+
+
+def _item(call: ToolCallPart) -> Mapping[str, Any]:
+    """Return the provider's item of a call; empty for a call of another protocol."""
+    item: Mapping[str, Any] | None = (call.opaque or {}).get("responses")
+    return item or {}
 
 
 def is_reviewable(call: ToolCallPart) -> bool:
@@ -310,7 +316,7 @@ def is_reviewable(call: ToolCallPart) -> bool:
 
     Its arguments may have been changed since, such as by a redaction.
     """
-    item = (call.opaque or {}).get("responses") or {}
+    item = _item(call)
     return not call.truncated and (item.get("id"), item.get("arguments")) == (call.id, call.arguments)
 
 

@@ -11,6 +11,7 @@ import os
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from ..errors import BadRequest, NotFound, Timeout, UnsupportedLLMError
 from ..lazy_dataclasses import dataclass
@@ -45,13 +46,16 @@ class Upload:
     timeout: float | None = PROCESSING
 
 
+_PATHS: Any = (str, os.PathLike)  # typed as Any: a program may pass what its types do not allow
+
+
 def as_source(source: str | os.PathLike[str] | bytes) -> Path | bytes:
     """Return the path or the content. Raise `TypeError` for anything else, and `BadRequest` for a URL."""
     if isinstance(source, bytes):
         return source
     if isinstance(source, (bytearray, memoryview)):
         return bytes(source)
-    if not isinstance(source, (str, os.PathLike)):
+    if not isinstance(source, _PATHS):
         raise TypeError(f"upload: expected a path or bytes, got {type(source).__name__}")
     if isinstance(source, str) and source.startswith(("https://", "http://", "data:")):
         raise BadRequest(
@@ -96,7 +100,7 @@ async def upload(owner: object, request: Upload, backend: IOBackend) -> FileRef:
     ref = _ref(codec, stored, name=name, media_type=media_type, size=content.size)
     ref = await _linked(target, codec, ref, backend)
     # A file that was changed between the two readings is not the content of this hash.
-    if hashed is not None and hashed.digest == key[0]:
+    if hashed is not None and key and hashed.digest == key[0]:
         while len(files) >= _MOST_REMEMBERED:
             files.pop(next(iter(files)), None)
         files[key] = ref

@@ -35,16 +35,20 @@ def _tokens(found: Any) -> Iterator[TokenLogprob]:
             yield TokenLogprob(token, _number(each.get("logprob")), _bytes(each.get("bytes")), top)
 
 
+_LIST: Any = list  # typed as Any, so that isinstance does not narrow Any to an unknown type
+
+
 def _number(value: Any) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return max(float(value), UNLIKELY) if is_number and value == value else UNLIKELY
 
 
 def _bytes(value: Any) -> bytes | None:
-    if not isinstance(value, list):
+    if not isinstance(value, _LIST):
         return None
+    numbers: Any = value  # anything but numbers of a byte is an error
     try:
-        return bytes(as_list(value))  # type: ignore[arg-type]  # anything but numbers of a byte is an error
+        return bytes(numbers)
     except (TypeError, ValueError):
         return None
 
@@ -108,7 +112,7 @@ def bedrock_ratings(guardrail: Mapping[str, Any], provider: str) -> tuple[Safety
     sources: tuple[tuple[_Source, str], ...] = (("prompt", "inputAssessment"), ("response", "outputAssessments"))
     for source, name in sources:
         for value in as_dict(guardrail.get(name)).values():
-            for assessment in map(as_dict, value if isinstance(value, list) else [value]):
+            for assessment in map(as_dict, value if isinstance(value, _LIST) else [value]):
                 ratings += _assessed(assessment, source, provider)
     return tuple(ratings)
 

@@ -45,13 +45,16 @@ def anthropic_citation(raw: Any, start: int, end: int, provider: str) -> Citatio
     )
 
 
+_NOTHING: tuple[str, dict[str, Any]] = ("", {})  # no kind, and no fields
+
+
 def bedrock_citation(raw: Any, start: int, end: int, provider: str) -> Citation:
     """Return a citation of a block of Converse (`Citation`, `CitationLocation` in Bedrock's API reference).
 
     The arguments are those of `anthropic_citation`.
     """
     found = as_dict(raw)
-    kind, place = next(((kind, as_dict(each)) for kind, each in as_dict(found.get("location")).items()), ("", {}))
+    kind, place = next(((kind, as_dict(each)) for kind, each in as_dict(found.get("location")).items()), _NOTHING)
     numbers = _range(place.get("start"), place.get("end"))
     index = place.get("documentIndex", place.get("searchResultIndex"))
     texts = [as_str(as_dict(piece).get("text")) for piece in as_list(found.get("sourceContent"))]
@@ -255,7 +258,7 @@ class GoogleGrounding:
     def _citation(
         self, chunk: Mapping[str, Any], place: tuple[int | None, int | None], raw: Mapping[str, Any]
     ) -> Citation:
-        kind, found = next(((kind, as_dict(each)) for kind, each in chunk.items()), ("", {}))
+        kind, found = next(((kind, as_dict(each)) for kind, each in chunk.items()), _NOTHING)
         span = as_dict(as_dict(found.get("ragChunk")).get("pageSpan"))
         first, last = _int(span.get("firstPage")), _int(span.get("lastPage"))
         page = _int(found.get("pageNumber"))

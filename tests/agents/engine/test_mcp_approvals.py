@@ -28,6 +28,7 @@ from toolcast import (
     tool_result,
     user,
 )
+from toolcast.agents.engine.mcp_approvals import approval_job
 from toolcast.messages import ToolResultPart, assistant
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.services import SERVICES
@@ -291,3 +292,9 @@ def test_a_tool_with_the_name_of_the_call_is_not_run(service: ApprovingService) 
     agent.submit("Find it")
     assert (service.ran, ran, len(service.denied)) == ([], [], 1)
     assert [part.is_error for part in results(agent.history)] == [True]
+
+
+def test_the_arguments_are_read_and_written_as_they_are() -> None:
+    tool = approval_job(CALL, Permissions()).tool
+    assert tool is not None
+    assert tool.source.dump({"b": 1, "a": "é"}) == '{"b":1,"a":"é"}'

@@ -36,6 +36,11 @@ class _Arguments:
         return json_text(value)
 
 
+def _approve(**arguments: Any) -> str:
+    """Return the approval, whatever the arguments: the provider has them."""
+    return APPROVED
+
+
 def approval_job(call: ToolCallPart, permissions: Permissions) -> ToolJob:
     """Return the job that approves `call`, if the permissions let it run.
 
@@ -50,7 +55,7 @@ def approval_job(call: ToolCallPart, permissions: Permissions) -> ToolJob:
         "A tool of a remote MCP server, which the provider runs.",
         {"type": "object"},
         _Arguments(),
-        lambda **_: APPROVED,
+        _approve,
         destructive=True,  # nothing is known of it
         idempotent=True,  # to approve it again changes nothing
     )

@@ -33,6 +33,9 @@ _STOP: dict[str, StopReason] = {
 _FAILED = {"ERROR": "the generation failed", "TIMEOUT": "the generation took longer than Cohere allows"}
 
 
+_LIST: Any = list  # typed as Any, so that isinstance does not narrow Any to an unknown type
+
+
 class CohereDecoder(StreamDecoder):
     """A decoder of one response of `/v2/chat`."""
 
@@ -111,7 +114,7 @@ class CohereDecoder(StreamDecoder):
     def _citation(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
         # One citation, or by older pages a list.
         found: Any = delta.get("citations")
-        for citation in found if isinstance(found, list) else [found]:
+        for citation in found if isinstance(found, _LIST) else [found]:
             self._cite(citation, out)
 
     def _end_citation(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:

@@ -240,7 +240,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
         if name == "code_execution":
             # The images of the code, which are sent back in its item.
             for found in map(as_dict, as_list(output)):
-                own = {"responses": {}, "provider": provider}
+                own: dict[str, Any] = {"responses": {}, "provider": provider}
                 if found.get("type") == "image" and (image := image_of_url(as_str(found.get("url")), self._media, own)):
                     out.append(ImageOutput(image))
         return True
