@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from toolcast import (
     BadRequest,
+    CachePoint,
     ChatResponse,
     CodeExecution,
     EmptyResponse,
@@ -130,6 +131,13 @@ def test_the_key_of_a_cache_differs_for_other_credentials() -> None:
     assert data(WebSearch()) != data()
     assert "server_tools" not in data()[0]
     assert credentials_digest([WebSearch()]) == ""
+
+
+@pytest.mark.parametrize("kind", [WebSearch, RemoteMCP, CachePoint])
+def test_a_class_in_place_of_an_object_is_an_error(kind: type) -> None:
+    # It would be a function of the caller's, whose arguments the model writes.
+    with pytest.raises(TypeError, match=rf"got the class {kind.__name__}: write {kind.__name__}\(...\)"):
+        split_tools([add, kind])
 
 
 def test_two_tools_of_one_kind_are_an_error() -> None:

@@ -347,9 +347,11 @@ class SplitTools(NamedTuple):
 
 
 def split_tools(tools: Iterable[Any]) -> SplitTools:
-    """Return the caller's own tools, and those that the provider runs. Raise `ValueError` for two that are alike.
+    """Return the caller's own tools, and those that the provider runs.
 
-    Two alike are of one class; two MCP servers of one name.
+    Raises:
+        ValueError: Two are alike: of one class, or two MCP servers of one name.
+        TypeError: One is a class, such as `WebSearch`, in place of `WebSearch()`.
     """
     own: list[Any] = []
     found: dict[str, ServerTool] = {}
@@ -360,6 +362,9 @@ def split_tools(tools: Iterable[Any]) -> SplitTools:
                 raise ValueError("tools: a CachePoint comes after the tools to cache, and there are none before it")
             points.append(ToolCachePoint(len(own), len(found), tool.ttl))
         elif not isinstance(tool, ServerTool):
+            if isinstance(tool, type) and issubclass(tool, (ServerTool, CachePoint)):
+                # A class is a tool of one's own: the model would fill in the options of this one.
+                raise TypeError(f"tools: expected an object, got the class {tool.__name__}: write {tool.__name__}(...)")
             own.append(tool)
         elif tool.label in found:
             raise ValueError(f"tools: expected one {tool.label}, got two; put the options of both into one")

@@ -246,6 +246,8 @@ def test_a_file_of_another_provider_is_refused_before_sending(calls: Calls, name
         for method in ("delete_file", "describe_file"):
             with pytest.raises(BadRequest, match="'file-1' is stored by other, not by"):
                 calls(llm, method, foreign)
+            with pytest.raises(BadRequest, match="expected the id of a file, got ''"):
+                calls(llm, method, "")
         assert not server.log
 
 

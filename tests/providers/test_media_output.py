@@ -41,6 +41,7 @@ from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.http_adapter import HTTPAdapter
 from toolcast.providers.media_output import PCM, MediaBytes, image_of_url, media_type_of
 from toolcast.providers.openai.responses import OpenAIResponsesAdapter
+from toolcast.providers.sse import LIMIT
 
 KEY = Secret("sk-0123456789")
 CHAT = OpenAIChatAdapter(OPENAI, api_key=KEY)
@@ -429,6 +430,28 @@ def test_the_bytes_of_a_response_are_limited(monkeypatch: pytest.MonkeyPatch) ->
     body = gemini(inline("image/png", PNG), inline("image/png", PNG), finish="STOP")
     with pytest.raises(LimitExceeded, match="longer than 20 bytes"):
         events_of(GEMINI, False, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("adapter", [RESPONSES, GEMINI, ROUTER], ids=["responses", "gemini", "openrouter"])
+def test_an_image_may_be_longer_than_other_events(adapter: HTTPAdapter, streamed: bool) -> None:
+    # As base64 longer than the limit of other events: a PNG of 4,096 by 4,096 pixels can be.
+    image = PNG + bytes(LIMIT * 3 // 4)
+    body: Any = gemini(inline("image/png", image), finish="STOP")
+    if adapter is ROUTER:
+        picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{b64(image)}"}}
+        body = completion({"content": "", "images": [picture]})
+        if streamed:
+            (choice,) = body["choices"]
+            body = {**body, "choices": [{**choice, "delta": choice.pop("message")}]}
+    elif adapter is RESPONSES:
+        body = response({**GENERATED, "result": b64(image)})
+        if streamed:
+            body = {"type": "response.completed", "response": body}
+    sent = b"data: " + json.dumps(body).encode() + b"\n\n" if streamed else json.dumps(body).encode()
+    (found,) = folded(events_of(adapter, streamed, sent)).message.images
+    assert found.data is not None
+    assert len(found.data) == len(image)
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(0, 90), max_size=5))

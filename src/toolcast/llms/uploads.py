@@ -129,6 +129,8 @@ async def delete(owner: object, file: FileRef | str, backend: IOBackend) -> None
 
 def _id(file: FileRef | str, codec: FileCodec) -> str:
     if isinstance(file, str):
+        if not file:
+            raise BadRequest("expected the id of a file, got ''", provider=codec.provider)
         return file
     if file.provider != codec.provider:
         raise BadRequest(

@@ -226,7 +226,7 @@ def text_field(found: Mapping[str, Any], name: str) -> str:
     value = found.get(name)
     if not isinstance(value, str) or not value:
         raise MalformedEvent(
-            f"the service returned an object without {name!r}; it has: {', '.join(sorted(found))[:200]}. "
+            f"the service returned an object without a text {name!r}; it has: {', '.join(sorted(found))[:200]}. "
             "Check that base_url is right."
         )
     return value

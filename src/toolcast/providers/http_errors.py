@@ -380,7 +380,7 @@ _SUMMARY: dict[type[LLMError], str] = {
     BadRequest: "the service refused the request",
     ContentBlocked: "the service's content filter blocked the request",
     ContextTooLong: "the messages are too long for the model",
-    NotFound: "the service has no such model or URL",
+    NotFound: "the service has no such model, URL or stored object",
     Overloaded: "the service is overloaded or still starting",
     QuotaExceeded: "the account has no quota or credit left",
     RateLimited: "too many requests",

@@ -1,7 +1,7 @@
 """Images and recordings in responses: from base64 text to bytes, with their media types.
 
-Nothing is written to a file, and no URL is fetched. A frame is limited in length (sse.LIMIT), and so is an image; a
-recording can have many, so the bytes of a response are limited here.
+Nothing is written to a file, and no URL is fetched. A frame is limited in length (sse.MEDIA_LIMIT), and so is an image;
+a recording can have many, so the bytes of a response are limited here.
 
 Sources: ai.google.dev/gemini-api/docs/image-generation and .../speech-generation, developers.openai.com/api/docs/
 guides/tools-image-generation and .../audio, openrouter.ai/docs/features/multimodal/image-generation and .../audio.

@@ -178,13 +178,15 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
 
     Attributes:
         grown: The names of the fields that contain the text of the commonest events.
+        longest: The most bytes of an event, and of a response that is one document.
         _has_content: The response has content.
     """
 
     grown: ClassVar[Mapping[type[Event], str]] = {}
+    longest: ClassVar[int] = LIMIT
 
     def __init__(self, source: ErrorSource, request_input: RequestInput) -> None:
-        super().__init__(source, request_input, ServerSentEvents())
+        super().__init__(source, request_input, ServerSentEvents(self.longest))
         self._streamed: bool | None = None
         self._sniffing = True
         self._has_content = False
@@ -258,8 +260,8 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
                 self._streamed = bytes(self._head[:1]) not in (b"{", b"[", b"<")
         if self._streamed:
             return bytes(self._head)
-        if len(self._head) > LIMIT:
-            raise LimitExceeded(f"the answer is longer than {LIMIT} bytes")
+        if len(self._head) > self.longest:
+            raise LimitExceeded(f"the answer is longer than {self.longest} bytes")
         return b""
 
     def _document(self, out: list[Event]) -> None:

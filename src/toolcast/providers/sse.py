@@ -24,6 +24,10 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 LIMIT = 16 * 1024 * 1024
 """The default limit of the length of an event or line, in bytes."""
 
+MEDIA_LIMIT = 64 * 1024 * 1024
+"""The limit of protocols in which one event can contain a whole image, as base64: 48 MiB of it. A service sends an
+image in one piece, and a PNG of 4,096 by 4,096 pixels can be longer than `LIMIT`."""
+
 _BOM = b"\xef\xbb\xbf"
 
 

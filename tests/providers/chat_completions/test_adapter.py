@@ -809,7 +809,7 @@ def test_failures(body: bytes, kind: type[LLMError], words: str) -> None:
 
 
 def test_a_document_over_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcast.providers.response_decoder.LIMIT", 8)
+    monkeypatch.setattr("toolcast.providers.chat_completions.decoder.OpenAIChatDecoder.longest", 8)
     with pytest.raises(LimitExceeded, match="8 bytes"):
         decoder().feed(b'{"a":123456')
 

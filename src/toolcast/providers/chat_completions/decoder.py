@@ -38,6 +38,7 @@ from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..media_output import PCM, MediaBytes, image_of_url, media_type_of
 from ..response_decoder import StreamDecoder, always, as_count, as_dict, as_list, as_str, json_or_text
+from ..sse import MEDIA_LIMIT
 from ..think_tags import ThinkTags
 from ..tool_calls.by_index import ToolCalls
 from ..usage_details import details_of, openai_counts, reported_cost
@@ -68,6 +69,7 @@ class OpenAIChatDecoder(StreamDecoder):
     """A decoder of one chat-completions response. `think_tags`: thoughts are in the text, in `<think>` tags."""
 
     kind: ClassVar[str] = "chat completion"
+    longest: ClassVar[int] = MEDIA_LIMIT
     vital: ClassVar[tuple[str, ...]] = ('"tool_calls"', '"function_call"')
     grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "arguments", TextDelta: "content"}
 

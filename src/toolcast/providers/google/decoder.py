@@ -41,6 +41,7 @@ from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..media_output import MediaBytes, media_type_of
 from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str
+from ..sse import MEDIA_LIMIT
 from ..tool_calls.by_id import OpenCalls
 from ..usage_details import details_of, google_counts
 
@@ -80,6 +81,7 @@ class GoogleDecoder(StreamDecoder):
     """A decoder of one Gemini response."""
 
     kind: ClassVar[str] = "Gemini answer"
+    longest: ClassVar[int] = MEDIA_LIMIT
     vital: ClassVar[tuple[str, ...]] = ('"functionCall"',)
     grown: ClassVar[Mapping[type[Event], str]] = {TextDelta: "text"}
 

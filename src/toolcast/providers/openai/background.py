@@ -16,7 +16,7 @@ from typing import Any, Final
 from ...http_request import HTTPRequest
 from ..http_adapter import HTTPAdapter, path_segment
 from ..response_decoder import as_dict, as_list, as_str
-from ..sse import SSE, ServerSentEvents
+from ..sse import MEDIA_LIMIT, SSE, ServerSentEvents
 
 _RUNNING: Final = frozenset(("queued", "in_progress"))
 _ENDS: Final = frozenset(
@@ -72,7 +72,7 @@ class NumberedEvents:
         self.id: str = ""
         self.last: int | None = None
         self.over: bool = False
-        self._events = ServerSentEvents()
+        self._events = ServerSentEvents(MEDIA_LIMIT)
 
     def feed(self, data: bytes) -> bytes:
         """Return the events that `data` completes, as a stream."""
@@ -81,13 +81,13 @@ class NumberedEvents:
     def end(self) -> bytes:
         """Return the last event, if the end of the connection completes it, and forget any other rest."""
         events: Iterable[SSE] = self._events.close()
-        self._events = ServerSentEvents()
+        self._events = ServerSentEvents(MEDIA_LIMIT)
         # An event without the line end behind it may be the start of a longer one, unless it is whole JSON.
         return b"".join([_framed(event) for event in events if _object(event.data) and self._take(event)])
 
     def cut(self) -> None:
         """Forget the incomplete event of a connection that was lost: the next one repeats it."""
-        self._events = ServerSentEvents()
+        self._events = ServerSentEvents(MEDIA_LIMIT)
 
     def _take(self, event: SSE) -> bool:
         """Return True for an event that has not arrived before."""

@@ -41,6 +41,7 @@ from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..media_output import MediaBytes, image_of_url, media_type_of
 from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str, json_or_text, without_encrypted
+from ..sse import MEDIA_LIMIT
 from ..tool_calls.by_id import OpenCalls
 from ..tool_calls.by_index import is_json, unwrapped
 from ..usage_details import details_of, openai_counts, reported_cost
@@ -86,6 +87,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
     """A decoder of one response, streamed or not."""
 
     kind: ClassVar[str] = "answer of the Responses protocol"
+    longest: ClassVar[int] = MEDIA_LIMIT
     grown: ClassVar[Mapping[type[Event], str]] = {ToolCallDelta: "delta", TextDelta: "delta"}
 
     def __init__(self, source: ErrorSource, request_input: RequestInput) -> None:
