@@ -7,13 +7,14 @@ processes videos for some time.
 
 from __future__ import annotations
 
+import mimetypes
 import os
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadRequest, NotFound, Timeout, UnsupportedLLMError
+from ..errors import BadRequest, MalformedEvent, NotFound, Timeout, UnsupportedLLMError
 from ..lazy_dataclasses import dataclass
 from ..messages import FileRef
 from ..providers.file_codec import FileCodec, StoredFile, UploadContent
@@ -129,8 +130,11 @@ async def delete(owner: object, file: FileRef | str, backend: IOBackend) -> None
 
 def _id(file: FileRef | str, codec: FileCodec) -> str:
     if isinstance(file, str):
-        if not file:
-            raise BadRequest("expected the id of a file, got ''", provider=codec.provider)
+        try:
+            codec.describe(file)
+        except MalformedEvent as error:  # it says that the service has returned this id
+            text = f"{file!r:.100} is no id of a file at {codec.provider}. Pass the FileRef, or its id."
+            raise BadRequest(text, provider=codec.provider) from error
         return file
     if file.provider != codec.provider:
         raise BadRequest(
@@ -203,9 +207,12 @@ def _ref(
     media_type: str | None = None,
     size: int | None = None,
 ) -> FileRef:
-    """Return the reference; what the provider does not describe is that of the upload."""
+    """Return the reference; what the provider does not describe is that of the upload, or the type of the name."""
     if isinstance(before, FileRef):
         name, media_type, size = before.name, before.media_type, before.size
+    if media_type is None and stored.media_type is None:
+        # OpenAI, for one, describes no types, and takes images and documents in different parts.
+        media_type = mimetypes.guess_type(stored.name or name or "")[0]
     return FileRef(
         codec.provider,
         stored.id,
