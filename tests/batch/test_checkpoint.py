@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, computed_field, fi
 from pydantic_core import PydanticCustomError
 
 from support.unprivileged import mode, unprivileged
-from toolcast import ChatPromptTemplate, Prices, Settings, ToolOrchestratingLLM, Usage
+from toolcast import ChatPromptTemplate, Prices, Settings, ToolOrchestratingLLM, Usage, UsageDetails
 from toolcast.batch import Outcome
 from toolcast.batch.checkpoint import LAYOUT, Checkpoint, read_status
 from toolcast.batch.errors import CheckpointError, CheckpointMismatch
@@ -128,6 +128,59 @@ def test_the_spending_is_kept(path: Path) -> None:
     with Checkpoint(path, call_for()) as checkpoint:
         assert checkpoint.spent.cost is None
         assert checkpoint.spent.known_cost == 3 * (priced.cost or 0)
+
+
+SEARCHED = UsageDetails(cache_creation_1h_tokens=7, web_searches=2, service_tier="flex")
+
+
+def test_the_details_of_the_usage_are_kept(path: Path) -> None:
+    usage = Usage(100, 50, details=SEARCHED)
+    with Checkpoint(path, call_for()) as checkpoint:
+        checkpoint.write(Outcome(0, "a", None, Person(name="Ada"), usage=usage))
+        checkpoint.write(Outcome(1, "b", None, error=CallError("no"), usage=usage))
+        checkpoint.write(Outcome(2, "bad row", None, error=ValueError("no")))
+    with Checkpoint(path, call_for()) as checkpoint:
+        assert (found := checkpoint.find("a")) is not None
+        assert (found.usage, found.usage.details.service_tier) == (usage, "flex")
+        assert (checkpoint.spent, checkpoint.spent.details.service_tier) == (usage + usage, "flex")
+        checkpoint.write(Outcome(3, "c", None, Person(name="Bob"), usage=Usage(1, 1)))
+    spent = read_status(path).spent
+    assert (spent, spent.details.service_tier) == (Usage(201, 101, details=SEARCHED + SEARCHED), None)
+
+
+def test_a_file_without_details_is_read_and_gets_them(path: Path) -> None:
+    with Checkpoint(path, call_for()) as checkpoint:
+        checkpoint.write(Outcome(0, "a", None, Person(name="Ada"), usage=Usage(5, 6)))
+    execute(path, "ALTER TABLE items DROP COLUMN details")
+    assert read_status(path).spent == Usage(5, 6)
+    with Checkpoint(path, call_for()) as checkpoint:
+        assert (found := checkpoint.find("a")) is not None
+        assert (found.usage, checkpoint.spent) == (Usage(5, 6), Usage(5, 6))
+        checkpoint.write(Outcome(1, "b", None, Person(name="Bob"), usage=Usage(1, 1, details=SEARCHED)))
+    with Checkpoint(path, call_for()) as checkpoint:
+        assert (found := checkpoint.find("b")) is not None
+        assert found.usage.details == SEARCHED
+        assert checkpoint.spent == Usage(6, 7, details=SEARCHED)
+
+
+def test_details_of_a_later_version(path: Path) -> None:
+    """Its counts are left out of the sum; an item that has them is not read with less than it has."""
+    with Checkpoint(path, call_for()) as checkpoint:
+        checkpoint.write(Outcome(0, "a", None, Person(name="Ada"), usage=Usage(1, 1, details=SEARCHED)))
+    execute(path, """UPDATE items SET details = '{"web_searches": 3, "dreams": 4}'""")
+    with Checkpoint(path, call_for()) as checkpoint:
+        assert checkpoint.spent == Usage(1, 1, details=UsageDetails(web_searches=3))
+        with pytest.raises(CheckpointError, match="'dreams' is no detail of a usage"):
+            checkpoint.find("a")
+
+
+@pytest.mark.parametrize("details", ["[3]", "3"])
+def test_damaged_details_are_named(path: Path, details: str) -> None:
+    with Checkpoint(path, call_for()) as checkpoint:
+        checkpoint.write(Outcome(0, "a", None, Person(name="Ada"), usage=Usage(1, 1, details=SEARCHED)))
+    execute(path, f"UPDATE items SET details = '{details}'")
+    with Checkpoint(path, call_for()) as checkpoint, pytest.raises(CheckpointError, match="input 0 .key a. is not"):
+        checkpoint.find("a")
 
 
 @dataclass

@@ -28,6 +28,7 @@ from ..stores.sqlite_files import Layout, SQLiteBacked, SQLiteFile
 from ..stores.store import SessionLease, wrap_os_errors
 from ..structured.orchestrator import ToolOrchestratingLLM
 from ..usage import NO_USAGE, TOKENS, Usage
+from ..usage_details import COUNTS, NO_DETAILS, UsageDetails
 from .errors import CheckpointError, CheckpointMismatch
 from .job_identity import IdentityPart, JobIdentity
 from .outcome import Outcome
@@ -43,7 +44,8 @@ LAYOUT: Final = Layout(
         "CREATE TABLE items (number INTEGER PRIMARY KEY, key TEXT NOT NULL, position INTEGER NOT NULL, output TEXT, "
         "types TEXT, error TEXT, attempts INTEGER NOT NULL, seconds REAL NOT NULL, "
         # Money in units of 1e-12 US dollars, so that SQLite can add it without rounding.
-        f"{', '.join([f'{name} INTEGER NOT NULL' for name in TOKENS])}, cost INTEGER, cost_complete INTEGER NOT NULL)",
+        f"{', '.join([f'{name} INTEGER NOT NULL' for name in TOKENS])}, cost INTEGER, cost_complete INTEGER NOT NULL, "
+        "details TEXT)",
         "CREATE INDEX items_by_key ON items (key)",
     ),
     instead="without a checkpoint nothing is stored",
@@ -51,7 +53,7 @@ LAYOUT: Final = Layout(
 
 _PICODOLLARS: Final = 10**12
 _MONEY: Final = ("cost", "cost_complete")
-_USAGE: Final = (*TOKENS, *_MONEY)
+_USAGE: Final = (*TOKENS, *_MONEY, "details")
 _COLUMNS: Final = ("key", "position", "output", "types", "error", "attempts", "seconds", *_USAGE)
 _WRITE: Final = f"INSERT INTO items ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 _FIND: Final = (
@@ -64,6 +66,17 @@ _SPENT: Final = (
     # An item without tokens and price, such as an unreadable row, does not make the cost unknown.
     "coalesce(min(CASE WHEN input_tokens + output_tokens = 0 AND cost IS NULL THEN 1 ELSE cost_complete END), 1) "
     "FROM items"
+)
+# A file that was begun without the details of the usage gets their column when it is next opened for writing.
+_HAS_DETAILS: Final = "SELECT 1 FROM pragma_table_info('items') WHERE name = 'details'"
+_ADD_DETAILS: Final = "ALTER TABLE items ADD COLUMN details TEXT"
+_DETAILS_SPENT: Final = (
+    "SELECT json_each.key, sum(json_each.value) FROM items, json_each(items.details) "
+    "WHERE json_each.type = 'integer' GROUP BY json_each.key"
+)
+_TIER: Final = (  # the one of all requests
+    "SELECT json_extract(details, '$.service_tier') FROM items WHERE input_tokens + output_tokens > 0 "
+    "GROUP BY 1 LIMIT 2"
 )
 _LAST: Final = "SELECT max(number) FROM items GROUP BY key"
 _COUNT: Final = f"SELECT count(*), coalesce(sum(error IS NOT NULL), 0) FROM items WHERE number IN ({_LAST})"
@@ -176,7 +189,9 @@ class Checkpoint(SQLiteBacked):
                 rows = [(name, part.digest, replace_surrogates(part.text)) for name, part in identity.parts.items()]
                 connection.executemany("INSERT OR IGNORE INTO identity VALUES (?, ?, ?)", rows)
                 connection.execute(_START, (os.getpid(),))
-                self.spent: Usage = _usage(connection.execute(_SPENT).fetchone())
+                if not connection.execute(_HAS_DETAILS).fetchone():
+                    connection.execute(_ADD_DETAILS)
+                self.spent: Usage = _spent(connection)
                 self.found: int = connection.execute(_COUNT).fetchone()[0]
         except BaseException:
             self._file.close()
@@ -192,8 +207,9 @@ class Checkpoint(SQLiteBacked):
         amount, complete = (Decimal(0), False) if usage.pricing is None else usage.pricing.known(usage)
         cost = round(amount * _PICODOLLARS) if amount or complete else None
         tokens = [getattr(usage, name) for name in TOKENS]
+        details = json.dumps(found) if (found := usage.details.to_dict()) else None
         start = (outcome.key, outcome.index, output, types, error, outcome.attempts, outcome.seconds)
-        return (*start, *tokens, cost, complete)
+        return (*start, *tokens, cost, complete, details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +259,7 @@ def read_status(path: str | os.PathLike[str]) -> CheckpointStatus:
         try:
             with file.using() as connection:
                 items, failed = connection.execute(_COUNT).fetchone()
-                spent = _usage(connection.execute(_SPENT).fetchone())
+                spent = _spent(connection)
                 starts, last = connection.execute(_STARTS).fetchone()
                 job = {name: part.text for name, part in _identity(connection).parts.items()}
         finally:
@@ -307,9 +323,22 @@ def _identity(connection: sqlite3.Connection) -> JobIdentity:
     return JobIdentity({part: IdentityPart(digest, text) for part, digest, text in rows})
 
 
+def _spent(connection: sqlite3.Connection) -> Usage:
+    """Return the usage of all requests in a file, which need not have the column of the details."""
+    found: dict[str, Any] = {}
+    if connection.execute(_HAS_DETAILS).fetchone():
+        # A later version may count more.
+        found = {name: count for name, count in connection.execute(_DETAILS_SPENT) if name in COUNTS}
+        tiers = connection.execute(_TIER).fetchall()
+        if len(tiers) == 1 and tiers[0][0] is not None:
+            found["service_tier"] = tiers[0][0]
+    return _usage((*connection.execute(_SPENT).fetchone(), json.dumps(found)))
+
+
 def _usage(row: Any) -> Usage:
     """Return the usage in the columns `_USAGE`."""
-    *tokens, cost, complete = row
+    *tokens, cost, complete, stored = row
     pricing = None if cost is None else StoredCost(Decimal(cost) / _PICODOLLARS, bool(complete))
-    found = Usage(*tokens, pricing=pricing)
+    details = UsageDetails.from_dict(dict(json.loads(stored))) if stored else NO_DETAILS
+    found = Usage(*tokens, details=details, pricing=pricing)
     return NO_USAGE if found == NO_USAGE and not cost else found
