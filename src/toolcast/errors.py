@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     import pydantic
     from pydantic_core import ErrorDetails
 
+    from .answer_details import SafetyRating
     from .events import ChatResponse
     from .turn import Turn
     from .usage import Usage
@@ -444,7 +445,13 @@ class ContextTooLong(LLMError):
 
 
 class ContentBlocked(LLMError):
-    """The error for a response that a content filter of the service stopped."""
+    """The error for a request or a response that a content filter of the service stopped.
+
+    Attributes:
+        safety: The ratings by the filter, where the service reports them.
+    """
+
+    safety: tuple[SafetyRating, ...] = ()
 
 
 class Refused(LLMError):

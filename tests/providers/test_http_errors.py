@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast import OpenAI
+from toolcast import OpenAI, SafetyRating
 from toolcast.credentials import Secret
 from toolcast.errors import (
     AuthFailed,
@@ -262,6 +262,41 @@ def test_errors_inside_an_answer(body: Any, kind: type[LLMError], status: int | 
     found = stream_error(body, SOURCE)
     assert type(found) is kind
     assert found.status == status
+
+
+def test_what_azure_filtered_is_named() -> None:
+    results = {
+        "hate": {"filtered": True, "severity": "high"},
+        "jailbreak": {"filtered": True, "detected": True},
+        "violence": {"filtered": False, "severity": "low"},
+        "custom_blocklists": None,
+    }
+    inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": results}
+    problem = fault("The response was filtered", code="content_filter", param="prompt", status=400, innererror=inner)
+    error = http_error(400, {}, json.dumps(problem).encode(), ErrorSource("azure", "gpt-5.4"))
+    assert isinstance(error, ContentBlocked)
+    assert "(400): hate (high) of the prompt, jailbreak (detected) of the prompt: The response was" in str(error)
+    assert error.safety == (
+        SafetyRating("hate", "prompt", "high", True, "azure"),
+        SafetyRating("jailbreak", "prompt", "detected", True, "azure"),
+        SafetyRating("violence", "prompt", "low", False, "azure"),
+    )
+
+
+@pytest.mark.parametrize("results", [None, [1], "hate", {"hate": "yes"}, {}, {"hate": {"filtered": 1}}])
+def test_a_filter_of_another_form_is_left_out(results: Any) -> None:
+    inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": results}
+    error = stream_error(fault("Filtered", code="content_filter", innererror=inner), ErrorSource("azure"))
+    assert isinstance(error, ContentBlocked)
+    assert not any(rating.blocked for rating in error.safety)
+    assert "blocked the request: Filtered. " in str(error)
+
+
+def test_a_key_in_the_name_of_a_filter_is_masked() -> None:
+    inner = {"content_filter_result": {"sk-0123456789abcdef": {"filtered": True}}}
+    source = ErrorSource("azure", secrets=(Secret("sk-0123456789abcdef"),))
+    error = stream_error(fault("Filtered", code="content_filter", innererror=inner), source)
+    assert "sk-0123456789abcdef" not in str(error)
 
 
 def test_shortened() -> None:

@@ -6,6 +6,7 @@ An adapter (official.py, ours.py) asks a server one question and puts what it wa
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,3 +43,12 @@ def arguments(text: str | None) -> Any:
         return json.loads(text or "{}")
     except ValueError:
         return text
+
+
+def camel_case(value: Any) -> Any:
+    """Return JSON data with the names of Google's fields as in its reference: the client writes some as in Python."""
+    if isinstance(value, list):
+        return [camel_case(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {re.sub(r"_([a-z])", lambda found: found[1].upper(), name): camel_case(each) for name, each in value.items()}

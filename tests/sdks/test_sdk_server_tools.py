@@ -6,13 +6,13 @@ The other way round, the clients read the blocks that toolcast stores, and have 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 import toolcast
+from sdks.decoded import camel_case
 from support.loopback import Loopback, Request, whole
 from toolcast import CodeExecution, FileSearch, RemoteMCP, ServerTool, URLContext, WebSearch
 
@@ -255,15 +255,6 @@ LLMS: dict[str, Callable[[str], toolcast.FunctionCallingLLM]] = {
     "anthropic": lambda url: toolcast.Anthropic("claude-sonnet-4-6", api_key="any", base_url=url, max_retries=0),
     "google": lambda url: toolcast.Google("gemini-3-flash-preview", api_key="any", base_url=url, max_retries=0),
 }
-
-
-def camel_case(value: Any) -> Any:
-    """Return JSON data with the names of Google's fields as in its reference: the client writes some as in Python."""
-    if isinstance(value, list):
-        return [camel_case(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    return {re.sub(r"_([a-z])", lambda found: found[1].upper(), name): camel_case(each) for name, each in value.items()}
 
 
 def meant(request: Request) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Any, TypeAlias, cast
 
+from ..answer_details import SafetyRating, describe_ratings
 from ..credentials import Secret, mask
 from ..errors import (
     AuthFailed,
@@ -48,6 +49,7 @@ class ServiceError:
         status: The HTTP status in the body, if any.
         written: A tool call of the model that the provider could not parse.
         advice: What to try, if that does not follow from the class of the error.
+        filters: The results of Azure's content filter, by category.
     """
 
     message: str = ""
@@ -58,6 +60,7 @@ class ServiceError:
     status: int | None = None
     written: str = ""
     advice: str = ""
+    filters: Mapping[str, Any] | None = None
 
     @property
     def names(self) -> str:
@@ -154,7 +157,14 @@ def read_service_error(body: object) -> ServiceError:
         "".join(_as_text(found[name]) for name in ("details", "innererror") if name in found),
         _status(found) or _status(outer),
         _as_text(found.get("failed_generation")),
+        filters=_filters(found.get("innererror")),
     )
+
+
+def _filters(inner: object) -> Mapping[str, Any] | None:
+    """Return the results of a content filter (learn.microsoft.com/azure/ai-services/openai/concepts/content-filter)."""
+    found = cast("dict[str, Any]", inner).get("content_filter_result") if isinstance(inner, dict) else None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
 def _innermost(outer: dict[str, Any]) -> dict[str, Any]:
@@ -365,7 +375,14 @@ def _error(problem: ServiceError, status: int | None, source: ErrorSource, reque
     message = f"{problem.message} The model wrote: {problem.written}" if problem.written else problem.message
     summary = shortened(source.mask(message)) or "no message"
     at = f" ({status})" if status else ""
-    return kind(
+    safety: tuple[SafetyRating, ...] = ()
+    if problem.filters is not None and kind is ContentBlocked:
+        from .answer_details import azure_ratings  # for this one error alone
+
+        safety = azure_ratings(problem.filters, "prompt", source.provider)
+        if blocked := shortened(source.mask(describe_ratings(safety))):
+            summary = f"{blocked}: {summary}"
+    error = kind(
         f"{_SUMMARY[kind]}{at}: {summary}. {problem.advice or _advice(kind, problem, status, source)}",
         status=status,
         retry_after=wait_in_text(problem.text) if kind.retryable else None,
@@ -373,6 +390,9 @@ def _error(problem: ServiceError, status: int | None, source: ErrorSource, reque
         model=source.model,
         request_id=shortened(source.mask(request or problem.request_id or "")) or None,
     )
+    if isinstance(error, ContentBlocked):
+        error.safety = safety
+    return error
 
 
 _SUMMARY: dict[type[LLMError], str] = {

@@ -283,7 +283,10 @@ def _stopped(stop: type[CallError], response: ChatResponse, hide_input: bool) ->
     message = _HIDDEN if hide_input else _shortened(response.text or partial or "")
     why = describe_ratings(response.safety)
     reason = f"{response.stop_reason}: {why}" if why else response.stop_reason
-    return stop(f"the answer was stopped ({reason}); its text was: {message}", partial=partial)
+    error = stop(f"the answer was stopped ({reason}); its text was: {message}", partial=partial)
+    if isinstance(error, ContentBlocked):
+        error.safety = response.safety
+    return error
 
 
 def _no_tool_call(response: ChatResponse, error: ValidationError | None, hide_input: bool) -> CallError:

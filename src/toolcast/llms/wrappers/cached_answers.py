@@ -159,7 +159,8 @@ def _values(event: Event) -> dict[str, Any]:
     return {
         name: dict(value) if isinstance(value, _MAPPING) else value
         for name, value in values
-        if value not in (None, False)
+        # 0 and False can be the result of a tool.
+        if value is not None and (name, value) != ("truncated", False)
     }
 
 
