@@ -96,7 +96,8 @@ def answers(draw: st.DrawFn) -> list[Event]:
             signature = draw(st.none() | st.text(min_size=1, max_size=4))
             events.append(ThinkingDelta(draw(texts), signature=signature, opaque=draw(opaque)))
         elif kind == "server tool":
-            found = draw(st.sampled_from([None, 0, False, ""]) | st.lists(texts, min_size=1) | texts | st.dictionaries(texts, texts))
+            plain = st.sampled_from([None, 0, False, ""])
+            found = draw(plain | st.lists(texts, min_size=1) | texts | st.dictionaries(texts, texts))
             used = ServerToolUse("web_search", draw(texts), draw(opaque), found, draw(st.none() | texts), "openai")
             events.append(replace(used, raw=draw(opaque)))
         else:
