@@ -179,7 +179,7 @@ def test_damaged_details_are_named(path: Path, details: str) -> None:
     with Checkpoint(path, call_for()) as checkpoint:
         checkpoint.write(Outcome(0, "a", None, Person(name="Ada"), usage=Usage(1, 1, details=SEARCHED)))
     execute(path, f"UPDATE items SET details = '{details}'")
-    with Checkpoint(path, call_for()) as checkpoint, pytest.raises(CheckpointError, match=r"input 0 \(key a\) is not valid"):
+    with Checkpoint(path, call_for()) as checkpoint, pytest.raises(CheckpointError, match="input 0"):
         checkpoint.find("a")
 
 
