@@ -1,8 +1,8 @@
 """Log probabilities and safety ratings in the forms of the providers.
 
 Sources: the types of the vendors' SDKs (openai 3.54, google-genai 3.4, ollama 0.6), llama.cpp's server README
-("Result JSON"), docs.together.ai/docs/logprobs, learn.microsoft.com/azure/ai-services/openai/concepts/content-filter,
-docs.aws.amazon.com/bedrock/latest/userguide/guardrails-use-converse-api.html ("Guardrail trace").
+("Result JSON"), docs.together.ai/docs/logprobs, docs.aws.amazon.com/bedrock/latest/userguide/
+guardrails-use-converse-api.html ("Guardrail trace").
 """
 
 from __future__ import annotations
@@ -83,17 +83,6 @@ def google_ratings(found: Any, source: _Source, provider: str) -> tuple[SafetyRa
         if category := as_str(each.get("category")):
             level, blocked = as_str(each.get("probability")) or None, each.get("blocked") is True
             ratings.append(SafetyRating(category, source, level, blocked, provider, each))
-    return tuple(ratings)
-
-
-def azure_ratings(found: Any, source: _Source, provider: str) -> tuple[SafetyRating, ...]:
-    """Return the ratings in `content_filter_results`: an object for each category."""
-    ratings: list[SafetyRating] = []
-    for category, value in as_dict(found).items():
-        if not (each := as_dict(value)):
-            continue
-        level = as_str(each.get("severity")) or ("detected" if each.get("detected") is True else None)
-        ratings.append(SafetyRating(category, source, level, each.get("filtered") is True, provider, each))
     return tuple(ratings)
 
 

@@ -377,7 +377,7 @@ def _error(problem: ServiceError, status: int | None, source: ErrorSource, reque
     at = f" ({status})" if status else ""
     safety: tuple[SafetyRating, ...] = ()
     if problem.filters is not None and kind is ContentBlocked:
-        from .answer_details import azure_ratings  # for this one error alone
+        from .azure_filters import azure_ratings  # for this one error alone
 
         safety = azure_ratings(problem.filters, "prompt", source.provider)
         if blocked := shortened(source.mask(describe_ratings(safety))):

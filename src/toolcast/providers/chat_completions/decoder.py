@@ -33,7 +33,7 @@ from ...events import (
 )
 from ...tool_spec import ToolNames
 from ...usage import Usage
-from ..answer_details import azure_ratings, token_logprobs
+from ..answer_details import token_logprobs
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..media_output import PCM, MediaBytes, image_of_url, media_type_of
@@ -164,6 +164,8 @@ class OpenAIChatDecoder(StreamDecoder):
         if choice.get("logprobs"):
             self._log_probabilities(choice["logprobs"], out)
         if "content_filter_results" in choice:  # Azure
+            from ..azure_filters import azure_ratings
+
             self._rate(azure_ratings(choice["content_filter_results"], "response", self._source.provider), out)
         if choice.get("finish_reason"):
             self._finish = str(choice["finish_reason"])
@@ -179,6 +181,8 @@ class OpenAIChatDecoder(StreamDecoder):
 
     def _rate_prompt(self, found: Any, out: list[Event]) -> None:
         """Emit the ratings of the prompts by Azure."""
+        from ..azure_filters import azure_ratings
+
         ratings: tuple[SafetyRating, ...] = ()
         for prompt in map(as_dict, as_list(found)):
             ratings += azure_ratings(prompt.get("content_filter_results"), "prompt", self._source.provider)
