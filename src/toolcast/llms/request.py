@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from typing import Any, TypeAlias, cast
 
 from ..lazy_dataclasses import dataclass
@@ -106,7 +106,8 @@ class ChatRequest:
         values = {name: getattr(settings, name) for name in _SENT_SETTINGS}
         values["cached_content"] = settings.cached_content_name
         return {
-            "messages": [message.to_dict() for message in self.messages],
+            # The id of the response that a message is from is not sent.
+            "messages": [replace(message, response_id=None).to_dict() for message in self.messages],
             "tools": [
                 {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
                 for tool in self.tools

@@ -19,5 +19,7 @@ def azure_ratings(found: object, source: Literal["prompt", "response"], provider
         each = cast("dict[str, Any]", value)
         level = each.get("severity") or ("detected" if each.get("detected") is True else None)
         blocked = each.get("filtered") is True
-        ratings.append(SafetyRating(category, source, level if isinstance(level, str) else None, blocked, provider, each))
+        ratings.append(
+            SafetyRating(category, source, level if isinstance(level, str) else None, blocked, provider, each)
+        )
     return tuple(ratings)

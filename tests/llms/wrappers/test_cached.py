@@ -32,6 +32,7 @@ from toolcast import (
     FunctionCallingLLM,
     LLMMetadata,
     MemoryCache,
+    Message,
     Next,
     OpenAI,
     Overloaded,
@@ -51,6 +52,7 @@ from toolcast import (
     TryAgain,
     UsageReport,
     WrapperLLM,
+    user,
 )
 from toolcast.async_support.waiters import Waiters
 from toolcast.llms.wrappers import cached
@@ -158,6 +160,15 @@ def test_models_and_urls_are_apart(cache: Cache, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     assert before != key(OpenAI("m-1", api_key="one"))
     assert "secret" not in key(OpenAI("m-1", base_url="http://me:secret@127.0.0.1:9/v1", api_key="secret"))
+
+
+def test_the_id_of_an_earlier_response_is_not_in_the_key() -> None:
+    def key(id: str | None) -> list[Any]:
+        history = [user("x"), Message("assistant", ("y",), response_id=id), user("z")]
+        return llm.cache_data(llm.build_request(history, [], None, None, parallel=True))
+
+    llm = ScriptedLLM()
+    assert key("resp_1") == key("resp_2") == key(None)
 
 
 def test_the_key_through_other_wrappers(tmp_path: Path) -> None:
