@@ -440,6 +440,12 @@ def test_tools_in_extra_are_added_and_a_conflict_is_an_error() -> None:
         body(OPENAI, WebSearch(), extra={"tools": [{"type": "web_search", "search_context_size": "low"}]})
     with pytest.raises(BadRequest, match="another tool named 'googleSearch'"):
         body(GEMINI, WebSearch(), extra={"tools": [{"googleSearch": {"a": 1}}]})
+    with pytest.raises(BadRequest, match="another tool named 'google_search'"):
+        body(GEMINI, WebSearch(), extra={"tools": [{"google_search": {}}]})
+    with pytest.raises(BadRequest, match="another tool named 'web_search_preview_2025_03_11'"):
+        body(OPENAI, WebSearch(), extra={"tools": [{"type": "web_search_preview_2025_03_11"}]})
+    with pytest.raises(BadRequest, match="expected a dict per tool, got str: 'web_search'"):
+        body(OPENAI, extra={"tools": ["web_search"]})
     with pytest.raises(BadRequest, match=r"another tool named 'dmcp \(mcp\)'"):
         body(OPENAI, MCP, extra={"tools": [{"type": "mcp", "server_label": "dmcp", "server_url": "https://b.com"}]})
     other = {"type": "mcp", "server_label": "other", "server_url": "https://b.com"}

@@ -438,7 +438,11 @@ def _all_tools(own: Sequence[Any], more: object) -> list[Any]:
     if not isinstance(more, (list, tuple)):
         raise BadRequest(f"extra['tools']: expected a list of tools, got {type(more).__name__}: {more!r:.100}")
     added = [tool for tool in cast("Sequence[Any]", more) if tool not in own]
-    both = {name for tool in own for name in _names(tool)} & {name for tool in added for name in _names(tool)}
+    for tool in added:
+        if not isinstance(tool, Mapping):
+            raise BadRequest(f"extra['tools']: expected a dict per tool, got {type(tool).__name__}: {tool!r:.100}")
+    taken = {name for tool in own for name, _ in _names(tool)}
+    both = [sent for tool in added for name, sent in _names(tool) if name in taken]
     if both:
         raise BadRequest(
             f"extra['tools'] has another tool named {min(both)!r}: rename one of them, or leave it out of extra. A "
@@ -447,8 +451,16 @@ def _all_tools(own: Sequence[Any], more: object) -> list[Any]:
     return [*own, *added]
 
 
-def _names(tool: Any) -> Iterator[str]:
-    """Yield the names that a tool has, in any provider's format."""
+def _kind(name: str) -> str:
+    """Return a name without what differs between spellings and versions of one tool of a provider.
+
+    Google takes `googleSearch` and `google_search`; OpenAI has `web_search`, `web_search_preview` and dated versions.
+    """
+    return re.sub(r"_preview\b|_20\d\d_?\d\d_?\d\d\b|_", "", name).lower()
+
+
+def _names(tool: Any) -> Iterator[tuple[str, str]]:
+    """Yield the names that a tool has, in any provider's format: to compare, and as they are sent."""
     if isinstance(tool, Mapping):
         found = cast("Mapping[str, Any]", tool)
         functions = (
@@ -461,12 +473,13 @@ def _names(tool: Any) -> Iterator[str]:
         for function in functions:
             name = cast("Mapping[str, Any]", function).get("name") if isinstance(function, Mapping) else None
             if isinstance(name, str):
-                yield name
+                yield name, name
         if "type" not in found:  # Google's tools: `{"googleSearch": {}}`
-            yield from (key for key in found if key not in _NAMED_INSIDE)
+            yield from ((_kind(key), key) for key in found if key not in _NAMED_INSIDE)
         elif found.get("type") not in ("function", "custom") and "name" not in found:
             label = found.get("server_label") or found.get("mcp_server_name")
-            yield f"{label} ({found['type']})" if label else str(found["type"])
+            sent = f"{label} ({found['type']})" if label else str(found["type"])
+            yield sent if label else _kind(sent), sent
 
 
 # The names are inside of these; a cache point has none.

@@ -48,6 +48,7 @@ OUTPUT_LIMIT: Final = 30_000
 """The maximum number of characters of output that the model reads."""
 
 _GRACE = 2.0  # seconds from SIGTERM to SIGKILL
+_KILLED = 30.0  # seconds in which a shell has ended after SIGKILL, also on a machine under load
 _SHOWN_LIVE = 1_000_000  # characters of one command
 _CHUNK = 65_536
 _NOTES = 500  # characters beside the output
@@ -114,6 +115,7 @@ class _Command:
             until = monotonic() + _GRACE
             for thread in self._threads:
                 thread.join(max(0.0, until - monotonic()))
+        self._threads[1].join(_KILLED)
         self._left_to_show = 0  # the call is over, though processes that left the group may go on writing
         return self._process.poll()
 

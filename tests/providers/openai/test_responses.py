@@ -818,6 +818,14 @@ def test_a_response_that_was_cancelled_is_not_sent_again(sent: bytes) -> None:
     assert "again" not in str(caught.value)
 
 
+def test_an_end_without_output_for_an_unknown_reason_is_an_error() -> None:
+    body = b'{"object": "response", "status": "expired", "output": []}'
+    with pytest.raises(EmptyResponse, match="ended as 'expired', without output") as caught:
+        read = decoder()
+        assert read.feed(body) + read.close() == []
+    assert not caught.value.retryable
+
+
 def test_a_queued_response_is_no_answer() -> None:
     with pytest.raises(EmptyResponse, match=r"queued: .*without background=True") as caught:
         read = decoder()

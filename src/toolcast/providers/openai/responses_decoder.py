@@ -449,6 +449,8 @@ class OpenAIResponsesDecoder(StreamDecoder):
 
     def _stop_reason(self, reason: str) -> StopReason:
         if reason not in ("completed", ""):
+            if reason not in _STOP and reason != "incomplete" and not self._items and not self._custom:
+                raise EmptyResponse(f"the response ended as {reason!r}, without output", retryable=False)
             return _STOP.get(reason, "other")
         if self._refused:
             return "refusal"
