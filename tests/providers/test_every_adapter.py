@@ -118,7 +118,7 @@ def tools_of(body: dict[str, Any]) -> list[Any]:
 @each
 def test_tools_in_extra_are_added_to_ones_own(protocol: Protocol) -> None:
     (own,) = tools_of(sent(protocol, {}, tool_choice="auto"))
-    for more in ([{"type": "web_search"}], ({"googleSearch": {}},), [own, {"x": [1]}, 5]):
+    for more in ([{"type": "web_search"}], ({"googleSearch": {}},), [own, {"x": [1]}]):
         found = tools_of(sent(protocol, with_tools(protocol, more), tool_choice="auto"))
         assert found == [own, *(tool for tool in more if tool != own)]
     assert tools_of(sent(protocol, with_tools(protocol, [{"type": "web_search"}]), tool_choice=None))[1:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, Protocol, TypeAlias
 
 from ..errors import LLMError
@@ -67,9 +67,9 @@ class ServiceTarget:
     def __init__(self, llm: CountingLLM, adapter: ErrorReader, timeouts: Timeouts) -> None:
         self.timeouts: Timeouts = timeouts
         self.retry_policy: RetryPolicy = llm.retry_policy
-        self.authorize = llm.authorize
-        self.renew = llm.renew
-        self.error = adapter.error
+        self.authorize: Callable[[HTTPRequest, IOBackend], Awaitable[HTTPRequest]] = llm.authorize
+        self.renew: Callable[[HTTPRequest], bool] = llm.renew
+        self.error: Callable[[int, Mapping[str, str], bytes], LLMError] = adapter.error
 
 
 def check_method(method: str) -> None:

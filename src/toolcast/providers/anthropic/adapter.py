@@ -155,7 +155,7 @@ class AnthropicRequestEncoder(RequestEncoder):
     """The row of `FORMS` (server_tool_forms.py) with the tools that the service runs."""
     takes_server_tools: ClassVar[bool] = True
     returns_server_tools: ClassVar[bool] = True
-    takes_cache_points = True
+    takes_cache_points: bool = True
 
     def __init__(self, options: RequestOptions, settings: Settings) -> None:
         super().__init__("anthropic", options)

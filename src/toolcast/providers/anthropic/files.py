@@ -20,7 +20,7 @@ class AnthropicFiles(FileCodec):
     """
 
     limit = 500 * 1024 * 1024
-    lifetimes = (3_600, 7_776_000)
+    lifetimes: tuple[int, int] | None = (3_600, 7_776_000)
 
     def __init__(self, adapter: HTTPAdapter) -> None:
         self.provider: str = adapter.provider

@@ -156,7 +156,7 @@ class BedrockRequestEncoder(RequestEncoder):
         super().__init__("bedrock", options)
         self._name = bedrock_model_name(options.model)
         # AWS caches prompts of these alone, and refuses points for others.
-        self.takes_cache_points = self._name.startswith(("anthropic.", "amazon.nova"))
+        self.takes_cache_points: bool = self._name.startswith(("anthropic.", "amazon.nova"))
         self._points = options.cache_points if self._name.startswith("anthropic.") else ()
         self._marks_alone = settings.cache == "auto" and self.takes_cache_points
         self._call_format = schema_call_format(options)

@@ -95,7 +95,7 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
         if options.stream and service.stream_options:
             self.fields["stream_options"] = {"include_usage": True}
         if "chat" in service.stores:
-            self.stores = frozenset(("store",))
+            self.stores: frozenset[str] = frozenset(("store",))
             if settings.store is not None:
                 self.fields["store"] = settings.store
         self._instructions: str | None = None
@@ -200,7 +200,7 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
         """
         kinds = self._service.outputs
         found = frozenset(("text", *kinds))
-        self.outputs = found | {name for kind in kinds for name in _OUTPUT_SETTINGS[kind]}
+        self.outputs: frozenset[str] = found | {name for kind in kinds for name in _OUTPUT_SETTINGS[kind]}
         if settings.modalities is None or not found.issuperset(settings.modalities):
             return  # one that the service does not have is an error
         self.fields["modalities"] = list(settings.modalities)

@@ -113,7 +113,7 @@ class OpenAIBaseEncoder(RequestEncoder):
         if marks == "prompt_cache_breakpoint" and not _HAS_BREAKPOINTS.match(options.model):
             marks = None  # such models are cached without marks
         self._marks = marks
-        self.takes_cache_points = marks is not None
+        self.takes_cache_points: bool = marks is not None
         self._points = options.cache_points
         # Other models behind such a service are cached without marks.
         alone = marks == "message_cache_control" or re.search(r"claude|qwen", options.model)

@@ -181,7 +181,7 @@ class GoogleRequestEncoder(RequestEncoder):
             self._instructions = None if required.is_bare else instructions(required)
         if (alternatives := top_logprobs(settings.logprobs)) is not None:
             config |= {"responseLogprobs": True, **({"logprobs": alternatives} if alternatives else {})}
-        self.outputs = frozenset(("text", "image", "audio", "voice", "aspect_ratio", "image_size"))
+        self.outputs: frozenset[str] = frozenset(("text", "image", "audio", "voice", "aspect_ratio", "image_size"))
         config |= _outputs(settings)
         if config:
             self.fields["generationConfig"] = config

@@ -22,7 +22,7 @@ class MistralFiles(OpenAIFiles):
         adapter: The adapter of the service.
     """
 
-    lifetimes = None
+    lifetimes: tuple[int, int] | None = None
     link_lifetime = _HOURS * 3600
 
     def __init__(self, adapter: HTTPAdapter) -> None:

@@ -84,7 +84,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
 
     def __init__(self, service: ServiceSpec, options: RequestOptions, settings: Settings) -> None:
         super().__init__(service, options, settings)
-        self.takes_cache_points = self._marks == "prompt_cache_breakpoint"
+        self.takes_cache_points: bool = self._marks == "prompt_cache_breakpoint"
         self._approves = (service.responses_tools or service.name) == "openai"  # has approvals of MCP calls
         self.fields.update({"model": options.model, "input": [], "stream": options.stream})
         self._stored(settings)
@@ -119,9 +119,8 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
 
     def _stored(self, settings: Settings) -> None:
         """Add the settings for responses that the service stores: it stores none unless one of them needs that."""
-        for kind, names in _STORES.items():
-            if kind in self._service.stores:
-                self.stores |= names
+        found = {name for kind, names in _STORES.items() if kind in self._service.stores for name in names}
+        self.stores: frozenset[str] = self.stores | found
         needs = settings.previous_response_id is not None or settings.conversation is not None or settings.background
         default = bool(needs) and bool(self.stores)
         self.fields["store"] = default if settings.store is None else settings.store
