@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Literal, Protocol, TypeAlias
 
 from ..errors import LLMError
@@ -67,9 +67,19 @@ class ServiceTarget:
     def __init__(self, llm: CountingLLM, adapter: ErrorReader, timeouts: Timeouts) -> None:
         self.timeouts: Timeouts = timeouts
         self.retry_policy: RetryPolicy = llm.retry_policy
-        self.authorize: Callable[[HTTPRequest, IOBackend], Awaitable[HTTPRequest]] = llm.authorize
-        self.renew: Callable[[HTTPRequest], bool] = llm.renew
-        self.error: Callable[[int, Mapping[str, str], bytes], LLMError] = adapter.error
+        self._llm, self._adapter = llm, adapter
+
+    async def authorize(self, request: HTTPRequest, backend: IOBackend) -> HTTPRequest:
+        """Return `request` with the headers of its authentication."""
+        return await self._llm.authorize(request, backend)
+
+    def renew(self, request: HTTPRequest) -> bool:
+        """Return True if `request`, which was refused with status 401, may be sent again with other credentials."""
+        return self._llm.renew(request)
+
+    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
+        """Return the exception for a response with a status of 300 or more."""
+        return self._adapter.error(status, headers, body)
 
 
 def check_method(method: str) -> None:
