@@ -319,3 +319,9 @@ def test_an_answer_with_a_search_is_parsed_by_its_own_call() -> None:
     llm = ScriptedLLM([SEARCH, ToolCallDone("c1", "Account", '{"number": 4}'), Finish("tool_use")])
     call = ToolOrchestratingLLM(Account, "Account?", llm, tools=[WebSearch()])
     assert call.parse(llm.chat("Account?", tools=[WebSearch()])).number == 4
+
+
+@pytest.mark.parametrize("tools", [None, WebSearch()])
+def test_tools_that_are_no_list_are_an_error(tools: Any) -> None:
+    with pytest.raises(TypeError, match=r"tools=(None|WebSearch\(.*): expected a list of tools"):
+        split_tools(tools)

@@ -346,13 +346,15 @@ class SplitTools(NamedTuple):
     cache_points: tuple[ToolCachePoint, ...]
 
 
-def split_tools(tools: Iterable[Any]) -> SplitTools:
+def split_tools(tools: Iterable[Any] | ServerTool | None) -> SplitTools:
     """Return the caller's own tools, and those that the provider runs.
 
     Raises:
         ValueError: Two are alike: of one class, or two MCP servers of one name.
-        TypeError: One is a class, such as `WebSearch`, in place of `WebSearch()`.
+        TypeError: `tools` is no list, or one is a class, such as `WebSearch`, in place of `WebSearch()`.
     """
+    if tools is None or isinstance(tools, ServerTool):
+        raise TypeError(f"tools={tools!r:.100}: expected a list of tools, such as [WebSearch()]; leave it out for none")
     own: list[Any] = []
     found: dict[str, ServerTool] = {}
     points: list[ToolCachePoint] = []

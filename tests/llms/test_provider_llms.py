@@ -20,6 +20,7 @@ from support.local_server import Local
 from support.sync_and_async import API
 from toolcast import (
     Anthropic,
+    AnthropicVertex,
     AuthFailed,
     BadRequest,
     Cohere,
@@ -557,6 +558,12 @@ def test_the_usual_names_of_other_libraries_are_errors_that_say_what_to_pass(
 def test_the_usual_names_of_services_too(kind: Any, name: str, instead: str) -> None:
     with pytest.raises(TypeError, match=f"takes no '{name}': pass {instead}=..."):
         kind("m", **{name: "x"})
+
+
+def test_the_region_of_claude_on_vertex_ai_is_no_location() -> None:
+    options: dict[str, Any] = {"location": "us-east5"}
+    with pytest.raises(TypeError, match="takes no 'location': pass region="):
+        AnthropicVertex("claude-sonnet-4-5", **options)
 
 
 def test_several_at_once_and_by_name() -> None:

@@ -254,6 +254,8 @@ class AnthropicVertex(GoogleCloudLLM, Anthropic):
         credentials: GoogleCredentials | None = None,
         **options: Unpack[LLMOptions],
     ) -> None:
+        if "location" in options:
+            raise TypeError("AnthropicVertex() takes no 'location': pass region=...")
         super().__init__(model, project=project, location=region, credentials=credentials, **take_options(options))
 
     @property
