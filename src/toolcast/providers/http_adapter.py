@@ -456,7 +456,7 @@ def _kind(name: str) -> str:
 
     Google takes `googleSearch` and `google_search`; OpenAI has `web_search`, `web_search_preview` and dated versions.
     """
-    return re.sub(r"_preview\b|_20\d\d_?\d\d_?\d\d\b|_", "", name).lower()
+    return re.sub(r"_preview|_20\d\d_?\d\d_?\d\d|_", "", name).lower()
 
 
 def _names(tool: Any) -> Iterator[tuple[str, str]]:
