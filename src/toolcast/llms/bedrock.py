@@ -36,7 +36,7 @@ class Bedrock(ServiceLLM):
         region: The region; the default is that of the environment, or else of the profile.
         profile: A profile of the AWS configuration files.
         session: A session of boto3 or botocore with its own credentials. Not in pickles.
-        options: The options of every provider.
+        **options: The options of every provider.
     """
 
     provider = "bedrock"

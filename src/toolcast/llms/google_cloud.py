@@ -28,7 +28,7 @@ class GoogleCloudLLM(ServiceLLM):
         project: The project of Google Cloud.
         location: The location, such as `"europe-west1"` or `"global"`.
         credentials: Credentials of google-auth. Not in pickles.
-        options: The options of every provider.
+        **options: The options of every provider.
     """
 
     def __init__(

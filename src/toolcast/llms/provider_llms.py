@@ -240,7 +240,7 @@ class AnthropicVertex(GoogleCloudLLM, Anthropic):
         region: The region, `"us"` or `"eu"`, or `"global"`; the default is that of the environment.
         project: The project; the default is that of the environment, or else of the credentials.
         credentials: Credentials of google-auth. Not in pickles.
-        options: The options of every provider.
+        **options: The options of every provider.
     """
 
     provider = "anthropic-vertex"
@@ -302,7 +302,7 @@ class Google(GoogleCloudLLM):
         project: The project of Google Cloud; the default is that of the environment, or else of the credentials.
         location: The location; the default is that of the environment, or else `"global"`.
         credentials: Credentials of google-auth. Not in pickles.
-        options: The options of every provider.
+        **options: The options of every provider.
     """
 
     provider = "google"
