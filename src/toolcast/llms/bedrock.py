@@ -31,12 +31,13 @@ class Bedrock(ServiceLLM):
     if the variable is set. The variables of AWS are read: AWS_REGION or AWS_DEFAULT_REGION, AWS_PROFILE,
     AWS_ENDPOINT_URL_BEDROCK_RUNTIME or AWS_ENDPOINT_URL, and those of the credentials.
 
+    The other arguments are the options of every provider.
+
     Args:
         model: The id or ARN.
         region: The region; the default is that of the environment, or else of the profile.
         profile: A profile of the AWS configuration files.
         session: A session of boto3 or botocore with its own credentials. Not in pickles.
-        **options: The options of every provider.
     """
 
     provider = "bedrock"

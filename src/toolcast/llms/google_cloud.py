@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 class GoogleCloudLLM(ServiceLLM):
     """An LLM that may be on Vertex AI.
 
+    The other arguments are the options of every provider.
+
     Args:
         model: The name of the model.
         project: The project of Google Cloud.
         location: The location, such as `"europe-west1"` or `"global"`.
         credentials: Credentials of google-auth. Not in pickles.
-        **options: The options of every provider.
     """
 
     def __init__(

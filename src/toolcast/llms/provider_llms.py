@@ -235,12 +235,13 @@ class AnthropicVertex(GoogleCloudLLM, Anthropic):
     needs `pip install 'toolcast[google]'`. Reads CLOUD_ML_REGION or GOOGLE_CLOUD_LOCATION, ANTHROPIC_VERTEX_PROJECT_ID
     or GOOGLE_CLOUD_PROJECT, and ANTHROPIC_VERTEX_BASE_URL.
 
+    The other arguments are the options of every provider.
+
     Args:
         model: Vertex AI's name of the model, such as `"claude-sonnet-4-5@20250929"`.
         region: The region, `"us"` or `"eu"`, or `"global"`; the default is that of the environment.
         project: The project; the default is that of the environment, or else of the credentials.
         credentials: Credentials of google-auth. Not in pickles.
-        **options: The options of every provider.
     """
 
     provider = "anthropic-vertex"
@@ -294,6 +295,8 @@ class Google(GoogleCloudLLM):
     `pip install 'toolcast[google]'`. Reads GOOGLE_CLOUD_PROJECT, GOOGLE_CLOUD_LOCATION and GOOGLE_VERTEX_BASE_URL; and
     with neither project nor location GOOGLE_API_KEY, a key of express mode.
 
+    The other arguments are the options of every provider.
+
     Args:
         model: The name of the model.
         api_version: The version in the URL; the default is `v1beta`, or `v1beta1` on Vertex AI.
@@ -302,7 +305,6 @@ class Google(GoogleCloudLLM):
         project: The project of Google Cloud; the default is that of the environment, or else of the credentials.
         location: The location; the default is that of the environment, or else `"global"`.
         credentials: Credentials of google-auth. Not in pickles.
-        **options: The options of every provider.
     """
 
     provider = "google"
