@@ -197,7 +197,7 @@ def test_the_deadline_of_the_call_ends_the_polls(service: ResponsesService, api:
 def test_a_silent_stream_is_opened_again(service: ResponsesService, api: API) -> None:
     created = service_events(service)[0]
     service.fail("POST /v1/responses$", head(200, "transfer-encoding: chunked"), chunk(b"data: %b\n\n" % created), HOLD)
-    settings = Settings(background=True, timeout=Timeouts(first_token=30, idle=0.1, total=60))
+    settings = Settings(background=True, timeout=Timeouts(first_token=3, idle=0.1, total=60))
     assert text(api.events(gpt(service, settings), "Hi")) == "Hello."
     assert service.queries[0]["starting_after"] == "0"
 
