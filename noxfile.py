@@ -4,7 +4,7 @@ Sessions share environments under `.nox/`, so that a fresh clone installs little
 
 * `lint`: lint, types
 * `audit`: the library alone, and beside it the tools of the audit
-* `tests`: tests, tests-full, nightly, flakes, mutation, goals; matrix has one for each Python, below `matrix/`
+* `tests`: tests, tests-full, clients, nightly, flakes, mutation, goals; matrix has one for each Python, below `matrix/`
 * `compiled`: compiled, and a part of nightly and of goals (the tests, beside a wheel whose hot modules are compiled);
   wheels has one for each Python, below `wheels/`
 * `local`: networked, browser, docs, bench (with the embedded llama.cpp server and the mock servers)
@@ -42,7 +42,7 @@ nox.options.default_venv_backend = "none"  # environments are shared between ses
 
 ROOT = Path(__file__).parent
 PYPROJECT = nox.project.load_toml("pyproject.toml")
-ELSEWHERE = ("project", "typing", "docs", "sdks", "browser")  # folders of tests/ that have sessions of their own
+ELSEWHERE = ("project", "typing", "docs", "sdks", "clients", "browser")  # folders of tests/ with sessions of their own
 SUITE = ("tests", *(f"--ignore=tests/{folder}" for folder in ELSEWHERE))
 COMPILED = tuple(
     f"tests/{name}" for name in ("test_builds.py", "test_closing.py", "parsing", "providers", "structured")
@@ -55,6 +55,7 @@ IN_STEPS = os.environ.get("TOOLCAST_IN_STEPS") == "1"
 """Whether `nox -s tests` measures what it covers, and `nox -s tests-full` runs only the tests that it left out."""
 COVERED = ROOT / ".nox" / "coverage-of-tests"
 AIMOCK = "@copilotkit/aimock@1.43.0"
+CLIENTS = ROOT / "tests" / "clients"
 MERMAID = "mermaid@11.17.2"  # the major version that mkdocs-material supports
 LOCKS = {
     "lint": ("pyproject.toml", "--group=test", "--group=lint", "--group=types", "--group=build"),
@@ -166,7 +167,7 @@ class Environment:
 
 @nox.session
 def demo(session: nox.Session) -> None:
-    """The main job on a real model: extraction, streaming, async, in parallel."""
+    """Structured calls on a real model, with their code: `toolcast demo`."""
     Environment(session, "demo", lock="demo").script("examples/demo.py", *session.posargs)
 
 
@@ -293,6 +294,13 @@ def browser(session: nox.Session) -> None:
     env.run("pytest", *(session.posargs or ["tests/browser"]), TOOLCAST_CHROMIUM=_chromium(session))
 
 
+@nox.session(name="browser-bench")
+def browser_bench(session: nox.Session) -> None:
+    """The page while an answer streams, in a real Chromium (posargs: see benchmarks/web_page.py)."""
+    env = local(session)
+    env.run("python", "benchmarks/web_page.py", *session.posargs, TOOLCAST_CHROMIUM=_chromium(session))
+
+
 @nox.session
 def ray(session: nox.Session) -> None:
     """Data sets and grids of experiments on local Ray clusters."""
@@ -308,8 +316,15 @@ def sdks(session: nox.Session) -> None:
 
 
 @nox.session
+def clients(session: nox.Session) -> None:
+    """The clients of the protocols that toolcast speaks to front ends, from npm, and what it exports for them."""
+    env = Environment(session, "tests", lock="tests")
+    env.run("pytest", *(session.posargs or ["tests/clients"]), TOOLCAST_CLIENTS=str(_clients(session, env)))
+
+
+@nox.session
 def docs(session: nox.Session) -> None:
-    """Every snippet of README.md and docs/, every example, executed."""
+    """Every snippet of README.md and docs/, every example and notebook, executed."""
     env = local(session)
     _jq(session)
     _weights(session, env)
@@ -536,16 +551,36 @@ def _aimock(session: nox.Session, env: Environment) -> dict[str, str]:
 
 
 def _npm(session: nox.Session, env: Environment, package: str) -> Path:
-    """Install a package of npm, with Node from PyPI where this machine has none; return the folder it is in."""
+    """Install a package of npm; return the folder it is in."""
     name = package.rpartition("@")[0]
     folder = ROOT / ".nox" / name.rpartition("/")[2]
+    npm = _node(env)
+    if not (folder / "node_modules" / name).is_dir():
+        command = (npm, "install", "--silent", "--prefix", str(folder), package)
+        session.run_install(*command, env={"PATH": env.path}, external=True)
+    return folder
+
+
+def _clients(session: nox.Session, env: Environment) -> Path:
+    """Install what tests/clients/package-lock.json names, when it has changed; return the folder it is in."""
+    folder, stamp = ROOT / ".nox" / "clients", ROOT / ".nox" / "clients" / "filled-from"
+    npm = _node(env)
+    content = (CLIENTS / "package-lock.json").read_text(encoding="utf-8")
+    if not stamp.is_file() or stamp.read_text(encoding="utf-8") != content:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in ("package.json", "package-lock.json"):
+            shutil.copy(CLIENTS / name, folder)
+        with session.chdir(folder):
+            session.run_install(npm, "ci", "--silent", "--ignore-scripts", env={"PATH": env.path}, external=True)
+        stamp.write_text(content, encoding="utf-8")
+    return folder
+
+
+def _node(env: Environment) -> str:
+    """Have Node, from PyPI where this machine has none; return where npm is."""
     if not _has_node() and not (env.bin / "npm").exists():
         env.add("node")
-    if not (folder / "node_modules" / name).is_dir():
-        path = {"PATH": env.path}
-        npm = shutil.which("npm", path=env.path) or "npm"
-        session.run_install(npm, "install", "--silent", "--prefix", str(folder), package, env=path, external=True)
-    return folder
+    return shutil.which("npm", path=env.path) or "npm"
 
 
 def _has_node() -> bool:

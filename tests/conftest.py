@@ -1,9 +1,10 @@
 """What every test stands on: async backends, Hypothesis profiles, the parts of the suite, real servers, and skips.
 
 * `async def` tests run on asyncio and on trio.
-* `--suite=fast` leaves out what takes long: tests marked `slow` (kills, soaks, exhaustive cuts), tests on trio (those
-  with the word in their id, as `test_x[trio-1]`), and most examples of Hypothesis. `--suite=slow` runs just that: the
-  two together are the whole suite, which pytest runs without the option.
+* `--suite=fast` leaves out what takes long: tests marked `slow` (kills, soaks, exhaustive cuts), the sessions of users
+  in `tests/user/` except the first steps (they start many programs), tests on trio (those with the word in their id,
+  as `test_x[trio-1]`), and most examples of Hypothesis. `--suite=slow` runs just that: the two together are the whole
+  suite, which pytest runs without the option.
 * A test marked `networked` needs a real server. It runs with `--networked` (`nox -s networked`), where a
   server that does not start is a failure; elsewhere it is skipped.
 * A test marked `pure_only` counts or replaces functions of modules that a wheel for one platform has compiled. It is
@@ -17,7 +18,9 @@ import gc
 import os
 import random
 import re
+import shutil
 import signal
+import tempfile
 from collections.abc import Generator
 from itertools import count
 
@@ -26,7 +29,13 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 import toolcast
 
-pytest_plugins = ("support.sync_and_async", "support.process", "servers.aimock_server", "servers.llama_server")
+pytest_plugins = (
+    "support.sync_and_async",
+    "support.notebooks",
+    "support.process",
+    "servers.aimock_server",
+    "servers.llama_server",
+)
 
 REQUIRE_SHARED = os.environ.get("TOOLCAST_REQUIRE_SHARED") == "1"
 
@@ -37,6 +46,7 @@ settings.register_profile("nightly", parent=settings.get_profile("dev"), max_exa
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
 settings.register_profile("fast", parent=settings.get_profile(PROFILE), max_examples=10)
 
+FAST_SESSIONS = {"test_first_steps.py"}  # of tests/user
 BETWEEN_COLLECTIONS = 100  # tests
 number_of_tests = count(1)
 
@@ -55,6 +65,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     os.environ["TOOLCAST_CONFIG"] = os.devnull  # no test reads the developer's own config file
     os.environ.pop("TOOLCAST_MODEL", None)
+    os.environ["TOOLCAST_HOME"] = tempfile.mkdtemp(prefix="toolcast-tests-")  # nor writes into their sessions
+    config.add_cleanup(lambda: shutil.rmtree(os.environ["TOOLCAST_HOME"], ignore_errors=True))
     settings.load_profile("fast" if config.getoption("--suite") == "fast" else PROFILE)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -95,6 +107,8 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 def is_fast(item: pytest.Item) -> bool:
     """Return whether a test is in the fast part of the suite."""
+    if item.path.parent.name == "user" and item.path.name not in FAST_SESSIONS:
+        return False
     return item.get_closest_marker("slow") is None and not re.search(r"\[.*\btrio\b", item.name)
 
 

@@ -27,7 +27,7 @@ from toolcast import (
     is_partial,
 )
 from toolcast.approvals import PermissionRequest
-from toolcast.html_repr import table
+from toolcast.html_repr import grid, table
 from toolcast.messages import assistant
 from toolcast.testing import ScriptedLLM
 
@@ -68,6 +68,44 @@ def html(value: Any) -> str:
 def test_everything_is_escaped(value: Any) -> None:
     shown = text_of(table(HOSTILE, [(HOSTILE, value)]))
     assert shown.count("<script>alert(1)</script>") >= 3
+
+
+def test_data_are_tables_inside_the_table() -> None:
+    rows = [{"title": "Foam", "seconds": 1}, {"title": "Salt", "live": True}]
+    shown = table("x", [("songs", rows), ("tags", ["a", "b"]), ("nothing", []), ("mixed", [{"a": 1}, 2]), ("no", 0)])
+    assert shown.count("<table") == 2
+    text = re.sub(r"\s+", " ", text_of(shown))
+    assert "songs title seconds live Foam 1 Salt True tags a b nothing [] mixed" in text
+    assert text.strip().endswith("no 0")
+
+
+def test_deep_data_are_json() -> None:
+    value: Any = "end"
+    for _ in range(6):
+        value = {"in": value}
+    shown = table("x", [("value", value)])
+    assert shown.count("<table") == 4
+    assert "end" in text_of(shown)
+    wide = [dict.fromkeys(map(str, range(20)), 1)]
+    assert "<pre" in table("x", [("wide", wide)])
+
+
+def test_large_data_are_cut() -> None:
+    cell = {"a": {"b": [{"c": "x" * 10} for _ in range(50)]}}
+    assert len(table("x", [("all", [cell] * 50), *[(str(at), [cell] * 50) for at in range(49)]])) < 5_000_000
+
+
+def test_a_grid() -> None:
+    shown = grid("Songs", ("title", "seconds"), [("Foam", None), *[("Salt", at) for at in range(60)]], "61 songs")
+    text = re.sub(r"\s+", " ", text_of(shown))
+    assert text.startswith("Songs title seconds Foam Salt 0")
+    assert text.endswith("… 11 more 61 songs ")
+
+
+def test_colours_are_those_of_the_notebook() -> None:
+    shown = grid("x", ("a",), [("b",)], "note") + table("x", [("a", {"b": "c\nd"})], "note")
+    assert set(re.findall(r"background:([^;\"]*)", shown)) == {"none"}
+    assert "color:" not in shown
 
 
 def test_long_values_are_cut() -> None:
@@ -143,7 +181,7 @@ def test_partial_objects_are_shown_by_the_serializers_of_their_class(api: API, p
     items = [items[0] if parallel else items for items in api.stream(make).items]
     shown = [html(item) for item in items if is_partial(item)]
     assert shown and not any("hunter2" in text for text in shown)
-    for word in ("ann", "***", '"pin"', "more"):
+    for word in ("ann", "***", "pin", "more"):
         assert word in shown[-1]
     assert "remark" not in shown[-1]
 
@@ -170,7 +208,7 @@ def test_a_stream_shows_no_value_that_its_serializer_masks() -> None:
 
 def test_a_stream_shows_its_latest_object() -> None:
     stream = ToolOrchestratingLLM(Album, "x", ScriptedLLM(SEA)).stream()
-    assert "state initiating_stream" in re.sub(r"\s+", " ", html(stream))
+    assert "ObjectStream waiting" in re.sub(r"\s+", " ", html(stream))
     for _ in range(5):
         next(stream)
     assert SEA.title in html(stream)
@@ -197,25 +235,15 @@ class Row(BaseModel):
     h: int
 
 
-def test_a_validation_error_shows_fields_and_faults_in_ten_lines(api: API) -> None:
+def test_a_validation_error_shows_fields_with_what_came(api: API) -> None:
     make = ToolOrchestratingLLM(Row, "x", ScriptedLLM(dict.fromkeys("abcdefgh", HOSTILE)))
     with pytest.raises(ValidationError) as caught:
         api.call(make)
-    (text,) = caught.value._render_traceback_()
-    lines = text.splitlines()
-    assert len(lines) <= 10
-    assert lines[0] == "ValidationError: Row by scripted scripted is invalid"
-    assert lines[1] == "  a: Input should be a valid integer, unable to parse string as an integer"
-    assert "  ... and 2 more" in lines
-    assert "called in " in lines[-1]
-    assert "\x1b" not in text
     shown = html(caught.value)
     assert "h Input should be a valid integer" in re.sub(r"\s+", " ", shown)
 
 
 def test_a_validation_error_without_faults_shows_its_message() -> None:
-    (text,) = ValidationError("odd\n")._render_traceback_()
-    assert text.splitlines()[:2] == ["ValidationError: the answer by the model is invalid", r"  odd\n"]
     assert "odd" in html(ValidationError("odd"))
 
 

@@ -10,6 +10,7 @@ The packages, from the top layer down; each imports only from the ones below it:
 
     apps            command line, REPL, web UI, experiment commands
     experiments     ContReAct experiments: config, cycles, memory, similarity, PEI, reports, grids
+    serve           an ASGI app for the front ends of others: AG-UI, Vercel AI SDK, OpenAI's protocol
     testing         ScriptedLLM, AutoLLM, record, replay; pytest_plugin uses them
     chat            the chat state machine
     toolbox         built-in tools: files, shell command, web page, question to the user
@@ -44,7 +45,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import experiments as experiments, testing as testing, toolbox as toolbox
+    from . import experiments as experiments, serve as serve, testing as testing, toolbox as toolbox
     from .accumulator import (
         Accumulator as Accumulator,
     )
@@ -111,6 +112,8 @@ if TYPE_CHECKING:
         ChatChange as ChatChange,
         ChatMachine as ChatMachine,
     )
+    from .chat.machine_config import chat_machine_config as chat_machine_config
+    from .chat.machine_types import chat_machine_types as chat_machine_types
     from .citations import (
         Citation as Citation,
         Grounding as Grounding,
@@ -389,6 +392,8 @@ _EXPORTS = {
     "accumulator": "Accumulator",
     "chat.machine": "AsyncChatMachine ChatChange ChatMachine",
     "chat.context": "ChatContext ChatError",
+    "chat.machine_config": "chat_machine_config",
+    "chat.machine_types": "chat_machine_types",
     "agents.engine.compaction": "Compaction",
     "agents.subagents.run": "ElfEvent ElfResult",
     "agents.subagents.elves": "BackgroundElf ElfConfig ElfManager SyncElf",
@@ -468,7 +473,7 @@ _EXPORTS = {
 _MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
 
 # The packages with public names of their own: `toolcast.testing` works without an import of it.
-_PACKAGES = frozenset(("batch", "experiments", "testing", "toolbox"))
+_PACKAGES = frozenset(("batch", "experiments", "serve", "testing", "toolbox"))
 
 __version__ = "0.1.0"
 __compiled__: bool
@@ -676,6 +681,8 @@ __all__ = [
     "__version__",
     "aembed",
     "assistant",
+    "chat_machine_config",
+    "chat_machine_types",
     "command_tool",
     "embed",
     "fetch_tool",

@@ -34,6 +34,7 @@ from .events import (
     UsageReport,
 )
 from .messages import AudioPart, Message, Part, TextPart, ThinkingPart, ToolCallPart
+from .reprs import safe_repr
 from .text_buffer import TextBuffer
 from .usage import NO_USAGE, Usage
 
@@ -52,6 +53,10 @@ class Accumulator:
         self._before = NO_USAGE
         self._routed: Routing | None = None
         self.finish: Finish | None = None
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"Accumulator({len(self._parts)} parts, {self.usage.describe()})"
 
     def apply(self, event: Event) -> None:
         """Add one event."""

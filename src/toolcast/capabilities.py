@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import field, fields, replace
 from typing import TypeAlias
 
-from .lazy_dataclasses import dataclass
+from .lazy_dataclasses import changes_repr, dataclass
 from .output_mode import OutputMode, usable_modes
 
 Progress: TypeAlias = Callable[[int, int], object]
@@ -49,6 +49,8 @@ class Capabilities:
     context_window: int | None = None
     max_output: int | None = None
     known: bool = False
+
+    __repr__ = changes_repr
 
     def corrected(self, by: Capabilities | None) -> Capabilities:
         """Return these capabilities, overridden by those of `by` that are not None."""

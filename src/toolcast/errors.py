@@ -35,7 +35,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
 from .lazy_dataclasses import dataclass
@@ -61,6 +60,18 @@ class ToolcastError(Exception):
 
     def _html_rows(self) -> list[tuple[str, Any]]:
         return [("message", str(self))]
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython prints in place of a traceback: the message, and the caller's own frames."""
+        from .short_tracebacks import render
+
+        return render(self, self._traceback_head(), self._traceback_hints())
+
+    def _traceback_head(self) -> list[str]:
+        return f"{type(self).__name__}: {self}".split("\n")
+
+    def _traceback_hints(self) -> list[str]:
+        return []
 
 
 class MissingLLMError(ToolcastError, AssertionError):
@@ -356,6 +367,10 @@ def _printable(text: str) -> str:
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_INPUT else f"{text[: _LONGEST_INPUT - 1]}…"
+
+
 class LLMError(CallError):
     """The error for a failure of the service or of the connection to it.
 
@@ -496,6 +511,7 @@ class UnknownToolError(CallError):
 
 
 _MOST_FAULTS = 6
+_LONGEST_INPUT = 120
 
 
 class OutputTruncated(CallError):
@@ -506,10 +522,12 @@ class ValidationError(CallError):
     """The error for arguments that do not match the output type.
 
     `.errors()` and `.error_count()` are Pydantic's, `.tool_name` the tool, `.arguments` the raw text,
-    `__cause__` the Pydantic error, and `.partial` the results that are valid.
+    `__cause__` the Pydantic error, and `.partial` the results that are valid. `.hides_input` is False if the type lets
+    errors show the values that the model wrote.
     """
 
     advice = "max_attempts=2 lets the model correct itself"
+    hides_input: bool = True
 
     def __init__(self, message: str = "", *, tool_name: str | None = None, arguments: str = "", **where: Any) -> None:
         super().__init__(message, **where)
@@ -526,29 +544,29 @@ class ValidationError(CallError):
         cause = self._pydantic
         return cause.error_count() if cause is not None else 0
 
-    def _faults(self) -> list[tuple[str, str]]:
-        """Return the fields and what is wrong with them, without the input."""
-        return [(".".join(map(str, line["loc"])) or "(all)", line["msg"]) for line in self.errors()]
+    def _problems(self) -> list[tuple[str, str]]:
+        """Return the fields with what was expected and, unless the type hides it, what came."""
+        problems: list[tuple[str, str]] = []
+        for problem in self.errors():
+            got = "" if self.hides_input else f", got {_shortened(repr(problem['input']))}"
+            problems.append((".".join(map(str, problem["loc"])) or "(all)", f"{problem['msg']}{got}"))
+        return problems
 
     def _html_rows(self) -> list[tuple[str, Any]]:
-        faults = self._faults()
-        return [*(faults or super()._html_rows()[:1]), *super()._html_rows()[1:]]
+        return [*(self._problems() or super()._html_rows()[:1]), *super()._html_rows()[1:]]
 
-    def _render_traceback_(self) -> list[str]:
-        """Return what IPython prints in place of the traceback: fields and faults, in ten lines at most."""
+    def _traceback_head(self) -> list[str]:
+        problems = self._problems()
+        if not problems:
+            return super()._traceback_head()
         origin = " ".join([name for name in (self.provider, self.model) if name])
-        faults = self._faults()
-        shown = [f"  {field}: {fault}" for field, fault in faults[:_MOST_FAULTS]] or [f"  {self.message}"]
-        more = len(faults) - _MOST_FAULTS
-        lines = [
-            f"{type(self).__name__}: {self.tool_name or 'the answer'} by {origin or 'the model'} is invalid",
-            *shown,
-        ]
-        lines += [f"  ... and {more} more"] if more > 0 else []
-        lines += [_printable(f"  {self._next_step}")] if self._next_step else []
-        frames = extract_tb(self.__traceback__)
-        lines += [f"  called in {frames[0].filename}, line {frames[0].lineno}"] if frames else []
-        return ["\n".join([_printable(line) for line in lines])]
+        lines = [f"{type(self).__name__}: {self.tool_name or 'the answer'} by {origin or 'the model'} is invalid"]
+        lines += [f"  {field}: {problem}" for field, problem in problems[:_MOST_FAULTS]]
+        more = len(problems) - _MOST_FAULTS
+        return [*map(_printable, lines), *([f"  ... and {more} more"] if more > 0 else [])]
+
+    def _traceback_hints(self) -> list[str]:
+        return [_printable(self._next_step)] if self._next_step and self._problems() else []
 
     @property
     def _pydantic(self) -> pydantic.ValidationError | None:

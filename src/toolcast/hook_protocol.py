@@ -250,6 +250,9 @@ class HookHandle:
 class _Registry:
     """The hooks of contexts and of the process, of which `toolcast.hooks` is the only instance."""
 
+    def __repr__(self) -> str:
+        return f"hooks({len(_here.get())} in this context, {len(_process)} in the process)"
+
     @contextmanager
     def __call__(self, *hooks: Hooks) -> Generator[None]:
         """Add hooks inside a `with` block: in this thread or task, and in those that are started from it."""

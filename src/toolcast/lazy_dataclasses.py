@@ -141,6 +141,9 @@ def _compiled_init(cls: Any, module: dict[str, Any]) -> Any:
     return init
 
 
+_MOST_BYTES = 60
+
+
 class _Factory:
     """The default of a parameter whose value is made anew for each instance."""
 
@@ -153,8 +156,21 @@ _FACTORY = _Factory()
 
 @recursive_repr("...")
 def _repr(self: Any) -> str:
-    values = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self) if field.repr)
+    values = ", ".join(f"{field.name}={_shown(getattr(self, field.name))}" for field in fields(self) if field.repr)
     return f"{type(self).__qualname__}({values})"
+
+
+def changes_repr(self: Any) -> str:
+    """Return the repr of a dataclass without the fields that have their defaults: for classes with many of them."""
+    values = [(field, getattr(self, field.name)) for field in fields(self) if field.repr]
+    changed = [f"{field.name}={_shown(value)}" for field, value in values if value != field.default]
+    return f"{type(self).__qualname__}({', '.join(changed)})"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bytes) and len(value) > _MOST_BYTES:
+        return f"<{len(value):,} bytes>"  # of an image, say
+    return repr(value)
 
 
 def _values(names: Sequence[str]) -> Callable[[Any], object]:

@@ -156,6 +156,24 @@ class DiscountedPricing:
         return amount * self.factor, complete
 
 
+def listed_prices(provider: str, model: str) -> Prices | None:
+    """Return the prices of short input and output by the price list; None if it has no such model."""
+    if provider == _UNLISTED or _calculator() is None:
+        return None
+    input, output = (_calculated_cost(provider, model, usage) for usage in _units(_A_THOUSAND.input_tokens)[:2])
+    return None if input is None or output is None else Prices(input * 1000, output * 1000)
+
+
+def listed_models(provider: str) -> list[str]:
+    """Return the names of the provider's models in the price list."""
+    if provider == _UNLISTED or _calculator() is None:
+        return []
+    from genai_prices.data import providers
+
+    name = _PROVIDERS.get(provider, provider)
+    return [model.id for listed in providers if listed.id == name for model in listed.models]
+
+
 def has_prices(provider: str, model: str) -> bool:
     """Return True if the price list has this model."""
     return _listed_cost(provider, model, _A_THOUSAND) is not None

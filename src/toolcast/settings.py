@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 from typing_extensions import Unpack
 
 from .cached_content import CachedContent
-from .lazy_dataclasses import dataclass
+from .lazy_dataclasses import changes_repr, dataclass
 from .option_types import require_number, require_optional, require_text
 
 
@@ -126,6 +126,8 @@ class Settings:
     background: bool | None = None
     timeout: float | Timeouts | None = None
     extra: Mapping[str, Any] | None = None
+
+    __repr__ = changes_repr
 
     def __post_init__(self) -> None:
         for name in ("temperature", "top_p"):

@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 from .approvals import PermissionRequest
 from .json_text import json_text
 from .lazy_dataclasses import dataclass
-from .messages import Message
+from .messages import Message, ToolResultPart
 from .plain_data import from_plain, hide_content, to_plain
 from .usage import NO_USAGE, Usage
 
@@ -82,12 +82,21 @@ class Turn(Generic[T_co]):
         rows = [
             ("output", to_plain(self.output)),
             ("text", None if self.hidden_tools else self.text or None),
+            ("tools", self._tool_results() or None),
             ("end", self.end),
             ("rounds", self.rounds),
             ("usage", self.usage.describe()),
             ("waiting for approval", ", ".join([request.tool for request in self.pending]) or None),
         ]
         return table("Turn", rows)
+
+    def _tool_results(self) -> list[dict[str, str]]:
+        """Return the tools that were called, with what the model read of them, unless it may be secret."""
+        results = [part for message in self.messages for part in message.parts if isinstance(part, ToolResultPart)]
+        return [
+            {"tool": part.name, "error" if part.is_error else "result": "" if self.hidden_tools else part.content}
+            for part in results
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data. Secrets in the output are masked."""

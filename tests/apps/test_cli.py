@@ -51,8 +51,8 @@ def test_python_runs_the_module_and_alone_it_prints_help(words: list[str]) -> No
         (["models", "openai", "a\x1b[2J"], r"toolcast models: error: unexpected argument: a\x1b[2J; put quotes around "
          "a text of several words"),
         (["chta"], "toolcast: error: unknown command 'chta'; did you mean chat?"),
-        (["xyz"], "toolcast: error: unknown command 'xyz'; expected one of: chat, web, get, map, config, experiment, "
-         "logs, models, pull"),
+        (["xyz"], "toolcast: error: unknown command 'xyz'; expected one of: chat, web, get, map, demo, config, "
+         "experiment, logs, mcp, models, pull, completion"),
         (["models", "opnai"], "toolcast models: error: argument PROVIDER: unknown value 'opnai'; did you mean openai?"),
         (["chat", "--mode", "-1"], "toolcast chat: error: argument --mode: unknown value '-1'; expected one of: plan, "
          "build, verify, auto"),
@@ -105,17 +105,17 @@ def loaded_by(*words: str) -> set[str]:
 
 
 def test_a_command_loads_only_what_it_needs() -> None:
-    loaded = loaded_by("models", "--json", "ollama")
+    loaded = loaded_by("models", "--json", "--offline", "ollama")
     assert "toolcast.apps.models_command" in loaded
     others = {f"toolcast.apps{row.module}" for name, row in cli._COMMANDS.items() if name != "models"}
-    assert loaded & (others | {"httpx", "anyio", "asyncio", "rich", "prompt_toolkit", "starlette"}) == set()
+    assert loaded & (others | {"httpx", "anyio", "rich", "prompt_toolkit", "starlette"}) == set()
 
 
 @pytest.mark.parametrize(
     ("error", "code", "words"),
     [
         (NotFound("no weights"), 1, "toolcast: no weights\n"),
-        (PermissionError(13, "denied", "/cache"), 1, "toolcast: denied: '/cache'\n"),
+        (PermissionError(13, "denied", "/cache"), 1, "toolcast: /cache: denied\n"),
         (ImportError("it needs: pip install 'toolcast[cli]'"), 1, "toolcast: it needs: pip install 'toolcast[cli]'\n"),
         (KeyboardInterrupt(), 130, "toolcast: interrupted\n"),
     ],

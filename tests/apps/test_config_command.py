@@ -75,10 +75,9 @@ def test_a_file_that_cannot_be_replaced_stays(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "the following arguments are required: COMMAND"),
         (("lst",), "unknown command 'lst'; did you mean list?"),
         (("get", "modle"), "argument KEY: unknown key 'modle'; did you mean model?"),
-        (("get", "xyz"), "argument KEY: unknown key 'xyz'; expected model, or aliases.NAME"),
+        (("get", "xyz"), "argument KEY: unknown key 'xyz'; expected model, aliases.NAME, or log"),
         (("set", "aliases.", "x"), "argument KEY: unknown key 'aliases.'; did you mean aliases.NAME?"),
         (("set", "model", "opnai:x"), "no provider is called 'opnai'; did you mean 'openai:x'?"),
         (("set", "model", " "), "argument VALUE: the name of the model is empty"),
@@ -114,3 +113,47 @@ def test_without_tomlkit_the_file_can_be_read(file: Path, process: Process, caps
     out, err = capsys.readouterr()
     assert out == "local\n"
     assert "pip install 'toolcast[cli]', or edit the file" in err
+
+
+def test_a_config_without_a_command_is_shown(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert config() == config("show") == 0
+    first, second = capsys.readouterr().out.split("config file")[1:]
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("variables", "shown"),
+    [
+        ({}, "smollm2  (the default)"),
+        ({"OLLAMA_MODEL": "qwen3"}, "qwen3  (OLLAMA_MODEL)"),
+        ({"OLLAMA_HOST": "box"}, "(OLLAMA_HOST)"),
+        ({"OLLAMA_MODEL": "qwen3", "TOOLCAST_MODEL": "openai:gpt-4.1"}, "openai:gpt-4.1  (TOOLCAST_MODEL)"),
+    ],
+)
+def test_the_model_in_use_and_its_source(
+    variables: dict[str, str],
+    shown: str,
+    file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("OLLAMA_MODEL", "OLLAMA_HOST", "TOOLCAST_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert config("show") == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("in use"))
+    assert line.endswith(shown)
+    if not variables:
+        assert config("set", "model", "groq:m") == config("show") == 0
+        assert f"groq:m  ({file})" in capsys.readouterr().out
+
+
+def test_an_alias_of_an_alias_is_refused(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert config("set", "aliases.fast", "openai:gpt-4.1-mini") == 0
+    before = file.read_text(encoding="utf-8")
+    assert config("set", "aliases.x", "fast") == 1
+    assert "aliases.x: 'fast' is an alias itself; expected the name of a model" in capsys.readouterr().err
+    assert config("set", "aliases.loop", "loop") == 1
+    assert "'loop' is an alias itself" in capsys.readouterr().err
+    assert file.read_text(encoding="utf-8") == before

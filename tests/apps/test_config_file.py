@@ -39,7 +39,7 @@ def test_the_content(tmp_path: Path) -> None:
         ("\nmodel 3", ", line 2: Expected '=' after a key in a key/value pair"),
         ('model = """\na\n', ", line 2: Unterminated string"),
         ("# x\nmodle = 'a'", ", line 2: unknown key 'modle'; did you mean model?"),
-        ("xyz = 3", ", line 1: unknown key 'xyz'; expected model or aliases"),
+        ("xyz = 3", ", line 1: unknown key 'xyz'; expected model, aliases, log"),
         (
             "[aliases]\na = 'b'\n[model]\nx = 1",
             ", line 3: model: expected a name such as 'openai:gpt-4.1', got {'x': 1}",

@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 from support.loopback import Loopback, chunk, head, whole
+from support.ollama_server import OllamaServer
 from support.process import Process
 from toolcast.apps import cli, extract_command, extraction
 from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.provider_llms import LlamaCpp
-from toolcast.messages import Message
+from toolcast.messages import ImagePart, Message
 from toolcast.testing import ScriptedLLM, use_llm
 
 ALICE = {"name": "Alice", "age": 31}
@@ -93,11 +94,11 @@ def test_a_text_on_the_command_line(tmp_path: Path, stdin: Any, capsys: pytest.C
 
 
 def test_a_file(tmp_path: Path, stdin: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "letter.txt").write_bytes("Søren \xff".encode("latin-1") + "ø".encode())
+    (tmp_path / "letter.txt").write_bytes("Søren ø".encode())
     llm = ScriptedLLM(ALICE)
     with use_llm(llm):
         assert cli.main(["get", "name, age int", "--file", str(tmp_path / "letter.txt")]) == 0
-    assert asked(llm)[-1].text == "S\ufffdren \ufffdø"
+    assert asked(llm)[-1].text == "Søren ø"
     assert cli.main(["get", "name", "--file", str(tmp_path / "none.txt")]) == 1
     assert "No such file" in capsys.readouterr().err
 
@@ -304,3 +305,176 @@ def test_a_reader_that_has_enough() -> None:
             gate.set()
             assert process.stderr.read() == b""
         assert process.returncode == 0
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(20)
+
+
+def test_a_file_that_is_mentioned(
+    tmp_path: Path, stdin: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "letter.txt").write_text("Alice is 31.", encoding="utf-8")
+    llm = ScriptedLLM(ALICE)
+    with use_llm(llm):
+        assert cli.main(["get", "name, age int", "Who is it in @letter.txt?"]) == 0
+    assert 'Who is it in @letter.txt?\n\n<file path="letter.txt">\nAlice is 31.\n</file>' in asked(llm)[-1].text
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("words", [["Read @shot.png"], ["--file", "shot.png"], ["@shot.png", "--prompt", "Read this"]])
+def test_an_image(
+    words: list[str], tmp_path: Path, stdin: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shot.png").write_bytes(PNG)
+    llm = ScriptedLLM(ALICE)
+    with use_llm(llm):
+        assert cli.main(["get", "name, age int", *words, "-m", "ollama:llava"]) == 0
+    (message,) = asked(llm)
+    assert message.parts[1] == ImagePart(data=PNG, media_type="image/png")
+    assert message.text.startswith("Read this\n\n@" if "--prompt" in words else "Extract the data from this text.")
+    assert json.loads(capsys.readouterr().out) == ALICE
+
+
+@pytest.mark.parametrize("typed", ["Read @.env", "Read @sub/../.env", "Read @.ssh/id_rsa", "Read @link.txt"])
+def test_protected_files_are_not_sent(
+    typed: str, tmp_path: Path, stdin: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("KEY=S3CRET", encoding="utf-8")
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id_rsa").write_text("S3CRET", encoding="utf-8")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "link.txt").symlink_to(".env")
+    llm = ScriptedLLM(ALICE)
+    with use_llm(llm):
+        assert cli.main(["get", "name", typed]) == 1
+    assert "its content is not sent to a model" in capsys.readouterr().err
+    assert llm.requests == []
+
+
+def test_a_protected_image(
+    tmp_path: Path, stdin: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "a.png").write_bytes(PNG)
+    assert cli.main(["get", "name", "--file", ".ssh/a.png"]) == 1
+    assert "is protected" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [".env", "link.txt"])
+def test_a_protected_file_is_sent_only_by_standard_input(
+    name: str, tmp_path: Path, stdin: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("Alice, 30")
+    (tmp_path / "link.txt").symlink_to(".env")
+    llm = ScriptedLLM(ALICE)
+    with use_llm(llm):
+        assert cli.main(["get", "name, age int", "--file", name]) == 1
+        shown = capsys.readouterr().err
+        assert f"--file {name} is protected (.env): its content is not sent to a model" in shown
+        assert f"toolcast get ... < {name}" in shown
+        assert llm.requests == []
+        stdin(b"Alice, 30")
+        assert cli.main(["get", "name, age int"]) == 0
+
+
+def test_the_text_of_a_pipe_mentions_nothing(tmp_path: Path, stdin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "letter.txt").write_text("S3CRET", encoding="utf-8")
+    llm = ScriptedLLM(ALICE, ALICE)
+    stdin(b"See @letter.txt")
+    with use_llm(llm):
+        assert cli.main(["get", "name, age int"]) == 0
+        (tmp_path / "other.txt").write_text("See @letter.txt", encoding="utf-8")
+        assert cli.main(["get", "name, age int", "--file", "other.txt"]) == 0
+    assert all("S3CRET" not in request.messages[-1].text for request in llm.requests)
+
+
+def test_a_person_sees_what_is_sent(
+    tmp_path: Path, stdin: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "letter.txt").write_text("Alice is 31.", encoding="utf-8")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with use_llm(ScriptedLLM(ALICE)):
+        assert cli.main(["get", "name, age int", "@letter.txt, @none.txt", "-m", "ollama:qwen3"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == [
+        "toolcast: @none.txt names no file: it is sent as text.",
+        "toolcast: @letter.txt: 12 bytes, about 3 tokens",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"caf\xe9 au lait\n", "is no text in UTF-8: convert it, for example with `iconv"),
+        (bytes(range(256)), "is a binary file: only text in UTF-8 and images"),
+    ],
+)
+def test_a_file_that_is_no_text_is_refused(
+    stdin: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], data: bytes, reason: str
+) -> None:
+    (tmp_path / "a.txt").write_bytes(data)
+    llm = ScriptedLLM(ALICE)
+    with use_llm(llm):
+        assert cli.main(["get", "name, age int", "--file", str(tmp_path / "a.txt")]) == 1
+    assert f"{tmp_path / 'a.txt'} {reason}" in capsys.readouterr().err
+    assert llm.requests == []
+
+
+def test_an_input_that_is_no_text_is_refused(stdin: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    stdin(bytes(range(256)))
+    llm = ScriptedLLM(ALICE)
+    with use_llm(llm):
+        assert cli.main(["get", "name, age int"]) == 1
+    assert "standard input is a binary file" in capsys.readouterr().err
+    assert llm.requests == []
+
+
+def test_a_file_with_a_byte_order_mark(stdin: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbfAlice is 31.")
+    llm = ScriptedLLM(ALICE)
+    with use_llm(llm):
+        assert cli.main(["get", "name, age int", "--file", str(tmp_path / "a.txt")]) == 0
+    assert "\ufeff" not in asked(llm)[-1].text
+    assert capsys.readouterr().err == ""
+
+
+def test_a_mention_that_names_no_file_is_a_warning(stdin: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with use_llm(ScriptedLLM(ALICE)):
+        assert cli.main(["get", "name, age int", "see @nofile.txt"]) == 0
+    assert capsys.readouterr().err == "toolcast: @nofile.txt names no file: it is sent as text.\n"
+
+
+def test_a_prompt_with_another_variable(stdin: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with use_llm(ScriptedLLM(ALICE)):
+        assert cli.main(["get", "name, age int", "x", "--prompt", "Foo {txt}"]) == 1
+    expected = "toolcast: --prompt has {txt}, and only {text} is replaced: to send the braces as text, write {{txt}}\n"
+    assert capsys.readouterr().err == expected
+
+
+@pytest.mark.parametrize("command", [["get", "name", "x"], ["chat", "Hello."]])
+def test_an_empty_name_of_a_model(stdin: Any, capsys: pytest.CaptureFixture[str], command: list[str]) -> None:
+    assert cli.main([*command, "-m", ""]) == 1
+    assert "the name of the model is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("abilities", "code"), [(["completion"], 1), (["completion", "vision"], 0)])
+def test_an_image_is_sent_only_to_a_model_that_reads_it(
+    stdin: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], abilities: list[str], code: int
+) -> None:
+    (tmp_path / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00")
+    with OllamaServer() as server:
+        server.show_answer = whole(json.dumps({"capabilities": abilities}).encode())
+        if not code:
+            called = {"function": {"name": "Data", "arguments": ALICE}}
+            message = {"role": "assistant", "content": "", "tool_calls": [called]}
+            server.answer(whole(json.dumps({"message": message, "done": True, "done_reason": "stop"}).encode()))
+        words = ["get", "name, age int", "--file", str(tmp_path / "p.png"), "--host", server.host, "-m", "ollama:q"]
+        assert cli.main(words) == code
+    assert ("does not read images" in capsys.readouterr().err) == bool(code)

@@ -18,12 +18,35 @@ from toolcast.errors import EmptyResponse, NoToolCallError, ValidationError
         ("no connection to box: [WinError 10061] refused.", "no connection to box: refused."),
         ("no connection to box: [Errno -2] Name unknown.", "no connection to box: Name unknown."),
         (
-            "no API key for openai: set OPENAI_API_KEY, or pass api_key=. Nothing was sent.",
-            "no API key for openai: set OPENAI_API_KEY. Nothing was sent.",
+            "ollama q: no connection to 127.0.0.1:11434: [Errno 111] Connection refused. Is base_url right, and the "
+            "server running? (after 3 requests in 2.4 s, 2 of them failed with ConnectFailed)",
+            "ollama q: no connection to 127.0.0.1:11434: Connection refused. Start Ollama: `ollama serve`. (after 3 "
+            "requests in 2.4 s)",
         ),
-        ("Set X_KEY to a valid key, or pass api_key=.", "Set X_KEY to a valid key."),
+        (
+            "groq m: the service refused the key (401): No. Set GROQ_API_KEY to a valid key, or pass api_key=.",
+            "groq m: the service refused the key (401): No. Set GROQ_API_KEY to a valid key, or store one: toolcast "
+            "config set-key groq.",
+        ),
+        ("model 'gpt-4o' not found To fetch the model: ollama pull gpt-4o", "model 'gpt-4o' not found Did you mean "
+         "openai:gpt-4o?"),
+        ("not found To fetch the model: ollama pull qwen3", "not found To fetch the model: ollama pull qwen3"),
+        ("not found To fetch the model: ollama pull gpt-4o:9b", "not found To fetch the model: ollama pull gpt-4o:9b"),
+        ("Expected at least one tool call, but got 0 tool calls. So: 'No'", "the model gave no object. So: 'No'"),
+        ("it is old. max_attempts=2 lets the model correct itself", "it is old. Ask again, or try another model"),
+        (
+            "cannot listen on b:1: [Errno 99] Cannot assign (while attempting to bind on address ('b', 1)); --port 0",
+            "cannot listen on b:1: Cannot assign; --port 0",
+        ),
+        (
+            "no API key for openai: set OPENAI_API_KEY, or pass api_key=. Nothing was sent.",
+            "no API key for openai: set OPENAI_API_KEY, or run: toolcast config set-key openai. Nothing was sent.",
+        ),
+        ("Set X_KEY to a valid key, or pass api_key=.", "Set X_KEY to a valid key, or store one: "
+         "toolcast config set-key PROVIDER."),
         ("Pass a valid api_key=.", "Give a valid --token."),
         ("it is 404. Check the model and base_url=.", "it is 404. Check the model and --host."),
+        ("base_url='ftp://box' is no HTTP URL", "--host 'ftp://box' is no HTTP URL"),
         ("OpenAICompatible('m') needs base_url= or service=", "OpenAICompatible('m') needs --host"),
         ("no base URL for azure: set X, or pass base_url=.", "no base URL for azure: set X, or give --host."),
         (f"it is nothing. {EmptyResponse.advice}", "it is nothing. Send the request again. If it stays empty, check "

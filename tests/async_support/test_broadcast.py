@@ -123,6 +123,18 @@ def test_a_reader_sees_each_item_once_or_it_was_dropped(limit: int, steps: list[
 # -- waiting ----------------------------------------------------------------------------------------------------
 
 
+def test_a_thread_waits_for_a_limited_time() -> None:
+    channel = Broadcast[int]()
+    reader = channel.iterate()
+    assert not reader.wait(0)
+    channel.put(1)
+    assert reader.wait(60)
+    assert next(reader) == 1
+    channel.close()
+    assert reader.wait(60)
+    assert list(reader) == []
+
+
 def test_threads_wait_for_what_comes() -> None:
     channel = Broadcast[int]()
     seen: list[list[int]] = [[] for _ in range(4)]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import sys
 from collections.abc import Generator
 from threading import Thread
 from typing import Any
@@ -106,3 +108,49 @@ def test_a_handler_that_the_program_sets_during_a_job_stays(pressed: list[int]) 
     assert (job.interrupts, pressed) == (0, [signal.SIGINT])
     interrupts.unwatch(job.interrupt)
     assert signal.getsignal(signal.SIGINT) is own
+
+
+def test_a_job_that_outlives_its_event_loop(pressed: list[int]) -> None:
+    def interrupt() -> bool:
+        return True
+
+    async def begin() -> None:
+        interrupts.watch(interrupt)
+
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # where asyncio sets its own handler
+    try:
+        asyncio.run(begin())
+        interrupts.unwatch(interrupt)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_job_that_outlives_one_run_of_an_event_loop(pressed: list[int]) -> None:
+    def interrupt() -> bool:
+        return True
+
+    async def begin() -> None:
+        interrupts.watch(interrupt)
+
+    async def end() -> None:
+        interrupts.unwatch(interrupt)
+
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # where asyncio sets its own handler
+    try:
+        with asyncio.Runner() as runner:
+            runner.run(begin())
+            runner.run(end())
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_job_without_asyncio(pressed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "asyncio")
+    job = Job()
+    interrupts.watch(job.interrupt)
+    interrupts.unwatch(job.interrupt)
+    assert pressed == []

@@ -60,11 +60,40 @@ HOSTILE = (
     "\u202etxt.exe\u2066\u200b\u2069\u061c\U000e0041\ufeff\u2028\x1b[31m",
     "__proto__ constructor toString {{7*7}} ${7*7} %s",
 )
+MARKDOWN = (
+    f"[a]: javascript:{RUN}\n\n[a] and [b][a]\n\n[^1]: javascript:{RUN}",
+    f"<https://ok.example/?<img src=x onerror={RUN}>> https://ok.example/<svg/onload={RUN}>",
+    f'https://ok.example/" onmouseover="{RUN} http://ok.example:99999/ https://[::1 https://%00/',
+    f"javascript:{RUN} data:text/html,<script>{RUN}</script> blob:https://x.example/1 intent://x#Intent;end",
+    f"$\\href{{javascript:{RUN}}}{{x}}$ $\\url{{javascript:{RUN}}}$",
+    "$\\htmlClass{x}{y}$ $\\htmlStyle{color:red}{y}$",
+    f"$\\text{{</math><img src=x onerror={RUN}>}}$ $$\\includegraphics{{{FETCH}.png}}$$ \\[<script>{RUN}</script>_1\\]",
+    "$\\def\\a{\\a\\a}\\a$ $\\rule{9999999em}{9999999em}$ $" + "{" * 500 + "}" * 500 + "_1$",
+    f"$\\unicode{{x3c}}<annotation-xml encoding=text/html><svg onload={RUN}></annotation-xml>_1$",
+    f"```html\n<img src=x onerror={RUN}></code></pre><script>{RUN}</script>\n```",
+    f"```js\n`${{{RUN}}}` // </span><script>{RUN}</script>\n```",
+    f'```<svg/onload={RUN}> x\ny\n```\n~~~" onload={RUN}\nz\n~~~',
+    f"<details><summary onclick={RUN}>a</summary><sub onclick={RUN}>b</sub></details>",
+    f"<details>\n<summary><b onclick={RUN}><img src=x onerror={RUN}></summary>\n\n<svg onload={RUN}>\n</details>",
+    f"<sub><img src=x onerror={RUN}></sub> <kbd><script>{RUN}</script></kbd> <sup/onclick={RUN}>x</sup>",
+    f'a[^1] b[^x"onclick={RUN}]\n\n[^1]: <img src=x onerror={RUN}> [x](javascript:{RUN})',
+    f"- [x] <input autofocus onfocus={RUN}>\n- [ ] [x](javascript:{RUN})\n  - <b onclick={RUN}>b</b>",
+    f"# <h1 onclick={RUN}>\n\n> <blockquote style='background:url({FETCH})'>\n\n---\n<hr onclick={RUN}>",
+    f'<math><mi//xlink:href="data:x,<script>{RUN}</script>"><mglyph><style></math><img src onerror={RUN}>',
+    f"<form><math><mtext></form><form><mglyph><style></math><img src onerror={RUN}>",
+    f'<svg></p><style><a id="</style><img src=1 onerror={RUN}>">',
+    f'<noscript><p title="</noscript><img src=x onerror={RUN}>"></noscript>',
+    f"<template><img src=x onerror={RUN}></template>",
+    "<a id=location href=https://evil.example/></a><img name=body>",
+    "<form name=getElementById><input name=attributes></form>",
+)
+"""Text that a Markdown parser, a sanitizer, a highlighter or KaTeX might turn into markup."""
 EVIL = "\n\n".join(HOSTILE)
 LINES = [each.replace("\n", " ") for each in HOSTILE]
-OWN_PATHS = ("/", "/events", "/dispatch", "/models", "/diagram")
+OWN_PATHS = ("/", "/chats", "/modes", "/models", "/models/check", "/diagram")
 MARKUP = (
-    ":is(img, script, iframe, svg, math, object, embed, style, link, meta, base, form, video, b, details[ontoggle])"
+    ":is(img, script, iframe, svg:not(button > .glyph), math, object, embed, style, link, meta, base, form, video, b,"
+    " details[ontoggle])"
 )
 
 
@@ -92,7 +121,9 @@ class Tab:
             "all => all.flatMap(each => each.getAttributeNames()).filter(name => /^on|^style$|^srcdoc$/.test(name))"
         )
         assert handlers == []
-        links = page.locator(f"{inside} a").evaluate_all("all => all.map(each => [each.protocol, each.rel])")
+        links = page.locator(f"{inside} a:not(.file-part)").evaluate_all("all => all.map(a => [a.protocol, a.rel])")
+        files = page.locator(f"{inside} a.file-part").evaluate_all("all => all.map(each => each.href)")
+        assert all(is_own(link) for link in files)
         assert all(link == ["https:", "noopener noreferrer"] for link in links)
 
 
@@ -114,7 +145,7 @@ def opened(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callabl
 
 def is_own(url: str) -> bool:
     parts = urlsplit(url)
-    return parts.hostname == "127.0.0.1" and (parts.path in OWN_PATHS or parts.path.startswith("/assets/"))
+    return parts.hostname == "127.0.0.1" and (parts.path in OWN_PATHS or parts.path.startswith(("/assets/", "/chats/")))
 
 
 def send_message(page: Page, words: str) -> None:
@@ -161,13 +192,15 @@ def test_a_chat(opened: Callable[[str], Tab]) -> None:
         page = tab.page
         is_in(page, "ready")
         send_message(page, EVIL)
-        card = page.get_by_role("region", name="Tool call: echo").first
+        question = page.get_by_role("group", name="Approve echo?").first
         for button in ("Edit", "Back", "Approve"):
-            card.get_by_role("button", name=button).click()
+            question.get_by_role("button", name=button, exact=True).click()
         is_in(page, "ready")
         tab.shows_no_markup("#log")
         tab.did_nothing(is_own)
         shown = page.locator(".call:has(.tool:text-is('echo')) .result pre").first
+        page.locator(".call:has(.tool:text-is('echo')) summary").first.click()
+        page.get_by_role("button", name="more lines").first.click()
         expect(shown).to_have_text(EVIL, use_inner_text=False)
         page.reload()
         is_in(page, "ready")
@@ -175,7 +208,28 @@ def test_a_chat(opened: Callable[[str], Tab]) -> None:
             fold.evaluate("fold => { fold.open = true }")
         tab.shows_no_markup("#log")
         tab.did_nothing(is_own)
-        assert page.title() == "toolcast"
+        assert page.title().endswith(" – toolcast")
+
+
+def test_markdown_of_a_model(opened: Callable[[str], Tab]) -> None:
+    """Each text while it streams, whole, and after a reload; formulas are the only markup beside that of Markdown."""
+    llm = HeldLLM(*([*text(each, 3)] for each in MARKDOWN), text("\n\n".join(MARKDOWN), 400))
+    with served(llm) as chat:
+        tab = opened(chat.url)
+        page = tab.page
+        is_in(page, "ready")
+        for number in range(len(MARKDOWN) + 1):
+            send_message(page, "Go on")
+            expect(page.locator(".message.assistant:not(.live)")).to_have_count(number + 1)
+            is_in(page, "ready")
+        for _ in range(2):
+            page.locator("[data-math] math").evaluate_all("all => all.forEach(each => each.remove())")
+            tab.shows_no_markup("#log")
+            boxes = page.locator("#log input").evaluate_all("all => all.map(each => [each.type, each.disabled])")
+            assert all(box == ["checkbox", True] for box in boxes)
+            tab.did_nothing(is_own)
+            page.reload()
+            expect(page.locator(".message.assistant")).to_have_count(len(MARKDOWN) + 1)
 
 
 def test_names_of_models_and_errors(opened: Callable[[str], Tab]) -> None:
@@ -186,15 +240,18 @@ def test_names_of_models_and_errors(opened: Callable[[str], Tab]) -> None:
         tab = opened(chat.url)
         page = tab.page
         is_in(page, "load_failed")
-        assert page.locator("#models option").first.get_attribute("value") == EVIL
+        page.get_by_role("button", name="Model").click()
+        assert page.get_by_role("option").first.get_attribute("data-model") == EVIL
+        page.keyboard.press("Escape")
         for words in LINES:
+            page.get_by_role("button", name="Model").click()
             page.get_by_role("combobox", name="Model").fill(words)
-            page.get_by_role("button", name="Load").click()
+            page.get_by_role("option").last.click()
             if words.isprintable():  # others are spelt out
                 expect(page.locator("#notice-text")).to_contain_text(f"there is no model {words[:10]}")
         page.get_by_role("button", name="Try again").click()
         is_in(page, "load_failed")
-        for place in ("#notice", "#models", "#model-form", "aside dl"):
+        for place in ("#notice", "#picker", "#model", "aside dl"):
             tab.shows_no_markup(place)
         tab.did_nothing(is_own)
 
@@ -205,9 +262,10 @@ def test_an_error_of_the_service(opened: Callable[[str], Tab]) -> None:
         tab = opened(chat.url)
         page = tab.page
         send_message(page, "Hello")
-        expect(page.get_by_role("alert")).to_contain_text("The model did not answer: ")
-        notice = page.locator("#notice-text").text_content() or ""
-        assert not {*notice} & {*"\u202e\u2066\u2069\u200b\u061c\ufeff\x1b\U000e0041"}
+        expect(page.get_by_role("alert")).to_contain_text("The model did not answer.")
+        expect(page.locator("#log")).to_contain_text("This turn failed")
+        shown = (page.locator("#notice-text").text_content() or "") + (page.locator("#log").text_content() or "")
+        assert not {*shown} & {*"\u202e\u2066\u2069\u200b\u061c\ufeff\x1b\U000e0041"}
         send_message(page, LINES[2])
         is_in(page, "ready")
         tab.shows_no_markup("#log")
@@ -251,9 +309,13 @@ def test_a_report(browser: Browser, report: Path) -> None:
         for link in page.locator("a[href]").all():
             assert (link.get_attribute("href") or "").startswith("#")
             link.click()
+        for figure in page.locator("figure.chart").all():
+            figure.scroll_into_view_if_needed()
+            expect(figure.locator(".plot svg").first).to_be_attached()
         page.emulate_media(media="print")
-        found = "script, img, iframe, math, object, embed, base, form, video, b, [onload], [onerror], [onbegin]"
+        found = "img, iframe, math, object, embed, base, form, video, main b, [onload], [onerror], [onbegin]"
         assert page.locator(found).count() == 0
+        assert page.locator("script:not([type='application/json'])").count() == 2
         assert page.locator("link").evaluate_all("all => all.map(each => each.href)") == ["data:,"]
         assert page.locator("style").count() == 1
         assert page.locator("meta[http-equiv=refresh]").count() == 0

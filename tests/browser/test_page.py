@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,10 +34,23 @@ def send_mail(to: str, subject: str) -> str:
     return f"sent {subject!r} to {to}"
 
 
+def run_command(command: str, timeout: int | None = None) -> str:
+    """Run a command."""
+    return f"ran {command} {timeout}"
+
+
 def send_message(page: Page, words: str) -> None:
     box = page.get_by_role("textbox", name="Your message")
     box.fill(words)
     box.press("Enter")
+
+
+def load_model(page: Page, name: str) -> None:
+    page.get_by_role("button", name="Model").click()
+    search = page.get_by_role("combobox", name="Model")
+    search.fill(name)
+    search.press("Enter")
+    expect(search).to_be_hidden()
 
 
 def is_in(page: Page, state: str) -> None:
@@ -49,6 +61,11 @@ def is_in(page: Page, state: str) -> None:
 
 def card(page: Page, name: str = "send_mail") -> Locator:
     return page.get_by_role("region", name=f"Tool call: {name}")
+
+
+def asked_about(page: Page, name: str = "send_mail") -> Locator:
+    """The question about a call that waits."""
+    return page.get_by_role("group", name=f"Approve {name}?")
 
 
 def answers(page: Page) -> Locator:
@@ -77,11 +94,13 @@ def test_a_tool_is_approved(tab: Tab) -> None:
         expect(card(page)).to_contain_text("being written")
         gate.open()
         is_in(page, WAITS)
-        expect(card(page).locator(".arguments")).to_have_text(
+        expect(asked_about(page).locator("summary")).to_have_text("to=ann@example.org subject=Weather")
+        asked_about(page).locator("summary").click()
+        expect(asked_about(page).locator(".arguments")).to_have_text(
             '{\n  "to": "ann@example.org",\n  "subject": "Weather"\n}', use_inner_text=True
         )
-        expect(page.get_by_role("group", name="Approve send_mail?")).to_be_visible()
-        card(page).get_by_role("button", name="Approve").click()
+        expect(card(page).locator(".arguments")).to_be_hidden()  # the call is shown once
+        asked_about(page).get_by_role("button", name="Approve", exact=True).click()
         is_in(page, "ready")
         expect(card(page)).to_contain_text("done")
         expect(card(page).locator(".result pre")).to_have_text("sent 'Weather' to ann@example.org")
@@ -97,8 +116,8 @@ def test_a_tool_is_rejected_and_the_model_reads_why(tab: Tab) -> None:
     with served(llm, [send_mail]) as chat:
         page = tab(chat.url)
         send_message(page, "Tell Ann")
-        card(page).get_by_role("textbox", name="Reason for the rejection").fill("Ann is asleep")
-        card(page).get_by_role("button", name="Reject").click()
+        asked_about(page).get_by_role("textbox", name="Reason for the rejection").fill("Ann is asleep")
+        asked_about(page).get_by_role("button", name="Reject", exact=True).click()
         is_in(page, "ready")
         expect(answers(page)).to_have_text("Then I will not.")
         expect(card(page)).to_have_attribute("data-status", "denied")
@@ -111,16 +130,20 @@ def test_a_call_is_edited(tab: Tab) -> None:
     with served(llm, [send_mail]) as chat:
         page = tab(chat.url)
         send_message(page, "Tell Ann")
-        card(page).get_by_role("button", name="Edit").click()
-        box = card(page).get_by_role("textbox", name="Edited arguments, as JSON")
+        asked_about(page).get_by_role("button", name="Edit", exact=True).click()
+        box = asked_about(page).get_by_role("textbox", name="Edited arguments, as JSON")
         expect(box).to_be_focused()
         box.fill('{"to": "bob"')
-        card(page).get_by_role("button", name="Run with these").click()
-        expect(card(page).get_by_role("alert")).to_contain_text("Invalid JSON")
+        asked_about(page).get_by_role("button", name="Approve with edits", exact=True).click()
+        expect(asked_about(page).get_by_role("alert")).to_contain_text("Invalid JSON")
         box.fill('{"to": "bob", "subject": "Sun"}')
-        card(page).get_by_role("button", name="Run with these").click()
+        asked_about(page).get_by_role("button", name="Approve with edits", exact=True).click()
         expect(answers(page)).to_have_text("Bob has it.")
-        expect(card(page).locator(".result pre")).to_contain_text("sent 'Sun' to bob")
+        expect(card(page).locator(".result pre")).to_have_text("sent 'Sun' to bob")
+        card(page).locator("summary").first.click()
+        expect(card(page).locator(".input > .arguments")).to_contain_text('"to": "bob"')
+        expect(card(page).locator(".proposed .arguments")).to_contain_text("ann@example.org")
+        expect(card(page).locator(".call-summary")).to_have_text("to: bob, subject: Sun")
     assert "sent 'Sun' to bob" in asked(llm.requests[1])[1]
 
 
@@ -128,9 +151,9 @@ def test_the_way_back_from_editing_leads_to_the_same_question(tab: Tab) -> None:
     with served(HeldLLM(call("send_mail", MAIL), text("Sent.")), [send_mail]) as chat:
         page = tab(chat.url)
         send_message(page, "Tell Ann")
-        card(page).get_by_role("button", name="Edit").click()
-        card(page).get_by_role("button", name="Back").click()
-        card(page).get_by_role("button", name="Approve").click()
+        asked_about(page).get_by_role("button", name="Edit", exact=True).click()
+        asked_about(page).get_by_role("button", name="Back", exact=True).click()
+        asked_about(page).get_by_role("button", name="Approve", exact=True).click()
         expect(answers(page)).to_have_text("Sent.")
 
 
@@ -138,13 +161,13 @@ def test_escape_leaves_what_is_edited_and_is_no_answer(tab: Tab) -> None:
     with served(HeldLLM(call("send_mail", MAIL), text("Sent.")), [send_mail]) as chat:
         page = tab(chat.url)
         send_message(page, "Tell Ann")
-        card(page).get_by_role("button", name="Edit").click()
+        asked_about(page).get_by_role("button", name="Edit", exact=True).click()
         page.keyboard.press("Escape")
-        expect(card(page).get_by_role("button", name="Approve")).to_be_visible()
-        expect(card(page)).to_be_focused()
+        expect(asked_about(page).get_by_role("button", name="Approve", exact=True)).to_be_visible()
+        expect(asked_about(page)).to_be_focused()
         page.keyboard.press("Escape")
         page.get_by_role("textbox", name="Your message").press("Escape")
-        card(page).get_by_role("button", name="Approve").click()
+        asked_about(page).get_by_role("button", name="Approve", exact=True).click()
         expect(answers(page)).to_have_text("Sent.")
         expect(card(page)).to_have_attribute("data-status", "done")
 
@@ -154,9 +177,32 @@ def test_a_tool_that_is_always_allowed_is_not_asked_about_again(tab: Tab) -> Non
     with served(llm, [send_mail]) as chat:
         page = tab(chat.url)
         send_message(page, "Tell Ann")
-        card(page).get_by_role("button", name="Always allow").click()
+        asked_about(page).get_by_role("button", name="Always allow", exact=True).click()
         expect(answers(page)).to_have_text("Sent twice.")
         expect(page.locator('.call[data-status="done"]')).to_have_count(2)
+        expect(card(page).nth(0).locator(".status[data-always]")).to_have_count(1)
+        expect(card(page).nth(1).locator(".status[data-always]")).to_have_count(1)
+        page.get_by_role("button", name="Details").click()
+        expect(page.locator("#fact-allowed")).to_be_visible()
+        expect(page.locator("#fact-allowed")).to_have_text("every call of send_mail")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ('{"command": "echo hi"}', "run_command: echo hi"),
+        ('{"timeout": 5, "command": "echo hi"}', "run_command: echo hi, timeout: 5"),
+    ],
+)
+def test_what_is_always_allowed_is_listed_in_plain_words(tab: Tab, arguments: str, words: str) -> None:
+    with served(HeldLLM(call("run_command", arguments), text("Hi.")), [run_command]) as chat:
+        page = tab(chat.url)
+        send_message(page, "Greet")
+        question = page.get_by_role("group", name="Approve run_command?")
+        question.get_by_role("button", name="Always allow", exact=True).click()
+        expect(answers(page)).to_have_text("Hi.")
+        page.get_by_role("button", name="Details").click()
+        expect(page.locator("#fact-allowed")).to_have_text(words)
 
 
 def test_several_calls_are_decided_one_by_one(tab: Tab) -> None:
@@ -165,10 +211,10 @@ def test_several_calls_are_decided_one_by_one(tab: Tab) -> None:
     with served(llm, [send_mail]) as chat:
         page = tab(chat.url)
         send_message(page, "Tell both")
-        card(page).nth(1).get_by_role("button", name="Reject").click()
+        asked_about(page).nth(1).get_by_role("button", name="Reject", exact=True).click()
         expect(card(page).nth(1)).to_have_attribute("data-status", "denied")
         is_in(page, WAITS)
-        card(page).nth(0).get_by_role("button", name="Approve").click()
+        asked_about(page).nth(0).get_by_role("button", name="Approve", exact=True).click()
         expect(answers(page)).to_have_text("One of two.")
         expect(card(page).nth(0).locator(".result pre")).to_have_text("sent 'Weather' to ann@example.org")
 
@@ -196,7 +242,7 @@ def test_an_answer_is_interrupted_and_asked_for_again(tab: Tab, way: str) -> Non
         send_message(page, "Tell me a story")
         expect(answers(page)).to_have_text("Once upon")
         if way == "button":
-            page.get_by_role("button", name="Interrupt").click()
+            page.get_by_role("button", name="Stop").click()
         else:
             page.keyboard.press("Escape")
         is_in(page, "ready")
@@ -217,9 +263,11 @@ def test_a_message_waits_in_the_queue_and_is_answered(tab: Tab) -> None:
         page = tab(chat.url)
         send_message(page, "Count")
         expect(answers(page)).to_have_text("One, two")
+        expect(page.locator("#send")).to_be_hidden()
+        page.get_by_role("textbox", name="Your message").fill("Go on")
         expect(page.locator("#send")).to_have_text("Queue")
         send_message(page, "Go on")
-        expect(page.get_by_role("list", name="Queued messages")).to_have_text("Go on")
+        expect(page.get_by_role("list", name="Queued messages")).to_contain_text("Go on")
         expect(page.get_by_role("article", name="You")).to_have_count(1)
         gate.open()
         expect(answers(page)).to_have_text(["One, two, three.", "And four."])
@@ -241,16 +289,16 @@ def test_a_reload_restores_the_chat_in_the_middle_of_a_stream(tab: Tab) -> None:
         send_message(page, "Two")
         expect(card(page)).to_contain_text('{"to":')
         send_message(page, "Three")
-        expect(page.locator("#queue")).to_have_text("Three")
+        expect(page.locator("#queue .queued-text")).to_have_text("Three")
         page.reload()
         is_in(page, IN_STREAM)
         expect(answers(page)).to_have_text(["First answer.", "Half"])
-        expect(page.locator("#queue")).to_have_text("Three")
+        expect(page.locator("#queue .queued-text")).to_have_text("Three")
         expect(card(page).locator(".arguments")).to_have_text(MAIL[: len(MAIL) // 2])
         gate.open()
         is_in(page, WAITS)
         page.reload()
-        card(page).get_by_role("button", name="Approve").click()
+        asked_about(page).get_by_role("button", name="Approve", exact=True).click()
         expect(card(page).locator(".result pre")).to_have_text("sent 'Weather' to ann@example.org")
 
 
@@ -258,7 +306,7 @@ def test_all_tabs_show_the_same_chat(tab: Tab) -> None:
     with served(HeldLLM(call("send_mail", MAIL), text("Sent.")), [send_mail]) as chat:
         one, other = tab(chat.url), tab(chat.url)
         send_message(one, "Tell Ann")
-        card(other).get_by_role("button", name="Approve").click()
+        asked_about(other).get_by_role("button", name="Approve", exact=True).click()
         for page in (one, other):
             expect(answers(page)).to_have_text("Sent.")
             expect(page.get_by_role("article", name="You")).to_have_text("Tell Ann")
@@ -298,7 +346,7 @@ def test_a_page_of_an_earlier_server_is_reported_so(tab: Tab, expected: list[str
     with served(HeldLLM()) as chat:
         page = tab(chat.url)
         is_in(page, "ready")
-        page.route("**/events?*", lambda route: route.fulfill(status=403))
+        page.route("**/chats/**", lambda route: route.fulfill(status=403))
         chat.break_connections()
         expect(page.locator("#notice")).to_contain_text("The server rejected this page")
 
@@ -328,28 +376,23 @@ def test_another_model_is_loaded_with_its_progress(tab: Tab) -> None:
     with served(HeldLLM(text("Here I am.")), perform={"load_model": load}) as chat:
         page = tab(chat.url)
         is_in(page, "ready")
-        model = page.get_by_role("combobox", name="Model")
-        expect(model).to_have_value("test:held")
-        assert page.locator("#models option").first.get_attribute("value") == "test:held"
-        model.fill("test:slow")
-        page.get_by_role("button", name="Load").click()
+        expect(page.locator("#model-name")).to_have_text("test:held")
+        load_model(page, "test:slow")
         is_in(page, "loading_model")
         expect(page.locator("#state")).to_have_text("loading the model: 42 %")
         expect(page.get_by_role("progressbar")).to_have_attribute("value", "42")
         send_message(page, "Are you there?")
-        expect(page.locator("#queue")).to_have_text("Are you there?")
+        expect(page.locator("#queue .queued-text")).to_have_text("Are you there?")
         gates["test:slow"].open()
         expect(answers(page)).to_have_text("Here I am.")
-        model.fill("test:<b>none</b>")
-        model.press("Enter")
+        load_model(page, "test:<b>none</b>")
         is_in(page, "load_failed")
         expect(page.locator("#notice")).to_contain_text(
             "The model could not be loaded: there is no model test:<b>none</b>"
         )
         page.get_by_role("button", name="Try again").click()
         is_in(page, "load_failed")
-        model.fill("test:slow")
-        model.press("Enter")
+        load_model(page, "test:slow")
         is_in(page, "ready")
 
 
@@ -357,9 +400,24 @@ def test_what_fails_is_sent_and_can_be_tried_again(tab: Tab) -> None:
     with served(HeldLLM(RateLimited("too many <b>requests</b>"), text("Now."))) as chat:
         page = tab(chat.url)
         send_message(page, "Hello")
-        expect(page.get_by_role("alert")).to_contain_text("The model did not answer: too many <b>requests</b>")
+        expect(page.get_by_role("alert")).to_contain_text("The model did not answer.")
+        expect(page.locator("#log")).to_contain_text("too many <b>requests</b>")
         page.get_by_role("button", name="Try again").click()
         expect(answers(page)).to_have_text("Now.")
+
+
+def test_an_empty_answer_leaves_a_trace_and_can_be_tried_again(tab: Tab) -> None:
+    with served(HeldLLM([], [], text("Here I am."))) as chat:
+        page = tab(chat.url)
+        send_message(page, "Hello")
+        expect(page.get_by_role("article", name="You").locator(".mark")).to_have_text("The model answered nothing.")
+        expect(page.locator("#notice-text")).to_have_text("The model answered nothing.")
+        send_message(page, "Anything?")
+        expect(page.locator(".mark")).to_have_count(2)
+        page.get_by_role("button", name="Try again").click()
+        expect(answers(page)).to_have_text("Here I am.")
+        expect(page.locator(".mark")).to_have_count(1)
+        expect(page.locator("#notice")).to_be_hidden()
 
 
 def test_a_tool_that_fails_can_be_run_again_or_the_turn_stopped(tab: Tab) -> None:
@@ -375,7 +433,8 @@ def test_a_tool_that_fails_can_be_run_again_or_the_turn_stopped(tab: Tab) -> Non
     with served(HeldLLM(call("flaky", "{}"), text("It is fine.")), [flaky], permissions=rules) as chat:
         page = tab(chat.url)
         send_message(page, "Try")
-        expect(page.get_by_role("alert")).to_contain_text("A tool failed: flaky: OSError: the disk is full")
+        expect(page.get_by_role("alert")).to_contain_text("A tool failed.")
+        expect(page.locator("#log")).to_contain_text("flaky: OSError: the disk is full")
         page.get_by_role("button", name="Try again").click()
         expect(answers(page)).to_have_text("It is fine.")
     assert len(tries) == 2
@@ -397,7 +456,33 @@ def test_a_running_tool_shows_its_progress_and_can_be_stopped(tab: Tab) -> None:
         is_in(page, "calling_tool")
         page.get_by_role("button", name="Stop").click()
         is_in(page, "ready")
-        expect(card(page, "slow")).to_have_attribute("data-status", "failed")
+        expect(card(page, "slow")).to_have_attribute("data-status", "interrupted")
+        expect(card(page, "slow").get_by_label("Output until then", exact=True)).to_have_text("<i>half</i> done")
+        go.set()
+
+
+def test_the_output_of_a_running_command_stays_when_it_is_skipped(tab: Tab) -> None:
+    go = threading.Event()
+
+    def run_command(context: ToolContext, command: str) -> str:
+        """Run a command."""
+        context.emit("tick 1\nti")
+        context.emit("ck 2\n")
+        go.wait(10)
+        return "late"
+
+    rules = Permissions(rules=[Rule("run_command", "allow")])
+    llm = HeldLLM(call("run_command", '{"command": "loop"}'), text("Skipped."))
+    with served(llm, [run_command], permissions=rules) as chat:
+        page = tab(chat.url)
+        send_message(page, "Run")
+        loop = card(page, "run_command")
+        expect(loop.locator(".progress")).to_have_text("tick 1\ntick 2\n", use_inner_text=True)
+        page.get_by_role("button", name="Skip tools").click()
+        expect(answers(page)).to_have_text("Skipped.")
+        expect(loop.locator(".status")).to_have_text("interrupted")
+        expect(loop.get_by_label("Output until then", exact=True)).to_have_text("tick 1\ntick 2\n", use_inner_text=True)
+        expect(loop.get_by_label("Result", exact=True)).to_contain_text("it may have had its effect")
         go.set()
 
 
@@ -441,15 +526,16 @@ def test_no_text_of_any_author_is_ever_html(tab: Tab) -> None:
     with served(llm, [echo]) as chat:
         page = tab(chat.url)
         send_message(page, EVIL)
-        card(page, "echo").get_by_role("button", name="Edit").click()
-        card(page, "echo").get_by_role("button", name="Back").click()
-        card(page, "echo").get_by_role("button", name="Approve").click()
+        asked_about(page, "echo").get_by_role("button", name="Edit", exact=True).click()
+        asked_about(page, "echo").get_by_role("button", name="Back", exact=True).click()
+        asked_about(page, "echo").get_by_role("button", name="Approve", exact=True).click()
         is_in(page, "ready")
         expect(page.locator(".message")).to_have_count(4)
         page.reload()
         expect(page.locator(".message")).to_have_count(4)
         assert page.evaluate("window.pwned") is None
-        found = "#log :is(img, script, iframe, svg, b, object, embed, style, link, form)"
+        mark_up = "img, script, iframe, svg:not(button > .glyph), b, object, embed, style, link, form"
+        found = f":is(#log, #approvals) :is({mark_up})"
         assert page.locator(found).count() == 0
         assert page.locator("#log [onclick], #log [onerror], #log [onload], #log [onmouseover]").count() == 0
         links = page.locator("#log a").evaluate_all("links => links.map(link => [link.protocol, link.rel])")
@@ -473,7 +559,7 @@ def test_who_is_asked_sees_the_arguments_as_they_are(tab: Tab) -> None:
         page = tab(chat.url)
         send_message(page, "Go")
         is_in(page, WAITS)
-        assert card(page, "take").locator(".arguments").text_content() == shown
+        assert asked_about(page, "take").locator(".arguments").text_content() == shown
 
 
 def test_the_page_fits_a_phone(tab: Tab) -> None:
@@ -487,11 +573,12 @@ def test_the_page_fits_a_phone(tab: Tab) -> None:
         is_in(page, WAITS)
         assert page.evaluate("document.documentElement.scrollWidth") <= 360
         for name in ("Approve", "Edit", "Always allow", "Reject"):
-            card(page).get_by_role("button", name=name).scroll_into_view_if_needed()
-            expect(card(page).get_by_role("button", name=name)).to_be_in_viewport(ratio=1)
+            asked_about(page).get_by_role("button", name=name, exact=True).scroll_into_view_if_needed()
+            expect(asked_about(page).get_by_role("button", name=name, exact=True)).to_be_in_viewport(ratio=1)
         expect(page.get_by_role("button", name="Stop")).to_be_in_viewport(ratio=1)
         expect(page.locator("#diagram")).to_be_hidden()
-        page.get_by_text("States").click()
+        page.get_by_role("button", name="Details").click()
+        page.get_by_text("States", exact=True).click()
         expect(page.locator("#diagram")).to_be_visible()
 
 
@@ -514,6 +601,7 @@ def more_words(page: Page, count: int) -> None:
 UPWARDS: dict[str, Callable[[Page], object]] = {
     "the wheel": lambda page: page.mouse.wheel(0, -200),
     "a small turn of the wheel": lambda page: page.mouse.wheel(0, -30),
+    "a flick to the beginning": lambda page: page.mouse.wheel(0, -9000),
     "ArrowUp": lambda page: page.locator("#log").press("ArrowUp"),
     "PageUp": lambda page: page.locator("#log").press("PageUp"),
     "Home": lambda page: page.locator("#log").press("Home"),
@@ -616,14 +704,18 @@ def test_a_wheel_over_code_that_scrolls_itself_leaves_the_log_at_its_end(tab: Ta
     llm = HeldLLM(call("read", "{}"), [*text("before"), gate, *text(" and after", 2)])
     with served(llm, [read], permissions=Permissions(rules=[Rule("read", "allow")])) as chat:
         page = tab(chat.url)
-        page.set_viewport_size({"width": 1200, "height": 400})
+        page.set_viewport_size({"width": 1200, "height": 600})
         send_message(page, "Read")
         expect(answers(page)).to_have_text("before")
         card(page, "read").locator("summary").click()
+        card(page, "read").get_by_role("button", name="more lines").click()
         output = card(page, "read").locator(".result pre")
         output.press("End")
+        page.wait_for_function("box => box.scrollTop > 0", arg=output.element_handle())
         page.locator("#log").press("End")
+        page.wait_for_function(f"log => ({FROM_END})(log) === 0", arg=page.locator("#log").element_handle())
         output.hover()
+        page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
         page.mouse.wheel(0, -50)
         page.wait_for_function(
             "box => box.scrollTop < box.scrollHeight - box.clientHeight", arg=output.element_handle()
@@ -631,6 +723,42 @@ def test_a_wheel_over_code_that_scrolls_itself_leaves_the_log_at_its_end(tab: Ta
         gate.open()
         is_in(page, "ready")
         page.wait_for_function(f"log => ({FROM_END})(log) === 0", arg=page.locator("#log").element_handle())
+
+
+def test_the_end_of_code_and_thoughts_stays_in_view_while_they_grow(tab: Tab) -> None:
+    half, end = Gate(), Gate()
+    lines = [f"def function_{number}(x):\n    return 'text {number}'\n\n" for number in range(400)]
+    code = "".join(lines)
+    thoughts = [thinking(" ".join(f"idea {number}\n" for number in numbers)) for numbers in (range(60), range(60, 90))]
+    llm = HeldLLM(
+        [
+            *thoughts[0],
+            half,
+            *thoughts[1],
+            *text(f"```python\n{''.join(lines[:200])}", 50),
+            end,
+            *text(f"{''.join(lines[200:])}```", 50),
+        ]
+    )
+    with served(llm) as chat:
+        page = tab(chat.url)
+        page.set_viewport_size({"width": 390, "height": 844})
+        send_message(page, "Write it")
+        box = page.locator(".live .thoughts")
+        expect(box).to_contain_text("idea 59")
+        page.wait_for_function(f"box => ({FROM_END})(box) < 2 && box.scrollTop > 100", arg=box.element_handle())
+        half.open()
+        block = page.locator(".live .code pre")
+        expect(block).to_contain_text("text 199")
+        page.wait_for_function(f"box => ({FROM_END})(box) < 2 && box.scrollTop > 100", arg=block.element_handle())
+        assert block.locator(".hljs-keyword", has_text="def").count() == 200
+        assert (block.text_content() or "").rstrip("\n") == "".join(lines[:200]).rstrip("\n")
+        block.evaluate("box => { box.scrollTop = 500 }")
+        end.open()
+        is_in(page, "ready")
+        block = page.locator(".code pre")
+        expect(block).to_have_text(code.rstrip("\n"), use_inner_text=True)
+        assert block.evaluate("box => box.scrollTop") == 500
 
 
 def test_a_table_breaks_no_word_and_aligns_its_columns(tab: Tab) -> None:
@@ -655,7 +783,29 @@ def test_a_table_breaks_no_word_and_aligns_its_columns(tab: Tab) -> None:
             .last.locator("td")
             .evaluate_all("cells => cells.map(cell => getComputedStyle(cell).textAlign)")
         )
-        assert aligned == ["left", "right", "left", "center"]
+        assert aligned == ["left", "right", "start", "center"]
+
+
+def test_task_boxes_and_tables_from_right_to_left_are_at_the_right(tab: Tab) -> None:
+    tasks = "- [ ] مهمة أولى\n- [x] مهمة ثانية\n\n"
+    llm = HeldLLM(text(tasks + "| المدينة | السعر |\n|---|---|\n| دبي | 3 |\n\n| a | b |\n|---|---|\n| 1 | 2 |"))
+    with served(llm) as chat:
+        page = tab(chat.url)
+        send_message(page, "قائمة")
+        is_in(page, "ready")
+        item, box = page.locator("li").first, page.locator("li input").first
+        begin = item.evaluate(
+            "li => { const range = new Range(); range.selectNodeContents(li.lastChild);"
+            " return Math.max(...[...range.getClientRects()].map(({ right }) => right)) }"
+        )
+        place = box.bounding_box()
+        assert place
+        assert place["x"] >= begin - 1  # to the right of the text
+        edge = page.locator(".prose").evaluate("prose => prose.getBoundingClientRect().right")
+        arabic, latin = (page.locator("table").nth(at) for at in (0, 1))
+        assert abs(arabic.evaluate("table => table.getBoundingClientRect().right") - edge) < 2
+        assert arabic.locator("th").first.evaluate("th => th.getBoundingClientRect().right") > edge - 5
+        assert latin.evaluate("table => table.getBoundingClientRect().right") < edge - 100
 
 
 def test_the_keyboard_is_enough(tab: Tab) -> None:
@@ -675,7 +825,7 @@ def test_the_keyboard_is_enough(tab: Tab) -> None:
         is_in(page, WAITS)
         for _ in range(30):
             page.keyboard.press("Shift+Tab")
-            if page.evaluate("document.activeElement.textContent") == "Approve":
+            if page.evaluate("document.activeElement.textContent").startswith("Approve"):
                 break
         page.keyboard.press("Enter")
         expect(answers(page)).to_have_text(["Two lines.", "Sent."])
@@ -717,12 +867,13 @@ def test_the_diagram_is_drawn_from_the_table_and_lights_the_way(tab: Tab) -> Non
         assert page.locator(".box").count() == 9
         way = page.locator('[data-way="waiting_for_tool_approval searching_tools"] title')
         assert "INTERRUPT" in (way.text_content() or "")
-        page.get_by_role("combobox", name="Model").fill("test:held")
-        page.get_by_role("button", name="Load").click()
+        load_model(page, "test:held")
         is_in(page, "ready")
         expect(page.locator(".way.lit")).to_have_attribute("data-way", "loading_model ready")
         send_message(page, "Hello")
         is_in(page, IN_STREAM)
+        page.get_by_role("button", name="Details").click()
+        page.get_by_text("States", exact=True).click()
         expect(page.get_by_role("img", name="States of the chat; it is streaming_response")).to_be_visible()
         expect(page.locator(".way.lit")).to_have_attribute("data-way", "generating_response streaming_response")
         gate.open()
@@ -761,48 +912,3 @@ def test_a_foreign_page_gets_nowhere(tab: Tab, browser: Browser) -> None:
         assert chat.machine.state == "ready"
         assert chat.machine.context.messages == ()
         plain.context.close()
-
-
-def test_pictures_for_the_documentation(tab: Tab, tmp_path: Path) -> None:
-    """With TOOLCAST_SCREENSHOTS they are written there; in any case they are small."""
-    folder = Path(os.environ.get("TOOLCAST_SCREENSHOTS") or tmp_path)
-    gate = Gate()
-    found = "Rain until noon, then sun.\nWind from the west."
-
-    def read_notes(path: str) -> str:
-        return found
-
-    llm = HeldLLM(
-        [
-            *thinking("The notes may say what the weather will be. Ann wants to know, too."),
-            *text("I look into your notes, and write to Ann."),
-            *call("read_notes", '{"path": "weather.txt"}', "c1"),
-            *call("send_mail", MAIL, "c2"),
-        ],
-        [
-            *text("Your notes say:\n\n- **rain** until noon\n- then *sun*\n\nAnn has it, too. Shall I"),
-            gate,
-            *text(" tell Bob?"),
-        ],
-    )
-    rules = Permissions(rules=[Rule("read_notes", "allow")])
-    with served(llm, [read_notes, send_mail], permissions=rules, model="ollama:qwen3:8b") as chat:
-        page = tab(chat.url)
-        page.set_viewport_size({"width": 1120, "height": 740})
-        send_message(page, "What will the weather be? Tell Ann, too.")
-        is_in(page, WAITS)
-        page.locator(".thinking summary").click()
-        page.screenshot(path=folder / "web-approval.png", animations="disabled")
-        card(page).get_by_role("button", name="Approve").click()
-        expect(answers(page).last).to_contain_text("Shall I")
-        send_message(page, "And Bob!")
-        expect(page.locator("#queue")).to_have_text("And Bob!")
-        page.emulate_media(color_scheme="dark")
-        page.set_viewport_size({"width": 400, "height": 740})
-        page.reload()
-        expect(page.locator("#queue")).to_have_text("And Bob!")
-        page.screenshot(path=folder / "web-phone.png", animations="disabled")
-        page.get_by_role("button", name="Stop").click()
-        gate.open()
-    for name in ("web-approval.png", "web-phone.png"):
-        assert 5_000 < (folder / name).stat().st_size < 150_000

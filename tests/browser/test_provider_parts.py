@@ -99,7 +99,8 @@ def test_a_call_of_a_remote_mcp_server_is_approved_on_the_page(tab: Tab, button:
         send_message(page, "Find x")
         card = page.get_by_role("region", name="Tool call: mcp.docs.find")
         expect(card).to_contain_text("needs your approval")
-        card.get_by_role("button", name=button).click()
+        question = page.get_by_role("group", name="Approve mcp.docs.find?")
+        question.get_by_role("button", name=button, exact=True).click()
         expect(page.locator(".message.assistant .prose")).to_have_text(["Done."])
         expect(card).to_contain_text(result)
         (part,) = llm.requests[1][-1].parts

@@ -15,8 +15,11 @@ from toolcast.approvals import PermissionRequest
 from toolcast.chat.context import (
     NOTHING_STREAMED,
     STATES,
+    Branch,
+    BranchPoint,
     ChatContext,
     ChatError,
+    ChatMark,
     Streamed,
     differences,
 )
@@ -38,6 +41,12 @@ from toolcast.messages import AudioPart, DocumentPart, ImagePart, Message, ToolR
 from toolcast.usage import Usage
 
 REQUEST = PermissionRequest("a", "look", "{}", "it writes")
+INNER = Branch(
+    (user("Look!"), assistant("No.")),
+    (1,),
+    (ChatMark(2, "stopped"),),
+    (BranchPoint(1, 0, (Branch(), Branch((assistant("Yes."),)))),),
+)
 FULL = ChatContext(
     messages=(
         user("Look.", ImagePart(data=b"\xff", media_type="image/png")),
@@ -61,6 +70,10 @@ FULL = ChatContext(
     max_rounds=7,
     usage=Usage(1, 2, 3, 4),
     run=12,
+    mode="plan",
+    marks=(ChatMark(1, "failed", "it broke"),),
+    branches=(BranchPoint(0, 1, (INNER, Branch())),),
+    held=(user("Later."),),
 )
 
 
@@ -81,6 +94,12 @@ def test_a_context_is_written_down_and_read_again(context: ChatContext) -> None:
 def test_every_field_was_tried() -> None:
     empty = ChatContext()
     assert [name for name in ChatContext.__slots__ if getattr(FULL, name) == getattr(empty, name)] == []
+
+
+def test_what_earlier_versions_do_not_read_is_written_only_if_it_is_in_use() -> None:
+    newer = {"mode", "marks", "branches", "held"}
+    assert newer & ChatContext().to_dict().keys() == set()
+    assert FULL.to_dict().keys() - ChatContext().to_dict().keys() == newer
 
 
 def test_what_is_not_written_is_as_in_a_new_chat() -> None:

@@ -126,6 +126,7 @@ def test_fingerprints_are_a_list_of_texts(kind: type[ChatEvent], wrong: Any) -> 
 def test_each_field_that_an_event_has_can_be_sent(kind: type[ChatEvent]) -> None:
     values: dict[str, Any] = {"model_id": "m", "message": "Hello.", "arguments": "{}", "for_session": True}
     values |= {**dict.fromkeys(("call_id", "reason", "fingerprint"), "x"), "fingerprints": ["x", "y"]}
+    values |= {"index": 0, "branch": 1, "mode": "plan"}
     own = {field.name: values[field.name] for field in fields(kind)}
     if kind is ApproveToolCall:
         own |= {"for_session": False}
@@ -152,6 +153,12 @@ def test_each_field_that_an_event_has_can_be_sent(kind: type[ChatEvent]) -> None
         ({"type": "APPROVE_TOOL_CALL", "for_session": 1}, "does not take for_session=1"),
         ({"type": "APPROVE_TOOL_CALL", "arguments": {"a": 1}}, "does not take arguments"),
         ({"type": "REJECT_TOOL_CALL", "reason": None}, "does not take reason=None"),
+        ({"type": "REGENERATE", "index": -1}, "index=-1 is no index"),
+        ({"type": "REMOVE_QUEUED", "index": True}, "index=True is no index"),
+        ({"type": "SWITCH_BRANCH", "index": 0, "branch": -1}, "branch=-1 is no index"),
+        ({"type": "EDIT_MESSAGE", "index": -1, "message": "x"}, "index=-1 is no index"),
+        ({"type": "EDIT_QUEUED", "index": 0, "message": ""}, "an empty message"),
+        ({"type": "EDIT_QUEUED", "index": "0", "message": "x"}, "does not take index='0'"),
     ],
 )
 def test_anything_else_is_refused_in_words(data: Any, words: str) -> None:

@@ -46,7 +46,8 @@ from toolcast.chat.events import (
 from toolcast.chat.machine import AsyncChatMachine, ChatChange, ChatMachine
 from toolcast.chat.transitions import ACTIONS
 from toolcast.errors import IllegalState, RateLimited
-from toolcast.messages import ToolResultPart, assistant, user
+from toolcast.llms.base import FunctionCallingLLM
+from toolcast.messages import ToolCallPart, ToolResultPart, assistant, user
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
 
@@ -802,3 +803,47 @@ def test_a_chat_begins_with_the_history_of_its_engine(chats: ChatAPI) -> None:
     engine.restore(Engine(ScriptedLLM(), history=[user("Hi."), assistant("Hello.")]).snapshot())
     driven = DrivenChat(chats, engine=engine)
     assert (driven.texts, driven.context.max_rounds, driven.chat.engine) == (["Hi.", "Hello."], 7, engine)
+
+
+# Modes.
+
+
+def test_a_mode_has_its_own_tools_permissions_and_instructions() -> None:
+    def look(value: int) -> str:
+        """Look."""
+        return "42"
+
+    seen = list[str | None]()
+    model = ScriptedLLM("One.", [ToolCallPart("a", "look", '{"value": 1}')], "Two.")
+
+    def configure(llm: FunctionCallingLLM, mode: str | None) -> Engine[Any]:
+        if mode not in (None, "plan", "auto"):
+            raise ValueError(f"no mode {mode!r}")
+        seen.append(mode)
+        tools = [look] if mode == "auto" else []
+        return Engine(llm, tools, permissions=Permissions("bypass"), instructions=f"Mode {mode}.")
+
+    with ChatMachine(Engine(model), llms=lambda name: model, configure=configure) as chat:
+        chat.dispatch({"type": "LOAD_MODEL", "model_id": "m"})
+        chat.dispatch(QueueMessage("Hello."))
+        assert chat.run_until("ready", timeout=10) == "ready"
+        chat.dispatch({"type": "SET_MODE", "mode": "auto"})
+        chat.dispatch(QueueMessage("Look."))
+        chat.run_until(timeout=10)
+        assert (chat.state, chat.context.messages[-1].text, chat.llm) == ("ready", "Two.", model)
+        with pytest.raises(ValueError, match="no mode 'odd'"):
+            chat.dispatch({"type": "SET_MODE", "mode": "odd"})
+        assert chat.context.mode == "auto"
+    first, second, _ = model.requests
+    assert ("None" in first.messages[0].text, "auto" in second.messages[0].text) == (True, True)
+    assert ([tool.name for tool in first.tools], [tool.name for tool in second.tools]) == ([], ["look"])
+
+
+def test_a_chat_without_modes_refuses_one() -> None:
+    with ChatMachine(Engine(ScriptedLLM())) as chat, pytest.raises(ValueError, match="pass configure="):
+        chat.dispatch({"type": "SET_MODE", "mode": "plan"})
+
+
+def test_configure_is_a_function() -> None:
+    with pytest.raises(TypeError, match="configure"):
+        ChatMachine(Engine(ScriptedLLM()), configure="plan")  # type: ignore[arg-type]  # a wrong argument

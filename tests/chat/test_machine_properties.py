@@ -20,26 +20,34 @@ from support.example_counts import examples
 from toolcast.agents.engine.history import find_problems, unanswered_calls
 from toolcast.approvals import PermissionRequest, fingerprint
 from toolcast.chat.actions import Effect
-from toolcast.chat.context import STATES, ChatContext, ChatState
+from toolcast.chat.context import STATES, Branch, ChatContext, ChatState
 from toolcast.chat.events import (
     ApproveToolCall,
     ChatEvent,
+    EditMessage,
+    EditQueued,
     GenerationFailure,
     GenerationSuccess,
+    HoldQueue,
     Interrupt,
     LoadModel,
     ModelLoadFailure,
     ModelLoadProgress,
     ModelLoadSuccess,
     QueueMessage,
+    Regenerate,
     RejectToolCall,
+    ReleaseQueue,
+    RemoveQueued,
     RetryGeneration,
     RetryToolCall,
     RetryToolSearch,
+    SetMode,
     Stop,
     StreamChunk,
     StreamComplete,
     StreamError,
+    SwitchBranch,
     ToolCallFailure,
     ToolCallProgress,
     ToolCallSuccess,
@@ -178,7 +186,7 @@ class ChatMachineModel(RuleBasedStateMachine):
     def send_message(self, image: bool) -> None:
         self.number += 1
         text = f"message {self.number}"
-        self.queued.append(text)
+        self.queued.insert(len(self.queued) - len(self.context.held), text)
         assert not self.happens(QueueMessage(user(text, "and more") if image else text)).ignored
 
     @rule(event=st.one_of(PEOPLE))
@@ -192,6 +200,77 @@ class ChatMachineModel(RuleBasedStateMachine):
         if self.state == "streaming_response" and called:
             event = StreamComplete(assistant(*calls), who)
         assert not self.happens(event).ignored
+
+    @rule(data=st.data(), remove=st.booleans())
+    def the_queue_is_edited(self, data: st.DataObject, remove: bool) -> None:
+        count = len(self.context.queue) + len(self.context.held)
+        index = data.draw(st.integers(0, count))
+        self.number += 1
+        text = f"message {self.number}"
+        ignored = self.happens(RemoveQueued(index) if remove else EditQueued(index, text)).ignored
+        assert ignored == (index == count)
+        if not ignored:
+            place = len(self.queued) - count + index
+            self.queued[place : place + 1] = [] if remove else [text]
+
+    @rule(data=st.data())
+    def the_queue_is_held_back(self, data: st.DataObject) -> None:
+        count = len(self.context.queue)
+        index = data.draw(st.integers(0, count))
+        assert self.happens(HoldQueue(index)).ignored == (index == count)
+
+    @rule()
+    def the_queue_is_released(self) -> None:
+        is_empty = not self.context.held
+        assert self.happens(ReleaseQueue()).ignored == is_empty
+
+    @rule(data=st.data())
+    def a_message_is_edited(self, data: st.DataObject) -> None:
+        messages = self.context.messages
+        index = data.draw(st.integers(0, len(messages)))
+        self.number += 1
+        text = f"message {self.number}"
+        ignored = self.happens(EditMessage(index, text)).ignored
+        assert ignored == (index == len(messages) or messages[index].role != "user")
+        if not ignored:
+            place = sum(message.role == "user" for message in messages[:index])
+            waiting = len(self.queued) - sum(message.role == "user" for message in messages)
+            self.queued[place : len(self.queued) - waiting] = [text]
+
+    @rule(data=st.data())
+    def another_answer_is_requested(self, data: st.DataObject) -> None:
+        messages = self.context.messages
+        index = data.draw(st.integers(0, len(messages)))
+        ignored = self.happens(Regenerate(index)).ignored
+        assert ignored == (index == len(messages) or all(each.role != "user" for each in messages[: index + 1]))
+        if not ignored:
+            self.count_messages_again(len(messages), messages)
+
+    @precondition(lambda self: self.context.branches)
+    @rule(data=st.data())
+    def another_branch_is_selected(self, data: st.DataObject) -> None:
+        before = self.context
+        point = data.draw(st.sampled_from(before.branches))
+        branch = data.draw(st.integers(0, len(point.branches)))
+        step = self.happens(SwitchBranch(point.index, branch))
+        assert step.ignored == (branch in (point.current, len(point.branches)))
+        if not step.ignored:
+            self.count_messages_again(len(before.messages), before.messages)
+            chosen = point.branches[branch].messages
+            assert self.context.messages[point.index : point.index + len(chosen)] == chosen
+
+    def count_messages_again(self, count: int, before: Any) -> None:
+        """Take what the user says on this branch from it; the queue stays as it was."""
+        waiting = self.queued[sum(message.role == "user" for message in before) :]
+        own = [each.text.removesuffix("and more") for each in self.context.messages if each.role == "user"]
+        left = [each.text.removesuffix("and more") for each in (*self.context.queue, *self.context.held)]
+        assert waiting == (own + left)[len(own + left) - len(waiting) :]
+        self.queued = own + left
+
+    @rule(mode=st.sampled_from(["plan", "build"]))
+    def a_mode_is_selected(self, mode: str) -> None:
+        assert not self.happens(SetMode(mode)).ignored
+        assert self.context.mode == mode
 
     @precondition(lambda self: self.state == "streaming_response")
     @rule(how=st.sampled_from([Interrupt(), Stop(), StreamError("reset"), LoadModel("one")]))
@@ -275,7 +354,7 @@ class ChatMachineModel(RuleBasedStateMachine):
     @invariant()
     def no_message_is_lost(self) -> None:
         messages = [each.text for each in self.context.messages if each.role == "user"]
-        waiting = [each.text for each in self.context.queue]
+        waiting = [each.text for each in (*self.context.queue, *self.context.held)]
         assert [text.removesuffix("and more") for text in messages + waiting] == self.queued
 
     @invariant()
@@ -321,6 +400,19 @@ class ChatMachineModel(RuleBasedStateMachine):
         assert self.context.last_error is None or self.state in ("ready", "load_failed")
         assert self.context.rounds <= self.context.max_rounds
         assert all(self.context.messages[at].role == "assistant" for at in self.context.interrupted)
+
+    @invariant()
+    def branches_and_marks_have_their_places(self) -> None:
+        context = self.context
+        indexes = [point.index for point in context.branches]
+        assert indexes == sorted(set(indexes))
+        for point in context.branches:
+            assert point.index <= len(context.messages) + len(context.queue)
+            assert len(point.branches) > 1
+            assert point.branches[point.current] == Branch()
+        places = [mark.at for mark in context.marks]
+        assert places == sorted(set(places))
+        assert all(0 < at <= len(context.messages) for at in places)
 
     @invariant()
     def it_can_be_written_down(self) -> None:

@@ -18,24 +18,32 @@ from toolcast.chat.context import STATES, ChatContext, ChatError, ChatState
 from toolcast.chat.events import (
     ApproveToolCall,
     ChatEvent,
+    EditMessage,
+    EditQueued,
     Failure,
     GenerationFailure,
     GenerationSuccess,
+    HoldQueue,
     Interrupt,
     LoadModel,
     ModelLoadFailure,
     ModelLoadProgress,
     ModelLoadSuccess,
     QueueMessage,
+    Regenerate,
     RejectToolCall,
+    ReleaseQueue,
+    RemoveQueued,
     Restored,
     RetryGeneration,
     RetryToolCall,
     RetryToolSearch,
+    SetMode,
     Stop,
     StreamChunk,
     StreamComplete,
     StreamError,
+    SwitchBranch,
     ToolCallFailure,
     ToolCallProgress,
     ToolCallSuccess,
@@ -279,6 +287,14 @@ def test_c15_another_model_goes_on_where_the_one_before_stopped(state: ChatState
 ALL: list[ChatEvent] = [
     LoadModel("x"),
     QueueMessage("x"),
+    EditQueued(9, "x"),
+    RemoveQueued(9),
+    HoldQueue(9),
+    ReleaseQueue(),
+    EditMessage(9, "x"),
+    Regenerate(9),
+    SwitchBranch(0, 1),
+    SetMode("plan"),
     Interrupt(),
     Stop(),
     ApproveToolCall(),
@@ -305,7 +321,10 @@ ALL: list[ChatEvent] = [
 def test_c16_what_cannot_happen_changes_nothing_and_can_be_seen(state: ChatState, event: ChatEvent) -> None:
     walker = Walker.at(state)
     nothing_waits = state == "calling_tool" and isinstance(event, (ApproveToolCall, RejectToolCall))
-    assert walker.ignores(event) == (type(event) not in TABLE[state] or event in RETRIES or nothing_waits)
+    absent = (EditQueued, RemoveQueued, HoldQueue, ReleaseQueue, EditMessage, Regenerate, SwitchBranch)
+    nothing_there = isinstance(event, absent)
+    impossible = type(event) not in TABLE[state] or event in RETRIES or nothing_waits or nothing_there
+    assert walker.ignores(event) == impossible
 
 
 def test_c17_the_whole_way_and_the_next_round() -> None:

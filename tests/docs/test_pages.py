@@ -43,7 +43,7 @@ def test_sessions_exist(page: Path) -> None:
 
 def exported() -> dict[str, object]:
     """Return what the public packages export, by its full name."""
-    packages = (toolcast, toolcast.batch, toolcast.testing, toolcast.experiments, toolcast.toolbox)
+    packages = (toolcast, toolcast.batch, toolcast.testing, toolcast.experiments, toolcast.serve, toolcast.toolbox)
     names = ((package, name) for package in packages for name in getattr(package, "__all__", ()))
     return {
         f"{package.__name__}.{name}": getattr(package, name) for package, name in names if not name.startswith("__")

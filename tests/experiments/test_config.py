@@ -200,7 +200,7 @@ def test_any_file_name_is_a_run_id_and_stays_in_its_folder(run_id: str) -> None:
         ("max_steps", "Did you mean limits.max_steps?"),
         ("limits.max_step", "limits.max_step is no key of a configuration. Did you mean max_steps?"),
         ("ollama_client_config.api_key", "Take it out; there are: host"),
-        ("colour", "Take it out; there are: run_id, model_name, cycle_count"),
+        ("colour", "Take it out; there are: preset, run_id, model_name, cycle_count"),
         ("model_options.temprature", "model_options.temprature is no option that is known. Did you mean temperature?"),
     ],
 )

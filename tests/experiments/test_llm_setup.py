@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -15,7 +16,7 @@ from support.loopback import CLOSE, RESET, head, whole
 from support.ollama_server import OllamaServer
 from support.sync_and_async import API
 from toolcast.capabilities import LLMMetadata, Progress
-from toolcast.errors import AuthFailed, MalformedEvent, ServerError, ToolcastError, UnsupportedLLMError
+from toolcast.errors import AuthFailed, MalformedEvent, NotFound, ServerError, ToolcastError, UnsupportedLLMError
 from toolcast.events import Event, Finish
 from toolcast.experiments import llm_setup
 from toolcast.experiments.config import ExperimentConfig, config_of
@@ -26,9 +27,11 @@ from toolcast.experiments.llm_setup import (
     acheck_model,
     build_llm,
     check_model,
+    check_setup,
     settings_of,
 )
 from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.model_registry import choose_llm
 from toolcast.llms.provider_llms import LlamaCpp, Ollama, OpenAICompatible
 from toolcast.messages import Message
 from toolcast.settings import Settings
@@ -342,3 +345,39 @@ def test_loading_does_not_hold_up_an_event_loop(backend: str) -> None:
     llm = Loading()
     anyio.run(acheck_model, llm, backend=backend)
     assert llm.loaded_in != [threading.get_ident()]
+
+
+def test_a_model_that_is_needed_later_is_looked_for_and_not_loaded() -> None:
+    with OllamaServer() as server:
+        server.answer(whole(json.dumps({"models": [{"name": "other"}]}).encode()))
+        with (
+            Ollama("m-1", base_url=f"http://{server.host}") as llm,
+            pytest.raises(ModelNotFoundError, match="no model 'm-1'"),
+        ):
+            check_setup(llm)
+
+
+def test_a_service_needs_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with OpenAICompatible("m", base_url="https://api.example.com/v1") as llm:
+        check_setup(llm)  # it may need none
+    with choose_llm("openai:gpt-5") as llm, pytest.raises(AuthFailed, match="no API key for openai"):
+        check_setup(llm)
+    with choose_llm("openai:gpt-5", token="sk-1") as llm:
+        check_setup(llm)
+
+
+def test_an_embedded_model_needs_its_extra_and_its_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(llm_setup, "find_spec", lambda name: object())
+    check_setup(LlamaCpp("smollm2"))  # which is downloaded when it is used
+    with pytest.raises(NotFound, match=r"there is no model file .*none\.gguf"):
+        check_setup(LlamaCpp(str(tmp_path / "none.gguf")))
+    monkeypatch.setattr(llm_setup, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install 'toolcast\[local\]'"):
+        check_setup(LlamaCpp("smollm2"))
+
+
+def test_an_llm_of_a_program_is_taken_as_it_is() -> None:
+    llm = ScriptedLLM()
+    check_setup(llm)
+    assert llm.requests == []

@@ -101,6 +101,22 @@ def test_the_address(host: str, url: str) -> None:
     assert ollama_address(host) == url
 
 
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1:8765/v1", "http://127.0.0.1:8765/v1"),
+        ("localhost", "http://localhost"),
+        (":8000/v1", "http://localhost:8000/v1"),
+        ("[::1]:99", "http://[::1]:99"),
+        (" box.example/v1 ", "https://box.example/v1"),
+        ("http://box.example/v1", "http://box.example/v1"),
+        ("[fe80::1", "[fe80::1"),
+    ],
+)
+def test_the_address_of_another_service(host: str, url: str) -> None:
+    assert cast("ServiceLLM", choose_llm("openai:m", host, "key", {})).base_url == url
+
+
 @pytest.mark.parametrize("host", ["[fe80::1", "a:b:c", "box:port", "ftp://box"])
 def test_what_is_no_host(host: str) -> None:
     with pytest.raises(BadRequest, match="is no"):

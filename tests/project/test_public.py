@@ -130,7 +130,7 @@ except AttributeError as error: print(json.dumps(str(error)))
     assert fresh(code) == "module 'toolcast' has no attribute 'NoSuchThing'"
 
 
-PUBLIC_PACKAGES = ("experiments", "testing", "toolbox")
+PUBLIC_PACKAGES = ("experiments", "serve", "testing", "toolbox")
 
 
 @pytest.mark.parametrize("package", PUBLIC_PACKAGES)
@@ -146,7 +146,7 @@ print(json.dumps([names, dir(toolcast.{package}), kinds]))
     assert list(kinds) == names and "module" not in kinds.values()
 
 
-@pytest.mark.parametrize("package", ["experiments", "toolbox"])
+@pytest.mark.parametrize("package", ["experiments", "serve", "toolbox"])
 def test_the_names_of_a_package_are_written_out_and_survive_its_modules(package: str) -> None:
     code = f"""
 import importlib, pkgutil, toolcast
@@ -168,7 +168,7 @@ def test_an_unknown_name_of_a_package_is_an_attribute_error(package: str) -> Non
 
 
 def test_pages_and_examples_import_from_the_public_packages() -> None:
-    private = re.compile(r"^\s*(?:from|import) toolcast\.(?:experiments|testing|toolbox)\.\S+", re.MULTILINE)
+    private = re.compile(r"^\s*(?:from|import) toolcast\.(?:experiments|serve|testing|toolbox)\.\S+", re.MULTILINE)
     pages = [path for path in project_files() if path.suffix == ".md" or path.parts[-2:-1] == ("examples",)]
     found = [f"{path}: {match[0]}" for path in pages for match in private.finditer(path.read_text(encoding="utf-8"))]
     assert len(pages) > 30 and found == []

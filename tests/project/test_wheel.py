@@ -22,7 +22,11 @@ WORDS = {
 
 TEMPLATES = {
     f"toolcast/experiments/report/templates/{name}"
-    for name in ("comparison.html", "page.html", "parts.html", "run.html", "style.css")
+    for name in ("comparison.html", "page.html", "parts.html", "report.js", "run.html", "style.css")
+}
+LIBRARIES = {
+    f"toolcast/experiments/report/vendor/{name}"
+    for name in ("licenses.txt", "vega-interpreter.js", "vega-lite.js", "vega.js", "versions.json")
 }
 
 
@@ -52,8 +56,10 @@ def test_wheel_holds_the_library_and_nothing_else(wheel: Path) -> None:
     assert names == files
     code = {name for name in files if PurePath(name).suffix == ".py"}
     page = {name for name in files if name.startswith("toolcast/apps/web/page/")}
-    assert {PurePath(name).suffix for name in page} == {".html", ".css", ".js", ".svg"}
-    assert files - code - page == {"toolcast/py.typed", *WORDS, *TEMPLATES}
+    vendored = {f"toolcast/apps/web/page/vendor/{name}" for name in ("licenses.txt", "versions.json")}
+    assert vendored <= page
+    assert {PurePath(name).suffix for name in page - vendored} == {".html", ".css", ".js", ".svg"}
+    assert files - code - page == {"toolcast/py.typed", *WORDS, *TEMPLATES, *LIBRARIES}
 
 
 def test_wheel_is_for_every_machine(wheel: Path) -> None:

@@ -70,7 +70,7 @@ def test_what_is_refused_is_not_done(aimock: Aimock, terminal: Driven) -> None:
     aimock.answer({"userMessage": "write", "sequenceIndex": 0}, {"toolCalls": [write]})
     aimock.answer({"userMessage": "write"}, {"content": "Then not."})
     terminal.type("write it" + ENTER)
-    terminal.until("run it?")
+    terminal.until("Esc no")
     terminal.type("n" + ENTER)
     terminal.until("Then not.")
     assert not Path("new.txt").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -15,8 +16,9 @@ import pexpect
 from support.terminal_emulator import Emulated
 
 PATIENCE = 30.0
+STATUS = re.compile(r"\S+ · mode (plan|build|verify|auto)( · |$)")
 PROGRAM = "import sys; from toolcast.apps.cli import main; sys.exit(main())"
-ENTER, CTRL_C, CTRL_D, CTRL_O, TAB = "\r", "\x03", "\x04", "\x0f", "\t"
+ENTER, ESCAPE, CTRL_C, CTRL_D, CTRL_O, TAB = "\r", "\x1b", "\x03", "\x04", "\x0f", "\t"
 
 
 class Driven(Emulated):
@@ -30,6 +32,21 @@ class Driven(Emulated):
         )
         self._child.delaybeforesend = None
 
+    @property
+    def lines(self) -> list[str]:
+        """All lines from the first one, without the status line below the prompt."""
+        return self._all_lines[:-1] if self.status else self._all_lines
+
+    @property
+    def status(self) -> str:
+        """The status line below the prompt; empty if there is none."""
+        last = "".join(self._all_lines[-1:])
+        return last if STATUS.match(last) else ""
+
+    @property
+    def _all_lines(self) -> list[str]:
+        return super().lines
+
     def type(self, keys: str) -> None:
         """Press keys."""
         self._child.send(keys)
@@ -37,7 +54,7 @@ class Driven(Emulated):
     def until(self, *wanted: str, lines: int = 0) -> None:
         """Wait until all of `wanted` is on the screen, below the first `lines` lines."""
         latest = time.monotonic() + PATIENCE
-        while not all(words in "\n".join(self.lines[lines:]) for words in wanted):
+        while not all(words in "\n".join(self._all_lines[lines:]) for words in wanted):
             assert time.monotonic() < latest, f"{wanted} did not come:\n{self.text}"
             assert self._read(), f"it has ended without {wanted}:\n{self.text}"
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from support.loopback import END, Loopback, Piece, chunk, head, whole
+from support.loopback import END, Loopback, Piece, Request, chunk, head, whole
 from toolcast import Ollama
 
 MODEL = "m-1"
@@ -46,10 +46,25 @@ class OllamaServer(Loopback):
     def __init__(self) -> None:
         super().__init__()
         self.host = f"127.0.0.1:{self.port}"
+        self.loaded: Any = []  # the models in the answer to `/api/ps`
+        self.list_answer: bytes | None = None  # that answer, if it is another one
+        self.show_answer: bytes = whole(b"{}")  # to `/api/show`
+        self.shown: Any = None  # the document of that answer, in place of it
+        self.list_requests = 0  # the requests of it, which are not among `requests`
 
     def llm(self, **options: Any) -> Ollama:
         """Return an LLM that sends its requests to this server."""
         return Ollama(MODEL, base_url=f"http://{self.host}", **{"max_retries": 0, **options})
+
+    def _pieces(self, request: Request) -> tuple[Piece, ...]:
+        if request.line.startswith("POST /api/show "):
+            self.requests.remove(request)
+            return (self.show_answer if self.shown is None else whole(json.dumps(self.shown).encode()),)
+        if not request.line.startswith("GET /api/ps "):
+            return super()._pieces(request)
+        self.list_requests += 1
+        self.requests.remove(request)
+        return (self.list_answer or whole(json.dumps({"models": self.loaded}).encode()),)
 
     def streams(self, *documents: dict[str, Any] | bytes | Piece) -> None:
         """Queue an answer of these lines, each in a chunk of its own, with other pieces between them."""
@@ -86,5 +101,5 @@ class OllamaServer(Loopback):
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
-        """The parsed bodies of the requests."""
-        return [json.loads(request.body) for request in self.requests]
+        """The parsed bodies of the requests that have one."""
+        return [json.loads(request.body) for request in self.requests if request.body]

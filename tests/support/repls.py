@@ -28,6 +28,7 @@ def repl_on(
     """A REPL, not yet running."""
     wanted = MODES[mode] if mode else None
     setup = ChatSetup(llm, wanted=wanted, user_tools=as_tools(tuple(tools)), can_ask=screen.is_interactive)
+    options.setdefault("models", list)
     return Repl(OpenConversation(setup, MemoryStore() if store is None else store, session), screen, **options)
 
 

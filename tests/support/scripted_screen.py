@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Event
 from typing import Any, TypeAlias
+
+from toolcast.apps.approval_preview import CallSketch, DiffPreview
+from toolcast.apps.repl.activity import TurnActivity
+from toolcast.apps.repl.choices import Answer, Choice, choose_by_line
+from toolcast.apps.repl.picker import Actions, Find, PickedRow, pick_from_lines
+from toolcast.apps.repl.preview_text import plain_lines, preview_lines
+from toolcast.apps.repl.screen import ConversationStatus
 
 Typed: TypeAlias = "str | BaseException | Callable[[], str | None] | None"
 
@@ -23,6 +30,10 @@ class ScriptedScreen:
         self.fails_at: list[str] = []
         self.failure: Exception | None = None
         self.caught_up = Event()  # set when all that came is to be shown
+        self.refreshed = Event()  # set when time has passed without an event
+        self.activities: list[TurnActivity | None] = []
+        self.statuses: list[ConversationStatus] = []
+        self.changes: list[tuple[str, str]] = []  # of files, by calls with these ids
         self._typed = list(typed)
         self._interactive = interactive
 
@@ -36,6 +47,9 @@ class ScriptedScreen:
         if isinstance(typed, BaseException):
             raise typed
         return typed() if callable(typed) else typed
+
+    def pick(self, title: str, find: Find, actions: Actions, last: PickedRow | None = None) -> PickedRow | None:
+        return pick_from_lines(self, title, find, actions)
 
     def thinking(self, text: str) -> None:
         self._show("thinking", text)
@@ -55,7 +69,9 @@ class ScriptedScreen:
     def call_progress(self, id: str, name: str, text: str) -> None:
         self._show("call_progress", id, name, text)
 
-    def call_result(self, id: str, name: str, content: str, is_error: bool) -> None:
+    def call_result(self, id: str, name: str, content: str, is_error: bool, change: DiffPreview | None = None) -> None:
+        if change is not None:
+            self.changes.append((id, plain_lines(preview_lines(name, change))))
         self._show("call_result", id, name, content, is_error)
 
     def error(self, message: str, hint: str = "") -> None:
@@ -63,6 +79,33 @@ class ScriptedScreen:
 
     def note(self, text: str) -> None:
         self._show("note", text)
+
+    def preview(self, tool: str, preview: CallSketch, *, number: int | None = None, whole: bool = False) -> None:
+        self._show("preview", plain_lines(preview_lines(tool, preview, number=number, whole=whole)))
+
+    def choose(self, question: str, choices: Sequence[Choice]) -> Answer | None:
+        return choose_by_line(self.read, question, choices)
+
+    def edit(self, text: str, suffix: str) -> str | None:
+        return self.read(f"edit {suffix}: ", text)
+
+    def call_decided(self, id: str, name: str, arguments: str, line: str, is_allowed: bool) -> None:
+        self._show("call_decided", id, name, arguments, line, is_allowed)
+
+    def show_activity(self, activity: TurnActivity | None) -> None:
+        self.activities.append(activity)
+
+    def refresh(self) -> None:
+        self.refreshed.set()
+
+    def show_status(self, status: ConversationStatus) -> None:
+        self.statuses.append(status)
+
+    def hold_typed(self) -> None:
+        self._show("hold_typed")
+
+    def show_details(self) -> None:
+        self._show("show_details")
 
     def flush_updates(self) -> None:
         self.caught_up.set()

@@ -69,6 +69,10 @@ class API:
         """Call a method whose async counterpart has an `a` before its name."""
         return getattr(llm, name)(*args, **options)
 
+    def show(self, source: Any, name: str, /, *args: Any, **options: Any) -> Any:
+        """Show the stream that a method returns, whose async counterpart has an `a` before its name."""
+        return getattr(source, name)(*args, **options).show()
+
 
 class _NotEntered:
     """A stream that is iterated without `with`."""
@@ -120,6 +124,9 @@ class SyncInLoopAPI(API):
 
     def method(self, llm: FunctionCallingLLM, name: str, /, *args: Any, **options: Any) -> Any:
         return self._inside(lambda: API.method(self, llm, name, *args, **options))
+
+    def show(self, source: Any, name: str, /, *args: Any, **options: Any) -> Any:
+        return self._inside(lambda: API.show(self, source, name, *args, **options))
 
 
 class AsyncAPI(API):
@@ -180,6 +187,9 @@ class AsyncAPI(API):
 
     def method(self, llm: FunctionCallingLLM, name: str, /, *args: Any, **options: Any) -> Any:
         return self._await(lambda: getattr(llm, f"a{name}")(*args, **options))
+
+    def show(self, source: Any, name: str, /, *args: Any, **options: Any) -> Any:
+        return self._await(lambda: getattr(source, f"a{name}")(*args, **options).show())
 
 
 APIS = [API(), AsyncAPI("asyncio"), AsyncAPI("trio"), SyncInLoopAPI("asyncio"), SyncInLoopAPI("trio")]

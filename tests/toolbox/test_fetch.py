@@ -266,7 +266,7 @@ def test_names_are_looked_up_by_the_system(monkeypatch: pytest.MonkeyPatch, serv
 
     server.answer(whole(b"x", 200, TEXT))
     with monkeypatch.context() as patched:
-        patched.setattr("toolcast.toolbox.fetch.socket.getaddrinfo", getaddrinfo)
+        patched.setattr("toolcast.toolbox.public_http.socket.getaddrinfo", getaddrinfo)
         with pytest.raises(TryAgain, match=r"nowhere.example has no address: Name or service not known"):
             fetched(server, host="nowhere.example", resolve=None)
         with pytest.raises(TryAgain, match="this machine's own"):

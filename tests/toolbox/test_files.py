@@ -14,7 +14,8 @@ from toolcast.agents.permissions.permissions import Mode, Permissions
 from toolcast.errors import TryAgain, ValidationError
 from toolcast.testing import ScriptedLLM
 from toolcast.toolbox import files
-from toolcast.toolbox.files import FILE_TOOLS, file_tools
+from toolcast.toolbox.files import FILE_TOOLS, FileChange, file_tools
+from toolcast.toolbox.sandbox_paths import LARGEST
 from toolcast.tools.callable_tool import ToolOutput
 
 
@@ -256,3 +257,20 @@ def test_what_is_asked_about_runs_when_it_is_allowed(engine_api: EngineAPI, tmp_
     edit, new = turn.pending
     engine_api.submit(engine, answers=[edit.allow(), new.deny("not now")])
     assert (tmp_path / "a.txt").read_text() == "two" and not (tmp_path / "b.txt").exists()
+
+
+def test_changes_are_reported(tmp_path: Path) -> None:
+    changes: list[FileChange] = []
+    _, write, edit, *_ = file_tools(tmp_path, on_change=changes.append)
+    (tmp_path / "large").write_bytes(b"x" * (LARGEST + 1))
+    for arguments in ({"path": "a", "content": "1"}, {"path": "a", "content": "2"}, {"path": "large", "content": ""}):
+        assert not write.call(json.dumps(arguments)).is_error
+    assert not edit.call(json.dumps({"path": "a", "old": "2", "new": "3"})).is_error
+    with pytest.raises(TryAgain):
+        write.call(json.dumps({"path": ".", "content": ""}))
+    assert changes == [
+        FileChange("a", None, b"1", is_new=True),
+        FileChange("a", b"1", b"2"),
+        FileChange("large", None, b""),
+        FileChange("a", b"2", b"3"),
+    ]

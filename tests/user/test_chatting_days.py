@@ -211,8 +211,10 @@ def test_tools_that_are_not_there(server: OllamaServer, env: dict[str, str]) -> 
 def test_a_model_that_takes_no_tools(server: OllamaServer, env: dict[str, str]) -> None:
     """It is asked once more without them, and from then on; another model is offered them again."""
     server.fails(400, "registry.ollama.ai/library/gemma:2b does not support tools")
-    for answer in ("Hello.", "Again.", "Another."):
+    for answer in ("Hello.", "Again."):
         server.replies(answer)
+    server.fails(404, "no list of models")
+    server.replies("Another.")
     screen = shell("toolcast chat --lines", env, "Hi\nHi again\n/model m-2\nAnd you?\n")
     assert (screen.lines, screen.code) == (["Hello.", "Again.", "Another."], 0)
     assert screen.err.splitlines()[0] == "m-1 does not support tools; continuing without them."
@@ -239,7 +241,10 @@ def test_an_empty_answer_is_a_failure(
 def test_a_chat_that_could_not_begin_leaves_no_session(server: OllamaServer, env: dict[str, str]) -> None:
     screen = shell("toolcast chat --model openai:gpt-5.4", env, "Hi")
     assert (screen.out, screen.code) == ("", 1)
-    assert screen.err == "error: openai gpt-5.4: no API key for openai: set OPENAI_API_KEY. Nothing was sent.\n"
+    assert screen.err == (
+        "error: openai gpt-5.4: no API key for openai: set OPENAI_API_KEY, or run: toolcast config set-key openai. "
+        "Nothing was sent.\n"
+    )
     assert shell("toolcast logs", env).went_well() == []
     server.replies("Hello.")
     assert shell("toolcast chat --session s", env, "Hi").went_well() == ["Hello."]
@@ -260,8 +265,8 @@ def test_a_question_in_a_terminal_of_any_width(
     with driven(home, "--tools", "tools.py", columns=columns, rows=40, **named) as terminal:
         terminal.at_prompt()
         terminal.type("Remember the milk." + ENTER)
-        terminal.until("[y]es", "[e]dit:")
-        terminal.type("y" + ENTER)
+        terminal.until("y   yes", "e   edit it first", "Esc no")
+        terminal.type("y")
         terminal.until("I remember", "Done.")
 
 
@@ -273,7 +278,7 @@ def test_a_session_of_yesterday_is_gone_on_with_by_its_beginning(
     server.replies("Because.")
     with at_terminal(server, folder, "--session", "holiday") as terminal:
         terminal.at_prompt()
-        terminal.until("Resuming session holiday-plans: 2 messages, 1 question.", "> What is the answer?")
+        terminal.until("Resuming session holiday-plans: 2 messages, 1 question, mode build.", "> What is the answer?")
         terminal.until("It is 42.")
         terminal.submit("Why?")
         terminal.type(CTRL_C)
@@ -296,22 +301,22 @@ def test_ctrl_c_before_the_first_byte(server: OllamaServer, terminal: Driven) ->
     assert conversation(server) == [("user", "Are you there?")]
 
 
-def test_ctrl_c_in_a_question_denies_that_call_alone(server: OllamaServer, terminal: Driven) -> None:
+def test_ctrl_c_in_a_question_denies_all_calls_and_stops(server: OllamaServer, terminal: Driven) -> None:
     server.calls(call("remember", what="the milk"), call("remember", what="the bread"))
-    server.replies("The bread.")
+    server.replies("Neither.")
     before = terminal.at_prompt()
     terminal.type("Remember" + ENTER)
-    terminal.until('"the milk"', '"the bread"', "run all?")
-    terminal.type("o" + ENTER)
-    terminal.until("run it?", lines=before)
-    asked = len(terminal.lines)
+    terminal.until('1. remember  "the milk"', '2. remember  "the bread"', "Run all 2?")
+    terminal.type("o")
+    terminal.until('1. remember  "the milk": run it?', lines=before)
     terminal.type(CTRL_C)
-    terminal.until('"the bread"', "run it?", lines=asked)
-    terminal.type("y" + ENTER)
-    terminal.until("The bread.", lines=before)
+    terminal.until('✗ remember  "the milk": stopped', '✗ remember  "the bread": stopped', "(cancelled)", lines=before)
+    assert len(server.bodies) == 1
+    terminal.submit("And now?")
+    assert "Neither." in terminal.text
     milk, bread = [content for role, content in conversation(server) if role == "tool"]
-    assert "did not answer" in milk
-    assert bread == "I remember the bread"
+    assert "stopped the turn" in milk
+    assert "stopped the turn" in bread
 
 
 def test_ctrl_c_ends_a_command_with_its_children(server: OllamaServer, terminal: Driven, folder: Path) -> None:
@@ -321,8 +326,8 @@ def test_ctrl_c_ends_a_command_with_its_children(server: OllamaServer, terminal:
     server.replies("Never mind.")
     before = terminal.at_prompt()
     terminal.type("Run" + ENTER)
-    terminal.until("run it?")
-    terminal.type("y" + ENTER)
+    terminal.until("Esc no")
+    terminal.type("y")
     terminal.until("    begun")
     terminal.type(CTRL_C)
     terminal.until("(cancelled)")
@@ -350,8 +355,8 @@ def test_a_tool_that_would_end_the_program(tool: str, text: str, server: OllamaS
     server.replies("Still here.")
     before = terminal.at_prompt()
     terminal.type("Leave" + ENTER)
-    terminal.until("run it?")
-    terminal.type("y" + ENTER)
+    terminal.until("Esc no")
+    terminal.type("y")
     terminal.until(text, lines=before)
     terminal.submit("Are you there?")
     assert "Still here." in terminal.text
@@ -364,8 +369,8 @@ def test_a_tool_in_which_the_program_was_killed(server: OllamaServer, folder: Pa
     with at_terminal(server, folder, "--session", "s") as first:
         first.at_prompt()
         first.type("Wait" + ENTER)
-        first.until("run it?")
-        first.type("y" + ENTER)
+        first.until("Esc no")
+        first.type("y")
         first.until("waiting")
         with at_terminal(server, folder, "--session", "s") as other:
             assert other.ends() == 1
@@ -385,12 +390,12 @@ def test_a_question_in_which_the_program_was_killed(server: OllamaServer, folder
     with at_terminal(server, folder, "--session", "s") as first:
         first.at_prompt()
         first.type("Remember" + ENTER)
-        first.until("run it?")
+        first.until("Esc no")
         first.kill()
     server.replies("Good.")
     with at_terminal(server, folder, "--session", "s") as second:
-        second.until("run it?")
-        second.type("y" + ENTER)
+        second.until("Esc no")
+        second.type("y")
         second.until("Good.")
     assert conversation(server)[-1] == ("tool", "I remember the milk")
 
@@ -406,7 +411,9 @@ def test_a_huge_paste_is_one_question(server: OllamaServer, terminal: Driven) ->
 
 
 def test_a_model_that_is_not_there_and_back(server: OllamaServer, terminal: Driven) -> None:
+    server.fails(404, "no list of models")
     server.fails(404, "model 'nonsense' not found")
+    server.fails(404, "no list of models")
     server.replies("Hello again.")
     terminal.submit("/model nonsense")
     terminal.submit("Hi")

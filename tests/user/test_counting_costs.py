@@ -122,7 +122,7 @@ def test_results_are_stored_and_read_again() -> None:
             print(Result.from_dict(json.loads(stored), Album) == result)
             other = asyncio.run(make_album.arun(topic="the sea"))
             print(other == result, other.to_dict()["output"] == result.to_dict()["output"])
-            print(result._repr_html_()[:5], "Sea of Glass" in result._repr_html_())
+            print(result._repr_html_()[:4], "Sea of Glass" in result._repr_html_())
             print(repr(make_album))
             """,
             server,
@@ -132,7 +132,7 @@ def test_results_are_stored_and_read_again() -> None:
             "False True",
             "True",
             "True True",
-            "<div> True",
+            "<div True",
             "ToolOrchestratingLLM(Album, prompt='Create an album about {topic}', "
             f"llm=OpenAI('m-1', base_url='http://127.0.0.1:{server.port}/v1'))",
         ]

@@ -143,6 +143,10 @@ def test_an_evening_with_the_results(day: Callable[..., Screen], server: OllamaB
     reported = day("MPLCONFIGDIR=. toolcast experiment report logs/alone.jsonl --output report")
     assert reported.code == 0, reported.err
     page = (tmp_path / "report/report.html").read_text(encoding="utf-8")
+    assert "In cycle 3 I have 3 keys." in page and "unsafe-" not in page
+    plain = day("MPLCONFIGDIR=. toolcast experiment report logs/alone.jsonl --output plain --no-scripts")
+    assert plain.code == 0, plain.err
+    page = (tmp_path / "plain/report.html").read_text(encoding="utf-8")
     assert "In cycle 3 I have 3 keys." in page and "<script" not in page
     assert {path.suffix for path in (tmp_path / "report").iterdir()} == {".html", ".png"}
 
@@ -159,3 +163,32 @@ def test_a_grid_over_night(day: Callable[..., Screen], tmp_path: Path) -> None:
     assert len(logs) == 2
     for log in logs:
         assert json.loads(log.read_bytes().splitlines()[-1])["payload"]["status"] == "completed"
+
+
+def test_a_grid_with_everything_that_follows(day: Callable[..., Screen], server: OllamaByRule, tmp_path: Path) -> None:
+    def acts_and_rates(messages: Sequence[ChatMessage]) -> ChatMessage:
+        is_rating = "For-me-ness" in messages[-1]["content"]
+        return reply("I read it all. **6**") if is_rating else write_then_reflect(messages)
+
+    server.rule = acts_and_rates
+    assert day("true").code == 0
+    with (tmp_path / "config.yaml").open("a") as config:
+        config.write('grid: {"model_options.seed": [1, 2]}\n')
+    (tmp_path / "grid.yaml").write_text((tmp_path / "config.yaml").read_text())
+    line = f"toolcast experiment run --config grid.yaml --workers 2 --pei {MODEL} --report report"
+
+    wrong = day(f"{line} --pei missing")
+    assert wrong.code == 1 and "ollama pull missing" in wrong.err and not (tmp_path / "logs").exists()
+
+    done = day(f"MPLCONFIGDIR=. {line}")
+    assert done.code == 0, done.err
+    assert f"alone-seed_2, rated by {MODEL}: 6 (For-me-ness)" in done.out
+    assert "✓ Report written: report/report.html" in done.out
+
+    requests = len(server.requests)
+    assert day(f"MPLCONFIGDIR=. {line} --resume").code == 0
+    assert len(server.requests) == requests
+
+    seen = day("toolcast experiment watch logs/alone")
+    assert seen.code == 0 and seen.out.startswith("2 runs · 2 completed\n")
+    assert day("toolcast experiment watch logs/alone/alone-seed_1 --once | grep -c 'In cycle 3'").out == "1\n"

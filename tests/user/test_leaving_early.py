@@ -98,16 +98,21 @@ def test_ctrl_c_under_trio() -> None:
         endless(server)
         python = begin(
             """
-            import trio
+            import trio, trio.testing
+            async def report():
+                await trio.testing.wait_all_tasks_blocked()
+                print("waits")
             async def main():
                 async with make_album.astream(topic="the sea") as albums:
                     async for album in albums:
                         print("have", album.title)
+                        if album.title == "Sea of Gla":
+                            trio.lowlevel.spawn_system_task(report)
             trio.run(main)
             """,
             server,
         )
-        press_ctrl_c(python, after="have Sea of Gla")
+        press_ctrl_c(python, after="waits")  # between reads: in one, trio would report corrupted cancel scopes
         screen = finish(python)
         assert screen.last.endswith("KeyboardInterrupt")
         assert screen.code == SIGINT_DEATH

@@ -31,12 +31,7 @@ def positive_number(text: str) -> float:
 
 def add_model_options(parser: ArgumentParser | _ArgumentGroup) -> None:
     """Add the options that choose a model: see `toolcast.llms.model_registry`."""
-    parser.add_argument(
-        "--model",
-        metavar="PROVIDER:MODEL",
-        help="or an alias of the config file; default: $TOOLCAST_MODEL, that of the config file, $OLLAMA_MODEL if a "
-        "variable of Ollama is set, else 'local', the embedded model",
-    )
+    _add_model(parser)
     parser.add_argument("--host", metavar="HOST", help="the service's address; default: $OLLAMA_HOST for Ollama")
     parser.add_argument("--token", metavar="TOKEN", help="the service's API key; default: its environment variable")
 
@@ -44,12 +39,18 @@ def add_model_options(parser: ArgumentParser | _ArgumentGroup) -> None:
 def add_chat_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a chat: its model, tools, mode and instructions."""
     option = parser.add_argument
-    option(
-        "--model",
-        metavar="NAME",
-        help="provider:model, a model of Ollama, or an alias of the config file; default: $TOOLCAST_MODEL, that of the "
-        "config file, $OLLAMA_MODEL, or the embedded one",
-    )
+    _add_model(parser)
     option("--tools", metavar="FILE", help="a Python file that is run, and whose functions the model may call")
     option("--mode", choices=_MODES, help="the tools and permissions of the model; default: build")
+    option("--no-mcp", action="store_true", help="start none of the MCP servers that mcp.json files name")
     option("--system", metavar="TEXT", default="", help="instructions that the model gets before the conversation")
+
+
+def _add_model(parser: ArgumentParser | _ArgumentGroup) -> None:
+    parser.add_argument(
+        "-m",
+        "--model",
+        metavar="MODEL",
+        help="provider:model, a model of Ollama, the name of a pulled model, or an alias of the config file; default: "
+        "$TOOLCAST_MODEL, that of the config file, $OLLAMA_MODEL, or 'local', the embedded one",
+    )

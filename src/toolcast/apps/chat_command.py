@@ -30,7 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY",
         help="the API key; other users can see it here: prefer a variable such as OLLAMA_API_KEY",
     )
-    option(
+    sessions = parser.add_mutually_exclusive_group().add_argument
+    sessions(
+        "-c",
+        "--continue",
+        dest="continues",
+        action="store_true",
+        help="resume the session that was used last in this directory, or else anywhere",
+    )
+    sessions("--resume", action="store_true", help="choose the session to resume from a list")
+    sessions(
         "--session",
         metavar="ID",
         type=_session,
@@ -58,14 +67,10 @@ def run(arguments: argparse.Namespace) -> int:
     # In a pipe stdout is for answers only: prints of the user's own tools go to stderr.
     prints = nullcontext() if sys.stdout.isatty() else redirect_stdout(sys.stderr)
     with prints, open_repl(options, terminal) as repl:
-        return repl.run(None if options.prompt is None else _with_stdin(options.prompt))
-
-
-def _with_stdin(prompt: str) -> str:
-    """Return the prompt, and what was piped into standard input: `git diff | toolcast chat 'Review this'`."""
-    if sys.stdin.isatty() or not (text := sys.stdin.read().strip()):
-        return prompt
-    return f"{prompt}\n\n{text}"
+        if options.prompt is None:
+            return repl.run()
+        # What is piped follows the prompt: `git diff | toolcast chat 'Review this'`.
+        return repl.run(options.prompt, "" if sys.stdin.isatty() else sys.stdin.read().strip())
 
 
 def _prompt(text: str) -> str:

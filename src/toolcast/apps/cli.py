@@ -18,6 +18,7 @@ from contextlib import suppress
 from importlib.metadata import version
 
 from ..errors import ToolcastError
+from ..terminal_text import visible
 from .command_parser import CommandParser, CommandRow
 from .output import command_line_text
 
@@ -26,11 +27,16 @@ _COMMANDS: Mapping[str, CommandRow] = {
     "web": CommandRow(".web_command", "Chat with a model in the browser; prints the address of the page."),
     "get": CommandRow(".extract_command", "Extract JSON from a text, by a schema in one line."),
     "map": CommandRow(".map.command", "Make one structured call for each row of a file, with a budget and resumption."),
-    "config": CommandRow(".config_command", "Show or change the default model and the aliases of models."),
+    "demo": CommandRow(".demo.command", "See structured calls of a small model in this process, with their code."),
+    "config": CommandRow(".config_command", "Show or change the default model, its aliases, and the API keys."),
     "experiment": CommandRow(".experiment.command", "Experiments with autonomous agents: run, assess, report."),
-    "logs": CommandRow(".sessions_command", "List the saved sessions, or show one."),
-    "models": CommandRow(".models_command", "List the capabilities of models; '?' is unknown, '*' is any other model."),
-    "pull": CommandRow(".pull_command", "Download the weights of the embedded model and print their path."),
+    "logs": CommandRow(".sessions_command", "List saved chats and calls, or show, search or delete them."),
+    "mcp": CommandRow(".mcp.command", "List the MCP servers of chats, and approve those of a project."),
+    "models": CommandRow(
+        ".models_command", "List models with context, prices and capabilities; '?' is unknown, '*' any other model."
+    ),
+    "pull": CommandRow(".pull_command", "Get a model that runs in this process: from a URL, a file or Ollama."),
+    "completion": CommandRow(".completion_command", "Print the script that completes commands in bash, zsh or fish."),
 }
 
 
@@ -39,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     _prepare_streams()
     try:
-        parser = _parser()
+        parser = command_parser()
         if not words:
             parser.print_help()
             return 0
@@ -53,14 +59,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return 0
     except (ToolcastError, OSError, ImportError) as error:
-        print("toolcast:", " ".join(command_line_text(error).split()), file=sys.stderr)
+        print("toolcast:", " ".join(_message(error).split()), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("toolcast: interrupted", file=sys.stderr)
         return 130
 
 
-def _parser() -> CommandParser:
+def _message(error: Exception) -> str:
+    """Return the text of an error; that of the system has the file first, as those of other commands do."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{visible(os.fsdecode(error.filename))}: {error.strerror}"
+    return command_line_text(error)
+
+
+def command_parser() -> CommandParser:
     """Return the parser of all commands."""
     parser = CommandParser(prog="toolcast", description="Structured, tool-orchestrated LLM calls.")
     parser.add_argument("--version", action="version", version=f"toolcast {version('toolcast')}")

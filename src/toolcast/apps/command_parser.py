@@ -54,18 +54,22 @@ class CommandParser(argparse.ArgumentParser):
         namespace: Any = None,
     ) -> tuple[Any, list[str]]:
         """Import the command's module, parse, and report unknown arguments; the list that is returned is empty."""
-        if self._module is not None:
-            module, package, called = self._module
-            self._module = None
-            command = cast("CommandModule", import_module(module, package))
-            self.set_defaults(**{called: command.run})
-            command.add_arguments(self)
+        self.load_module()
         self._refuse_unknown_options(args or ())
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             words = visible(" ".join(unknown))
             self.error(f"unexpected argument: {words}; put quotes around a text of several words")
         return parsed, []
+
+    def load_module(self) -> None:
+        """Import the command's module and add its arguments, unless that has happened."""
+        if self._module is not None:
+            module, package, called = self._module
+            self._module = None
+            command = cast("CommandModule", import_module(module, package))
+            self.set_defaults(**{called: command.run})
+            command.add_arguments(self)
 
     def _refuse_unknown_options(self, words: Sequence[str]) -> None:
         """Report unknown options before the rest is parsed.

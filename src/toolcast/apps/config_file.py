@@ -1,18 +1,20 @@
-"""The config file of all commands, `~/.config/toolcast/config.toml`: the default model, and aliases of models.
+"""The config file of all commands, `~/.config/toolcast/config.toml`: model, aliases of models, and the log.
 
     model = "openai:gpt-4.1"
+    log = false
 
     [aliases]
     fast = "groq:llama-3.3-70b-versatile"
 
-The model is that of the option, else of `TOOLCAST_MODEL`, else of the config file. Unknown keys are errors, as are
-values of another type, with the file and the line.
+The model is that of the option, else of `TOOLCAST_MODEL`, else of the config file. `toolcast get` logs its calls unless
+`log` is false. Unknown keys are errors, as are values of another type, with the file and the line.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import tempfile
 import tomllib
 from collections.abc import Mapping
 from dataclasses import field
@@ -33,10 +35,11 @@ class ConfigFileError(ToolcastError):
 
 @dataclass(frozen=True, slots=True)
 class CommandConfig:
-    """The content of the config file."""
+    """The content of the config file. `log`: whether `toolcast get` logs its calls."""
 
     model: str | None = None
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    log: bool = True
 
 
 def config_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -85,18 +88,23 @@ def parse_config(text: str, path: Path) -> CommandConfig:
     known = tuple(CommandConfig.__dataclass_fields__)
     for key in content:
         if key not in known:
-            near = suggestion(key, known) or f"; expected {' or '.join(known)}"
+            near = suggestion(key, known) or f"; expected {', '.join(known)}"
             raise refuse(key, f"unknown key {key!r}{near}")
     model = content.get("model")
     if model is not None and not _is_name(model):
         raise refuse("model", f"model: expected a name such as 'openai:gpt-4.1', got {model!r}")
+    log = content.get("log", True)
+    if not isinstance(log, bool):
+        raise refuse("log", f"log: expected true or false, got {log!r}")
     aliases: Any = content.get("aliases", {})
     if not isinstance(aliases, dict):
         raise refuse("aliases", f"aliases: expected a table, got {aliases!r}")
     for alias, name in cast("dict[str, Any]", aliases).items():
         if not _is_name(name):
             raise refuse(alias, f"aliases.{alias}: expected the name of a model, got {name!r}")
-    return CommandConfig(model, cast("dict[str, str]", aliases))
+        if name in aliases:
+            raise refuse(alias, f"aliases.{alias}: {name!r} is an alias itself; expected the name of a model")
+    return CommandConfig(model, cast("dict[str, str]", aliases), log)
 
 
 def _is_name(value: object) -> bool:
@@ -119,8 +127,11 @@ def choose_model(option: str | None, environ: Mapping[str, str] = os.environ) ->
 
     Raises:
         ConfigFileError: The config file is damaged.
+        ToolcastError: The option is empty.
         UnsupportedLLMError: The variable or the file names an unknown provider; the message names the source.
     """
+    if option is not None and not option.strip():
+        raise ToolcastError("the name of the model is empty: leave out --model for the default model")
     path = config_path(environ)
     config = read_config(path)
     for source, name in (("", option), (MODEL_VARIABLE, environ.get(MODEL_VARIABLE)), (str(path), config.model)):
@@ -140,3 +151,25 @@ def _check_provider(name: str, source: str) -> None:
         split_provider(name)
     except UnsupportedLLMError as error:
         raise UnsupportedLLMError(f"{error} (set by {source})") from error
+
+
+def replace_file(path: Path, text: str, mode: int | None = None) -> None:
+    """Replace the file in one step, so that no reader and no full disk ever leaves half of it.
+
+    `mode`: its permissions; None preserves those of an existing file. A new file is for its owner alone.
+    """
+    target = path.resolve()  # of a link, which stays one
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=target.suffix)
+    written = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        if mode is not None:
+            written.chmod(mode)
+        elif target.exists():
+            written.chmod(target.stat().st_mode & 0o777)
+        written.replace(target)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise

@@ -4,40 +4,69 @@
     toolcast get 'name, age int, city' < letter.txt
     toolcast get --many 'name, price float?' --file menu.txt | jq .name
 
-With `--many` each object is a line, printed as soon as it is complete. Only JSON is written to stdout.
+With `--many` each object is a line, printed as soon as it is complete. Only JSON is written to stdout: indented on a
+terminal, where the object grows while the model writes, else on one line.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import GenericAlias
-from typing import Any
+from typing import Any, Final
 
 from pydantic import TypeAdapter
 
 from ..errors import ToolcastError
-from ..llms.model_registry import choose_llm
+from ..llms.base import FunctionCallingLLM
+from ..messages import ImagePart, user
+from ..prompts import ChatPromptTemplate, PromptTemplate
 from ..structured.orchestrator import ToolOrchestratingLLM
+from ..terminal_text import visible
+from .api_keys import choose_llm
 from .arguments import add_model_options
-from .config_file import choose_model
+from .call_log import logged_call
+from .config_file import choose_model, config_path, read_config
 from .extraction import make_call, prompt_with_text
-from .output_type_argument import SCHEMA_HELP, schema_argument
+from .file_mentions import decoded_text, image_type, message_with_files, protected_by
+from .growing_json import print_growing, print_json
+from .model_facts import ServedModels
+from .output_type_argument import SCHEMA_HELP, LoadType, schema_argument
 from .pull_command import load_with_progress
+from .waiting_line import WaitingLine
+
+_EXAMPLES: Final = """examples:
+  toolcast get 'name, age int' 'Ingrid is 51.'
+  toolcast get 'title, year int?, genre novel|essay' --file review.txt
+  toolcast get --many 'item, price float, tags list' < receipt.txt | jq .price
+  toolcast get 'total float, shop' @receipt.png -m anthropic:claude-sonnet-4-5
+  toolcast get 'author {name, born date?} "who wrote it"' < page.txt
+  toolcast get invoice.schema.json --file bill.txt   a JSON Schema
+  toolcast get shop.models:Invoice --file bill.txt   a class of yours"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `toolcast get`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
     parser.add_argument(
         "schema",
         metavar="SCHEMA",
-        type=schema_argument,
+        type=_schema,
         help=SCHEMA_HELP,
     )
-    parser.add_argument("text", nargs="?", metavar="TEXT", help="the text; default: that of --file or standard input")
-    parser.add_argument("--file", type=Path, metavar="FILE", help="the file with the text; default: standard input")
+    parser.add_argument(
+        "text",
+        nargs="?",
+        metavar="TEXT",
+        help="the text; @FILE in it puts in a file or an image; default: that of --file or standard input",
+    )
+    parser.add_argument(
+        "--file", type=Path, metavar="FILE", help="the file with the text, or an image; default: standard input"
+    )
     parser.add_argument(
         "--many",
         action="store_true",
@@ -48,51 +77,126 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TEXT",
         help="the prompt; {text} is replaced by the text, which otherwise follows the prompt",
     )
-    parser.add_argument("--pretty", action="store_true", help="indent the JSON")
+    parser.add_argument("--pretty", action="store_true", help="indent the JSON in a pipe, too")
+    parser.add_argument("--no-log", action="store_true", help="do not log the call; see `toolcast logs`")
     add_model_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the extracted objects as JSON and return the exit code."""
     llm = choose_llm(choose_model(arguments.model), arguments.host, arguments.token)
-    text = _text(arguments.text, arguments.file)
+    text, images = _input(arguments.text, arguments.file, llm)
     load_with_progress(llm, sys.stderr)
-    kind = arguments.schema()
+    schema, load_type = arguments.schema
+    kind = load_type()
     output: Any = GenericAlias(list, (kind,)) if arguments.many else kind
-    call = make_call(output, llm, prompt_with_text(arguments.prompt, llm, many=arguments.many))
-    adapter: TypeAdapter[Any] = TypeAdapter(kind)
-    for found in _extract(call, text, many=arguments.many):
-        json = adapter.dump_json(found, by_alias=True, indent=2 if arguments.pretty else None)
-        print(json.decode(), flush=True)
+    prompt = prompt_with_text(arguments.prompt, llm, many=arguments.many)
+    _check_variables(prompt)
+    call = make_call(output, llm, _with_images(prompt, text, images) if images else prompt)
+    values = {} if images else {"text": text}
+    is_logged = not arguments.no_log and read_config(config_path()).log
+    with (
+        logged_call(f"get {schema}: {text}", enabled=is_logged),
+        WaitingLine(f"Waiting for {visible(llm.metadata.model_name)}", sys.stderr) as waiting,
+    ):
+        _print_extracted(call, values, TypeAdapter(kind), waiting, many=arguments.many, pretty=arguments.pretty)
     return 0
 
 
-def _text(given: str | None, file: Path | None) -> str:
-    """Return the text of the command line, of the file or of standard input.
+def _print_extracted(
+    call: ToolOrchestratingLLM[Any],
+    values: Mapping[str, Any],
+    adapter: TypeAdapter[Any],
+    waiting: WaitingLine,
+    *,
+    many: bool,
+    pretty: bool,
+) -> None:
+    """Print the extracted objects: at a terminal the object while it grows, in a pipe JSON on one line."""
+    at_terminal = sys.stdout.isatty()
+    if at_terminal and not many and os.environ.get("TERM", "dumb") != "dumb":
+        with call.stream(**values) as stream:
+            print_growing(waiting.until_first(stream), adapter, sys.stdout)
+        return
+    for found in waiting.until_first(_extract(call, values, many=many)):
+        json = adapter.dump_json(found, by_alias=True, indent=2 if pretty or at_terminal else None).decode()
+        if at_terminal:
+            print_json(json, sys.stdout)
+        else:
+            print(json, flush=True)
+
+
+def _schema(text: str) -> tuple[str, LoadType]:
+    """Return the schema as it was written, and the function that loads its type."""
+    return text, schema_argument(text)
+
+
+def _input(given: str | None, file: Path | None, llm: FunctionCallingLLM) -> tuple[str, list[ImagePart]]:
+    """Return the text of the command line with the files that it mentions, or that of the file or of standard input.
 
     Raises:
-        ToolcastError: The text is empty, or there are two.
+        ToolcastError: The text is empty, there are two, or a file may not be sent.
     """
     if given is not None and file is not None:
         raise ToolcastError("pass the text or --file, not both")
-    if not (text := (_read_text(file) if given is None else given).strip()):
+    images: list[ImagePart] = []
+    if given is not None:
+        text, images = _mentioned(given, llm)
+    elif file is not None and _is_image(file):
+        text, images = _mentioned(f'@"{file}"', llm)
+    else:
+        text = _read_text(file)
+    if not text.strip():
         raise ToolcastError(
             "the text is empty: write it after the schema, pass a file with --file, or text on standard input"
         )
-    return text
+    return text.strip(), images
+
+
+def _mentioned(typed: str, llm: FunctionCallingLLM) -> tuple[str, list[ImagePart]]:
+    """Return the typed text with the text files that it mentions, and the images."""
+    found = message_with_files(typed, Path.cwd(), lambda: ServedModels().ask(llm))
+    notes = found.notes if sys.stderr.isatty() else found.warnings
+    print(*(f"toolcast: {note}\n" for note in notes), sep="", end="", file=sys.stderr)
+    return found.message.text, [part for part in found.message.parts if isinstance(part, ImagePart)]
+
+
+def _is_image(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return image_type(opened.read(16)) is not None
+
+
+def _check_variables(prompt: str) -> None:
+    """Raise `ToolcastError` if the prompt has another variable than the text."""
+    if others := [name for name in PromptTemplate(prompt).variables if name != "text"]:
+        name = others[0]
+        raise ToolcastError(
+            f"--prompt has {{{name}}}, and only {{text}} is replaced: to send the braces as text, write {{{{{name}}}}}"
+        )
+
+
+def _with_images(prompt: str, text: str, images: list[ImagePart]) -> ChatPromptTemplate:
+    """Return the prompt with the text, and the images behind it."""
+    return ChatPromptTemplate([user(PromptTemplate(prompt).format(text=text), *images)])
 
 
 def _read_text(file: Path | None) -> str:
     if file is None and sys.stdin.isatty():
         print("toolcast: type or paste the text, then press Ctrl-D", file=sys.stderr)
-    data = sys.stdin.buffer.read() if file is None else file.read_bytes()
-    return data.decode(errors="replace")
+    if file is None:
+        return decoded_text(sys.stdin.buffer.read(), "standard input")
+    if protected := protected_by(str(file), os.path.realpath(file), str(Path.cwd())):
+        raise ToolcastError(
+            f"--file {file} is protected ({protected}): its content is not sent to a model; standard input sends "
+            f"it all the same: toolcast get ... < {file}"
+        )
+    return decoded_text(file.read_bytes(), str(file))
 
 
-def _extract(call: ToolOrchestratingLLM[Any], text: str, *, many: bool) -> Iterator[Any]:
+def _extract(call: ToolOrchestratingLLM[Any], values: Mapping[str, Any], *, many: bool) -> Iterator[Any]:
     """Yield the extracted objects, each as soon as it is complete."""
     if not many:
-        yield call(text=text)
+        yield call(**values)
         return
-    with call.stream(text=text) as stream:
+    with call.stream(**values) as stream:
         yield from stream.items()

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ..llms.base import FunctionCallingLLM
 from ..llms.provider_llms import LlamaCpp
+from ..prompts import ChatPromptTemplate
 from ..settings import Settings
 from ..structured.orchestrator import ToolOrchestratingLLM
 
@@ -25,7 +26,7 @@ def prompt_with_text(prompt: str | None, llm: FunctionCallingLLM, *, many: bool 
 
 
 def make_call(
-    output: Any, llm: FunctionCallingLLM, prompt: str, *, max_tokens: int | None = None
+    output: Any, llm: FunctionCallingLLM, prompt: str | ChatPromptTemplate, *, max_tokens: int | None = None
 ) -> ToolOrchestratingLLM[Any]:
     """Return the call that extracts `output`, with the settings that suit the LLM."""
     settings = _EMBEDDED if isinstance(llm, LlamaCpp) else None

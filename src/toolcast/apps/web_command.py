@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from contextlib import ExitStack
 
 from .arguments import add_chat_options
 from .config_file import choose_model
+from .mcp.approval import ApprovalTerminal
+from .mcp.servers import open_servers
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +46,12 @@ def run(arguments: argparse.Namespace) -> int:
             "chat and its tools, and the connection is not encrypted.",
             file=sys.stderr,
         )
-    return asyncio.run(serve(options, lambda url: print(url, flush=True)))
+    setup = options.chat_setup
+    with ExitStack() as closing:
+        if not options.no_mcp:
+            asking = ApprovalTerminal(sys.stdin, sys.stderr)
+            setup = setup.with_servers(closing.enter_context(open_servers(setup.tool_names, asking)))
+        return asyncio.run(serve(options, lambda url: print(url, flush=True), setup))
 
 
 def _port(text: str) -> int:

@@ -78,9 +78,11 @@ class Broadcast(Generic[T]):
 class _Place(Generic[T]):
     """The position of one subscription."""
 
-    __slots__ = ("_channel", "_over", "_place")
+    __slots__ = ("_channel", "_over", "_place", "has_gap")
 
     def __init__(self, channel: Broadcast[T]) -> None:
+        self.has_gap: bool = False
+        """True if items were removed before this subscription read them."""
         self._channel = channel
         self._place = 0
         self._over = False
@@ -91,6 +93,7 @@ class _Place(Generic[T]):
     def _next(self) -> list[T]:
         if self._over:
             return []
+        self.has_gap |= self._channel.dropped > self._place
         self._place, found = self._channel.after(self._place)
         return found
 
@@ -111,6 +114,10 @@ class Subscription(_Place[T]):
     def is_caught_up(self) -> bool:
         """True if all items so far are read, so that the next one has to be waited for."""
         return not self._ready()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for the next item or the end, for at most `seconds`. Return False if neither is there then."""
+        return self._channel.waiters.block(self._ready, seconds)
 
     def __next__(self) -> T:
         self._channel.waiters.block(self._ready)

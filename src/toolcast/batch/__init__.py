@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         same_text as same_text,
         similarity as similarity,
     )
-    from .outcome import Outcome as Outcome
+    from .outcome import Outcome as Outcome, OutcomeList as OutcomeList
     from .outcomes import AsyncOutcomes as AsyncOutcomes, Outcomes as Outcomes
     from .permits import PermitsLost as PermitsLost
     from .progress.account import ProgressSnapshot as ProgressSnapshot
@@ -74,7 +74,7 @@ _EXPORTS = {
     "job": "Job ResultOptions",
     "job_options": "JobOptions",
     "metrics": "Metric aligned exact numeric overlap same_text similarity",
-    "outcome": "Outcome",
+    "outcome": "Outcome OutcomeList",
     "outcomes": "AsyncOutcomes Outcomes",
     "review": "review_page write_review",
     "progress.account": "ProgressSnapshot",
@@ -107,6 +107,7 @@ __all__ = [
     "JobStopped",
     "Metric",
     "Outcome",
+    "OutcomeList",
     "Outcomes",
     "PermitsLost",
     "ProgressSnapshot",

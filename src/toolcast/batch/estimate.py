@@ -14,8 +14,9 @@ from math import sqrt
 from statistics import mean, stdev
 from typing import Final, Generic, NamedTuple, TypeVar
 
+from ..html_repr import html_of, table
 from ..lazy_dataclasses import dataclass
-from .outcome import Outcome
+from .outcome import Outcome, OutcomeList
 from .progress.text import duration, money, number
 
 T = TypeVar("T")
@@ -104,6 +105,10 @@ class Estimate(Generic[T]):
         cost = "cost unknown" if self.cost is None else _shown(self.cost, lambda value: money(Decimal(str(value))))
         tokens = f"{_shown(input, _count)} tokens in, {_shown(output, _count)} out"
         return f"{asked}. All of them: {cost}; {tokens}; {_shown(seconds, duration)} with {self.concurrency} at once"
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks: the projection, and the sample."""
+        return table("Estimate", [("items", str(self))]) + html_of(OutcomeList(self.outcomes))
 
     def _project(self, value: Callable[[Outcome[T]], float]) -> Interval | None:
         """Return the sum of `value` over all items."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import sqrt
 from typing import Any, TypeAlias, cast
 
-from ..html_repr import table
+from ..html_repr import grid
 from ..json_text import json_text
 from ..lazy_dataclasses import dataclass
 from ..terminal_text import visible
@@ -128,9 +128,14 @@ class Evaluation:
     def _repr_html_(self) -> str:
         """Return HTML for notebooks."""
         title = f"Evaluation: {self.score:.3f} ({self.count} outcomes, {self.failed} failed)"
-        scores = [(field.path, " ± ".join(_numbers(field)[:2]) + f" ({field.metric})") for field in self.fields]
-        cases = [(f"{each.index} {each.path}", f"{each.score:.2f}: {_difference(each)}") for each in self.worst()]
-        return table(title, scores) + (table("Worst cases", cases) if cases else "")
+        scores = [(field.path, *_numbers(field), field.metric) for field in self.fields]
+        cases = [
+            (each.index, each.path, f"{each.score:.2f}", each.expected, each.actual, each.error)
+            for each in self.worst()
+        ]
+        shown = grid(title, ("field", "score", "±", "perfect", "metric"), scores)
+        head = ("index", "field", "score", "expected", "got", "error")
+        return shown + (grid("Worst cases", head, cases) if cases else "")
 
 
 def evaluate(

@@ -14,11 +14,13 @@ from typing_extensions import Unpack
 from ..llms.defaults import replacement
 from ..option_suggestions import refuse_unknown
 from ..option_types import require_number
+from ..reprs import safe_repr
 from ..structured.orchestrator import ToolOrchestratingLLM
 from .estimate import SAMPLE, Estimate
+from .files import FileRows
 from .inputs import Inputs, length_of, open_inputs
 from .job_options import JobOptions, check_options
-from .outcome import Outcome
+from .outcome import Outcome, OutcomeList
 from .outcomes import AsyncOutcomes, Outcomes
 from .remote.journal import open_batches
 from .results.saved_results import IfExists, SavedResults
@@ -58,6 +60,15 @@ class Job(Generic[T]):
         self.inputs: Inputs = inputs
         self.options: JobOptions = options
 
+    @safe_repr
+    def __repr__(self) -> str:
+        given: Any = self.inputs
+        # Rows of a file open it to be counted.
+        counted = hasattr(given, "__len__") and not isinstance(self.inputs, FileRows)
+        inputs = f"{len(given)} inputs" if counted else f"{given!r:.200}"
+        options = "".join([f", {name}={value!r}" for name, value in self.options.items()])
+        return f"Job({self.call!r}, {inputs}{options})"
+
     def run(self) -> Outcomes[T]:
         """Return an iterator over the outcomes. The calls begin with the first `next`."""
         if self._is_remote:
@@ -78,7 +89,7 @@ class Job(Generic[T]):
         rows = open_inputs(self.inputs, self.call.prompt.variables)
         return AsyncOutcomes(self._live_run(), rows)
 
-    def sample(self, count: int = 50, path: str | PathLike[str] | None = None) -> list[Outcome[T]]:
+    def sample(self, count: int = 50, path: str | PathLike[str] | None = None) -> OutcomeList[T]:
         """Make the calls for some of the inputs, and return their outcomes, to look at them before the job is run.
 
         Args:
@@ -94,7 +105,7 @@ class Job(Generic[T]):
 
         chosen, _ = self._sample(count)
         part = Job(self.call, [each for _, each in chosen], **self.options)
-        outcomes = [replace(outcome, index=chosen[outcome.index][0]) for outcome in part.run()]
+        outcomes = OutcomeList([replace(outcome, index=chosen[outcome.index][0]) for outcome in part.run()])
         if path is not None:
             write_review(outcomes, path)
         return outcomes

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
+from time import monotonic
 from typing import Any, TypeVar
 
 from ..async_support.background_jobs import BackgroundJob, join_all, start_job
 from ..closing import AsyncClosing, Closing, Uncopyable
-from .outcome import Outcome
+from ..html_repr import html_of
+from ..live_display import Frame, LiveDisplay, find_notebook
+from ..reprs import safe_repr
+from .outcome import Outcome, OutcomeList
 from .run import JobRun
 from .workers import GRACE, TaskWorkers, Workers, sync_workers
 
@@ -45,6 +49,23 @@ class Outcomes(Closing, Uncopyable, Iterator[Outcome[T]]):
                 break
             run.changed.block(run.should_wake)
         raise StopIteration
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: iterate it, or call show()>"
+
+    def show(self) -> OutcomeList[T]:
+        """Read the rest, display the outcomes as a table that grows, and return them as a list.
+
+        In a notebook one output of the cell is updated, at most ten times a second. Elsewhere the first outcomes are
+        printed once, at the end.
+        """
+        found: OutcomeList[T] = OutcomeList()
+        with _display(found) as display:
+            for outcome in self:
+                found.append(outcome)
+                display.update()
+        return found
 
     def close(self) -> None:
         """Abort the items that run and drop their outcomes. Idempotent."""
@@ -96,6 +117,23 @@ class AsyncOutcomes(AsyncClosing, Uncopyable, AsyncIterator[Outcome[T]]):
             await run.changed.suspend(run.has_outcome if self._reader is not None else run.should_wake)
         raise StopAsyncIteration
 
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: iterate it, or call show()>"
+
+    async def show(self) -> OutcomeList[T]:
+        """Read the rest, display the outcomes as a table that grows, and return them as a list.
+
+        In a notebook one output of the cell is updated, at most ten times a second. Elsewhere the first outcomes are
+        printed once, at the end.
+        """
+        found: OutcomeList[T] = OutcomeList()
+        with _display(found) as display:
+            async for outcome in self:
+                found.append(outcome)
+                display.update()
+        return found
+
     async def aclose(self) -> None:
         """Cancel the items that run and drop their outcomes. Idempotent."""
         if not self._closed:
@@ -124,6 +162,11 @@ class AsyncOutcomes(AsyncClosing, Uncopyable, AsyncIterator[Outcome[T]]):
             main = partial(_read_async_rows, self._rows, self._run, self._workers)
             self._reader = start_job(main, concurrent=True, name="toolcast map inputs")
         self._workers.start()
+
+
+def _display(found: OutcomeList[Any]) -> LiveDisplay:
+    """Return the display of a notebook; on a terminal a job shows its progress itself."""
+    return LiveDisplay(lambda: Frame(html_of(found), found.to_text()), monotonic, find_notebook())
 
 
 def error_of(outcome: Outcome[Any]) -> Exception:

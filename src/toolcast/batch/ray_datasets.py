@@ -18,6 +18,7 @@ from typing_extensions import Unpack
 
 from ..option_suggestions import refuse_unknown
 from ..option_types import require_limit
+from ..reprs import safe_repr
 from ..structured.orchestrator import ToolOrchestratingLLM
 from ..transport.httpx_network import HttpxNetwork
 from ..transport.network import SystemClock, async_backend
@@ -213,6 +214,10 @@ class RayMapper(Generic[T]):
             raise permits_lost(error) from error
         actor = ray.get_runtime_context().get_actor_id()
         self._gate = PermitGate(desk, lease, actor=actor, renew=partial(desk.renew_now, timeout=lease))
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"RayMapper({self._call!r})"
 
     def close(self) -> None:
         """Stop renewing the lease. Ray ends the process, which does the same."""

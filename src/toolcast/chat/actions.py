@@ -17,21 +17,29 @@ from ..events import TextDelta
 from ..lazy_dataclasses import dataclass
 from ..messages import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from ..providers.content_parts import valid_arguments
-from .context import NOTHING_STREAMED, ChatContext, ChatError, Stage
+from .branches import begin_branch, switch_branch
+from .context import NOTHING_STREAMED, ChatContext, ChatError, ChatMark, MarkKind, Stage
 from .events import (
     ApproveToolCall,
     ChatEvent,
+    EditMessage,
+    EditQueued,
     Failure,
     GenerationFailure,
+    HoldQueue,
     LoadModel,
     ModelLoadFailure,
     ModelLoadProgress,
     ModelLoadSuccess,
     QueueMessage,
+    Regenerate,
     RejectToolCall,
+    RemoveQueued,
+    SetMode,
     StreamChunk,
     StreamComplete,
     StreamError,
+    SwitchBranch,
     ToolCallFailure,
     ToolCallSuccess,
     ToolSearchFailure,
@@ -74,6 +82,12 @@ class ContextBuilder:
         if stage != "model_load":  # the interrupted stage can still be retried once the model is loaded
             self.context = replace(self.context, retry=stage)
 
+    def mark(self, kind: MarkKind, text: str) -> None:
+        """Mark the end of the messages as that of a turn that ended early."""
+        at = len(self.context.messages)
+        marks = [mark for mark in self.context.marks if mark.at != at]
+        self.context = replace(self.context, marks=(*marks, ChatMark(at, kind, text)))
+
     def append(self, message: Message) -> None:
         """Append a message."""
         self.context = replace(self.context, messages=(*self.context.messages, message))
@@ -82,6 +96,83 @@ class ContextBuilder:
 def enqueue(builder: ContextBuilder, event: QueueMessage) -> None:
     """Queue a message until the chat is ready."""
     builder.context = replace(builder.context, queue=(*builder.context.queue, event.message))
+
+
+def replace_queued(builder: ContextBuilder, event: EditQueued) -> None:
+    """Replace a message of the queue. One of text alone replaces the text, and keeps what was attached."""
+    queue = [*builder.context.queue, *builder.context.held]
+    message = event.message
+    if all(isinstance(part, TextPart) for part in message.parts):
+        attached = [part for part in queue[event.index].parts if not isinstance(part, TextPart)]
+        message = replace(message, parts=(*message.parts, *attached))
+    queue[event.index] = message
+    count = len(builder.context.queue)
+    builder.context = replace(builder.context, queue=tuple(queue[:count]), held=tuple(queue[count:]))
+
+
+def remove_queued(builder: ContextBuilder, event: RemoveQueued) -> None:
+    """Remove a message from the queue, or from those held back."""
+    queue, held, index = builder.context.queue, builder.context.held, event.index
+    if index < len(queue):
+        builder.context = replace(builder.context, queue=(*queue[:index], *queue[index + 1 :]))
+    else:
+        index -= len(queue)
+        builder.context = replace(builder.context, held=(*held[:index], *held[index + 1 :]))
+
+
+def hold_queue(builder: ContextBuilder, event: HoldQueue) -> None:
+    """Take the messages from an index on out of the queue, before those that are held back already."""
+    queue, held = builder.context.queue, builder.context.held
+    builder.context = replace(builder.context, queue=queue[: event.index], held=(*queue[event.index :], *held))
+
+
+def release_queue(builder: ContextBuilder, event: ChatEvent) -> None:
+    """Queue the messages that were held back."""
+    builder.context = replace(builder.context, queue=builder.context.queue + builder.context.held, held=())
+
+
+def edit_message(builder: ContextBuilder, event: EditMessage) -> None:
+    """Begin a branch in place of a message of the user, and queue the new message first."""
+    _leave_calls(builder)
+    context = begin_branch(builder.context, event.index)
+    builder.context = replace(context, queue=(event.message, *context.queue))
+
+
+def regenerate(builder: ContextBuilder, event: Regenerate) -> None:
+    """Begin a branch in place of the answer of a turn, and queue the messages of the user again."""
+    _leave_calls(builder)
+    messages = builder.context.messages
+    first = event.index
+    while messages[first].role != "user":
+        first -= 1
+    end = first + 1
+    while end < len(messages) and messages[end].role == "user":
+        end += 1
+    while first and messages[first - 1].role == "user":
+        first -= 1
+    context = begin_branch(builder.context, end)
+    builder.context = replace(
+        context,
+        messages=messages[:first],
+        queue=(*messages[first:end], *context.queue),
+        marks=tuple([mark for mark in context.marks if mark.at <= first]),
+    )
+
+
+def select_branch(builder: ContextBuilder, event: SwitchBranch) -> None:
+    """Put another branch in the place of the current one."""
+    _leave_calls(builder)
+    builder.context = switch_branch(builder.context, event.index, event.branch)
+
+
+def _leave_calls(builder: ContextBuilder) -> None:
+    """Answer the calls without a result: their branch is left."""
+    _answer_open_calls(builder, SUPERSEDED, SUPERSEDED)
+
+
+def set_mode(builder: ContextBuilder, event: SetMode) -> None:
+    """Store the selected mode."""
+    builder.context = replace(builder.context, mode=event.mode)
 
 
 def deliver_queue(builder: ContextBuilder, event: ChatEvent) -> None:
@@ -110,8 +201,10 @@ def note_loaded(builder: ContextBuilder, event: ModelLoadSuccess) -> None:
 
 
 def begin_anew(builder: ContextBuilder, event: ChatEvent) -> None:
-    """Clear the error, and reset the rounds of the turn."""
-    builder.context = replace(builder.context, last_error=None, retry=None, rounds=0)
+    """Clear the error and its mark, and reset the rounds of the turn."""
+    context = builder.context
+    marks = tuple([mark for mark in context.marks if mark.at < len(context.messages)])
+    builder.context = replace(context, last_error=None, retry=None, rounds=0, marks=marks)
 
 
 def start_loading(builder: ContextBuilder, event: ChatEvent) -> None:
@@ -162,6 +255,9 @@ def append_assistant_message(builder: ContextBuilder, event: StreamComplete) -> 
     builder.context = replace(
         builder.context, streamed=NOTHING_STREAMED, stop_reason=event.stop_reason, usage=usage, answers=()
     )
+    if not has_content(answer):
+        builder.context = replace(builder.context, retry="generation")
+        builder.mark("empty", "the model answered nothing")
 
 
 def refuse_cut_calls(builder: ContextBuilder, event: StreamComplete) -> None:
@@ -244,12 +340,16 @@ def close_calls(builder: ContextBuilder, event: ChatEvent) -> None:
 
 def note_failure(builder: ContextBuilder, event: Failure) -> None:
     """Store the stage and message of a failure."""
-    builder.fail(_STAGES[type(event)], event.error, event.retryable)
+    stage = _STAGES[type(event)]
+    builder.fail(stage, event.error, event.retryable)
+    if stage != "model_load":
+        builder.mark("failed", event.error)
 
 
 def note_limit(builder: ContextBuilder, event: ChatEvent) -> None:
     """Store that the limit of rounds is reached."""
     builder.fail("tool_search", limit_text(builder.context))
+    builder.mark("limit", limit_text(builder.context))
 
 
 def limit_text(context: ChatContext) -> str:
@@ -263,13 +363,15 @@ def can_be_loaded_again(builder: ContextBuilder, event: ChatEvent) -> None:
 
 
 def can_search_again(builder: ContextBuilder, event: ChatEvent) -> None:
-    """Store that the turn can continue with the tool search."""
+    """Store that the turn was stopped, and can continue with the tool search."""
     builder.context = replace(builder.context, retry="tool_search")
+    builder.mark("stopped", _STOPPED)
 
 
 def can_generate_again(builder: ContextBuilder, event: ChatEvent) -> None:
-    """Store that the turn can continue with the answer."""
+    """Store that the turn was stopped, and can continue with the answer."""
     builder.context = replace(builder.context, retry="generation")
+    builder.mark("stopped", _STOPPED)
 
 
 def cancel_loading(builder: ContextBuilder, event: ChatEvent) -> None:
@@ -296,6 +398,8 @@ def cancel_tool_call(builder: ContextBuilder, event: ChatEvent) -> None:
     """Cancel the running tools."""
     builder.cancel()
 
+
+_STOPPED: Final = "The turn was stopped."
 
 INTERRUPTED: Final = (
     "This call had begun when the user interrupted it; it may have had its effect. "

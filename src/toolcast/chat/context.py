@@ -45,6 +45,9 @@ STATES: Final[tuple[ChatState, ...]] = get_args(ChatState)
 Stage: TypeAlias = Literal["model_load", "tool_search", "generation", "stream", "tool_call"]
 """The stages that can fail and be retried."""
 
+MarkKind: TypeAlias = Literal["failed", "stopped", "limit", "empty", "interrupted"]
+"""The ways in which a turn ends early."""
+
 MAX_ROUNDS: Final = 50
 
 
@@ -55,6 +58,64 @@ class ChatError:
     stage: Stage
     message: str
     retryable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMark:
+    """The trace of a turn that ended early. `at` is the number of messages before it."""
+
+    at: int
+    kind: MarkKind
+    text: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-serialisable data: `index` is that of the message before it."""
+        return {"index": self.at - 1, "kind": self.kind, "text": self.text}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ChatMark:
+        """Return the mark with the data of `to_dict`."""
+        return cls(data["index"] + 1, data["kind"], data["text"])
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """The messages of a chat from an index on, and what belongs to them, while another branch is in their place."""
+
+    messages: tuple[Message, ...] = ()
+    interrupted: tuple[int, ...] = ()
+    marks: tuple[ChatMark, ...] = ()
+    branches: tuple[BranchPoint, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-serialisable data."""
+        return {field.name: _to_plain(getattr(self, field.name)) for field in fields(self)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Branch:
+        """Return the branch with the data of `to_dict`."""
+        return cls(**{name: _READERS[name](value) for name, value in data.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class BranchPoint:
+    """The index of a message at which there are several branches.
+
+    `current` is the number of the one that the chat has; its place in `branches` is empty.
+    """
+
+    index: int
+    current: int
+    branches: tuple[Branch, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-serialisable data."""
+        return {"index": self.index, "current": self.current, "branches": _to_plain(self.branches)}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> BranchPoint:
+        """Return the point with the data of `to_dict`."""
+        return cls(data["index"], data["current"], tuple([Branch.from_dict(each) for each in data["branches"]]))
 
 
 class Streamed:
@@ -125,12 +186,13 @@ NOTHING_STREAMED: Final = Streamed()
 class ChatContext:
     """The data of a chat.
 
-    `messages` is the history, `queue` waits until the chat is ready. `interrupted` are indexes of incomplete messages.
-    `streamed` is the partial answer. `tools` are those that the search found. `pending` calls wait for an approval;
-    `running` are the ids of those that run, with the `answers` that allowed them; `remembered` are the rules for the
-    session. `last_error` is the last failure, and `retry` the stage that a RETRY_* event repeats. `load_progress` is in
-    percent. `rounds` counts the rounds of tool calls in this turn, of at most `max_rounds`. `run` is the number of the
-    last work.
+    `messages` is the history, `queue` waits until the chat is ready, `held` until a user releases it. `interrupted` are
+    indexes of incomplete messages. `streamed` is the partial answer. `tools` are those that the search found. `pending`
+    calls wait for an approval; `running` are the ids of those that run, with the `answers` that allowed them;
+    `remembered` are the rules for the session. `last_error` is the last failure, and `retry` the stage that a RETRY_*
+    event repeats. `load_progress` is in percent. `rounds` counts the rounds of tool calls in this turn, of at most
+    `max_rounds`. `run` is the number of the last work. `mode` is the one that the user has selected. `marks` are the
+    traces of turns that ended early, and `branches` the messages that an edit or another answer has replaced.
     """
 
     messages: tuple[Message, ...] = ()
@@ -151,15 +213,27 @@ class ChatContext:
     max_rounds: int = MAX_ROUNDS
     usage: Usage = NO_USAGE
     run: int = 0
+    mode: str | None = None
+    marks: tuple[ChatMark, ...] = ()
+    branches: tuple[BranchPoint, ...] = ()
+    held: tuple[Message, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-serialisable data."""
-        return {field.name: _to_plain(getattr(self, field.name)) for field in fields(self)}
+        """Return JSON-serialisable data, in the form of earlier versions where no newer field is in use."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: _to_plain(value) for name, value in values.items() if value or name not in NEWER_FIELDS}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ChatContext:
         """Return the context with the data of `to_dict`."""
         return cls(**{name: _READERS.get(name, _unchanged)(value) for name, value in data.items()})
+
+
+def as_interrupted(context: ChatContext) -> ChatContext:
+    """Return the context with the last mark as that of a turn that the end of its program cut off."""
+    *marks, last = context.marks
+    mark = replace(last, kind="interrupted", text="the program ended during the turn")
+    return replace(context, marks=(*marks, mark))
 
 
 def read_snapshot(data: Mapping[str, Any]) -> tuple[ChatState, ChatContext]:
@@ -222,6 +296,10 @@ def _each(read: Callable[[Mapping[str, Any]], Any]) -> Callable[[Sequence[Mappin
     return lambda data: tuple([read(each) for each in data])
 
 
+def _message(data: Message | Mapping[str, Any]) -> Message:
+    return data if isinstance(data, Message) else Message.from_dict(data)
+
+
 def _error(data: Mapping[str, Any] | None) -> ChatError | None:
     return None if data is None else ChatError(**data)
 
@@ -252,9 +330,12 @@ def _streamed(data: Mapping[str, Any]) -> Streamed:
     return Streamed(events) if events else NOTHING_STREAMED
 
 
+NEWER_FIELDS: Final = ("mode", "marks", "branches", "held")
+"""The fields that earlier versions do not read."""
+
 _READERS: Final[Mapping[str, Any]] = {
-    "messages": _each(Message.from_dict),
-    "queue": _each(Message.from_dict),
+    "messages": _each(_message),
+    "queue": _each(_message),
     "interrupted": tuple,
     "last_error": _error,
     "tools": tuple,
@@ -264,4 +345,7 @@ _READERS: Final[Mapping[str, Any]] = {
     "running": tuple,
     "remembered": tuple,
     "usage": Usage.from_dict,
+    "marks": _each(ChatMark.from_dict),
+    "branches": _each(BranchPoint.from_dict),
+    "held": _each(Message.from_dict),
 }

@@ -18,11 +18,13 @@ from typing import Any, Final, TypeAlias, cast
 
 from ..agents.engine.config import EngineConfig
 from ..agents.engine.conversation import Conversation
+from ..agents.engine.engine import Engine
 from ..agents.engine.history import estimate_tokens, unanswered_calls
 from ..agents.engine.instructions import system_messages
 from ..agents.engine.limits import TurnLimits
 from ..agents.engine.model_request import ModelRequest
 from ..agents.engine.tool_phase import ToolPhase, approval_requests, make_jobs, stored_message
+from ..agents.permissions.permissions import UNGUARDED, Permissions
 from ..agents.permissions.rules import Rule
 from ..agents.tool_search.search import SearchContext, ToolSearch
 from ..async_support.background_jobs import BackgroundJob
@@ -143,6 +145,17 @@ def is_loop_ending(error: BaseException) -> bool:
     return asyncio is not None and isinstance(error, asyncio.CancelledError) and asyncio.current_task().cancelling() > 0
 
 
+Configure: TypeAlias = Callable[[FunctionCallingLLM, str | None], Engine[Any]]
+"""A function that returns the engine for an LLM in a mode."""
+
+
+def chat_config(engine: Engine[Any]) -> EngineConfig:
+    """Return the configuration of `engine` for a chat, in which calls wait for approval."""
+    config = engine.config
+    permissions = Permissions("auto") if config.permissions is UNGUARDED else config.permissions
+    return replace(config, permissions=replace(permissions, approve="later", approve_all=None))
+
+
 class EngineStages:
     """The stages of a chat with the engine's tools, permissions and limits."""
 
@@ -153,8 +166,13 @@ class EngineStages:
         search: ToolSearch,
         llms: Callable[[str], FunctionCallingLLM],
         deps: Any = None,
+        configure: Configure | None = None,
+        check_model: Callable[[str], object] | None = None,
     ) -> None:
         self.deps: Any = deps
+        self._check_model = check_model
+        self._configure = configure
+        self._configs: dict[tuple[FunctionCallingLLM, str | None], EngineConfig] = {}
         self._config = config
         self._spending = spending
         self._search = search
@@ -173,8 +191,29 @@ class EngineStages:
 
     def begin_turn(self, context: ChatContext) -> CallHooks | None:
         """Return the hooks of a turn that begins now; None if there are none."""
-        llm = self._made.get(context.model or "", self._config.llm)
-        return replace(self._config, llm=llm).begin_turn()
+        return self.current_config(context).begin_turn()
+
+    def current_config(self, context: ChatContext) -> EngineConfig:
+        """Return the configuration for the loaded model in the selected mode."""
+        return self._mode_config(self.loaded_llm(context), context.mode)
+
+    def loaded_llm(self, context: ChatContext) -> FunctionCallingLLM:
+        """Return the model that was loaded last, or the chat's own. Makes none."""
+        return self._made.get(context.model or "", self._config.llm)
+
+    def check_mode(self, mode: str) -> None:
+        """Raise `ValueError` if the chat has no such mode."""
+        if self._configure is None:
+            raise ValueError(f"the chat has no mode {mode!r:.60}: it has none, pass configure= to it")
+        self._configure(self._config.llm, mode)
+
+    def _mode_config(self, llm: FunctionCallingLLM, mode: str | None) -> EngineConfig:
+        """Return the configuration for an LLM in a mode."""
+        if self._configure is None:
+            return replace(self._config, llm=llm)
+        if (llm, mode) not in self._configs:
+            self._configs[llm, mode] = replace(chat_config(self._configure(llm, mode)), llm=llm)
+        return self._configs[llm, mode]
 
     async def _timed(self, perform: Perform, work: StageTask) -> None:
         """Do work, and count its seconds."""
@@ -186,26 +225,32 @@ class EngineStages:
             self._spending.end(now())
 
     async def load_model(self, work: StageTask) -> None:
-        """Download and start the model, if it is a local one."""
-        llm, progress = self._llm(work.context), _LoadProgress(work)
+        """Check that the model can be used; download and start it, if it is a local one."""
+        load = partial(self._load_model, work)
         if work.concurrent:
             from anyio import to_thread
 
-            await to_thread.run_sync(llm.load, progress.report, abandon_on_cancel=True)
+            await to_thread.run_sync(load, abandon_on_cancel=True)
         else:
-            llm.load(progress.report)
+            load()
         work.emit(ModelLoadSuccess())
+
+    def _load_model(self, work: StageTask) -> None:
+        if self._check_model is not None and work.context.model is not None:
+            self._check_model(work.context.model)
+        self._llm(work.context).load(_LoadProgress(work).report)
 
     async def search_tools(self, work: StageTask) -> None:
         """Find the tools for the conversation."""
         llm = self._llm(work.context)
+        config = self._mode_config(llm, work.context.mode)
         context = SearchContext(
             llm, work.concurrent, work.cancellation, partial(self._add_usage, work), self._spending.needs_prices
         )
         with nullcontext() if work.hooks is None else work.hooks.around_calls():
-            found = await self._search(work.context.messages, self._config.tools, context)
+            found = await self._search(work.context.messages, config.tools, context)
         names = [tool.name for tool in found]
-        if unknown := [name for name in names if name not in self._config.by_name]:
+        if unknown := [name for name in names if name not in config.by_name]:
             raise ValueError(
                 f"the search found {', '.join(unknown)}, which the chat was not given; add it to its tools"
             )
@@ -274,21 +319,22 @@ class EngineStages:
         finally:
             self._add_usage(work, request.cost)
             await request.close()
-        work.emit(self._complete(conversation, request))
+        work.emit(self._complete(self._mode_config(config.llm, work.context.mode), conversation, request))
 
-    def _complete(self, conversation: Conversation, request: ModelRequest) -> StreamComplete:
+    def _complete(self, config: EngineConfig, conversation: Conversation, request: ModelRequest) -> StreamComplete:
         """Return the event with the answer as stored, and the approvals that its calls need."""
         response = request.response
         calls = response.message.tool_calls
-        message = stored_message(response.message, make_jobs(self._config, calls))
+        message = stored_message(response.message, make_jobs(config, calls))
         uses = response.stop_reason == "tool_use"
-        pending = approval_requests(self._config, conversation, message.tool_calls) if uses else ()
+        pending = approval_requests(config, conversation, message.tool_calls) if uses else ()
         return StreamComplete(message, pending, response.stop_reason, request.cost)
 
     async def call_tools(self, work: StageTask) -> None:
         """Run the calls that may run, and emit their results. An exception of a tool is a failure."""
         context = work.context
-        config, conversation = self._config.for_turn(self.deps, None), self._conversation(context)
+        mode_config, conversation = self._mode_config(self._llm(context), context.mode), self._conversation(context)
+        config = mode_config.for_turn(self.deps, None)
         calls = [call for call in unanswered_calls(context.messages) if call.id in context.running]
         self._limit(work, calls)
         jobs = make_jobs(config, calls)
@@ -297,7 +343,7 @@ class EngineStages:
         )
         answers = {answer.call_id: answer for answer in context.answers}
         phase.deny_requests(answers, "no approval was given for it")
-        permission_changes = self._permission_changes(conversation, context)
+        permission_changes = self._permission_changes(mode_config, conversation, context)
         results = _Results(work, conversation, jobs, permission_changes)
         try:
             while not work.cancellation.cancelled and phase.failure is None and phase.start_group() is not None:
@@ -319,14 +365,16 @@ class EngineStages:
         limits.spending = self._spending
         limits.count_calls(calls, now)
 
-    def _permission_changes(self, conversation: Conversation, context: ChatContext) -> dict[str, Any]:
+    def _permission_changes(
+        self, config: EngineConfig, conversation: Conversation, context: ChatContext
+    ) -> dict[str, Any]:
         """Return the rules for the session and the approvals still needed, if approvals changed the rules."""
         rules = tuple([rule.to_dict() for rule in conversation.remembered])
         if len(rules) == len(context.remembered):
             return {}
         asked = {request.call_id for request in context.pending}
         waiting = [call for call in unanswered_calls(context.messages) if call.id in asked]
-        return {"remembered": rules, "pending": approval_requests(self._config, conversation, waiting)}
+        return {"remembered": rules, "pending": approval_requests(config, conversation, waiting)}
 
     def _llm(self, context: ChatContext) -> FunctionCallingLLM:
         """Return the model that was loaded last, or the chat's own."""
@@ -339,8 +387,9 @@ class EngineStages:
 
     def _config_for(self, context: ChatContext) -> EngineConfig:
         """Return the config with the current model, tools and dependencies."""
-        tools = [self._config.by_name[name] for name in context.tools if name in self._config.by_name]
-        return replace(self._config.for_turn(self.deps, None), llm=self._llm(context), tools=tuple(tools))
+        config = self._mode_config(self._llm(context), context.mode)
+        tools = [config.by_name[name] for name in context.tools if name in config.by_name]
+        return replace(config.for_turn(self.deps, None), tools=tuple(tools))
 
     def _conversation(self, context: ChatContext) -> Conversation:
         conversation = Conversation(context.messages)

@@ -52,7 +52,7 @@ class ChatEvent:
 
 # Events of users.
 
-_USER_PARTS: Final = (TextPart, ImagePart, AudioPart, VideoPart, DocumentPart, FileRef)
+USER_PARTS: Final = (TextPart, ImagePart, AudioPart, VideoPart, DocumentPart, FileRef)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,99 @@ class QueueMessage(ChatEvent):
         message = user(message) if isinstance(message, str) else message
         if not has_content(message):
             raise ValueError("an empty message cannot be queued: pass some text")
-        if message.role != "user" or not all(isinstance(part, _USER_PARTS) for part in message.parts):
+        if message.role != "user" or not all(isinstance(part, USER_PARTS) for part in message.parts):
             raise ValueError(f"only user messages can be queued, not {message.parts!r:.60} by {message.role!r}")
         object.__setattr__(self, "message", message)
+
+
+@dataclass(frozen=True, slots=True)
+class HoldQueue(ChatEvent):
+    """A user takes the messages from `index` on out of the queue: they begin no turn until `ReleaseQueue`."""
+
+    index: int = 0
+
+    def __post_init__(self) -> None:
+        _check_index("index", self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseQueue(ChatEvent):
+    """A user puts the messages that `HoldQueue` has taken out at the end of the queue."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveQueued(ChatEvent):
+    """A user removes the message at `index` from the queue, or from those held back, which are counted after it."""
+
+    index: int
+
+    def __post_init__(self) -> None:
+        _check_index("index", self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class EditQueued(ChatEvent):
+    """A user replaces the message at `index` of the queue, or of those held back, which are counted after it."""
+
+    index: int
+    message: Message
+
+    def __init__(self, index: int, message: Message | str | Mapping[str, Any]) -> None:
+        object.__setattr__(self, "index", _check_index("index", index))
+        object.__setattr__(self, "message", QueueMessage(message).message)
+
+
+@dataclass(frozen=True, slots=True)
+class EditMessage(ChatEvent):
+    """A user replaces the own message at `index`, and a turn begins with it.
+
+    The messages from there on are kept as a branch. Current work is cancelled.
+    """
+
+    index: int
+    message: Message
+
+    def __init__(self, index: int, message: Message | str | Mapping[str, Any]) -> None:
+        object.__setattr__(self, "index", _check_index("index", index))
+        object.__setattr__(self, "message", QueueMessage(message).message)
+
+
+@dataclass(frozen=True, slots=True)
+class Regenerate(ChatEvent):
+    """A user requests another answer in the turn that has the message `index`.
+
+    The messages after those of the user are kept as a branch. Current work is cancelled.
+    """
+
+    index: int
+
+    def __post_init__(self) -> None:
+        _check_index("index", self.index)
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchBranch(ChatEvent):
+    """A user goes on with another of the branches that begin at the message `index`. Current work is cancelled."""
+
+    index: int
+    branch: int
+
+    def __post_init__(self) -> None:
+        _check_index("index", self.index)
+        _check_index("branch", self.branch)
+
+
+def _check_index(name: str, index: object) -> int:
+    if not isinstance(index, int) or isinstance(index, bool) or index < 0:
+        raise ValueError(f"{name}={index!r:.60} is no index: pass a whole number from 0")
+    return index
+
+
+@dataclass(frozen=True, slots=True)
+class SetMode(ChatEvent):
+    """A user selects another mode: its tools, permissions and instructions apply from the next work on."""
+
+    mode: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +366,14 @@ USER_EVENTS: Final[Mapping[str, type[ChatEvent]]] = {
     for kind in (
         LoadModel,
         QueueMessage,
+        EditQueued,
+        RemoveQueued,
+        HoldQueue,
+        ReleaseQueue,
+        EditMessage,
+        Regenerate,
+        SwitchBranch,
+        SetMode,
         Interrupt,
         Stop,
         ApproveToolCall,
@@ -313,6 +411,14 @@ _OR_NONE: Final = (str, type(None))
 _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "LOAD_MODEL": {"model_id": _OR_NONE},
     "QUEUE_MESSAGE": {"message": (str, dict)},
+    "EDIT_QUEUED": {"index": int, "message": (str, dict)},
+    "REMOVE_QUEUED": {"index": int},
+    "HOLD_QUEUE": {"index": int},
+    "RELEASE_QUEUE": {},
+    "EDIT_MESSAGE": {"index": int, "message": (str, dict)},
+    "REGENERATE": {"index": int},
+    "SWITCH_BRANCH": {"index": int, "branch": int},
+    "SET_MODE": {"mode": str},
     "INTERRUPT": {},
     "STOP": {},
     "APPROVE_TOOL_CALL": {

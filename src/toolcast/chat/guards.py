@@ -5,8 +5,22 @@ from __future__ import annotations
 from ..agents.engine.history import unanswered_calls
 from ..approvals import PermissionRequest
 from ..messages import Message
+from .branches import branch_count
 from .context import ChatContext
-from .events import ApproveToolCall, ChatEvent, RejectToolCall, StreamComplete, ToolCallSuccess, WorkEvent
+from .events import (
+    ApproveToolCall,
+    ChatEvent,
+    EditMessage,
+    EditQueued,
+    HoldQueue,
+    Regenerate,
+    RejectToolCall,
+    RemoveQueued,
+    StreamComplete,
+    SwitchBranch,
+    ToolCallSuccess,
+    WorkEvent,
+)
 
 
 def is_late(context: ChatContext, event: ChatEvent) -> bool:
@@ -17,6 +31,38 @@ def is_late(context: ChatContext, event: ChatEvent) -> bool:
 def has_queued_messages(context: ChatContext, event: ChatEvent) -> bool:
     """Return True if messages are queued."""
     return bool(context.queue)
+
+
+def is_queued(context: ChatContext, event: EditQueued | RemoveQueued) -> bool:
+    """Return True if there is a message at the index, in the queue or held back after it."""
+    return event.index < len(context.queue) + len(context.held)
+
+
+def is_in_queue(context: ChatContext, event: HoldQueue) -> bool:
+    """Return True if the queue has a message at the index."""
+    return event.index < len(context.queue)
+
+
+def has_held_messages(context: ChatContext, event: ChatEvent) -> bool:
+    """Return True if messages are held back."""
+    return bool(context.held)
+
+
+def is_user_message(context: ChatContext, event: EditMessage) -> bool:
+    """Return True if the message at the index is the user's."""
+    return event.index < len(context.messages) and context.messages[event.index].role == "user"
+
+
+def is_in_turn(context: ChatContext, event: Regenerate) -> bool:
+    """Return True if the message at the index belongs to a turn: it, or one before it, is the user's."""
+    until = context.messages[: event.index + 1]
+    return len(until) > event.index and any(message.role == "user" for message in until)
+
+
+def is_other_branch(context: ChatContext, event: SwitchBranch) -> bool:
+    """Return True if there is such a branch, and it is not the current one."""
+    current = next((point.current for point in context.branches if point.index == event.index), 0)
+    return event.branch != current and event.branch < branch_count(context, event.index)
 
 
 def needs_approval(context: ChatContext, event: StreamComplete) -> bool:

@@ -17,8 +17,8 @@ from threading import RLock, get_ident
 from time import monotonic
 from typing import Any, ClassVar, Final
 
+from ..agents.engine.config import EngineConfig
 from ..agents.engine.engine import Engine
-from ..agents.permissions.permissions import UNGUARDED, Permissions
 from ..agents.tool_search.search import LexicalSearch, ToolSearch
 from ..async_support.background_jobs import BackgroundJob, join_all, start_job
 from ..async_support.interruptible import Interrupted
@@ -30,14 +30,15 @@ from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
 from ..llms.provider_llms import llm
 from ..option_types import require, require_callable
+from ..reprs import safe_repr
 from .actions import Effect, Order
-from .context import STATES, ChatContext, ChatState, differences, read_snapshot
-from .effects import FAILURE_EVENTS, EngineStages, Perform, StageTask, is_loop_ending
+from .context import STATES, ChatContext, ChatState, as_interrupted, differences, read_snapshot
+from .effects import FAILURE_EVENTS, Configure, EngineStages, Perform, StageTask, chat_config, is_loop_ending
 from .events import (
     ChatEvent,
     Failure,
-    QueueMessage,
     Restored,
+    SetMode,
     Stop,
     StreamError,
     WorkEvent,
@@ -119,6 +120,8 @@ class _ChatBase:
         deps: Any = None,
         perform: Mapping[Order, Perform] | None = None,
         actions: Mapping[str, Action] | None = None,
+        configure: Configure | None = None,
+        check_model: Callable[[str], object] | None = None,
     ) -> None:
         """Create a chat with the model, tools, permissions, limits and history of `engine`.
 
@@ -133,6 +136,11 @@ class _ChatBase:
             perform: Functions that replace kinds of work: `{"generate": my_generate}`.
             actions: Functions that replace actions of the transition table, by the names in `ACTIONS` (transitions.py).
                 They take the `ContextBuilder` of the next context and the event.
+            configure: Returns the engine with the tools, permissions and instructions for an LLM in a mode, or raises
+                `ValueError` for an unknown mode; the mode is None until a SET_MODE event selects one. Without it the
+                chat has no modes, and every LLM gets those of `engine`.
+            check_model: Called with the name in a LOAD_MODEL event, in a thread, before the model counts as loaded;
+                raises an error if the model cannot be used.
 
         Raises:
             ValueError: If `perform` or `actions` has an unknown name.
@@ -141,11 +149,14 @@ class _ChatBase:
         functions = {"llms": llms, **_named_functions("perform", perform), **_named_functions("actions", actions)}
         for name, function in (functions if search is None else {"search": search, **functions}).items():
             require_callable(name, function, "a function")
-        config = engine.config
-        permissions = Permissions("auto") if config.permissions is UNGUARDED else config.permissions
-        config = replace(config, permissions=replace(permissions, approve="later", approve_all=None))
+        for name, function in {"configure": configure, "check_model": check_model}.items():
+            if function is not None:
+                require_callable(name, function, "a function")
+        config = chat_config(engine)
         search = search or LexicalSearch(limit=MAX_OFFERED_TOOLS)
-        self._stages = core = EngineStages(config, engine.conversation.spending, search, llms, deps)
+        self._stages = core = EngineStages(
+            config, engine.conversation.spending, search, llms, deps, configure, check_model
+        )
         self.engine: Engine = engine
         self._begin_turn = core.begin_turn
         self._turn: ChatTurn | None = None  # as hooks observe it; None between turns, and without hooks
@@ -167,6 +178,10 @@ class _ChatBase:
         self._waits: list[_Wait] = []
         self._waiters = Waiters()
 
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.engine!r}, state={self.state!r}, messages={len(self.context.messages)})"
+
     # State.
 
     @property
@@ -178,6 +193,16 @@ class _ChatBase:
     def context(self) -> ChatContext:
         """The current context."""
         return self._now[1]
+
+    @property
+    def llm(self) -> FunctionCallingLLM:
+        """The LLM that was loaded last, or the engine's own."""
+        return self._stages.loaded_llm(self.context)
+
+    @property
+    def config(self) -> EngineConfig:
+        """The configuration for the current model and mode."""
+        return self._stages.current_config(self.context)
 
     @property
     def deps(self) -> Any:
@@ -223,6 +248,8 @@ class _ChatBase:
             self._notify(ChatChange(Restored(), before, context, state, (state,)))
             if self.state not in RESTING_STATES:
                 self._dispatch(Stop())
+                if self.context.marks != context.marks:  # it was no model that was being loaded
+                    self._now = (self.state, as_interrupted(self.context))
 
     # Events.
 
@@ -233,11 +260,15 @@ class _ChatBase:
         within a listener it returns None: the event is applied when all listeners have received the one before.
         """
         self._check()
-        if isinstance(event, ChatEvent):
-            return self._dispatch(event)
-        if not isinstance(event, str) and not hasattr(event, "keys"):
-            raise TypeError(f"{event!r:.60} is no event: use QueueMessage('Hello.'), or plain data, as JSON gives it")
-        return self._dispatch(parse_event(event))
+        if not isinstance(event, ChatEvent):
+            if not isinstance(event, str) and not hasattr(event, "keys"):
+                raise TypeError(
+                    f"{event!r:.60} is no event: use QueueMessage('Hello.'), or plain data, as JSON gives it"
+                )
+            event = parse_event(event)
+        if isinstance(event, SetMode):
+            self._stages.check_mode(event.mode)
+        return self._dispatch(event)
 
     def _dispatch(self, event: ChatEvent) -> ChatChange | None:
         with self._lock:
@@ -286,8 +317,7 @@ class _ChatBase:
         """Begin and end the turn, as the states of a transition require."""
         after = outcome.context
         # A queue is delivered where a turn begins after "ready"; a retry begins one without it.
-        delivered = outcome.path[-2:] == ("ready", "searching_tools")
-        asked = after.messages[-len(before.queue) - isinstance(event, QueueMessage) :] if delivered else ()
+        asked = after.messages[-outcome.delivered :] if outcome.delivered else ()
         for reached in outcome.path:
             if reached in TURN_STATES and state not in TURN_STATES:
                 begin = len(after.messages) if asked else min(len(before.messages), len(after.messages))

@@ -41,7 +41,9 @@ from .actions import (
     count_round,
     deliver_queue,
     drop_interrupted,
+    edit_message,
     enqueue,
+    hold_queue,
     keep_partial_text,
     keep_tools,
     note_failure,
@@ -49,6 +51,12 @@ from .actions import (
     note_loaded,
     note_progress,
     refuse_cut_calls,
+    regenerate,
+    release_queue,
+    remove_queued,
+    replace_queued,
+    select_branch,
+    set_mode,
     set_model,
     start_generating,
     start_loading,
@@ -58,22 +66,30 @@ from .context import ChatContext, ChatState
 from .events import (
     ApproveToolCall,
     ChatEvent,
+    EditMessage,
+    EditQueued,
     GenerationFailure,
     GenerationSuccess,
+    HoldQueue,
     Interrupt,
     LoadModel,
     ModelLoadFailure,
     ModelLoadProgress,
     ModelLoadSuccess,
     QueueMessage,
+    Regenerate,
     RejectToolCall,
+    ReleaseQueue,
+    RemoveQueued,
     RetryGeneration,
     RetryToolCall,
     RetryToolSearch,
+    SetMode,
     Stop,
     StreamChunk,
     StreamComplete,
     StreamError,
+    SwitchBranch,
     ToolCallFailure,
     ToolCallProgress,
     ToolCallSuccess,
@@ -84,17 +100,23 @@ from .guards import (
     can_retry_generation,
     can_retry_tool_call,
     can_retry_tool_search,
+    has_held_messages,
     has_queued_messages,
     has_rounds,
     has_rounds_after_word,
     has_tool_call,
     is_for_running,
+    is_in_queue,
+    is_in_turn,
     is_last_before_calls,
     is_last_before_word,
     is_last_with_rounds,
     is_late,
+    is_other_branch,
     is_pending,
+    is_queued,
     is_running,
+    is_user_message,
     leaves_calls,
     leaves_pending,
     needs_approval,
@@ -102,13 +124,17 @@ from .guards import (
 
 
 class Transition(NamedTuple):
-    """The result of an event: the state, the context, the effects, and all states on the way."""
+    """The result of an event: the state, the context, the effects, and all states on the way.
+
+    `delivered` is the number of messages at the end of the context that begin a turn.
+    """
 
     state: ChatState
     context: ChatContext
     effects: tuple[Effect, ...] = ()
     ignored: bool = False
     path: tuple[ChatState, ...] = ()
+    delivered: int = 0
 
 
 # The event is of the type that is the row's key, so each function can annotate its own.
@@ -138,13 +164,15 @@ def transition(
     row = _row(TABLE[state].get(type(event), ()), context, event)
     if row is None:
         return Transition(state, context, ignored=True)
-    builder, path = ContextBuilder(context), list[ChatState]()
+    builder, path, delivered = ContextBuilder(context), list[ChatState](), 0
     while row is not None:
         for action in row.actions:
             actions.get(action.__name__, action)(builder, event)
         path.append(row.target)
         row = _row(ALWAYS.get(row.target, ()), builder.context, event)
-    return Transition(path[-1], builder.context, tuple(builder.effects), path=tuple(path))
+        if row is not None:
+            delivered = len(builder.context.queue)
+    return Transition(path[-1], builder.context, tuple(builder.effects), path=tuple(path), delivered=delivered)
 
 
 def _row(rows: Iterable[Row], context: ChatContext, event: ChatEvent) -> Row | None:
@@ -154,16 +182,33 @@ def _row(rows: Iterable[Row], context: ChatContext, event: ChatEvent) -> Row | N
 Rows: TypeAlias = Mapping[type[ChatEvent], tuple[Row, ...]]
 
 
-def _queue_rows(state: ChatState) -> Rows:
-    """Return the row for messages, which are queued in every state."""
-    return {QueueMessage: (Row(state, (enqueue,)),)}
+def _common_rows(state: ChatState) -> Rows:
+    """Return the rows that every state has: messages are queued or held back, and the mode is set."""
+    return {
+        QueueMessage: (Row(state, (enqueue,)),),
+        EditQueued: (Row(state, (replace_queued,), is_queued),),
+        RemoveQueued: (Row(state, (remove_queued,), is_queued),),
+        HoldQueue: (Row(state, (hold_queue,), is_in_queue),),
+        ReleaseQueue: (Row(state, (release_queue,), has_held_messages),),
+        SetMode: (Row(state, (set_mode,)),),
+    }
+
+
+def _branch_rows(state: ChatState, *actions: Action) -> Rows:
+    """Return the rows by which another branch is begun or selected, after these actions."""
+    return {
+        EditMessage: (Row(state, (*actions, edit_message), is_user_message),),
+        Regenerate: (Row(state, (*actions, regenerate), is_in_turn),),
+        SwitchBranch: (Row(state, (*actions, select_branch), is_other_branch),),
+    }
 
 
 def _stop_rows(*actions: Action) -> Rows:
-    """Return the rows that end the work of a state: the turn is stopped, or another model is requested."""
+    """Return the rows that end the work of a state: the turn is stopped, or another model or branch is requested."""
     return {
         Stop: (Row("ready", actions),),
         LoadModel: (Row("loading_model", (*actions, set_model, start_loading)),),
+        **_branch_rows("ready", *actions),
     }
 
 
@@ -183,7 +228,8 @@ ALWAYS: Final[Mapping[ChatState, tuple[Row, ...]]] = {
 TABLE: Final[Mapping[ChatState, Rows]] = {
     "idle": {
         LoadModel: (Row("loading_model", (set_model, start_loading)),),
-        **_queue_rows("idle"),
+        **_branch_rows("idle"),
+        **_common_rows("idle"),
     },
     "loading_model": {
         ModelLoadProgress: (Row("loading_model", (note_progress,)),),
@@ -191,11 +237,13 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
         ModelLoadFailure: (Row("load_failed", (note_failure,)),),
         LoadModel: (Row("loading_model", (cancel_loading, set_model, start_loading)),),
         Stop: (Row("load_failed", (cancel_loading, can_be_loaded_again)),),
-        **_queue_rows("loading_model"),
+        **_branch_rows("loading_model"),
+        **_common_rows("loading_model"),
     },
     "load_failed": {
         LoadModel: (Row("loading_model", (set_model, start_loading)),),
-        **_queue_rows("load_failed"),
+        **_branch_rows("load_failed"),
+        **_common_rows("load_failed"),
     },
     "ready": {
         LoadModel: (Row("loading_model", (set_model, start_loading)),),
@@ -204,21 +252,22 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
             Row("generating_response", (begin_anew, drop_interrupted, start_generating), can_retry_generation),
         ),
         RetryToolCall: (Row("calling_tool", (begin_anew, call_tool), can_retry_tool_call),),
-        **_queue_rows("ready"),
+        **_branch_rows("ready"),
+        **_common_rows("ready"),
     },
     "searching_tools": {
         ToolSearchSuccess: (Row("generating_response", (keep_tools, start_generating)),),
         ToolSearchFailure: (Row("ready", (note_failure,)),),
         Interrupt: (Row("ready", (cancel_tool_search, can_search_again)),),
         **_stop_rows(cancel_tool_search, can_search_again),
-        **_queue_rows("searching_tools"),
+        **_common_rows("searching_tools"),
     },
     "generating_response": {
         GenerationSuccess: (Row("streaming_response"),),
         GenerationFailure: (Row("ready", (note_failure,)),),
         Interrupt: (Row("ready", (cancel_generation, can_generate_again)),),
         **_stop_rows(cancel_generation, can_generate_again),
-        **_queue_rows("generating_response"),
+        **_common_rows("generating_response"),
     },
     "streaming_response": {
         StreamChunk: (Row("streaming_response", (append_chunk,)),),
@@ -230,7 +279,7 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
         StreamError: (Row("ready", (keep_partial_text, note_failure, cancel_stream)),),
         Interrupt: (Row("ready", (cancel_stream, keep_partial_text, can_generate_again)),),
         **_stop_rows(cancel_stream, keep_partial_text, can_generate_again),
-        **_queue_rows("streaming_response"),
+        **_common_rows("streaming_response"),
     },
     "waiting_for_tool_approval": {
         ApproveToolCall: (Row("calling_tool", (approve, call_tool), is_pending),),
@@ -246,7 +295,7 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
         ),
         Interrupt: _then_next_round(close_calls),
         **_stop_rows(close_calls, can_search_again),
-        **_queue_rows("waiting_for_tool_approval"),
+        **_common_rows("waiting_for_tool_approval"),
     },
     "calling_tool": {
         ToolCallProgress: (Row("calling_tool"),),
@@ -262,18 +311,20 @@ TABLE: Final[Mapping[ChatState, Rows]] = {
         RejectToolCall: (Row("calling_tool", (append_tool_rejection_message,), is_pending),),
         Interrupt: _then_next_round(cancel_tool_call, close_calls),
         **_stop_rows(cancel_tool_call, close_calls, can_search_again),
-        **_queue_rows("calling_tool"),
+        **_common_rows("calling_tool"),
     },
 }
 """The rows for each event in each state."""
 
 
-_ROWS: Final = [row for rows in TABLE.values() for choices in rows.values() for row in choices]
+_CHOICES: Final = [*(choices for rows in TABLE.values() for choices in rows.values()), *ALWAYS.values()]
+_ROWS: Final = [row for choices in _CHOICES for row in choices]
 
-ACTIONS: Final[Mapping[str, Action]] = {
-    action.__name__: action for row in (*_ROWS, *ALWAYS["ready"]) for action in row.actions
-}
+ACTIONS: Final[Mapping[str, Action]] = {action.__name__: action for row in _ROWS for action in row.actions}
 """The actions by their names."""
+
+GUARDS: Final[Mapping[str, Guard]] = {row.guard.__name__: row.guard for row in _ROWS if row.guard is not None}
+"""The guards by their names."""
 
 
 def diagram() -> Table:

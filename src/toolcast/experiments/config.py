@@ -39,6 +39,7 @@ from .config_errors import (
     problem_at,
     problems_of,
 )
+from .presets import PresetName, with_preset
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -174,6 +175,7 @@ class SimilarityConfig(_Part):
 class ExperimentConfig(_Part):
     """The configuration of an experiment: a model, the number of cycles, and their options."""
 
+    preset: PresetName | None = Field(default=None, examples=["published"])
     run_id: RunId = Field(examples=["first-run"])
     model_name: Annotated[StrictStr, AfterValidator(_model)] = Field(examples=["llama3.2"])
     cycle_count: Positive = Field(examples=[10])
@@ -198,6 +200,11 @@ class ExperimentConfig(_Part):
     telegram_timeout_minutes: StrictInt = Field(default=5, ge=-1, le=120)
 
     grid: Mapping[StrictStr, tuple[Any, ...]] | None = Field(default=None, examples=[{"model_options.seed": [1, 2, 3]}])
+
+    @model_validator(mode="before")
+    @classmethod
+    def _begin_with_preset(cls, data: object) -> object:
+        return with_preset(cast("Mapping[str, Any]", data)) if isinstance(data, Mapping) else data
 
     @model_validator(mode="after")
     def _check_telegram(self) -> Self:

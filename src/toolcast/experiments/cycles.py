@@ -26,6 +26,7 @@ from ..llms.base import FunctionCallingLLM
 from ..llms.request import ChatRequest
 from ..messages import Message, ToolCallPart
 from ..output_mode import OutputMode
+from ..reprs import safe_repr
 from ..settings import NOTHING_SET, Settings
 from ..states import CYCLE, Observer, State, Trace
 from ..tool_spec import ToolChoice
@@ -105,6 +106,10 @@ class CycleOrchestrator:
             "finalize_cycle": self._finalize_cycle,
             "terminate_or_continue": self._terminate_or_continue,
         }
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"CycleOrchestrator({self.config.run_id!r}, llm={self._services.llm!r}, state={self._trace.state!r})"
 
     @property
     def state(self) -> State:

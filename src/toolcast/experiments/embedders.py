@@ -20,6 +20,7 @@ from ..llms.embeddings.offline import (
 )
 from ..llms.http_llm import LLMOptions
 from ..llms.provider_llms import llm as make_llm
+from ..reprs import safe_repr
 from ..settings import Settings, Timeouts
 from ..transport.network import Network
 
@@ -71,6 +72,10 @@ class EndpointEmbedder:
             self.llm: FunctionCallingLLM = make_llm(self.name, **options)
         finally:
             del options
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"EndpointEmbedder({self.name!r})"
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector for each text, of which the first 20,000 characters are sent."""

@@ -25,6 +25,7 @@ from pydantic_core import to_json
 
 from ..closing import Closing
 from ..errors import SessionLocked, ToolcastError
+from ..reprs import safe_repr
 from ..stores.locks import claim_file
 from ..stores.store import SessionLease
 from .json_safe import is_plain, json_safe
@@ -100,6 +101,10 @@ class JsonlLogger(Closing):
         except BaseException:
             self.close()
             raise
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"JsonlLogger({os.fspath(self.path)!r}, run_id={self.run_id!r}, next_sequence={self.next_sequence})"
 
     def log_event(
         self,

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Final
 
 from ..async_support import sync_driver
@@ -103,6 +105,32 @@ def check_model(llm: FunctionCallingLLM, progress: Progress | None = None) -> No
 async def acheck_model(llm: FunctionCallingLLM, progress: Progress | None = None) -> None:
     """Check that the model is available; see `check_model`."""
     await _check(llm, llm.async_backend(), progress)
+
+
+def check_setup(llm: FunctionCallingLLM) -> None:
+    """Check what can be checked of a model that is needed later: nothing is generated, loaded or downloaded.
+
+    Raises `ServerNotFound` or `ModelNotFoundError` for a model of Ollama, `AuthFailed` for a service whose key is
+    missing, and `ImportError` or `NotFound` for an embedded model without its extra or its file.
+    """
+    if isinstance(llm, Ollama):
+        check_model(llm)
+    elif isinstance(llm, LlamaCpp):
+        _check_embedded(llm.model)
+    elif isinstance(llm, ServiceLLM):
+        request = llm.build_request("?", (), None, None, parallel=False)
+        sync_driver.run(llm.prepare(request.conversation(llm.model, llm.mode(request)), llm.sync_backend()))
+
+
+def _check_embedded(model: str) -> None:
+    from ..llms.local.pulled import pulled_path
+    from ..llms.local.server import check_file
+    from ..llms.local.weights import WEIGHTS
+
+    if model not in WEIGHTS:
+        check_file(pulled_path(model) or Path(model))
+    if find_spec("xllamacpp") is None:
+        raise ImportError("the embedded model needs xllamacpp: pip install 'toolcast[local]'", name="xllamacpp")
 
 
 def _others(options: ModelOptions) -> dict[str, Any]:

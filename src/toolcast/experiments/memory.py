@@ -17,6 +17,7 @@ import sqlite3
 from typing import ClassVar, Final
 
 from ..json_text import replace_surrogates
+from ..reprs import safe_repr
 from ..stores.sqlite_files import Layout, SQLiteBacked, SQLiteFile
 from .config import MemoryLimits
 
@@ -72,6 +73,10 @@ class RunMemory:
         self.run_id: str = run_id
         self.limits: MemoryLimits = limits
         self._file = file
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"RunMemory({self.run_id!r}, path={str(self._file.path)!r})"
 
     def write(self, key: str, value: str, *, once: str | None = None) -> str:
         """Store `value` under `key`.

@@ -12,6 +12,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import Protocol, TextIO
 
+from ..reprs import safe_repr
 from ..terminal_text import visible
 from .line_input import LineSource, line_source
 
@@ -42,6 +43,10 @@ class UnattendedOperator:
     def __init__(self, answer: str | None = None) -> None:
         self.answer: str | None = answer
 
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"UnattendedOperator({self.answer!r})"
+
     def send_and_wait(self, message: str, run_id: str, cycle_number: int) -> str:
         """Return the fixed answer. Raises `ConnectionError` if there is none."""
         if self.answer is None:
@@ -63,6 +68,10 @@ class TerminalOperator:
         self._stdin, self._stdout = stdin, stdout
         self._source: tuple[TextIO, LineSource] | None = None
         self._lock = Lock()
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"TerminalOperator(timeout={self.timeout})"
 
     def send_and_wait(self, message: str, run_id: str, cycle_number: int) -> str:
         """Return the next line without its line end. Raises `ConnectionError` at the end of the input."""

@@ -20,6 +20,7 @@ from ..llms.base import FunctionCallingLLM
 from ..llms.embeddings.embedder import Embedder
 from ..llms.request import Tools
 from ..messages import Message
+from ..reprs import safe_repr
 from ..states import Observer
 from ..tools.callable_tool import CallableTool, as_tools
 from ..tools.results import error_text
@@ -75,6 +76,10 @@ class ExperimentRunner:
         self._tools = as_tools(tools)
         self._operator = operator
         self._embedder = embedder
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"ExperimentRunner({self.config.run_id!r}, llm={self.llm!r}, cycles={self.config.cycle_count})"
 
     def prepare(self, progress: Progress | None = None) -> None:
         """Make the model ready: find it at its service, or load the embedded one. `progress` gets bytes."""

@@ -24,6 +24,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from ..lazy_dataclasses import dataclass
 from ..llms.embeddings.embedder import Embedder, Vector
+from ..reprs import safe_repr
 from ..tools.results import error_text
 
 logger: Final = logging.getLogger("toolcast")
@@ -103,6 +104,10 @@ class SimilarityMonitor:
         self._last = 0  # the latest cycle of which something is remembered
         self._name = getattr(embedder, "name", type(embedder).__name__)
         self._warned = False
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"SimilarityMonitor({self._name!r}, high={self.high}, moderate={self.moderate})"
 
     def check_similarity(self, new: Vector, history: Iterable[Vector] | None = None) -> str | None:
         """Return the advisory for an embedding; None if no earlier one is similar.

@@ -24,6 +24,7 @@ from ..credentials import Secret, SecretURL
 from ..errors import LLMError
 from ..http_request import HTTPRequest, build_request
 from ..lazy_dataclasses import dataclass
+from ..reprs import safe_repr
 from ..transport.cancel_handle import current_handle
 from ..transport.httpx_network import HttpxNetwork
 from ..transport.network import Clock, Network, SystemClock, open_response, read_body
@@ -81,6 +82,10 @@ class TelegramOperator:
         self._bot = _Bot(given, network or HttpxNetwork(), SecretURL(base_url.rstrip("/")))
         self._clock: Clock = SystemClock()
         self._lock = Lock()
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"TelegramOperator(timeout_minutes={self.timeout_minutes}, fallback={self.fallback!r})"
 
     def send_and_wait(self, message: str, run_id: str, cycle_number: int) -> str:
         """Return the first answer. Raises `TimeoutError`, or `ConnectionError` if there is no fallback."""

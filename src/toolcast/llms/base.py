@@ -137,6 +137,13 @@ class FunctionCallingLLM(FileMethods, Closing, AsyncClosing):
             None if max_concurrency is None else ConcurrencyLimiter(max_concurrency)
         )
 
+    def __repr__(self) -> str:
+        try:
+            name = repr(self.metadata.model_name)
+        except Exception:  # a traceback may show an LLM whose constructor has failed, or a user's with an error
+            name = ""
+        return f"{type(self).__name__}({name})"
+
     @property
     @abstractmethod
     def metadata(self) -> LLMMetadata:

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 from ..async_support.context_blocks import ContextBlocks
+from ..reprs import safe_repr
 from ..tools.options import ToolErrors, check_tool_errors
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ class _Configs:
         self._llm: FunctionCallingLLM | str | None = None
         self._settings: Settings | None = None
         self._tool_errors: ToolErrors = "return"
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"Configs(llm={self._llm!r}, settings={self._settings!r}, tool_errors={self._tool_errors!r})"
 
     @property
     def llm(self) -> FunctionCallingLLM | str | None:

@@ -7,15 +7,20 @@ async class awaits them. Nothing is read ahead of the event that the caller asks
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..accumulator import Accumulator
 from ..async_support import sync_driver
 from ..call_report import Account
 from ..closing import AsyncClosing, Closing, Uncopyable
+from ..errors import StreamClosed
 from ..events import ChatResponse, Event
+from ..reprs import safe_repr
 from ..usage import Usage
 from .request_state import RequestState, ResponseEvents
+
+if TYPE_CHECKING:
+    from ..live_display import Frame, LiveDisplay
 
 
 class _EventState(Uncopyable):
@@ -32,6 +37,7 @@ class _EventState(Uncopyable):
         self._source = source
         self._call = call
         self._origin = origin
+        self._now = now
         self._queue: list[Event] = []
         self._position = 0
         self._current: Event | None = None
@@ -57,6 +63,28 @@ class _EventState(Uncopyable):
     def usage(self) -> Usage:
         """The tokens so far, as the service reported them."""
         return self._folded.usage
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.state}, {self.usage.describe()}>"
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks: the response so far, without the arguments of tool calls."""
+        from ..html_repr import html_of
+
+        return html_of(self.response)
+
+    def _display(self) -> LiveDisplay:
+        from ..live_display import LiveDisplay, find_surface  # most streams are not shown
+
+        return LiveDisplay(self._frame, self._now, find_surface())
+
+    def _frame(self) -> Frame:
+        from ..live_display import Frame
+
+        response = self.response
+        calls = [f"{call.name}: called" for call in response.message.tool_calls]
+        return Frame(self._repr_html_(), "\n".join([*([response.text] if response.text else []), *calls]))
 
     def _take(self) -> bool:
         """Move to the next event that has already arrived. Return False if there is none."""
@@ -99,6 +127,13 @@ class _EventState(Uncopyable):
         if self._started:
             self._account.end(self.usage, self._call.attempts)
 
+    def _whole(self) -> ChatResponse:
+        if self.err is not None:
+            raise self.err
+        if self.state != "exhausted":
+            raise StreamClosed("the stream was closed before its end, so there is no response")
+        return self.response
+
     def _end(self, stop: type[Exception]) -> Exception:
         """Return the exception that iteration raises: the error of the stream, else `stop`."""
         return self.err if self.state == "errored" and self.err is not None else stop()
@@ -118,6 +153,17 @@ class EventStream(_EventState, Closing):
     def next(self) -> bool:
         """Return True if there is another event, now `current`."""
         return self._take() or sync_driver.run(self._pull())
+
+    def show(self) -> ChatResponse:
+        """Read the rest, display the response while it grows, and return it. Raise the error that ended the stream.
+
+        In a notebook one output of the cell is updated, at most ten times a second; on a terminal the lines are drawn
+        again. Elsewhere the response is printed once, at the end.
+        """
+        with self._display() as display:
+            while self.next():
+                display.update()
+            return self._whole()
 
     def close(self) -> None:
         """Stop and release the connection. Idempotent."""
@@ -142,6 +188,17 @@ class AsyncEventStream(_EventState, AsyncClosing):
     async def next(self) -> bool:
         """Return True if there is another event, now `current`."""
         return self._take() or await self._pull()
+
+    async def show(self) -> ChatResponse:
+        """Read the rest, display the response while it grows, and return it. Raise the error that ended the stream.
+
+        In a notebook one output of the cell is updated, at most ten times a second; on a terminal the lines are drawn
+        again. Elsewhere the response is printed once, at the end.
+        """
+        with self._display() as display:
+            while await self.next():
+                display.update()
+            return self._whole()
 
     async def aclose(self) -> None:
         """Stop and release the connection. Idempotent."""

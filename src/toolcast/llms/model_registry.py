@@ -1,6 +1,7 @@
 """Choice of the LLM for a command or an experiment: by name, by Ollama's environment variables, or the embedded one.
 
-A name is `provider:model`, as for `toolcast.llm`, the path of a `.gguf` file, which runs locally, or a model of Ollama.
+A name is `provider:model`, as for `toolcast.llm`, the path of a `.gguf` file, which runs locally, the short name of a
+model that was pulled with `toolcast pull`, or a model of Ollama.
 Ollama's names have colons too, so after an unknown provider only a suffix in the form of a tag (`qwen3:8b`) makes one
 of those; anything else is more likely a typo, and an error. `host` and `token` are the service's URL and key. An Ollama
 host without a scheme is http for this machine, and https for any other, so that no token is sent unencrypted.
@@ -19,6 +20,7 @@ from ..credentials import SecretURL
 from ..errors import BadRequest, UnsupportedLLMError
 from ..providers.ollama.adapter import ollama_url
 from .base import FunctionCallingLLM
+from .local.pulled import is_pulled
 from .provider_llms import LlamaCpp, Ollama, llm, providers, unknown_llm
 
 OLLAMA_MODEL = "gpt-oss"
@@ -47,7 +49,7 @@ def choose_llm(
     if provider == "local":
         return _embedded(name, host, token)
     if provider not in ("", "ollama"):
-        return llm(f"{provider}:{name}" if name else provider, base_url=host, api_key=token)
+        return llm(f"{provider}:{name}" if name else provider, base_url=host and _service_url(host), api_key=token)
     host, token = host or environ.get("OLLAMA_HOST"), token or environ.get("OLLAMA_API_KEY")
     if not (provider or name or host or token):
         return LlamaCpp()
@@ -73,6 +75,8 @@ def split_provider(model: str) -> tuple[str, str]:
         return provider, name
     if model.lower().endswith(".gguf") and not model.startswith(_HUBS):
         return "local", model
+    if not colon and is_pulled(model):
+        return "local", model
     if not colon or "/" in provider or _TAG.fullmatch(name):
         return "ollama", model
     raise unknown_llm(model)
@@ -85,6 +89,18 @@ def ollama_address(host: str) -> str:
         return ollama_url(host if "://" in host or is_this_machine(host) else f"https://{host}")
     except ValueError as error:
         raise BadRequest(f"{SecretURL(host).shown!r} is not a host: write name, name:port or a URL") from error
+
+
+def _service_url(host: str) -> str:
+    """Return the URL of a service at `host`: without a scheme, http for this machine and https for any other."""
+    host = host.strip()
+    if "://" in host:
+        return host
+    try:
+        scheme = "http" if is_this_machine(host) else "https"
+    except ValueError:
+        return host  # which is no address, as the error of the request reports
+    return f"{scheme}://{'localhost' if host.startswith(':') else ''}{host}"
 
 
 def _embedded(model: str, host: str | None, token: str | None) -> FunctionCallingLLM:

@@ -524,8 +524,8 @@ class Ollama(ServiceLLM):
 class LlamaCpp(ServiceLLM):
     """A local model through llama.cpp: without a key, a server to install, or data that leaves the machine.
 
-    `model` is a name that `toolcast pull` lists, or the path of a GGUF file. The first use downloads missing weights
-    and starts the model (about half a second). Needs `pip install 'toolcast[local]'`.
+    `model` is `smollm2`, the short name of a model of `toolcast pull`, or the path of a GGUF file. The first use
+    downloads missing weights and starts the model (about half a second). Needs `pip install 'toolcast[local]'`.
     `server` has the options of the model's server, `limits` the maximum sizes where a schema has none; `native_tools`
     leaves `tool_choice="auto"` to the model's own chat template.
     """
@@ -558,6 +558,11 @@ class LlamaCpp(ServiceLLM):
         # The grammar forces a call for every model.
         here = Capabilities(forced_tools=True, forced_while_thinking=True, context_window=context)
         return replace(metadata, context_window=context, capabilities=metadata.capabilities.corrected(here))
+
+    @property
+    def is_loaded(self) -> bool:
+        """True once the model has been started for this object."""
+        return self._served_at is not None
 
     def load(self, progress: Progress | None = None) -> None:
         """Download missing weights, and start the model.
@@ -599,10 +604,14 @@ class LlamaCpp(ServiceLLM):
         return cast("LlamaCppAdapter", self._made)
 
     def _server(self, progress: Progress | None = None) -> LocalServer:
+        from .local.pulled import pulled_path
         from .local.server import running
         from .local.weights import WEIGHTS, pull
 
-        path = pull(self.model, progress=progress) if self.model in WEIGHTS else Path(self.model)
+        if self.model in WEIGHTS:
+            path = pull(self.model, progress=progress)
+        else:
+            path = pulled_path(self.model) or Path(self.model)
         return running(path, self._server_options)
 
     def cache_data(self, request: ChatRequest) -> list[Any]:

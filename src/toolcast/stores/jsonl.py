@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..errors import ToolcastError
+from ..reprs import safe_repr
 from .locks import claim_file, locked
 from .store import (
     SessionLease,
@@ -46,6 +47,10 @@ class JSONLStore:
         self.folder: Path = Path(folder).resolve()
         with wrap_os_errors(self.folder):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"JSONLStore({os.fspath(self.folder)!r})"
 
     def append(self, id: str, records: Sequence[Mapping[str, Any]], /) -> None:
         """Append `records` to a log: all or none."""

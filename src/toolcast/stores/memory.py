@@ -11,6 +11,7 @@ from functools import partial
 from os import getpid
 from typing import Any
 
+from ..reprs import safe_repr
 from .store import SessionLease, check_id, from_json_text, session_locked, to_json_text
 
 
@@ -20,6 +21,10 @@ class MemoryStore:
     def __init__(self) -> None:
         self._logs: dict[str, list[str]] = {}
         self._owners: dict[str, object] = {}
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"MemoryStore({len(self._logs)} sessions)"
 
     def append(self, id: str, records: Sequence[Mapping[str, Any]], /) -> None:
         """Append `records` to a log: all or none."""

@@ -27,6 +27,12 @@ LAYOUT: Final = Layout(
 _BEGIN = "INSERT OR IGNORE INTO sessions (id) VALUES (?)"
 _APPEND = "INSERT INTO records (session, record) SELECT number, ? FROM sessions WHERE id = ?"
 _READ = "SELECT record FROM records WHERE session = (SELECT number FROM sessions WHERE id = ?) ORDER BY number"
+_REVISIONS = """
+    SELECT id,
+           (SELECT MAX(number) FROM records WHERE session = sessions.number),
+           (SELECT record FROM records WHERE session = sessions.number ORDER BY number LIMIT 1)
+    FROM sessions ORDER BY number
+"""
 _DELETE = (
     "DELETE FROM records WHERE session = (SELECT number FROM sessions WHERE id = ?)",
     "DELETE FROM sessions WHERE id = ?",
@@ -71,6 +77,12 @@ class SQLiteStore(SQLiteBacked):
         """Return the ids of all logs, oldest first."""
         with self._file.using() as connection:
             return [row[0] for row in connection.execute("SELECT id FROM sessions ORDER BY number")]
+
+    def revisions(self) -> dict[str, str]:
+        """Return a text for each log, by id, which is another one after a change. It reads two records of each."""
+        with self._file.using() as connection:
+            # The first record is that of one log alone: the numbers of deleted records are used again.
+            return {id: f"{last} {first}" for id, last, first in connection.execute(_REVISIONS)}
 
     def delete(self, id: str, /) -> None:
         """Remove a log. Raise `SessionLocked` while it is claimed."""

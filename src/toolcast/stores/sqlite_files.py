@@ -25,6 +25,7 @@ from weakref import WeakValueDictionary, finalize
 from ..closing import Closing
 from ..errors import SessionLocked, ToolcastError
 from ..lazy_dataclasses import dataclass
+from ..reprs import safe_repr
 from .locks import claim_file
 from .store import wrap_os_errors
 
@@ -111,6 +112,10 @@ class SQLiteBacked(Closing):
             raise ValueError(f"path=':memory:': {self.layout.kind} needs a file; {self.layout.instead}")
         self._file = SQLiteFile(path, self.layout)
         self.path: Path = self._file.path
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({os.fspath(self.path)!r})"
 
     def close(self) -> None:
         """Close the file. Nothing can be read or written after that."""

@@ -19,6 +19,7 @@ from weakref import finalize
 
 from ..errors import SessionLocked, ToolcastError
 from ..json_text import replace_surrogates
+from ..reprs import safe_repr
 
 
 class Store(Protocol):
@@ -61,6 +62,10 @@ class SessionLease:
 
     def __init__(self, release: Callable[[], object]) -> None:
         self._release = finalize(self, release)
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"SessionLease({'active' if self._release.alive else 'released'})"
 
     def release(self) -> None:
         """Release the log. A second call has no effect."""

@@ -6,15 +6,19 @@ async class awaits them. The call itself is an `ObjectEvents` (`stream`).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, get_args, overload
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast, get_args, overload
 
 from ..async_support import sync_driver
 from ..closing import AsyncClosing, Closing, Uncopyable
 from ..errors import StreamBusy
 from ..events import ChatResponse, Event
 from ..parsing.path_changes import Path, PathChange
+from ..reprs import safe_repr
 from ..usage import Usage
+
+if TYPE_CHECKING:
+    from ..live_display import Frame, LiveDisplay
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -45,6 +49,8 @@ class ObjectEvents(Protocol):
     @property
     def state(self) -> str: ...
     @property
+    def now(self) -> Callable[[], float]: ...
+    @property
     def item(self) -> Any: ...
     @property
     def usage(self) -> Usage: ...
@@ -62,6 +68,7 @@ class ObjectEvents(Protocol):
     async def wait(self) -> bool: ...
     async def newest(self) -> bool: ...
     async def next_item(self) -> Any: ...
+    async def more(self) -> bool: ...
     async def finish(self) -> Any: ...
     async def close(self) -> None: ...
     def abandon(self) -> None: ...
@@ -94,14 +101,38 @@ class _ObjectState(Uncopyable, Generic[T]):
         """The paths that the last item changed: dotted strings, or tuples if a key contains a dot."""
         return self._flow.changed
 
+    @safe_repr
+    def __repr__(self) -> str:
+        flow = self._flow
+        return f"<{type(self).__name__} {flow.state}, {flow.usage.describe()}>"
+
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: the latest partial object. Secrets in it are masked."""
+        return self._frame().html
+
+    def _display(self) -> LiveDisplay:
+        from ..live_display import LiveDisplay, find_surface  # most streams are not shown
+
+        return LiveDisplay(self._frame, self._flow.now, find_surface())
+
+    @property
+    def _progress(self) -> str:
+        """The state in words for a reader who does not know the state table."""
+        flow = self._flow
+        ended = {"ready": "complete", "error": "failed", "closed": "closed"}.get(flow.state)
+        return ended or ("waiting" if flow.item is None else "growing")
+
+    def _frame(self) -> Frame:
+        """Return the latest object as HTML and as text. Secrets in it are masked."""
         from ..html_repr import table
+        from ..live_display import Frame, text_of
         from ..parsing.partial_instances import to_shown
 
-        flow = self._flow
-        rows = [("item", to_shown(flow.item)), ("state", flow.state), ("usage", flow.usage.describe())]
-        return table(type(self).__name__, rows)
+        flow, shown = self._flow, to_shown(self._flow.item)
+        rows = [*cast("Mapping[str, Any]", shown).items()] if isinstance(shown, dict) else [("item", shown)]
+        title = type(self).__name__ if flow.item is None else type(flow.item).__name__
+        html = table(title, rows, f"{self._progress}, {flow.usage.describe()}")
+        return Frame(html, "" if flow.item is None else text_of(shown))
 
     def field_state(self, path: Path) -> str:
         """Return `pending`, `growing` or `done` for the field at `path`."""
@@ -157,6 +188,17 @@ class ObjectStream(_ObjectState[T], Closing):
         """Read the rest and return the validated object. Raise the error that ended the call, each time."""
         result: T = sync_driver.run(self._flow.finish())
         return result
+
+    def show(self) -> T:
+        """Read the rest, display the object while it grows, and return the validated object, as `final` does.
+
+        In a notebook one output of the cell is updated, at most ten times a second; on a terminal the lines are drawn
+        again. Elsewhere the object is printed once, at the end.
+        """
+        with self._display() as display:
+            while sync_driver.run(self._flow.more()):
+                display.update()
+            return self.final()
 
     def latest(self) -> Iterator[T]:
         """Iterate over the latest snapshots, skipping those that arrived between two iterations."""
@@ -231,6 +273,17 @@ class AsyncObjectStream(_ObjectState[T], AsyncClosing):
         """Read the rest and return the validated object. Raise the error that ended the call, each time."""
         result: T = await self._flow.finish()
         return result
+
+    async def show(self) -> T:
+        """Read the rest, display the object while it grows, and return the validated object, as `final` does.
+
+        In a notebook one output of the cell is updated, at most ten times a second; on a terminal the lines are drawn
+        again. Elsewhere the object is printed once, at the end.
+        """
+        with self._display() as display:
+            while await self._flow.more():
+                display.update()
+            return await self.final()
 
     def latest(self) -> AsyncIterator[T]:
         """Iterate over the latest snapshots, skipping those that arrived between two iterations."""

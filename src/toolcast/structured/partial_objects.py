@@ -18,6 +18,7 @@ from ..messages import ToolCallPart
 from ..parsing.missing import MISSING
 from ..parsing.partial_value import PartialValue
 from ..parsing.type_plan import plan_for
+from ..reprs import safe_repr
 from ..tools.callable_tool import CallableTool, output_tools
 
 _TEXT = "text"
@@ -32,6 +33,10 @@ class StreamingObjectProcessor(Uncopyable):
 
     def __init__(self, output_cls: Any, allow_parallel_tool_calls: bool = False) -> None:
         self._configure(output_tools(output_cls), allow_parallel_tool_calls, True, None)
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"StreamingObjectProcessor({self.cur_objects!r})"
 
     @classmethod
     def for_tools(

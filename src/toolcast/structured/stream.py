@@ -7,8 +7,7 @@ response at its end. Everything that waits is a coroutine, so one class serves t
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pydantic
@@ -113,6 +112,11 @@ class StructuredStream:
     def state(self) -> str:
         """The state of the call."""
         return self.trace.state
+
+    @property
+    def now(self) -> Callable[[], float]:
+        """The clock of the call."""
+        return self._backend.now
 
     @property
     def item(self) -> Any:
@@ -343,10 +347,17 @@ class StructuredStream:
 
     async def finish(self) -> Any:
         """Read the rest and return the validated output; raise the error that ended the call."""
-        with suppress(StopAsyncIteration):
-            while True:
-                await self.next_item()
+        while await self.more():
+            pass
         return self.result()
+
+    async def more(self) -> bool:
+        """Wait for the next item; return False at the end."""
+        try:
+            await self.next_item()
+        except StopAsyncIteration:
+            return False
+        return True
 
     async def _receive(self) -> None:
         if self._failure is not None:

@@ -8,6 +8,7 @@ from dataclasses import field
 from ..errors import ToolcastError
 from ..http_request import HTTPRequest
 from ..lazy_dataclasses import dataclass
+from ..reprs import safe_repr
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,10 @@ class ReplayNetwork:
         self.open_replies: int = 0
         self.closed_replies = 0
         self._answers = list(answers)
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"ReplayNetwork({len(self._answers)} responses left, {len(self.requests)} requests)"
 
     def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> ReplayReply:
         """Return the next response."""
@@ -114,6 +119,10 @@ class VirtualClock:
         self.slept: list[float] = []
         self._now = now
         self._wall = wall
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"VirtualClock({self._now}, {self._wall})"
 
     def now(self) -> float:
         """Return the monotonic time in seconds."""

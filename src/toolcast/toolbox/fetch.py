@@ -1,47 +1,35 @@
 """The tool `fetch_url`: a page of the public internet as text, protected against server-side request forgery (SSRF).
 
-Pages influence which URL a model fetches next, so its URLs are not trusted. A host name is resolved once, all of its
-addresses must be public (`public_addresses`), and the connection goes to one of these addresses: resolved again, a name
-may lead elsewhere (DNS rebinding). TLS and the `Host` header still use the name. Each redirect is checked in the same
-way. Nothing but the URL is sent: no cookies, no passwords, nothing through a proxy of the environment, and each
-connection is used once. The decoded body is limited in size and in time. One sync function serves sync and async
-callers; its connection is shut down when the call is cancelled.
+Pages influence which URL a model fetches next, so its URLs are not trusted: only public addresses are asked
+(`public_http`), and each redirect is checked in the same way. Nothing but the URL is sent: no cookies, no passwords,
+nothing through a proxy of the environment, and each connection is used once. The decoded body is limited in size and in
+time. One sync function serves sync and async callers; its connection is shut down when the call is cancelled.
 """
 
 from __future__ import annotations
 
 import re
-import socket
-from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from ipaddress import ip_address
 from threading import TIMEOUT_MAX, Timer
 from time import monotonic
 from typing import Final
 from urllib.parse import urljoin
 
-from ..errors import ConnectFailed, LLMError, Timeout, TryAgain
-from ..http_request import HTTPRequest
+from ..errors import LLMError, Timeout, TryAgain
 from ..lazy_dataclasses import dataclass
 from ..tools.callable_tool import CallableTool, ToolOutput
 from ..tools.context import ToolContext
 from ..transport.cancel_handle import CancelHandle
 from ..transport.httpx_network import HttpxNetwork
-from ..transport.network import Network, Response, open_response
+from ..transport.network import Network, Response
 from .html_text import page_text
-from .public_addresses import IPAddress, Target, refusal, target
+from .public_addresses import Target, target
+from .public_http import REDIRECTS, Allowed, PublicHTTP, Resolve, look_up
 
 LIMIT: Final = 1_000_000
 TIMEOUT: Final = 30.0
 
-Resolve = Callable[[str, int], Sequence[str]]
-"""A function that returns the addresses of a host, for a port. Raises `OSError` if there are none."""
-Allowed = Callable[[IPAddress], bool]
-
 _LATE: Final = "it took too long"
-_CONNECT: Final = 10.0
-_TRIED: Final = 4  # addresses of one host
-_REDIRECTS: Final = (301, 302, 303, 307, 308)
 _HEADERS: Final = {
     "accept": "text/html, application/xhtml+xml, application/json, text/*;q=0.9, */*;q=0.5",
     "connection": "close",
@@ -74,7 +62,7 @@ def fetch_tool(
     if limit < 1 or max_redirects < 0:
         raise ValueError("fetch_tool: limit is at least 1 byte, and max_redirects not below 0")
     chosen = network or HttpxNetwork(direct=True)
-    fetcher = _Fetcher(chosen, resolve or _looked_up, allowed, limit, timeout, max_redirects)
+    fetcher = _Fetcher(PublicHTTP(chosen, resolve or look_up, allowed), limit, timeout, max_redirects)
     return CallableTool.from_function(fetcher.fetch_url).with_(timeout=timeout)
 
 
@@ -82,9 +70,7 @@ def fetch_tool(
 class _Fetcher:
     """The options of all fetches."""
 
-    network: Network
-    resolve: Resolve
-    allowed: Allowed | None
+    http: PublicHTTP
     limit: int
     timeout: float
     max_redirects: int
@@ -130,50 +116,15 @@ class _Fetch:
         """Follow all redirects, and return the text at their end."""
         there = target(url)
         for _ in range(self.fetcher.max_redirects + 1):
-            response = self._opened(there)
+            response = self.fetcher.http.open(there, _HEADERS, self._left)
             try:
-                onward = response.headers.get("location") if response.status in _REDIRECTS else None
+                onward = response.headers.get("location") if response.status in REDIRECTS else None
                 if not onward:
                     return self._output(there, response)
             finally:
                 response.close()
             there = target(urljoin(there.url, onward.strip().replace(" ", "%20")))
         raise ValueError(f"it redirects more than {self.fetcher.max_redirects} times")
-
-    def _opened(self, there: Target) -> Response:
-        """Return the response of the first address that accepts a connection."""
-        failure: LLMError | None = None
-        for address in self._addresses(there)[:_TRIED]:
-            request = HTTPRequest("GET", there.at(address), {**_HEADERS, "host": there.authority}, b"", (), there.host)
-            try:
-                return open_response(
-                    self.fetcher.network, request, connect=min(_CONNECT, self._left()), read=self._left()
-                )
-            except (ConnectFailed, Timeout) as error:
-                failure = error
-        assert failure is not None
-        raise failure
-
-    def _addresses(self, there: Target) -> list[IPAddress]:
-        """Return the addresses of the host, resolved once. Raises `ValueError` if any of them may not be used."""
-        found = [there.address] if there.address is not None else self._resolved(there)
-        allowed = self.fetcher.allowed
-        name = there.host if there.address is None else "it"
-        for address in found:
-            if allowed is not None and not allowed(address):
-                raise ValueError(f"{name} leads to {address}, which is not allowed")
-            if allowed is None and (problem := refusal(address)) is not None:
-                raise ValueError(f"{name} leads to {problem}; only public addresses are fetched")
-        return found
-
-    def _resolved(self, there: Target) -> list[IPAddress]:
-        try:
-            found = [ip_address(address) for address in self.fetcher.resolve(there.host, there.port)]
-        except OSError as error:
-            raise ValueError(f"{there.host} has no address: {error.strerror or error}") from error
-        if not found:
-            raise ValueError(f"{there.host} has no address")
-        return list(dict.fromkeys(found))
 
     def _output(self, there: Target, response: Response) -> ToolOutput:
         """Return the output of the tool for a response."""
@@ -207,10 +158,6 @@ class _Fetch:
         if (left := self.until - monotonic()) <= 0:
             raise TimeoutError
         return left
-
-
-def _looked_up(host: str, port: int) -> list[str]:
-    return [str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
 
 
 def _reason(error: LLMError | TimeoutError) -> str:

@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from difflib import SequenceMatcher, get_close_matches
 from functools import partial
 from heapq import nlargest
 from itertools import islice
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 from pydantic import Field
 
 from ..errors import TryAgain
+from ..lazy_dataclasses import dataclass
 from ..tools.callable_tool import CallableTool
 from .file_search import FileFinder
 from .file_text import FileText, lines_of, text_in
-from .sandbox_paths import LARGEST, SandboxRoot
+from .sandbox_paths import LARGEST, SandboxPath, SandboxRoot
 
 FILE_TOOLS: Final = ("read_file", "write_file", "edit_file", "list_files", "search_files")
 """The names of `file_tools`, for `Permissions(file_tools=FILE_TOOLS)`."""
@@ -44,11 +47,32 @@ _number = re.compile(r"^\s*\d+\t")
 Path = Annotated[str, Field(description="the file, relative to the working folder")]
 
 
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A change of a file by a tool.
+
+    Attributes:
+        path: The file, relative to the root of the tools.
+        before: Its content before; None if the file `is_new`, or was too large.
+        after: Its content after the change.
+        is_new: True if the file did not exist.
+    """
+
+    path: str
+    before: bytes | None
+    after: bytes
+    is_new: bool = False
+
+
+OnChange: TypeAlias = Callable[[FileChange], object]
+
+
 class Files:
     """The files below a folder. Each method is a tool."""
 
-    def __init__(self, root: SandboxRoot) -> None:
+    def __init__(self, root: SandboxRoot, on_change: OnChange | None = None) -> None:
         self._root = root
+        self._on_change = on_change
 
     def read_file(
         self, path: Path, start_line: Annotated[int, Field(ge=1)] = 1, lines: Annotated[int, Field(ge=1)] = 1000
@@ -80,7 +104,7 @@ class Files:
         if path.endswith("/"):
             raise TryAgain(f"{path[:200]!r} names a folder; folders are made with the first file written in them")
         with self._root.at(path, make_folders=True) as place:
-            place.put(_encoded(content))
+            self._put(place, _encoded(content))
         done = "created" if place.status is None else "overwrote"
         return f"{done} {place.path}, {_counted(len(lines_of(content)), 'line')}"
 
@@ -94,35 +118,58 @@ class Files:
             all: replace it wherever it occurs
         """
         with self._root.at(path) as place:
-            text = text_in(place.data(), place.path)
-            wanted = _wanted(old, new)
-            count = sum(1 for _ in wanted.finditer(text.text))
-            at = _lines(text, wanted)
-            if not count:
-                raise TryAgain(f"the old text does not occur in {place.path}{_near(text, old)}")
-            if count > 1 and not all:
-                raise TryAgain(
-                    f"the old text occurs {count:,} times in {place.path}, in {at}; "
-                    "give more of the text around the one that is meant, or all=true for each of them"
-                )
-            if len(text.text) + count * (len(new) - len(old)) > LARGEST:
-                raise TryAgain(f"{place.path} would grow beyond {LARGEST:,} bytes; change less of it at once")
-            place.put(text._replace(text=wanted.sub(partial(_as_in, text, new), text.text)).data(place.path))
-        return f"edited {place.path}: replaced {_counted(count, 'occurrence')}, in {at}"
+            edited, done = edit_text(text_in(place.data(), place.path), place.path, old, new, all)
+            self._put(place, edited.data(place.path))
+        return f"edited {place.path}: {done}"
+
+    def _put(self, place: SandboxPath, data: bytes) -> None:
+        """Create or replace a file, and report the change."""
+        if self._on_change is None:
+            place.put(data)
+            return
+        before = None
+        if place.status is not None:
+            with suppress(TryAgain):  # it is too large; or no file, which `put` reports
+                before = place.data()
+        place.put(data)
+        self._on_change(FileChange(place.path, before, data, is_new=place.status is None))
 
 
-def file_tools(root: str | os.PathLike[str] = ".") -> tuple[CallableTool, ...]:
+def edit_text(text: FileText, path: str, old: str, new: str, all: bool = False) -> tuple[FileText, str]:
+    """Return the text of the file `path` with `new` in place of `old`, and a description of what was replaced.
+
+    Raises:
+        TryAgain: `old` does not occur, or it occurs several times without `all`.
+    """
+    wanted = _wanted(old, new)
+    count = sum(1 for _ in wanted.finditer(text.text))
+    at = _lines(text, wanted)
+    if not count:
+        raise TryAgain(f"the old text does not occur in {path}{_near(text, old)}")
+    if count > 1 and not all:
+        raise TryAgain(
+            f"the old text occurs {count:,} times in {path}, in {at}; "
+            "give more of the text around the one that is meant, or all=true for each of them"
+        )
+    if len(text.text) + count * (len(new) - len(old)) > LARGEST:
+        raise TryAgain(f"{path} would grow beyond {LARGEST:,} bytes; change less of it at once")
+    edited = text._replace(text=wanted.sub(partial(_as_in, text, new), text.text))
+    return edited, f"replaced {_counted(count, 'occurrence')}, in {at}"
+
+
+def file_tools(root: str | os.PathLike[str] = ".", *, on_change: OnChange | None = None) -> tuple[CallableTool, ...]:
     """Return the tools read_file, write_file, edit_file, list_files and search_files.
 
     Args:
         root: The folder that their paths cannot leave. Pass it to `Permissions(root=...)` as well, if it is not the
             working directory.
+        on_change: Called with a `FileChange` after each change of a file, in the thread of the call.
 
     Raises:
         ValueError: If `root` is no folder.
     """
     place = SandboxRoot(root)
-    files, search = Files(place), FileFinder(place)
+    files, search = Files(place, on_change), FileFinder(place)
     functions = (files.read_file, files.write_file, files.edit_file, search.list_files, search.search_files)
     made = [CallableTool.from_function(each).with_(path_parameters={"path"}) for each in functions]
     read, write, edit, listing, searching = made

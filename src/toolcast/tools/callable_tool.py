@@ -246,6 +246,7 @@ class CallableTool:
             error = relocate_error(error, (), error.title, hide_input=True)
         text_ = argument_errors(self.name, error, hide_input=self.hides_input)
         failure = ValidationError(text_ + note, tool_name=self.name, arguments=text)
+        failure.hides_input = self.hides_input
         failure.__cause__ = error
         return failure
 

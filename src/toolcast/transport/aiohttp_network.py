@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ..async_support.shielding import Loop
 from ..errors import BadRequest
 from ..http_request import HTTPRequest
+from ..reprs import safe_repr
 from .connection_pool import ClientsByLoop
 from .content_decoding import LIMIT
 from .network import AsyncResponse, Response
@@ -36,6 +37,10 @@ class AiohttpNetwork:
         self._clients = _AiohttpClients(max_connections, max_inflated)
         # Also at the end of the program; the clients have no reference to the network, so that it can be collected.
         weakref.finalize(self, self._clients.abandon)
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"AiohttpNetwork(max_connections={self._clients.max_connections})"
 
     @property
     def connections_in_use(self) -> int:
@@ -68,7 +73,7 @@ class _AiohttpClients(ClientsByLoop["AiohttpConnections"]):
 
     def __init__(self, max_connections: int, max_inflated: int) -> None:
         super().__init__()
-        self._max_connections = max_connections
+        self.max_connections: int = max_connections
         self._max_inflated = max_inflated
 
     def _new(self, loop: Loop, gone: Callable[[object], object]) -> AiohttpConnections:
@@ -83,4 +88,4 @@ class _AiohttpClients(ClientsByLoop["AiohttpConnections"]):
             raise ImportError(
                 "the aiohttp network needs aiohttp: pip install 'toolcast[aiohttp]'", name="aiohttp"
             ) from error
-        return AiohttpConnections(loop, self._max_connections, self._max_inflated, gone)
+        return AiohttpConnections(loop, self.max_connections, self._max_inflated, gone)

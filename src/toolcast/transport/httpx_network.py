@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import ConnectFailed
 from ..http_request import HTTPRequest
+from ..reprs import safe_repr
 from .connection_pool import ClientsByLoop
 from .content_decoding import LIMIT
 from .network import AsyncResponse, Response
@@ -58,6 +59,10 @@ class HttpxNetwork:
         # Also at the end of the program; the clients have no reference to the network, so that it can be collected.
         weakref.finalize(self, self._clients.abandon)
 
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"HttpxNetwork(max_connections={self._clients.max_connections})"
+
     @property
     def connections_in_use(self) -> int:
         """The number of connections that serve a request now, until its response is read or closed, in this process."""
@@ -95,7 +100,7 @@ class _HTTPXClients(ClientsByLoop["AsyncConnections"]):
         super().__init__()
         self._client = client
         self._async_client = async_client
-        self._max_connections = max_connections
+        self.max_connections: int = max_connections
         self._max_inflated = max_inflated
         self._direct = direct
         # By process id, the locks too: a forked child may inherit a locked one, whose thread it does not have.
@@ -149,7 +154,7 @@ class _HTTPXClients(ClientsByLoop["AsyncConnections"]):
         if client is not None:
             return SingleConnection(library_of(client), client)
         one = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=EXPIRY)
-        return ConnectionPool(httpx, partial(transport, limits=one, verify=ssl_context()), self._max_connections)
+        return ConnectionPool(httpx, partial(transport, limits=one, verify=ssl_context()), self.max_connections)
 
     def _proxied(self) -> bool:
         """Return whether the environment names a proxy and `direct` is False."""

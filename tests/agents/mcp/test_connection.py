@@ -1,19 +1,17 @@
-"""mcp_links.py: connections that never come about, or end before anybody has used them."""
+"""Connections that are never opened, or end before they are used."""
 
 from __future__ import annotations
 
 import gc
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
 from support.process import Process
+from support.silent_mcp_transport import silent
 from toolcast.agents.mcp.connection import ConnectOptions, MCPConnection, _tool_problem, stdio_options
 from toolcast.agents.mcp.server import MCPServer
 from toolcast.errors import MCPError
@@ -22,14 +20,8 @@ from toolcast.errors import MCPError
 async def nothing(client: Any) -> None: ...
 
 
-@asynccontextmanager
-async def never() -> AsyncGenerator[Any]:
-    await anyio.sleep_forever()
-    yield
-
-
 def test_a_forgotten_server_is_closed() -> None:
-    server = MCPServer(ConnectOptions(never, "Wait."), "forgotten")
+    server = MCPServer(ConnectOptions(silent, "Wait."), "forgotten")
     starting = server._submit(nothing)
     link = server._connections[-1]
     del server
@@ -40,7 +32,7 @@ def test_a_forgotten_server_is_closed() -> None:
 
 
 def test_closed_before_it_began() -> None:
-    link = MCPConnection("x", ConnectOptions(never, "Wait."), None)
+    link = MCPConnection("x", ConnectOptions(silent, "Wait."), None)
     link.end()
     first = link.begin(nothing)
     link.join()
@@ -48,6 +40,24 @@ def test_closed_before_it_began() -> None:
         first.result()
     assert link.submit(nothing) is None
     link.end()
+
+
+def test_a_program_that_is_closed_while_it_starts_leaves_no_zombie(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[subprocess.Popen[bytes]] = []
+
+    class ClosedAtOnce(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            super().__init__(*arguments, **options)
+            made.append(self)
+            link.end()
+
+    monkeypatch.setattr(subprocess, "Popen", ClosedAtOnce)
+    link = MCPConnection("x", stdio_options(sys.executable, ["-c", "input()"], None, None, None), None)
+    first = link.begin(nothing)
+    link.join()
+    with pytest.raises(MCPError, match="the MCP server x was closed before it had started"):
+        first.result()
+    assert [process.returncode is None for process in made] == [False]
 
 
 def test_the_standard_error_of_a_program(tmp_path: Path) -> None:

@@ -8,8 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager
+from collections.abc import Generator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +17,7 @@ import anyio
 import pytest
 from anyio import to_thread
 
+from support.silent_mcp_transport import silent
 from support.sync_and_async import API
 from toolcast import ToolCallPart, ValidationError
 from toolcast.agents.engine.engine import Engine
@@ -358,12 +358,6 @@ def test_closed_during_a_call_and_started_again() -> None:
 # Servers that do not start.
 
 
-@asynccontextmanager
-async def never() -> AsyncGenerator[Any]:
-    await anyio.sleep_forever()
-    yield
-
-
 @pytest.mark.parametrize(
     ("server", "why"),
     [
@@ -380,7 +374,7 @@ def test_a_server_that_does_not_start(api: API, server: MCPServer, why: str) -> 
 
 
 def test_a_server_that_does_not_start_in_time(api: API) -> None:
-    server = MCPServer(ConnectOptions(never, "Wait."), "slow")
+    server = MCPServer(ConnectOptions(silent, "Wait."), "slow")
     with pytest.raises(MCPError, match=r"the MCP server slow did not start in time; .* 0\.01 s\. Wait\."):
         api.method(server, "start", timeout=0.01)
     api.method(server, "close")
@@ -481,3 +475,13 @@ def test_an_http_server_that_ends_during_a_call(http_process: tuple[subprocess.P
         process.wait()
         with pytest.raises(MCPError):
             tools["add"].call({"a": 1})
+
+
+def test_a_server_knows_whether_it_runs_and_its_secrets() -> None:
+    server = MCPServer.stdio(sys.executable, [SERVER], env={"A_KEY": "k3y-of-it"}, name="t")
+    assert not server.is_running
+    server.start()
+    assert server.is_running
+    assert server.mask("its k3y-of-it") == "its [key]"
+    server.close()
+    assert not server.is_running

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from support import session_program as program
 from support.sessions import BlockingTool, SessionAPI, call, check_history
 from toolcast.agents.engine.engine import Engine
+from toolcast.agents.engine.session_state import fold
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.agents.sessions.session import Session
 from toolcast.approvals import ApprovalDecision, PermissionRequest
@@ -258,6 +259,17 @@ def test_a_forked_child_has_no_part_in_the_session(kind: str, tmp_path: Path) ->
 
 
 # What close still writes.
+
+
+def test_what_was_injected_can_be_saved_before_close(session_api: SessionAPI) -> None:
+    store = MemoryStore()
+    session = Session(Engine(ScriptedLLM("Hello.")), id="s", store=store)
+    session_api.run(session, "Hi")
+    session.engine.inject("By the way.")
+    session.save()
+    assert [message.text for message in fold(store.read("s")).history] == ["Hi", "Hello.", "By the way."]
+    session.close()
+    Session(Engine(ScriptedLLM())).save()  # without a store there is nothing to do
 
 
 def test_what_was_injected_is_there_after_close(new_store: Callable[[], Store], session_api: SessionAPI) -> None:

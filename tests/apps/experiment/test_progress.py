@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from support.process import Process
 from support.terminal_emulator import Emulated
 from toolcast.apps.experiment.progress import BarPausingOperator, RunView, make_bar
 from toolcast.experiments.log_events import EventType, LogEvent
+from toolcast.experiments.run_progress import RunProgress
 
 
 class Screen(io.StringIO):
@@ -52,6 +52,14 @@ RUN = [
     event("RUN_END", 0, status="completed"),
 ]
 LINES = "Cycle 1 starting...\nCycle 1 finished.\nCycle 2 starting...\nCycle 2 finished.\n"
+FIGURES = """\
+Cycle 1 starting...
+Cycle 1 finished.
+  2 tool calls, 1,002 tokens
+Cycle 2 starting...
+Cycle 2 finished.
+  2 tool calls, 1,002 tokens
+"""
 
 
 def test_lines() -> None:
@@ -61,7 +69,7 @@ def test_lines() -> None:
     with view.show_bar():
         for each in RUN:
             view.on_event(each)
-    assert (out.getvalue(), err.getvalue()) == (LINES, "Cycle 2: it ended at max_steps=3\n")
+    assert (out.getvalue(), err.getvalue()) == (FIGURES, "Cycle 2: it ended at max_steps=3\n")
     assert (view.has_begun, view.cycles_ended) == (True, 2)
 
 
@@ -86,7 +94,9 @@ def test_several_runs_are_reported_apart() -> None:
     view = RunView(out, out)
     view.on_grid_event("grid-1", event("CYCLE_START", 3))
     view.on_grid_event("grid-2", event("CYCLE_END", 1))
-    assert out.getvalue() == "grid-1: Cycle 3 starting...\ngrid-2: Cycle 1 finished.\n"
+    assert out.getvalue() == (
+        "grid-1: Cycle 3 starting...\ngrid-2: Cycle 1 finished.\ngrid-2: 0 tool calls, 0 tokens\n"
+    )
 
 
 def test_quiet_is_quiet() -> None:
@@ -133,8 +143,8 @@ class Counted:
     def __init__(self) -> None:
         self.done: list[str] = []
 
-    def on_event(self, event: LogEvent) -> None:
-        self.done.append(event.event_type)
+    def draw(self) -> None:
+        self.done.append("draw")
 
     def print(self, text: str) -> None:
         self.done.append(text)
@@ -172,7 +182,7 @@ def test_lines_go_above_the_bar_where_it_is_one_screen() -> None:
     RunView(Screen(Emulated()), out, bar).print("to the screen")
     RunView(out, out, bar).on_event(RUN[8])
     assert out.getvalue() == "to a file\n"
-    assert bar.done == ["to the screen", "Cycle 2: it ended at max_steps=3", "ERROR"]
+    assert bar.done == ["to the screen", "Cycle 2: it ended at max_steps=3", "draw"]
 
 
 def test_the_bar_is_stopped_whatever_happens() -> None:
@@ -185,66 +195,80 @@ def test_the_bar_is_stopped_whatever_happens() -> None:
 XTERM = {"TERM": "xterm-256color"}
 
 
+RUNS = (RunProgress("first", 2),)
+
+
 @pytest.mark.parametrize("environ", [{"TERM": "dumb"}, {}])
-def test_no_bar_where_none_can_be_drawn(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert make_bar(io.StringIO(), 3, environ=XTERM) is None
-    assert make_bar(Screen(Emulated()), 3, environ=environ) is None
+def test_no_bar_where_none_can_be_drawn(environ: dict[str, str]) -> None:
+    assert make_bar(io.StringIO(), RUNS, environ=XTERM) is None
+    assert make_bar(Screen(Emulated()), RUNS, environ=environ) is None
 
 
 def test_no_bar_without_rich(process: Process) -> None:
     process.without("rich.console", unload=["toolcast.apps.experiment.rich_bar"])
-    assert make_bar(Screen(Emulated()), 3, environ=XTERM) is None
+    assert make_bar(Screen(Emulated()), RUNS, environ=XTERM) is None
     process.restore()
     process.without("toolcast.apps.experiment.rich_bar")
     with pytest.raises(ModuleNotFoundError):
-        make_bar(Screen(Emulated()), 3, environ=XTERM)
+        make_bar(Screen(Emulated()), RUNS, environ=XTERM)
 
 
-def show_bar(events: list[LogEvent], terminal: Emulated, monkeypatch: pytest.MonkeyPatch, **options: int) -> list[str]:
-    """What the terminal shows in the end; the time is TIME."""
+def show_bar(
+    events: list[LogEvent], terminal: Emulated, monkeypatch: pytest.MonkeyPatch, *others: RunProgress
+) -> list[str]:
+    """The lines of the terminal in the end, with the bar of a run of two cycles, and of `others`."""
     for name, value in {"COLUMNS": str(terminal.screen.columns), "LINES": "24", **XTERM}.items():
         monkeypatch.setenv(name, value)
+    runs = [RunProgress("first", 2), *others]
     screen = Screen(terminal)
-    bar = make_bar(screen, 2, **options)
+    bar = make_bar(screen, runs)
     assert bar is not None
-    view = RunView(screen, screen, bar)
+    view = RunView(screen, screen, bar, runs=runs)
     with view.show_bar():
         for each in events:
             view.on_event(each)
-    return [re.sub(r"\d+:\d\d:\d\d", "TIME", line) for line in terminal.lines]
+    return terminal.lines
 
 
-def test_the_bar_counts_cycles_calls_and_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Emulated(100)
-    *lines, last = show_bar(RUN, terminal, monkeypatch)
+def test_the_bar_is_below_the_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    *lines, bar, state = show_bar(RUN, Emulated(100), monkeypatch)
     assert lines == [*LINES.splitlines()[:3], "Cycle 2: it ended at max_steps=3", "Cycle 2 finished."]
-    assert last.startswith("Cycles ━")
-    assert "2/2 2 tool calls, 1,002 tokens TIME" in last
+    assert bar.startswith("Cycle 2/2 ━")
+    assert state == "completed · 2 tool calls · 1,002 tokens"
 
 
-@pytest.mark.parametrize("columns", [30, 40, 64, 79])
-def test_a_narrow_bar_counts_the_cycles(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert show_bar(RUN[:3], Emulated(columns), monkeypatch)[-1].startswith("Cycles 0/2 TIME write")
+@pytest.mark.parametrize("columns", [12, 20, 40, 59, 60, 80, 120])
+def test_the_bar_fits_any_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = show_bar([*RUN[1:3], answer("\x1b[2J[red]evil\n" * 9)], Emulated(columns), monkeypatch)
+    assert any(line.startswith("Cycle 1/2") for line in lines)
+    assert all(len(line) <= columns for line in lines)
+    assert lines[-1].startswith("dispatch")
+    assert "\x1b" not in "".join(lines)
 
 
-def test_the_bar_shows_what_the_agent_is_doing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bar_stops_and_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Emulated(100)
-    assert show_bar(RUN[:3], terminal, monkeypatch)[-1].endswith("0/2 0 tool calls, 1,000 tokens TIME write, list")
-    assert show_bar([answer("\x1b[2J[red]evil\n" * 9)], terminal, monkeypatch)[-1].endswith(
-        "TIME \\x1b[2J[red]evil \\x1b[2J"
-    )
-    assert show_bar([answer()], terminal, monkeypatch)[-1].endswith("reflected")
+    monkeypatch.setenv("COLUMNS", "100")
+    screen = Screen(terminal)
+    bar = make_bar(screen, RUNS, environ=XTERM)
+    assert bar is not None
+    bar.start()
+    bar.stop()
+    bar.print("[AGENT]: [bold]hello")
+    bar.start()
+    bar.stop()
+    assert [line.split(" ╌")[0] for line in terminal.lines] == [
+        "Cycle 0/2",
+        "waiting · 0 tool calls · 0 tokens",
+        "[AGENT]: [bold]hello",
+        "Cycle 0/2",
+        "waiting · 0 tool calls · 0 tokens",
+    ]
 
 
-def test_the_bar_goes_on_where_the_run_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Emulated(100)
-    show_bar([event("RUN_START", 0, first_cycle=2, resumed=True)], terminal, monkeypatch)
-    assert "1/2" in terminal.lines[-1]
-
-
-def test_the_bar_of_several_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = Emulated(100)
-    light = [event("RUN_START", 0), event("LLM_INVOCATION"), event("CYCLE_END", 7), event("CYCLE_START", 8)]
-    assert (
-        show_bar(light, terminal, monkeypatch, runs=3, done=1)[-1].rstrip().endswith("2/2 0 tool calls, 0 tokens TIME")
-    )
+def test_the_bar_of_several_runs_has_a_row_for_each_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = show_bar([event("CYCLE_START")], Emulated(100), monkeypatch, RunProgress("second", 4, 3))
+    assert lines[1] == "2 runs · 1 running · 1 waiting"
+    assert lines[2].startswith("Cycles 3/6 ━")
+    assert lines[4].split() == ["first", "1/2", "invoke_llm"]
+    assert len(lines) == 5

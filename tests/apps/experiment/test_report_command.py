@@ -10,6 +10,7 @@ from support.process import Process
 from support.run_logs import whole_run
 from toolcast.apps import cli
 from toolcast.experiments.pei.results import PEIResult, ResultsFile
+from toolcast.experiments.report.chart_rendering import Picture
 
 
 def command(*words: object) -> int:
@@ -50,6 +51,14 @@ def test_several_runs(
     assert capsys.readouterr().out == f"{Path('report', 'report.html')}\n"
     assert command(*logs, "--no-png", "--output", "there/it is") == 0
     assert (tmp_path / "there" / "it is" / "report.html").is_file()
+
+
+@pytest.mark.parametrize(("options", "scripts"), [((), 2), (("--no-scripts",), 0)])
+def test_scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], scripts: int) -> None:
+    monkeypatch.setattr(Picture, "svg", lambda picture: "<svg></svg>")
+    assert command(whole_run(tmp_path / "run.jsonl"), "--no-png", *options) == 0
+    page = (tmp_path / "run_report" / "report.html").read_text(encoding="utf-8")
+    assert page.count("<script>") == scripts and page.count("<svg") == 5
 
 
 def test_ratings_by_name(undrawn: None, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -70,6 +71,17 @@ def cycles(name: str = "first") -> list[tuple[str, int]]:
     ]
 
 
+FIGURES = re.compile(r"  \d+ tool calls?, [\d,]+ tokens(, [\d,]+ tokens/s)?, \d:\d\d:\d\d elapsed, \d:\d\d:\d\d left")
+
+
+def without_figures(out: str) -> list[str]:
+    """The lines without the figures that follow each cycle."""
+    lines = out.splitlines()
+    for number, line in enumerate(lines):
+        assert not line.endswith(" finished.") or FIGURES.fullmatch(lines[number + 1]), lines[number + 1]
+    return [line for line in lines if not FIGURES.fullmatch(line)]
+
+
 BOTH = [("CYCLE_START", 1), ("CYCLE_END", 1), ("CYCLE_START", 2), ("CYCLE_END", 2)]
 
 
@@ -77,7 +89,7 @@ def test_x1_a_run_is_reported_in_lines(ollama: OllamaByRule, capsys: pytest.Capt
     assert run("--config", configured(ollama.host)) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    assert out.splitlines() == [
+    assert without_figures(out) == [
         "Successfully loaded configuration:",
         "  run_id: first",
         f"  model_name: {MODEL}",
@@ -176,7 +188,7 @@ def test_a_run_is_gone_on_with_for_more_cycles(ollama: OllamaByRule, capsys: pyt
     assert run("--config", config) == 0
     capsys.readouterr()
     assert run("--config", config, "--resume", "--cycles", "3") == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = without_figures(capsys.readouterr().out)
     assert lines[lines.index("Resuming with cycle 3...") :] == [
         "Resuming with cycle 3...",
         "Cycle 3 starting...",
@@ -314,12 +326,28 @@ def test_a_grid_of_runs(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_grid_in_which_a_run_fails(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]) -> None:
-    config = configured(ollama.host, cycle_count=1, grid={"model_name": [MODEL, "other"]})
+    def fails(messages: Sequence[ChatMessage]) -> ChatMessage:
+        if ollama.requests[-1]["options"]["seed"] == 2:
+            raise RuntimeError("gone")
+        return write_then_reflect(messages)
+
+    ollama.rule = fails
+    config = configured(ollama.host, cycle_count=1, **GRID)
     assert run("--config", config, "--workers", "1") == 1
     out, err = capsys.readouterr()
-    assert f"  first-{MODEL}: completed" in out
-    assert err.startswith("Error: 1 of 2 runs failed:\n  first-other: failed: ")
+    assert "  first-seed_1: completed" in out
+    _, error = err.split("Error: ")
+    assert error.startswith("1 of 2 runs failed:\n  first-seed_2: failed: ")
     assert err.endswith("Resume with: toolcast experiment run --config config.json --resume --workers 1\n")
+
+
+def test_a_grid_with_an_unknown_model_is_refused_before_it_runs(
+    ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = configured(ollama.host, grid={"model_name": [MODEL, "other"]})
+    assert run("--config", config) == 1
+    assert "has no model 'other'" in capsys.readouterr().err
+    assert not Path("logs").exists()
 
 
 def test_options_of_a_grid_want_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -376,12 +404,12 @@ def test_a_bar_on_a_terminal_and_ctrl_c(ollama: OllamaByRule) -> None:
     ollama.rule = waits_in_cycle_2
     config = configured(ollama.host)
     with in_terminal("--config", config) as terminal:
-        terminal.until("Cycle 2 starting...", "1/2 2 tool calls, 330 tokens", "asking")
+        terminal.until("Cycle 2 starting...", "Cycle 2/2 ", "invoke_llm · 2 tool calls · 330 tokens")
         terminal.type(CTRL_C)
         assert terminal.ends() == 130
         gate.set()
     assert terminal.lines[-1] == "Interrupted. Resume with: toolcast experiment run --config config.json --resume"
-    assert terminal.text.count("Cycles ━") == 1
+    assert terminal.text.count("Cycle 2/2 ━") == 1 and "Cycle 1/2 " not in terminal.text
     assert logged()[-1]["payload"]["status"] == "interrupted"
     with in_terminal("--config", config, "--resume") as terminal:
         assert terminal.ends() == 0

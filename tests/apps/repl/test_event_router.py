@@ -9,6 +9,8 @@ import pytest
 from support.scripted_screen import ScriptedScreen
 from toolcast.answer_details import SafetyRating, TokenLogprob
 from toolcast.approvals import PermissionRequest
+from toolcast.apps.approval_preview import DiffPreview
+from toolcast.apps.diff_rows import diff_texts
 from toolcast.apps.repl.event_router import EventRouter
 from toolcast.citations import Citation, Grounding
 from toolcast.errors import RateLimited
@@ -39,7 +41,7 @@ from toolcast.events import (
     ToolStarted,
     UsageReport,
 )
-from toolcast.messages import ImagePart
+from toolcast.messages import ImagePart, ToolCallPart
 from toolcast.states import REPL, Trace
 from toolcast.usage import Usage
 
@@ -56,7 +58,7 @@ CASES: list[tuple[AgentEvent, tuple[str, ...], list[tuple[Any, ...]]]] = [
     (ToolCallStart("c1", "look"), TOOL, [("call_begins", "c1", "look")]),
     (ToolCallDelta("c1", "{"), TOOL, [("call_arguments", "c1", "{")]),
     (ToolCallReset("c1"), TOOL, [("call_begins", "c1", "")]),
-    (ToolCallDone("c1", "look", "{}"), TOOL, [("call_complete", "c1", "look", "{}")]),
+    (ToolCallDone("c1", "look", "{}"), TOOL, []),
     (ToolResult("c1", "look", "no", is_error=True), TOOL, [("call_result", "c1", "look", "no", True)]),
     (
         ServerToolUse("web_search", "s1", {"query": "sea"}),
@@ -130,6 +132,42 @@ def test_a_route(event: AgentEvent, between: tuple[str, ...], shown: list[tuple[
     assert states[2:] == ["routing", *between, "streaming_response"]
 
 
+@pytest.mark.parametrize("next_event", [ToolStarted("c1", "look"), ToolResult("c1", "look", "no")])
+def test_a_call_is_shown_when_it_starts_or_ends_without_that(next_event: AgentEvent) -> None:
+    screen = ScriptedScreen()
+    router = EventRouter(screen, lambda event: None, lambda message: None)
+    for event in (ToolCallDone("c1", "look", "{}"), next_event, ToolResult("c1", "look", "no")):
+        router.route(event)
+    assert screen.of("call_complete") == [("c1", "look", "{}")]
+    assert screen.order[0] == "call_complete"
+
+
+def test_a_discarded_answer_has_no_calls() -> None:
+    screen = ScriptedScreen()
+    router = EventRouter(screen, lambda event: None, lambda message: None)
+    for event in (ToolCallDone("c1", "look", "{}"), Restarted(2, "why"), ToolStarted("c1", "look")):
+        router.route(event)
+    assert screen.of("call_complete") == []
+
+
+def test_calls_of_an_earlier_run_are_shown_when_they_start() -> None:
+    screen = ScriptedScreen()
+    router = EventRouter(screen, lambda event: None, lambda message: None)
+    router.expect_calls([ToolCallPart("c1", "look", '{"at": 1}')])
+    router.route(ToolStarted("c1", "look"))
+    assert screen.of("call_complete") == [("c1", "look", '{"at": 1}')]
+
+
+@pytest.mark.parametrize("is_error", [False, True])
+def test_a_result_has_the_change_that_the_call_made(is_error: bool) -> None:
+    change = DiffPreview("a.txt", "edit", 1, 1, diff_texts("cat\n", "dog\n").rows)
+    screen, changes = ScriptedScreen(), {"c1": change}
+    router = EventRouter(screen, lambda event: None, lambda message: None, lambda id: changes.pop(id, None))
+    router.route(ToolResult("c1", "edit_file", "edited", is_error))
+    shown = [] if is_error else [("c1", "edit_file a.txt +1 −1\n  1 - cat\n  1 + dog")]
+    assert (screen.changes, changes) == (shown, {})
+
+
 def test_every_kind_of_event_has_a_case() -> None:
     known = {get_origin(kind) or kind for kind in get_args(AgentEvent)}
     assert {type(event) for event, _, _ in CASES} | {ToolProgress} == known
@@ -155,6 +193,28 @@ def test_the_sources_follow_the_answer_each_once() -> None:
     routes.route(Finish("end_turn"))
     notes = screen.of("note")
     assert notes[1:] == [("Sources:\n  1. The sea, https://sea.example/\n  2. Report 2. https://bank.example/",)], notes
+
+
+def test_a_search_and_recordings_are_a_line_each_after_the_answer() -> None:
+    screen = ScriptedScreen()
+    routes = EventRouter(screen, lambda event: None, lambda message: None)
+    other = Citation("url_citation", title="Waves", url="https://waves.example/")
+    for event in (
+        AudioOutput(b"lost", "audio/mp3"),
+        Restarted(2, "why"),
+        AudioOutput(b"mp3", "audio/mp3", "Yes"),
+        AudioOutput(b"mp3", "audio/mp3", "."),
+        TextCitation(SEA),
+        GroundingReport(Grounding(("sea\n", "salt"), (other, SEA))),
+        Finish("end_turn"),
+        Finish("end_turn"),
+    ):
+        routes.route(event)
+    assert screen.of("note")[1:] == [
+        ("[audio/mp3, 6 bytes]",),
+        ("Searched for: sea ; salt",),
+        ("Sources:\n  1. Waves, https://waves.example/\n  2. The sea, https://sea.example/",),
+    ]
 
 
 def test_a_call_that_begins_anew_keeps_its_name() -> None:

@@ -38,7 +38,22 @@ def test_only_what_differs_is_written_again() -> None:
     live = LiveRows()
     live.draw([], rows("one", "two", "three"), 80)
     written = live.draw([], rows("one", "zwei", "three"), 80)
-    assert written == "\x1b[?2026h\x1b[1A\r\x1b[Jzwei\nthree\x1b[?2026l"
+    assert written == "\x1b[1A\rzwei\n\x1b[6G"
+    written = live.draw([], rows("one", "zw", "three"), 80)
+    assert written == "\x1b[1A\rzw\x1b[K\n\x1b[6G"
+
+
+def test_text_grows_above_a_row_that_stays() -> None:
+    """As an answer does above the row with the activity."""
+    live = LiveRows()
+    live.draw([], rows("An answer", "", "* working"), 80)
+    assert live.draw([], rows("An answer that", "", "* working"), 80) == "\x1b[2A\r\x1b[10G that\n\n\x1b[10G"
+
+
+def test_several_rows_that_are_replaced_are_shown_at_once() -> None:
+    live = LiveRows()
+    live.draw([], rows("one", "two", "three"), 80)
+    assert live.draw([], rows("1"), 80) == "\x1b[?2026h\x1b[1A\r\x1b[J\x1b[1A\r1\x1b[K\x1b[?2026l"
 
 
 def test_a_row_of_unsure_width_is_not_wrapped_until_it_is_finished() -> None:
@@ -46,6 +61,10 @@ def test_a_row_of_unsure_width_is_not_wrapped_until_it_is_finished() -> None:
     live = LiveRows()
     assert live.draw([], [family], 80) == f"\x1b[?7l{family.text}\x1b[?7h"
     assert live.draw([family], [], 80) == f"\x1b[?2026h\r\x1b[J{family.text}\x1b[?2026l\n"
+    live.draw([], [row("a"), family], 80)
+    assert live.draw([], [row("b"), family], 80) == (f"\x1b[?2026h\x1b[1A\rb\n\x1b[?7l{family.text}\x1b[?7h\x1b[?2026l")
+    changed = LiveRow(f"{family.text}.", 10)
+    assert live.draw([], [row("b"), changed], 80) == f"\r\x1b[K\x1b[?7l{changed.text}\x1b[?7h"
 
 
 def test_a_long_row_is_cut_while_it_may_change_and_then_wrapped() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,6 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from support.terminal_emulator import Emulated
 from toolcast.apps.repl import prompt_input
-from toolcast.apps.repl.approval_prompt import QUESTION
 from toolcast.apps.repl.commands import COMMANDS, completions
 from toolcast.apps.repl.prompt_input import History, Prompt, ReplCompleter
 
@@ -64,6 +64,11 @@ def test_a_text_may_stand_there_already(keys: PipeInput) -> None:
     assert typed(keys, "!", ENTER, text="one\ntwo", at="arguments: ") == "one\ntwo!"
 
 
+def test_an_image_that_cannot_be_pasted(keys: PipeInput, capsys: pytest.CaptureFixture[str]) -> None:
+    assert typed(keys, "a", "\x16", "b", ENTER) == "ab"
+    assert capsys.readouterr().out == "there is no clipboard\n"
+
+
 @pytest.mark.parametrize("new_line", [ESCAPE + ENTER, "\\" + ENTER])
 def test_new_lines(keys: PipeInput, new_line: str) -> None:
     assert typed(keys, "  one", new_line, "two", ENTER) == "  one\ntwo"
@@ -94,9 +99,42 @@ def test_what_is_pasted_is_one_input(keys: PipeInput) -> None:
     assert typed(keys, "\x1b[200~one\r\ntwo\nthree\x1b[201~", ENTER) == "one\ntwo\nthree"
 
 
-def test_ctrl_c(keys: PipeInput) -> None:
+def pasted(text: str) -> str:
+    return f"\x1b[200~{text}\x1b[201~"
+
+
+def test_a_long_paste_is_folded_and_sent_whole(keys: PipeInput, tmp_path: Path) -> None:
+    text = "\n".join(f"line {n}" for n in range(400))
+    other = text.upper()
+    drawn = Drawn(80)
+    keys.send_text(f"see {pasted(text)} {pasted(other)} {pasted(text)}!{ENTER}")
+    asks = Prompt(tmp_path / "history", input=keys, output=drawn)
+    assert asks.read("> ") == f"see {text} {other} {text}!"
+    assert drawn.terminal.lines == ["> see [pasted 400 lines] [pasted 400 lines #2] [pasted 400 lines]!"]
+    keys.send_text(f"{UP}?{ENTER}")
+    assert Prompt(tmp_path / "history", input=keys, output=DummyOutput()).read("> ") == f"see {text} {other} {text}!?"
+
+
+def test_backspace_deletes_a_folded_paste_as_a_whole(keys: PipeInput) -> None:
+    text = "line\n" * 20
+    assert typed(keys, "\x7f", f"see {pasted(text)}", "\x7f" * 2, "!", ENTER) == "see!"
+    assert typed(keys, pasted("line\n" * 19), ENTER) == "line\n" * 19
+    assert typed(keys, pasted(text), ENTER, at="edit> ") == text
+
+
+def test_ctrl_c_clears_an_input_and_the_history_keeps_it(keys: PipeInput) -> None:
+    keys.send_text(f"half a question{CTRL_C}{CTRL_O}")
+    assert prompt(keys).read("> ", show_calls=lambda: keys.send_text(f"{UP}!{ENTER}")) == "half a question!"
+
+
+def test_ctrl_c_on_an_empty_line_leaves(keys: PipeInput) -> None:
     with pytest.raises(KeyboardInterrupt):
-        typed(keys, "half", CTRL_C)
+        typed(keys, f"half{CTRL_C}", CTRL_C)
+
+
+def test_ctrl_c_at_another_prompt_leaves_it(keys: PipeInput) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        typed(keys, "half", CTRL_C, at="edit> ")
 
 
 def test_ctrl_d(keys: PipeInput) -> None:
@@ -119,6 +157,9 @@ def test_an_editor(keys: PipeInput, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 # What is drawn.
+
+
+QUESTION = "run it? [y]es, [n]o (and why), [a]lways in this session, [e]dit: "
 
 
 class Drawn(Vt100_Output):
@@ -155,12 +196,31 @@ def test_a_question_is_drawn_in_the_narrowest_terminal(keys: PipeInput, columns:
     assert shown.replace(" ", "") == f"{QUESTION}yes".replace(" ", "")
 
 
+@pytest.mark.parametrize("length", [24, 25, 26])
+def test_a_question_that_just_fits_is_followed_by_its_answer(keys: PipeInput, length: int) -> None:
+    question = f"{'sure ' * 4}".ljust(length - 1, "x")
+    assert f"{question[-4:]} y" in Drawn(40).drawn(keys, f"{question} ", "y")[-1]
+
+
 def test_a_long_input_is_indented_below_a_short_prompt_and_not_below_a_long_one(keys: PipeInput) -> None:
     assert Drawn(12).drawn(keys, "> ", "one two three") == ["> one two th", "  ree"]
     assert Drawn(40).drawn(keys, "arguments of the call: ", "0123456789" * 2) == [
         "arguments of the call: 01234567890123456",
         "789",
     ]
+
+
+def test_the_status_is_below_the_input_until_it_is_sent(keys: PipeInput) -> None:
+    output, seen, pressed = Drawn(40), list[list[str]](), iter(["one", ENTER])
+
+    def status(columns: int) -> str:
+        seen.append(output.terminal.lines)  # as it was drawn before
+        asyncio.get_running_loop().call_soon(keys.send_text, next(pressed, ""))
+        return f"m in {columns}"
+
+    assert Prompt(input=keys, output=output).read("> ", status=status) == "one"
+    assert [">", "m in 40"] in seen
+    assert output.terminal.lines == ["> one"]
 
 
 # The history.

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
 
-from support.loopback import CLOSE, HOLD
-from support.ollama_server import DONE, OllamaServer, call, delta
+from support.loopback import CLOSE, HOLD, whole
+from support.ollama_server import DONE, MODEL, OllamaServer, call, delta
 from support.repls import chat, repl_on
 from support.scripted_screen import ScriptedScreen
 from toolcast import (
     CallableTool,
     Engine,
+    LlamaCpp,
     MemoryStore,
     Permissions,
     Session,
     TextDelta,
     ThinkingDelta,
     ToolCallPart,
+    ToolResultPart,
     user,
 )
 from toolcast.agents.engine.history import find_problems
-from toolcast.agents.engine.session_state import opened_record
-from toolcast.apps.repl.approval_prompt import QUESTION, QUESTION_ABOUT_ALL
-from toolcast.errors import RateLimited
-from toolcast.events import Finish, RawEvent, ToolCallDone, ToolCallStart
+from toolcast.agents.engine.session_state import fold, opened_record
+from toolcast.agents.subagents.run import ElfEvent
+from toolcast.apps.repl.approval_prompt import QUESTION
+from toolcast.apps.repl.conversation import ChatSetup, OpenConversation
+from toolcast.apps.repl.repl import Repl
+from toolcast.errors import ConnectFailed, RateLimited, TurnStopped
+from toolcast.events import Finish, RawEvent, ToolCallDone, ToolCallReset, ToolCallStart, ToolStarted
 from toolcast.llms.model_registry import choose_llm
 from toolcast.testing import ScriptedLLM
 from toolcast.toolbox.questions import question_tool
@@ -76,8 +84,8 @@ def test_r2_each_kind_has_its_sink() -> None:
     ]
     screen = chat("How?", "y", llm=ScriptedLLM(events, "It is sunny."), tools=[weather])
     assert screen.order == [
-        *("thinking", "content", "call_begins", "call_complete", "end_answer", "note", "call_result", "content"),
-        *("end_answer", "note"),
+        *("thinking", "content", "call_begins", "end_answer", "preview", "call_decided", "call_complete"),
+        *("call_result", "content", "end_answer", "note"),
     ]
     assert screen.thought == "The sea. "
     assert screen.answer == "I look. It is sunny."
@@ -96,6 +104,48 @@ def test_what_came_is_shown_before_it_is_waited_for_more() -> None:
     assert screen.of("call_result") == [("c1", "weather", "sunny", False)]
 
 
+def test_the_activity_is_refreshed_while_nothing_comes() -> None:
+    screen = ScriptedScreen("How?", "y")
+    labels: list[str] = []
+
+    def weather() -> str:
+        screen.refreshed.clear()
+        assert screen.refreshed.wait(20)  # no event comes before this returns
+        labels.extend(each.label for each in screen.activities if each)
+        return "sunny"
+
+    llm = ScriptedLLM(ToolCallPart("c1", "weather"), "It is sunny.")
+    assert repl_on(screen, llm, [weather]).run() == 0
+    assert labels == ["Running weather"]
+    assert [each is None for each in screen.activities] == [False, True]
+    assert [(status.model, status.mode) for status in screen.statuses] == [("scripted", "build")] * 2
+
+
+def test_the_embedded_model_is_loaded_first() -> None:
+    screen = ScriptedScreen("How?")
+    repl = repl_on(screen, LlamaCpp("absent.gguf"))
+    assert repl.run() == 0
+    assert screen.activities[0] is not None
+    assert screen.activities[0].label == "Loading absent.gguf"
+    assert repl.conversation.status.cost is None
+
+
+def test_the_events_of_sub_agents_are_part_of_the_activity() -> None:
+    screen = ScriptedScreen("Go", "y")
+    tasks: list[tuple[str, str]] = []
+
+    def work(context: ToolContext[Any]) -> str:
+        context.emit(ElfEvent("elf-1", ToolStarted("7", "look"), "Review it"))
+        screen.refreshed.clear()
+        assert screen.refreshed.wait(20)
+        tasks.extend((agent.task, agent.label) for each in screen.activities if each for _, agent in each.agents)
+        return "done"
+
+    assert repl_on(screen, ScriptedLLM(ToolCallPart("c1", "work"), "Done."), [work]).run() == 0
+    assert tasks == [("Review it", "Running look")]
+    assert screen.of("call_progress") == []
+
+
 def test_r3_one_chunk_goes_to_all_three() -> None:
     with OllamaServer() as server:
         server.streams(delta(thinking="Hm.", content="Let me see.", tool_calls=[call("weather", city="Oslo")]), DONE)
@@ -103,7 +153,7 @@ def test_r3_one_chunk_goes_to_all_three() -> None:
         screen = chat("How?", "y", llm=server.llm(), tools=[weather])
     assert screen.thought == "Hm."
     assert screen.answer == "Let me see.Sunny."
-    assert [name for _, name, _ in screen.of("call_complete")] == ["weather"]
+    assert [tuple(call[1:3]) for call in screen.of("call_decided")] == [("weather", '{"city": "Oslo"}')]
     assert screen.order[:3] == ["thinking", "content", "call_begins"]
 
 
@@ -303,12 +353,22 @@ def test_all_calls_that_wait_are_decided_at_once(typed: str, expected: list[str]
     llm = ScriptedLLM([looks("Oslo", "c1"), looks("Rome", "c2")], "Well.")
     screen = chat("How?", typed, llm=llm, tools=[weather])
     assert results(screen) == expected
-    assert sum(prompt == QUESTION_ABOUT_ALL for prompt, _ in screen.prompts) == 1
+    assert sum(prompt.startswith("Run all 2?") for prompt, _ in screen.prompts) == 1
 
 
 def test_edited_arguments_run() -> None:
-    screen = chat("How?", 'e {"city": "Rome"}', llm=ScriptedLLM(looks("Oslo"), "Sunny."), tools=[weather])
+    screen = chat("How?", "e", "Rome", "y", llm=ScriptedLLM(looks("Oslo"), "Sunny."), tools=[weather])
     assert results(screen)[0].endswith("Rome: sunny")
+
+
+def test_a_users_tool_with_the_name_of_a_built_in_one_is_not_shown_as_that() -> None:
+    def write_file(path: str, content: str) -> str:
+        """Send a file to the printer."""
+        return "printed"
+
+    part = ToolCallPart("c1", "write_file", '{"path": "a.txt", "content": "x"}')
+    screen = chat("Print!", "y", llm=ScriptedLLM(part, "Done."), tools=[write_file])
+    assert screen.of("preview") == [("write_file  path=a.txt content=x",)]
 
 
 def test_what_may_run_unasked_is_not_asked() -> None:
@@ -341,6 +401,19 @@ def test_the_model_asks(typed: str, answer: str) -> None:
     assert screen.of("note")[0] == ("The model asks: Which?\n  1  red\n  2  green",)
     assert results(screen) == [answer]
     assert screen.prompts[1] == ("answer: ", "")
+
+
+@pytest.mark.parametrize("typed", ["blue", None])
+def test_a_question_of_the_model_is_shown_once(typed: str | None) -> None:
+    arguments = '{"question": "Which?"}'
+    call = [ToolCallStart("c1", "ask_user"), ToolCallReset("c1"), ToolCallDone("c1", "ask_user", arguments)]
+    screen = ScriptedScreen("Paint it.", typed)
+    repl = repl_on(screen, ScriptedLLM([*call, Finish("tool_use")], "Done."))
+    repl.conversation.use(replace(repl.conversation.setup, builtin=(question_tool(),)))
+    repl.run()
+    assert screen.of("note")[0] == ("The model asks: Which?",)
+    assert [kind for kind in screen.order if kind.startswith("call_")] == ([] if typed else ["call_result"])
+    assert screen.answer == "Done."
 
 
 def test_the_model_asks_and_the_person_leaves() -> None:
@@ -385,6 +458,34 @@ def test_any_error_is_one_line() -> None:
     assert screen.answer == "Hello."
 
 
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (RateLimited("slow down"), ""),
+        (ZeroDivisionError("no"), "--debug logs the traceback"),
+        (ConnectFailed("no"), "check that the server runs at the address in --host"),
+        (TurnStopped("no"), ""),
+    ],
+)
+def test_after_a_single_answer_no_command_is_the_next_step(error: Exception, hint: str) -> None:
+    screen = ScriptedScreen()
+    assert repl_on(screen, ScriptedLLM(error)).run("Hi") == 1
+    assert [hint for _, hint in screen.of("error")] == [hint]
+
+
+def test_a_resumed_session_shows_its_title_where_that_is_not_the_question() -> None:
+    store = MemoryStore()
+    chat("Hi there", "/rename Greetings", llm=ScriptedLLM("Hello."), store=store, session="s")
+    screen = ScriptedScreen()
+    repl = repl_on(screen, ScriptedLLM(), store=store, session="s")
+    repl.show_resumed_session()
+    repl.conversation.rename("Hi")
+    repl.show_resumed_session()
+    first, title, *rest = screen.notes.splitlines()
+    assert (title, rest) == ("Title: Greetings", ["> Hi there", first, "> Hi there"])
+    repl.run()
+
+
 def test_an_error_without_words_is_called_by_its_name() -> None:
     assert chat("Hi", llm=ScriptedLLM(ZeroDivisionError())).errors == ["ZeroDivisionError"]
 
@@ -417,7 +518,7 @@ def test_ctrl_c_in_a_pipe_ends_all() -> None:
     screen = ScriptedScreen("First", "Second", interactive=False)
     screen.ctrl_c_at = ["content"]
     assert repl_on(screen, ScriptedLLM("Hello.")).run() == 130
-    assert screen.notes == "(cancelled)"
+    assert "again" not in screen.notes
 
 
 def test_ctrl_c_while_a_tool_runs() -> None:
@@ -470,14 +571,82 @@ def test_ctrl_c_again_while_it_ends_leaves() -> None:
     assert (repl.state, repl.session.state) == ("terminated", "closed")
 
 
+def test_ctrl_c_in_the_answer_to_the_only_prompt_is_130() -> None:
+    screen = ScriptedScreen()
+    screen.ctrl_c_at = ["content"]
+    assert repl_on(screen, ScriptedLLM("Once upon a time")).run("Tell me") == 130
+    assert "(cancelled)" in screen.notes
+
+
 def interrupted() -> None:
     raise KeyboardInterrupt
 
 
-def test_ctrl_c_twice_in_a_row_leaves() -> None:
-    screen = ScriptedScreen("Hi", "And now?")
+def test_a_second_ctrl_c_soon_after_the_first_does_not_leave() -> None:
+    screen = ScriptedScreen("Hi", "And now?", KeyboardInterrupt())
     screen.ctrl_c_at = ["end_answer", "end_answer"]
-    assert repl_on(screen, ScriptedLLM("Hello.")).run() == 130
+    assert repl_on(screen, ScriptedLLM("Hello.", "Fine."), clock=lambda: 5.0).run() == 130
+    assert "Press Ctrl-C again to leave." in screen.notes
+    assert screen.answer == "Hello.Fine."
+
+
+def test_a_ctrl_c_at_the_prompt_after_another_input_leaves() -> None:
+    screen = ScriptedScreen("Hi", "/tools", KeyboardInterrupt(), "too late")
+    screen.ctrl_c_at = ["content"]
+    assert repl_on(screen, ScriptedLLM("Hello."), clock=lambda: 5.0).run() == 130
+    assert "Press Ctrl-C again to leave." not in screen.notes
+
+
+def test_a_third_ctrl_c_leaves() -> None:
+    screen = ScriptedScreen("Hi", KeyboardInterrupt(), KeyboardInterrupt(), "too late")
+    screen.ctrl_c_at = ["content"]
+    assert repl_on(screen, ScriptedLLM("Hello."), clock=lambda: 5.0).run() == 130
+    assert screen.notes.startswith("(cancelled)\nPress Ctrl-C again to leave.")
+
+
+def test_r7_ctrl_c_at_the_prompt_leaves_when_the_stopped_answer_is_past() -> None:
+    screen = ScriptedScreen("Hi", KeyboardInterrupt(), "too late")
+    screen.ctrl_c_at = ["content"]
+    times = iter([1.0, 2.5])
+    assert repl_on(screen, ScriptedLLM("Hello."), clock=lambda: next(times)).run() == 130
+    assert "again" not in screen.notes
+
+
+def test_ctrl_c_at_an_approval_ends_the_turn() -> None:
+    screen = ScriptedScreen("What's the weather?", KeyboardInterrupt(), "And now?")
+    llm = ScriptedLLM([looks("Rome"), looks("Bonn", "c2")], "Fine.")
+    assert repl_on(screen, llm, [weather]).run() == 0
+    assert screen.answer == "Fine."
+    assert "(cancelled)" in screen.notes
+    sent = llm.requests[1].messages
+    assert find_problems(sent) == []
+    results = [part.content for message in sent for part in message.parts if isinstance(part, ToolResultPart)]
+    assert results == ["the user denied it, and stopped the turn"] * 2
+
+
+@pytest.mark.parametrize("then", [(), ("And now?",)], ids=["leave", "a request that fails"])
+def test_a_turn_that_was_stopped_at_an_approval_is_not_continued_later(then: tuple[str, ...]) -> None:
+    store = MemoryStore()
+    screen = ScriptedScreen("What's the weather?", KeyboardInterrupt(), *then)
+    llm = ScriptedLLM([looks("Rome")], RateLimited("slow down"))
+    assert repl_on(screen, llm, [weather], store=store, session="s").run() == 0
+    again, later = ScriptedScreen(), ScriptedLLM()
+    assert repl_on(again, later, [weather], store=store, session="s").run() == 0
+    assert later.requests == []
+    assert "interrupted" not in again.notes
+
+
+def test_a_stop_is_saved_at_once() -> None:
+    store = MemoryStore()
+    kinds: list[str] = []
+
+    def closes_the_terminal() -> None:
+        kinds.extend(record["kind"] for record in store.read("s"))
+
+    screen = ScriptedScreen("What's the weather?", KeyboardInterrupt(), closes_the_terminal)
+    repl_on(screen, ScriptedLLM([looks("Rome")]), [weather], store=store, session="s").run()
+    state = fold(store.read("s")[: len(kinds)])
+    assert (state.end, state.history[-1].role) == ("cancelled", "tool")
 
 
 def test_a_ctrl_c_that_comes_too_late_to_cancel() -> None:
@@ -522,7 +691,9 @@ def test_what_waits_for_an_answer_is_asked_first() -> None:
     left_waiting(store)
     screen = chat("y", "Thanks", llm=ScriptedLLM("Sunny.", "Bye."), tools=[weather], store=store, session="s")
     assert screen.notes.startswith("The session's last turn was interrupted")
-    assert [prompt for prompt, _ in screen.prompts] == [QUESTION, "> ", "> "]
+    question, *others = [prompt for prompt, _ in screen.prompts]
+    assert question.startswith(QUESTION)
+    assert others == ["> ", "> "]
     assert results(screen) == ["Oslo: sunny"]
     assert screen.answer == "Sunny.Bye."
 
@@ -605,3 +776,18 @@ def test_an_unknown_command(typed: str, near: str) -> None:
     ((message, hint),) = chat(typed, llm=ScriptedLLM()).of("error")
     assert typed.split()[0] in message
     assert hint.startswith(f"did you mean {near}")
+
+
+PICTURE = b"\x89PNG\r\n\x1a\n\x00\x00"
+
+
+def test_an_image_for_a_model_without_vision_is_an_error_before_it_is_sent(tmp_path: Path) -> None:
+    (tmp_path / "p.png").write_bytes(PICTURE)
+    screen = ScriptedScreen("see @p.png", "then without")
+    with OllamaServer() as server:
+        server.show_answer = whole(json.dumps({"capabilities": ["completion", "tools"]}).encode())
+        server.replies("Fine.")
+        assert Repl(OpenConversation(ChatSetup(server.llm(), root=str(tmp_path)), MemoryStore()), screen).run() == 0
+        sent = [body["messages"][-1]["content"] for body in server.bodies if "messages" in body]
+    assert screen.errors == [f"{MODEL} does not read images: choose another model with /model, or remove the image"]
+    assert sent == ["then without"]

@@ -48,7 +48,7 @@ ANSWERS = st.one_of(
     st.just([TextDelta("It breaks off")]),
     st.lists(CALLS, min_size=1, max_size=3),
 )
-GOES_ON = [name for name in COMMANDS if name not in ("/save", "/load", "/exit")]
+GOES_ON = [name for name in COMMANDS if name not in ("/export", "/save", "/load", "/exit")]
 TYPED = st.one_of(
     st.sampled_from(["What?", "Why?", "y", "n", "a", "e", "e {}", '{"to": "bob"}', "two\nlines", "!true", "/nothing"]),
     st.sampled_from([*GOES_ON, "/mode plan", "/mode auto", "/mode fast"]),

@@ -6,6 +6,7 @@ import io
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from toolcast import LlamaCpp, MemoryStore, SQLiteStore
 from toolcast.apps import arguments
 from toolcast.apps.cli import main
 from toolcast.apps.repl import startup
+from toolcast.apps.repl.modes import MODES
 from toolcast.apps.repl.prompt_input import ReplCompleter
 from toolcast.apps.repl.repl import Repl
 from toolcast.apps.repl.rich_screen import RichScreen
@@ -134,9 +136,8 @@ def test_a_session_is_gone_on_with_by_the_beginning_of_its_id(tmp_path: Path) ->
     with at_terminal(tmp_path, ReplOptions("m-1", session="holi"), TERM="dumb") as (repl, shown):
         assert repl.session.id == "holiday-plans"
         text = shown.getvalue()
-    assert (
-        "Resuming session holiday-plans: 2 messages, 1 question. The last exchange:\n> I am at holiday-plans." in text
-    )
+    assert "Resuming session holiday-plans: 2 messages, 1 question, mode build." in text
+    assert "> I am at holiday-plans." in text
     assert text.rstrip().endswith("word word")
     assert "\n... " in text  # of a long answer the end
     assert len(text) < 2500
@@ -151,7 +152,7 @@ def test_a_session_that_is_new_is_reported_of(tmp_path: Path) -> None:
 
 def test_a_beginning_that_is_not_clear_is_an_error(tmp_path: Path) -> None:
     left(tmp_path, "plan-1", "plan-2", "plan-10")
-    text = r"no session has the id 'plan'; pass a full id with --session: plan-1, plan-2, plan-10"
+    text = r"no session has the id 'plan', and 3 sessions begin with it; pass a full id: plan-1, plan-2, plan-10"
     with pytest.raises(ToolcastError, match=text), at_terminal(tmp_path, ReplOptions("m-1", session="plan")):
         raise AssertionError
     with at_terminal(tmp_path, ReplOptions("m-1", session="plan-1"), TERM="dumb") as (repl, _):
@@ -160,7 +161,7 @@ def test_a_beginning_that_is_not_clear_is_an_error(tmp_path: Path) -> None:
 
 def test_with_no_one_there_to_see_it_no_id_is_completed(tmp_path: Path) -> None:
     left(tmp_path, "day10")
-    with pytest.raises(ToolcastError, match="no session has the id 'day1'; pass a full id with --session: day10"):
+    with pytest.raises(ToolcastError, match="'day1', and a session begins with it; pass a full id: day10"):
         in_pipe(tmp_path, ReplOptions("m-1", session="day1"), "Hi")
 
 
@@ -249,7 +250,7 @@ def test_lines(tmp_path: Path) -> None:
     code, out, err = in_pipe(tmp_path, ReplOptions(lines=True), "/tools\n/mode plan\n/tools\n")
     assert (code, out) == (0, "")
     assert err.count("No tools are offered.") == 1
-    assert "read_file: " in err
+    assert "  read_file " in err
 
 
 def test_the_command_line(
@@ -290,3 +291,46 @@ def test_an_id_that_is_none_is_a_wrong_command_line(capsys: pytest.CaptureFixtur
 
 def test_the_modes_of_the_command_line_are_those_there_are() -> None:
     assert list(startup.MODES) == list(arguments._MODES)  # written there once more, as that is loaded first
+
+
+def test_a_mistyped_generated_id_is_an_error(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ToolcastError, match=r"'chat-2027': `toolcast chat --resume` and `toolcast logs` list them"),
+        at_terminal(tmp_path, ReplOptions("m-1", session="chat-2027")),
+    ):
+        raise AssertionError
+
+
+def test_continue_resumes_the_last_session_in_its_mode(tmp_path: Path) -> None:
+    left(tmp_path, "first", "second")
+    with at_terminal(tmp_path, ReplOptions("m-1", session="first"), TERM="dumb") as (repl, _):
+        repl.conversation.use(replace(repl.conversation.setup, wanted=MODES["plan"]))
+        repl.conversation.touch()
+        repl.conversation.close()
+    with at_terminal(tmp_path, ReplOptions("m-1", continues=True), TERM="dumb") as (repl, shown):
+        assert repl.session.id == "first"
+        assert repl.conversation.setup.mode.name == "plan"
+        assert "Resuming session first: 2 messages, 1 question, mode plan." in shown.getvalue()
+        repl.conversation.close()
+    with at_terminal(tmp_path, ReplOptions("m-1", continues=True, mode="auto"), TERM="dumb") as (repl, _):
+        assert repl.conversation.setup.mode.name == "auto"
+
+
+def test_continue_without_a_session_is_an_error(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ToolcastError, match="no session to continue yet"),
+        at_terminal(tmp_path, ReplOptions("m-1", continues=True)),
+    ):
+        raise AssertionError
+
+
+def test_resume_lets_the_user_choose_and_needs_a_terminal(tmp_path: Path) -> None:
+    left(tmp_path, "first", "second")
+    with (
+        pytest.raises(ToolcastError, match="--resume needs a terminal"),
+        at_terminal(tmp_path, ReplOptions("m-1", resume=True, prompt="Hi")),
+    ):
+        raise AssertionError
+    with at_terminal(tmp_path, ReplOptions("m-1", resume=True), TERM="dumb") as (repl, shown):
+        assert "1  I am at second." in shown.getvalue()
+        assert repl.session.id not in ("first", "second")  # nothing was typed

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.driven_repl import CTRL_C, CTRL_D, CTRL_O, ENTER, TAB, Driven, driven
+from support.driven_repl import CTRL_C, CTRL_D, CTRL_O, ENTER, ESCAPE, TAB, Driven, driven
 from support.loopback import HOLD
 from support.ollama_server import DONE, MODEL, OllamaServer, call, delta
 
@@ -116,6 +116,88 @@ def test_what_is_typed_during_an_answer_is_there_after_ctrl_c(server: OllamaServ
     terminal.until("(cancelled)", "> and then")
 
 
+@pytest.mark.parametrize("stop", [CTRL_C, ESCAPE])
+def test_queued_lines_are_not_sent_after_a_stop(server: OllamaServer, terminal: Driven, stop: str) -> None:
+    server.breaks_off(delta(content="Once upon a time"), HOLD)
+    terminal.type("a story" + ENTER)
+    terminal.until("Once upon a time")
+    for line in ("second wish", "!touch file"):
+        terminal.type(line + ENTER)
+        terminal.until(f"> {line}")
+    terminal.type(stop)
+    terminal.until("(cancelled)", "> second wish\n  !touch file")
+    assert len(server.requests) == 1
+    assert not Path("file").exists()
+
+
+@pytest.mark.parametrize("marks", [("\x1b[200~", "\x1b[201~"), ("", "")])
+def test_a_paste_during_an_answer_is_one_input(server: OllamaServer, terminal: Driven, marks: tuple[str, str]) -> None:
+    gate = threading.Event()
+    server.streams(delta(content="The first ans"), gate, delta(content="wer."), DONE)
+    server.replies("The second.")
+    terminal.type("one" + ENTER)
+    terminal.until("ans")
+    assert terminal.raw.rindex("\x1b[?2004h") > terminal.raw.rindex("\x1b[?2004l")
+    begin, end = marks
+    terminal.type(f"{begin}!touch file{ENTER}/clear{ENTER}end{end}")
+    terminal.until("> !touch file\n  /clear\n  end▏")
+    gate.set()
+    terminal.until("answer.\n\n> !touch file\n  /clear\n  end\n")
+    assert len(server.requests) == 1
+    terminal.type(ENTER)
+    terminal.until("The second.")
+    assert rb"!touch file\n/clear\nend" in server.requests[1].body
+    assert not Path("file").exists()
+
+
+def test_lines_that_arrive_with_an_enter_are_sent_in_their_order(server: OllamaServer, terminal: Driven) -> None:
+    gate = threading.Event()
+    server.streams(delta(content="The first ans"), gate, delta(content="wer."), DONE)
+    server.replies("The second.")
+    server.replies("The third.")
+    terminal.type(f"one{ENTER}two{ENTER}")
+    terminal.until("ans", "> two\n")
+    terminal.type(f"three{ENTER}")
+    terminal.until("> three")
+    gate.set()
+    terminal.until("The third.")
+    terminal.at_prompt()
+    shown = [line for line in terminal.lines if line]
+    assert shown[-7:-1] == ["> one", "The first answer.", "> two", "The second.", "> three", "The third."]
+
+
+def test_escape_stops_an_answer_and_eats_no_key(server: OllamaServer, terminal: Driven) -> None:
+    server.breaks_off(delta(content="Once upon a time"), HOLD)
+    terminal.type("a story" + ENTER)
+    terminal.until("Once upon a time")
+    terminal.type(ESCAPE)
+    terminal.until("(cancelled)")
+    before = terminal.at_prompt()
+    terminal.type("/cost" + ENTER)
+    terminal.until("tokens in", lines=before)
+    assert len(server.requests) == 1
+
+
+def test_what_is_typed_during_an_answer_is_shown_and_can_be_taken_back(server: OllamaServer, terminal: Driven) -> None:
+    gate = threading.Event()
+    server.streams(delta(content="The first ans"), gate, delta(content="wer."), DONE)
+    server.replies("The second.")
+    terminal.type("one" + ENTER)
+    terminal.until("ans")
+    terminal.type("two" + ENTER)
+    terminal.until("> two")
+    terminal.type("thre")
+    terminal.until("> thre▏")
+    terminal.type("\x7f" * 5)
+    terminal.until("> two▏")
+    terminal.type("!" + ENTER)
+    terminal.until("> two!")
+    gate.set()
+    terminal.until("The second.")
+    terminal.at_prompt()
+    assert [line for line in terminal.lines if line][-5:-1] == ["> one", "The first answer.", "> two!", "The second."]
+
+
 def test_a_call_is_approved_by_yes_and_denied_by_no(server: OllamaServer, terminal: Driven) -> None:
     """R10."""
     for path in ("one.txt", "two.txt"):
@@ -123,22 +205,21 @@ def test_a_call_is_approved_by_yes_and_denied_by_no(server: OllamaServer, termin
         server.replies(f"That was {path}.")
     before = terminal.at_prompt()
     terminal.type("write" + ENTER)
-    terminal.until("run it?", lines=before)
-    terminal.type("maybe" + ENTER)  # which is neither
-    terminal.until("run it?", "run it?", lines=before)
-    terminal.type("y" + ENTER)
+    terminal.until("Run it?", "Esc no", lines=before)
+    terminal.type("mb1 ?")  # which are no answers
+    terminal.type("Y" + ENTER)
     terminal.until("That was one.txt.")
     assert Path("one.txt").read_text() == "text\n" * 30
     before = terminal.at_prompt()
     terminal.type("again" + ENTER)
-    terminal.until("run it?", lines=before)
+    terminal.until("Esc no", lines=before)
     terminal.type("n I like it as it is" + ENTER)
     terminal.until("That was two.txt.")
     assert not Path("two.txt").exists()
     assert b"I like it as it is" in server.requests[-1].body
     before = terminal.at_prompt()
     terminal.type(CTRL_O)
-    terminal.until('"path": "two.txt"', "I like it as it is", lines=before - 1)
+    terminal.until("path: two.txt", "I like it as it is", lines=before - 1)
 
 
 def test_a_question_of_the_model(server: OllamaServer, terminal: Driven) -> None:
@@ -156,8 +237,8 @@ def test_a_command_is_run_and_ctrl_c_ends_it(server: OllamaServer, terminal: Dri
     server.replies("Well.")
     terminal.submit("/mode auto")
     terminal.type("run it" + ENTER)
-    terminal.until("run it? [y]es")
-    terminal.type("y" + ENTER)
+    terminal.until("Esc no")
+    terminal.type("y")
     terminal.until("    42")
     terminal.type(CTRL_C)
     terminal.until("(cancelled)")
@@ -267,8 +348,9 @@ def test_no_color_takes_colours_and_nothing_else(server: OllamaServer, tmp_path:
         assert [line for line in terminal.lines if line][-4:-1] == ["Title", "Some bold text.", " • item"]
         terminal.type("/mod" + TAB)
         terminal.until("/model")
+        terminal.type(CTRL_C)  # clears the line
         terminal.type(CTRL_C)
-        terminal.ends()
+        assert terminal.ends() == 130
     assert not re.search(r"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9\d|10\d)[;m]", terminal.raw)
     assert "+go" in (tmp_path / "prompt_history").read_text()
 
@@ -313,3 +395,81 @@ def test_a_hundred_kilobytes(tmp_path: Path) -> None:
         terminal.submit("once more")
         assert "Short." in terminal.lines[before:]
         assert len(terminal.raw) < 2 * 100_000
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_the_last_row_shows_what_happens_until_the_answer_is_complete(
+    server: OllamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    first, second = threading.Event(), threading.Event()
+    server.loaded = [{"name": MODEL, "context_length": 8192}]
+    command = call("run_command", command="until [ -e go ]; do sleep 0.05; done; seq 1 30; exit 3")
+    server.streams(first, delta(thinking="Let me see."), second, delta(tool_calls=[command]), DONE)
+    server.replies("It **failed**.")
+    with driven(
+        tmp_path / "home", "--mode", "auto", columns=columns, OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL
+    ) as terminal:
+        terminal.at_prompt()
+        assert terminal.status == "m-1 · mode auto"
+        terminal.type("run it" + ENTER)
+        terminal.until("Waiting for m-1 · ", "Ctrl-C to stop")
+        first.set()
+        terminal.until("Thinking · ", "Ctrl-C to stop")
+        second.set()
+        terminal.until("Esc no")
+        assert "Ctrl-C to stop" not in terminal.text
+        terminal.type("y")
+        terminal.until("Running run", "Ctrl-C to stop")
+        assert all(len(line) <= columns for line in terminal.lines)
+        (tmp_path / "go").touch()
+        terminal.until("It failed.")
+        terminal.at_prompt()
+        terminal.until(" context")
+        shown = [line.strip() for line in terminal.lines]
+        assert shown[shown.index("⎿ ✗ exit code 3") :] == [
+            *("⎿ ✗ exit code 3", "… 22 lines … (Ctrl-O shows all)", "23", "24", "25", "26", "27", "28", "29", "30"),
+            *("", "It failed.", "", ">"),
+        ]
+        assert terminal.look("exit code 3").fg == "red"
+        context = "" if columns < 60 else " of 8.2k"
+        assert terminal.status == f"m-1 · mode auto · 0 %{context} context{'' if columns < 60 else ' · 30 tokens'}"
+        terminal.submit("/details")
+        assert terminal.lines[-33:-31] == ["  ⎿ 1", "    2"]
+        assert terminal.lines[-4:] == ["    30", "    [exit code 3]", "", ">"]
+
+
+TOOLS = """\
+import os
+from toolcast import ElfManager, Engine, Ollama
+
+engine = Engine(Ollama(os.environ["OLLAMA_MODEL"], base_url="http://" + os.environ["OLLAMA_HOST"]))
+tools = [tool.with_(read_only=True) for tool in ElfManager(engine).tools()]
+"""
+
+
+def test_sub_agents_at_work_have_a_row_each(
+    server: OllamaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tools.py").write_text(TOOLS)
+    tasks = [{"prompt": f"Review the file {name}.py"} for name in "ab"]
+    gate = threading.Event()
+    server.calls(call("spawn_elves", tasks=tasks))
+    for _ in tasks:
+        server.streams(delta(content="A good file, "), gate, delta(content="I think."), DONE)
+    server.replies("Both are good.")
+    arguments = ("--tools", str(tmp_path / "tools.py"))
+    with driven(tmp_path / "home", *arguments, OLLAMA_HOST=server.host, OLLAMA_MODEL=MODEL) as terminal:
+        terminal.at_prompt()
+        terminal.type("review" + ENTER)
+        terminal.until("Review the file a.py · Answering", "Review the file b.py · Answering", "Running spawn_elves")
+        rows = [line for line in terminal.lines if "Review the file" in line and "●" not in line]
+        assert [re.sub(r"\W+ (elf-\d) (.*) · \d+ s · \d tokens", r"\2", row) for row in rows] == [
+            f"Review the file {name}.py · Answering" for name in "ab"
+        ]
+        gate.set()
+        terminal.until("Both are good.")
+        terminal.at_prompt()
+        assert "· Answering" not in terminal.text
+        assert "  ⎿ Task 1: elf-" in terminal.text

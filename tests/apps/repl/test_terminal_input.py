@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import termios
@@ -29,25 +30,28 @@ def shows(terminal: Any) -> bool:
 
 def test_silent_and_as_it_was(terminal: Any) -> None:
     before = termios.tcgetattr(terminal)
-    keys = TerminalEcho(terminal)
+    written = io.StringIO()
+    keys = TerminalEcho(terminal, written)
     keys.restore()
     for _ in range(2):
         keys.disable()
         keys.disable()
         assert not shows(terminal)
+        assert not termios.tcgetattr(terminal)[3] & termios.ICANON  # keys arrive one by one
         assert termios.tcgetattr(terminal)[3] & termios.ISIG  # Ctrl-C is one
         assert termios.tcgetattr(terminal)[3] & termios.NOFLSH  # and throws nothing away
         keys.restore()
         assert termios.tcgetattr(terminal) == before
+    assert written.getvalue() == "\x1b[?2004h\x1b[?2004l" * 2
 
 
 def test_what_is_no_terminal_is_left_alone(terminal: Any) -> None:
     reading, writing = os.pipe()
     with os.fdopen(reading) as stdin, os.fdopen(writing, "w"):
-        TerminalEcho(stdin).disable()
+        TerminalEcho(stdin, terminal).disable()
 
 
 def test_a_system_without_terminals(terminal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal_input, "termios", None)
-    TerminalEcho(terminal).disable()
+    TerminalEcho(terminal, terminal).disable()
     assert shows(terminal)

@@ -24,7 +24,6 @@ from toolcast.chat.events import (
     ToolCallProgress,
     ToolSearchSuccess,
 )
-from toolcast.chat.machine import AsyncChatMachine
 from toolcast.events import TextDelta
 from toolcast.messages import Message, TextPart, ThinkingPart, ToolCallPart
 
@@ -78,7 +77,9 @@ async def test_what_waits_for_a_word_has_what_binds_the_word_to_it() -> None:
             (snapshot,) = await pieces(reader, 1)
         (request,) = machine.context.pending
     for pending in (change.data["changes"]["pending"], snapshot.data["context"]["pending"]):
-        assert pending == [request.to_dict() | {"fingerprint": request.fingerprint}]
+        (shown,) = pending
+        assert shown | request.to_dict() | {"fingerprint": request.fingerprint} == shown
+        assert shown["preview"]["summary"] == "send  Ann"
 
 
 async def test_who_comes_back_gets_what_was_missed_once() -> None:
@@ -245,12 +246,10 @@ async def _follow(steps: Sequence[ChatEvent | str], limit: int) -> None:
                 while (piece := await anext(reader)) != b": still here\n\n":
                     tab.take(piece)
         await reader.aclose()
-        _same(tab, machine)
+        _same(tab, feed)
 
 
-def _same(tab: Tab, machine: AsyncChatMachine) -> None:
-    known = json.loads(json.dumps(machine.context.to_dict()))
-    known.pop("streamed")
-    for request, own in zip(known["pending"], machine.context.pending, strict=True):
-        request["fingerprint"] = own.fingerprint
-    assert (tab.state, tab.context, tab.answer) == (machine.state, known, machine.context.streamed.text)
+def _same(tab: Tab, feed: Feed) -> None:
+    known = json.loads(json.dumps(feed.view.snapshot()))
+    answer = "".join(part["text"] for part in known["context"].pop("streamed")["parts"])
+    assert (tab.state, tab.context, tab.answer) == (known["state"], known["context"], answer)

@@ -80,7 +80,7 @@ class User:
 
     async def read(self, client: httpx.AsyncClient) -> None:
         """Read the feed, until the server ends it."""
-        async with client.stream("GET", f"/events?token={TOKEN}", timeout=None) as answer:
+        async with client.stream("GET", f"/chats/chat/events?token={TOKEN}", timeout=None) as answer:
             block = list[str]()
             async for line in answer.aiter_lines():
                 if line:
@@ -102,7 +102,7 @@ class User:
         while len(self.sent) < 2 or time.monotonic() < until:
             words = f"{self.name}-{len(self.sent)}"
             begun = time.monotonic()
-            answer = await client.post("/dispatch", json={"type": "QUEUE_MESSAGE", "message": words})
+            answer = await client.post("/chats/chat/dispatch", json={"type": "QUEUE_MESSAGE", "message": words})
             self.seconds.append(time.monotonic() - begun)
             assert (answer.status_code, answer.json()["ignored"]) == (200, False)
             self.sent.append(words)
@@ -173,7 +173,7 @@ async def test_messages_of_many_users_appear_exactly_once_for_all(capsys: pytest
     if NIGHTLY:
         with capsys.disabled():
             print(
-                f"\n{USERS} users, {SECONDS:.0f} s: {sum(text.values()):,} messages, none lost; median of /dispatch "
+                f"\n{USERS} users, {SECONDS:.0f} s: {sum(text.values()):,} messages, none lost; median of dispatch "
                 f"{took * 1000:.1f} ms, of an empty handler {least * 1000:.1f} ms, ratio {took / least:.2f}"
             )
 

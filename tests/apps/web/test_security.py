@@ -15,8 +15,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from support.web_chats import TO_READY, chat
 from toolcast.apps.web import make_app
-from toolcast.apps.web.security import HEADERS, Guard, Hosts, json_body
+from toolcast.apps.web.security import HEADERS, Guard
 from toolcast.chat.machine import AsyncChatMachine
+from toolcast.serve.access import Hosts, json_body
 
 TOKEN = "a-token-that-is-not-guessed"
 HERE = "http://127.0.0.1:8765"
@@ -37,11 +38,24 @@ async def test_what_the_page_asks_for_it_gets() -> None:
     async with asking() as (client, machine):
         for path in (f"/?token={TOKEN}", "/assets/chat.js", "/assets/style.css", f"/models?token={TOKEN}"):
             assert (await client.get(path)).status_code == 200, path
-        message = await client.post("/dispatch", json=MESSAGE, headers=RIGHT)
+        message = await client.post("/chats/chat/dispatch", json=MESSAGE, headers=RIGHT)
         assert (message.status_code, machine.state) == (200, "searching_tools")
 
 
-@pytest.mark.parametrize("path", ["/", "/events", "/models", "/diagram", "/nowhere"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/chats/chat/events",
+        "/chats",
+        "/chats/chat/messages",
+        "/chats/chat/files/x",
+        "/models",
+        "/modes",
+        "/diagram",
+        "/nowhere",
+    ],
+)
 @pytest.mark.parametrize(
     "given", ["", "?token=", "?token=wrong", f"?token={TOKEN}x", f"?token={TOKEN[:-1]}", "?token=ö"]
 )
@@ -49,7 +63,8 @@ async def test_without_the_token_there_is_nothing(path: str, given: str) -> None
     async with asking() as (client, _):
         refused = await client.get(path + given)
     assert refused.status_code == 403
-    assert "open the address that the server printed" in refused.json()["error"]
+    error = refused.text if path == "/" else refused.json()["error"]
+    assert "open the address that the server printed" in error
     assert TOKEN not in refused.text
 
 
@@ -78,7 +93,7 @@ async def test_of_two_headers_none_counts(name: str, first: str, second: str | N
     others = [(key, value) for key, value in RIGHT.items() if key != name]
     async with asking() as (client, machine):
         headers = [*others, (name, first), (name, second or first)]
-        refused = await client.post("/dispatch", json=MESSAGE, headers=headers)
+        refused = await client.post("/chats/chat/dispatch", json=MESSAGE, headers=headers)
         assert (refused.status_code, machine.state) == (400, "ready")
 
 
@@ -86,7 +101,7 @@ async def test_of_two_headers_none_counts(name: str, first: str, second: str | N
 async def test_the_token_in_the_address_allows_no_change(header: str) -> None:
     async with asking() as (client, machine):
         refused = await client.post(
-            f"/dispatch?token={TOKEN}", json=MESSAGE, headers={**RIGHT, "Authorization": header}
+            f"/chats/chat/dispatch?token={TOKEN}", json=MESSAGE, headers={**RIGHT, "Authorization": header}
         )
         assert (refused.status_code, machine.state) == (403, "ready")
 
@@ -122,7 +137,7 @@ async def test_a_name_that_is_not_meant_is_refused(host: str) -> None:
     """DNS rebinding: a foreign name is made to mean 127.0.0.1, and the foreign page may read all answers."""
     async with asking() as (client, machine):
         headers = {**RIGHT, "Host": host}
-        refused = await client.post("/dispatch", json=MESSAGE, headers=headers)
+        refused = await client.post("/chats/chat/dispatch", json=MESSAGE, headers=headers)
         page = await client.get(f"/?token={TOKEN}", headers=headers)
         asset = await client.get("/assets/chat.js", headers=headers)
         assert (refused.status_code, page.status_code, asset.status_code) == (421, 421, 421)
@@ -174,15 +189,17 @@ def test_the_host_it_listens_on_is_meant(text: str, header: str, meant: bool) ->
 )
 async def test_another_page_can_neither_write_nor_read(headers: Mapping[str, str]) -> None:
     async with asking() as (client, machine):
-        refused = await client.post("/dispatch", json=MESSAGE, headers={**RIGHT, **headers})
-        events = await client.get(f"/events?token={TOKEN}", headers=headers)
+        refused = await client.post("/chats/chat/dispatch", json=MESSAGE, headers={**RIGHT, **headers})
+        events = await client.get(f"/chats/chat/events?token={TOKEN}", headers=headers)
         assert (refused.status_code, events.status_code, machine.state) == (403, 403, "ready")
 
 
 @pytest.mark.parametrize("headers", [{"Origin": HERE}, {"Sec-Fetch-Site": "same-origin", "Origin": HERE}], ids=str)
 async def test_the_page_itself_may(headers: Mapping[str, str]) -> None:
     async with asking() as (client, _):
-        assert (await client.post("/dispatch", json=MESSAGE, headers={**RIGHT, **headers})).status_code == 200
+        assert (
+            await client.post("/chats/chat/dispatch", json=MESSAGE, headers={**RIGHT, **headers})
+        ).status_code == 200
 
 
 async def test_a_link_from_elsewhere_leads_to_the_page() -> None:
@@ -196,14 +213,14 @@ async def test_a_link_from_elsewhere_leads_to_the_page() -> None:
 )
 async def test_what_a_form_can_send_is_refused(kind: str) -> None:
     async with asking() as (client, machine):
-        refused = await client.post("/dispatch", json=MESSAGE, headers={**RIGHT, "Content-Type": kind})
+        refused = await client.post("/chats/chat/dispatch", json=MESSAGE, headers={**RIGHT, "Content-Type": kind})
         assert (refused.status_code, machine.state) == (415, "ready")
 
 
 async def test_a_charset_beside_the_type_is_no_harm() -> None:
     async with asking() as (client, _):
         headers = {**RIGHT, "Content-Type": "Application/JSON; charset=utf-8"}
-        assert (await client.post("/dispatch", json=MESSAGE, headers=headers)).status_code == 200
+        assert (await client.post("/chats/chat/dispatch", json=MESSAGE, headers=headers)).status_code == 200
 
 
 async def test_too_much_is_refused_before_all_of_it_was_read() -> None:
@@ -221,7 +238,7 @@ async def test_too_much_is_refused_before_all_of_it_was_read() -> None:
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])  # httpx leaves a generator of its own, which trio minds
 async def test_too_much_is_answered() -> None:
     async with asking() as (client, machine):
-        refused = await client.post("/dispatch", json={**MESSAGE, "message": "x" * 1_000_000}, headers=RIGHT)
+        refused = await client.post("/chats/chat/dispatch", json={**MESSAGE, "message": "x" * 1_000_000}, headers=RIGHT)
         assert (refused.status_code, machine.state) == (413, "ready")
 
 
@@ -247,7 +264,7 @@ async def test_too_much_is_answered() -> None:
 )
 async def test_an_invalid_body_is_refused(body: bytes) -> None:
     async with asking() as (client, machine):
-        refused = await client.post("/dispatch", content=body, headers=RIGHT)
+        refused = await client.post("/chats/chat/dispatch", content=body, headers=RIGHT)
         assert (refused.status_code, machine.state) == (400, "ready"), refused.text
         assert refused.json()["error"]
 
@@ -277,7 +294,7 @@ async def test_nothing_but_the_assets_is_served(path: str) -> None:
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
 async def test_saying_something_takes_a_post(method: str) -> None:
     async with asking() as (client, machine):
-        answer = await client.request(method, "/dispatch", json=MESSAGE, headers=RIGHT)
+        answer = await client.request(method, "/chats/chat/dispatch", json=MESSAGE, headers=RIGHT)
         assert (answer.status_code, machine.state) == (405, "ready")
         assert "access-control-allow-origin" not in answer.headers
 
@@ -298,3 +315,13 @@ async def test_a_page_without_a_token_is_not_made() -> None:
 
 async def _nothing(*_: Any) -> None:
     raise AssertionError("never asked")
+
+
+async def test_a_person_without_the_token_gets_a_page_that_explains_it() -> None:
+    async with asking() as (client, _):
+        page = await client.get("/?token=wrong")
+        assert (page.status_code, page.headers["content-type"]) == (403, "text/html; charset=utf-8")
+        assert "Open the address that it printed" in page.text
+        assert "the token is missing or wrong" in page.text
+        assert (await client.get("/", headers={"Host": "evil.example"})).status_code == 421
+        assert (await client.get("/models")).json()["error"].startswith("the token is missing")

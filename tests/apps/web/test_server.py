@@ -34,13 +34,13 @@ class Served:
 
     async def dispatch(self, **event: object) -> httpx.Response:
         """Send an event, and return the response."""
-        return await self.client.post("/dispatch", json=event)
+        return await self.client.post("/chats/chat/dispatch", json=event)
 
     @asynccontextmanager
     async def tab(self, tab: Tab | None = None, **headers: str) -> AsyncIterator[Listening]:
         """A page that reads."""
         headers = {"Authorization": "", **headers}
-        async with self.client.stream("GET", f"/events?token={TOKEN}", headers=headers) as answer:
+        async with self.client.stream("GET", f"/chats/chat/events?token={TOKEN}", headers=headers) as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
             yield Listening(tab or Tab(), answer)
 
@@ -111,7 +111,9 @@ async def test_a_browser_that_comes_back_misses_nothing_and_gets_nothing_twice()
             served.machine.dispatch(StreamChunk("three"))
             await page.until_last(served.machine, "three")
         assert (tab.snapshots, tab.answer) == (1, "one two three")
-        again = await served.client.send(served.client.build_request("GET", f"/events?after={tab.last}"), stream=True)
+        again = await served.client.send(
+            served.client.build_request("GET", f"/chats/chat/events?after={tab.last}"), stream=True
+        )
         served.machine.dispatch("INTERRUPT")
         page = Listening(tab, again)
         await page.until_last(served.machine, "INTERRUPT")
@@ -122,10 +124,10 @@ async def test_a_browser_that_comes_back_misses_nothing_and_gets_nothing_twice()
 async def test_a_tab_that_does_not_read_holds_up_no_one() -> None:
     limit = 100_000
     async with serving(*TO_STREAMING, log_limit=limit) as served:
-        feed = served.server.config.app.state.feed
+        feed = served.server.config.app.state.chats.chat.feed
         deaf = socket.create_connection(("127.0.0.1", served.port))
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.sendall(f"GET /events?token={TOKEN} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        deaf.sendall(f"GET /chats/chat/events?token={TOKEN} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         async with served.tab() as page:
             await page.until_last(served.machine, "snapshot")
             for number in range(3000):
@@ -167,8 +169,8 @@ async def test_models_and_the_diagram() -> None:
     async with serving(*TO_READY) as served:
         models = (await served.client.get("/models")).json()
         table = (await served.client.get("/diagram")).json()
-    assert models["model"] == "any:model"
-    assert models["models"][0] == "any:model"
-    assert "local:smollm2" in models["models"]
+    first, *others = models["models"]
+    assert first == {"id": "any:model", "provider": "any", "label": "model", "context": None, "price": None}
+    assert "local:smollm2" in [row["id"] for row in others]
     assert table["states"] == list(TABLE)
     assert {"from": "loading_model", "to": "ready", "event": "MODEL_LOAD_SUCCESS"} in table["moves"]

@@ -440,11 +440,11 @@ async def conversation() -> dict[str, Any]:
         ):
 
             async def dispatch(**event: Any) -> None:
-                response = await client.post("/dispatch", json=event)
+                response = await client.post("/chats/chat/dispatch", json=event)
                 answers.append({"event": event, "status": response.status_code, "answer": response.json()})
 
             await read(1)
-            diagram, models = (await client.get("/diagram")).json(), (await client.get("/models")).json()
+            diagram = (await client.get("/diagram")).json()
             await dispatch(type="LOAD_MODEL")
             await machine.run_until("ready")
             await dispatch(type="QUEUE_MESSAGE", message="How is Oslo?")
@@ -457,7 +457,7 @@ async def conversation() -> dict[str, Any]:
             await dispatch(type="QUEUE_MESSAGE", message="And now?")
             await machine.run_until("ready")
             (last, *events) = reversed(await read(None))
-    return {"diagram": diagram, "models": models["model"], "answers": answers, "events": [*reversed(events), last]}
+    return {"diagram": diagram, "answers": answers, "events": [*reversed(events), last]}
 
 
 class reading:  # it is used as a function
@@ -471,8 +471,8 @@ class reading:  # it is used as a function
             "http_version": "1.1",
             "method": "GET",
             "scheme": "http",
-            "path": "/events",
-            "raw_path": b"/events",
+            "path": "/chats/chat/events",
+            "raw_path": b"/chats/chat/events",
             "root_path": "",
             "query_string": f"token={token}".encode(),
             "headers": [(b"host", b"127.0.0.1")],

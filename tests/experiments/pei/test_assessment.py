@@ -108,6 +108,7 @@ def test_another_scale_and_other_settings(log: Path) -> None:
 
 def test_a_log_is_read_once_for_many_ratings(log: Path) -> None:
     assessment = PEIAssessment(log)
+    assert repr(assessment) == f"PEIAssessment({log.stem!r}, {len(assessment.messages)} messages)"
     log.unlink()
     llm = ScriptedLLM("Rating: 4", "Rating: 5")
     found = [assessment.rated_by(llm, "me"), assessment.rated_by(llm)]

@@ -42,8 +42,8 @@ def test_a_row_for_each_run(tmp_path: Path) -> None:
     assert new == ["&lt;new&gt;", "local:smollm2", "completed", "3", "1", "2", "0", "15.0 s", "–"]
     assert old[:4] == ["&lt;old&gt;", "–", "not logged", "2"]
     new, old = rows(page, table=2)
-    assert new == ["&lt;new&gt;", "2.0", "2.3", "2.3", "430", "85", "5.0", "75", "0.77"]
-    assert old[:7] == ["&lt;old&gt;", "2.0", "1.0", "1.0", "–", "–", "10.0"]
+    assert new == ["&lt;new&gt;", "2.0", "2.3", "2.3", "430", "85", "21.2", "5.0", "75", "0.77"]
+    assert old[:8] == ["&lt;old&gt;", "2.0", "1.0", "1.0", "–", "–", "–", "10.0"]
     assert '<a href="#run-new">&lt;new&gt;</a>' in page
     assert "PEI ratings</h3>" not in page
 
@@ -53,7 +53,15 @@ def test_runs_without_a_cycle(tmp_path: Path) -> None:
     (empty,) = rows(page)
     assert empty[3:] == ["0", "0", "0", "0", "not logged", "–"]
     (empty,) = rows(page, table=2)
-    assert empty[1:] == ["–"] * 8
+    assert empty[1:] == ["–"] * 9
+
+
+def test_rows_name_their_runs_for_the_choice_of_runs(tmp_path: Path) -> None:
+    one = configured(tmp_path / "one.jsonl", {"seed": 1})
+    rated = reported(whole_run(tmp_path / "two.jsonl"), ("a", 2))
+    page = shown(reported(one), rated)
+    assert re.findall(r'<tr data-run="(\w+)">', page) == ["one", "two"] * 4
+    assert page.count("<tr>") == 4  # the heads
 
 
 def test_ratings_by_evaluator(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ def test_values_are_escaped_in_text_and_attributes() -> None:
         (Cell("a-b", "link", "#run-<"), '<a href="#run-&lt;">a-<wbr>b</a>'),
         (Cell("<", "status", "good"), '<span class="status good">&lt;</span>'),
         (Cell("<\n", "prose"), '<div class="text">&lt;\n</div>'),
+        (Cell("<…", "opening"), '<div class="opening" dir="auto">&lt;…</div>'),
     ],
 )
 def test_the_forms_of_a_cell(cell: Cell, shown: str) -> None:
@@ -41,7 +42,7 @@ def test_the_forms_of_a_cell(cell: Cell, shown: str) -> None:
 
 
 def test_a_value_that_is_missing_is_an_error() -> None:
-    with pytest.raises(UndefinedError, match="title"):
+    with pytest.raises(UndefinedError, match="policy"):
         render("page.html", {})
 
 
@@ -61,7 +62,7 @@ def shown_table(table: Table) -> str:
 
 def test_a_table_has_a_caption_and_scopes() -> None:
     assert shown_table(Table("What", ("A", "B", "C"), [("<", "2", "words")], words=(2,))) == (
-        '<div class="wide" role="region" tabindex="0" aria-label="What"><table><caption>What</caption>'
+        '<div class="wide" role="group" tabindex="0" aria-label="What"><table><caption>What</caption>'
         '<thead><tr><th scope="col">A</th><th class="number" scope="col">B</th><th scope="col">C</th></tr></thead>'
         '<tbody><tr><th scope="row">&lt;</th><td class="number">2</td><td>words</td></tr></tbody></table></div>'
     )
@@ -72,12 +73,19 @@ def test_a_long_table_scrolls() -> None:
     assert 'class="wide"' in shown_table(Table("What", ("A",), [(str(number),) for number in range(30)]))
 
 
+def test_rows_about_runs_name_them() -> None:
+    shown = shown_table(Table("What", ("A",), [("x",), ("y",)], runs=("one", "two")))
+    assert '<tr data-run="one"><th scope="row">x</th></tr><tr data-run="two"><th' in shown
+
+
 def test_a_section() -> None:
-    section = Section("H", "T", "warn", facts=[("A", "<")], notes=["N"], folds=[Fold("S", "x"), Fold("S", "y", "z")])
+    folds = [Fold("S", "x"), Fold("S", "y", "z", "<")]
+    section = Section("H", "T", "warn", facts=[("A", "<")], notes=["N"], folds=folds)
     assert one_line(template("{{ parts.section(it) }}").render(it=section)) == (
         '<h3>H</h3><p class="warn">T</p><dl><div><dt>A</dt><dd>&lt;</dd></div></dl><p class="note">N</p>'
         '<details><summary>S</summary><div class="words" dir="auto">x</div></details>'
-        '<details><summary>S</summary><div class="words" dir="auto">y</div><p class="note words">z</p></details>'
+        '<details><summary>S <span class="opening" dir="auto">&lt;</span></summary>'
+        '<div class="words" dir="auto">y</div><p class="note words">z</p></details>'
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
+from base64 import b64encode
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -65,6 +67,12 @@ def undrawn(process: Process) -> None:
     process.without("matplotlib.figure")
 
 
+@pytest.fixture
+def sketched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are empty: their interactive forms are there."""
+    monkeypatch.setattr(Picture, "svg", lambda picture: "<svg></svg>")
+
+
 def rate(path: Path, run_id: str, *ratings: tuple[str, int | None]) -> None:
     file = ResultsFile(path)
     for number, (evaluator, rating) in enumerate(ratings):
@@ -91,14 +99,23 @@ def test_one_run(tmp_path: Path) -> None:
     assert "nav" not in page.tags and "Comparison" not in made.html
 
 
-def test_the_page_stands_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scripts", [True, False])
+def test_the_page_stands_alone(tmp_path: Path, scripts: bool) -> None:
     logs = [whole_run(tmp_path / f"{name}.jsonl", name) for name in ("one", "two")]
-    made = report(*logs)
+    made = report_on(logs, embedder="words", scripts=scripts)
     page = Reader(made.html)
-    assert page.tags.isdisjoint({"script", "iframe", "object", "embed", "form", "base", "foreignobject"})
+    assert page.tags.isdisjoint({"iframe", "object", "embed", "form", "base", "foreignobject"})
     assert not any(name.startswith("on") for name in page.attributes)
-    assert "default-src 'none'" in made.html and "script-src" not in made.html and "http:" not in made.html
+    assert ("script" in page.tags) == scripts
+    (policy,) = re.findall(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">', made.html)
+    assert policy.startswith("default-src 'none'; ") and "unsafe" not in policy and "http" not in policy
+    assert ("script-src" in policy) == scripts and "style" not in page.attributes
+    assert scripts or "http:" not in made.html
     assert len(page.ids) == len(set(page.ids))
+    allowed = re.findall(r"'sha256-([^']*)'", policy)
+    inline = re.findall(r"<(?:style|script)>(.*?)</(?:style|script)>", made.html, re.DOTALL)
+    hashes = [b64encode(hashlib.sha256(each.encode()).digest()).decode() for each in inline]
+    assert sorted(hashes) == sorted(allowed) and len(allowed) == (3 if scripts else 1)
     inside = [reference for reference in page.references if not reference.startswith("data:")]
     assert inside and [each for each in inside if each.removeprefix("#") not in page.ids] == []
 
@@ -106,7 +123,59 @@ def test_the_page_stands_alone(tmp_path: Path) -> None:
 def test_the_same_logs_make_the_same_bytes(tmp_path: Path) -> None:
     path = whole_run(tmp_path / "run.jsonl")
     one, other = report(path), report(path)
+    assert "<script>" in one.html
     assert one.html == other.html and one.pictures[0].png() == other.pictures[0].png()
+
+
+def without_scripts(page: str) -> str:
+    """Remove what draws the charts from a page."""
+    page = re.sub(r"script-src [^;]*; ", "", page)
+    page = re.sub(r"<script[^>]*>.*?</script>\n", "", page, flags=re.DOTALL)
+    return re.sub(r"</?figure[^>]*>\n", "", page)
+
+
+@pytest.mark.usefixtures("sketched")
+def test_a_page_without_scripts_is_the_same_page_but_for_them(tmp_path: Path) -> None:
+    logs = [whole_run(tmp_path / f"{name}.jsonl", name) for name in ("one", "two")]
+    plain = report_on(logs, embedder="words", scripts=False)
+    assert "<script" not in plain.html and "<figure" not in plain.html
+    assert plain.html == without_scripts(report(*logs).html)
+    assert [picture.name for picture in plain.pictures] == [picture.name for picture in report(*logs).pictures]
+
+
+@pytest.mark.usefixtures("sketched")
+def test_scripts_and_their_data_are_less_than_a_megabyte(tmp_path: Path) -> None:
+    """However much the logs have: a chart without room is a picture only, the comparison last of all."""
+    reflections = [f"Reflection {number}." for number in range(200)]
+    logs = [whole_run(tmp_path / f"{name}.jsonl", name, reflections) for name in "abcdefgh"]
+    made, plain = report(*logs), report_on(logs, embedder="words", scripts=False)
+    more = len(made.html.encode()) - len(plain.html.encode())
+    assert 900_000 < more < 1_000_000
+    charts = made.html.count('<figure class="chart">')
+    assert 0 < charts < made.html.count("<svg") == plain.html.count("<svg")
+    assert '<figure class="chart">' in made.html.split('id="run-a"')[0]
+
+
+@pytest.mark.usefixtures("sketched")
+def test_the_choice_of_runs(tmp_path: Path) -> None:
+    logs = [whole_run(tmp_path / f"{name}.jsonl", name) for name in ("one", "<two>")]
+    made = report(*logs)
+    (listed,) = re.findall(r'<script type="application/json" id="runs">(.*?)</script>', made.html)
+    assert [(run["name"], run["slug"]) for run in json.loads(listed)] == [("one", "one"), ("<two>", "two")]
+    assert len({run["colour"] for run in json.loads(listed)}) == 2
+    for slug in ("one", "two"):
+        assert f'<section class="run" data-run="{slug}"' in made.html
+        assert f'<li data-run="{slug}"><a href="#run-{slug}">' in made.html
+    assert 'id="runs"' not in report(logs[0]).html
+
+
+def test_each_picture_names_its_run(tmp_path: Path) -> None:
+    logs = [whole_run(tmp_path / f"{name}.jsonl", name) for name in ("sea", "land")]
+    pictures = {picture.name: picture for picture in report(*logs).pictures}
+    assert [picture.title for name, picture in pictures.items() if name.startswith("sea-")] == ["sea"] * 5
+    svg = pictures["sea-time"].svg()
+    assert 'aria-label="sea: Seconds per cycle.' in svg and ">sea</text>" in svg
+    assert ">sea</text>" in pictures["comparison"].svg() and ">land</text>" in pictures["comparison"].svg()
 
 
 def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +199,12 @@ def test_whatever_a_model_wrote_is_text(tmp_path: Path) -> None:
     rate(tmp_path / "run_pei.json", "run", (EVIL, 3))
     made = report(log.finish(EVIL), whole_run(tmp_path / "two.jsonl", "two"))
     page = Reader(made.html)
-    assert page.tags.isdisjoint({"script", "img"}) and "onerror" not in page.attributes
+    assert "img" not in page.tags and "onerror" not in page.attributes
+    scripts = re.findall(r"<script[^>]*>", made.html)
+    assert scripts.count("<script>") == 2 and {*scripts} - {"<script>"} == {
+        '<script type="application/json">',
+        '<script type="application/json" id="runs">',
+    }
     assert made.html.count("</style>") == 1 and "\x1b" not in made.html and "\u202e" not in made.html
     assert "&lt;script&gt;alert(&#34;x&#34;)" in made.html
     assert made.write(tmp_path / "report")[0].read_text(encoding="utf-8") == made.html
@@ -143,7 +217,7 @@ def test_a_run_id_that_another_program_wrote(tmp_path: Path) -> None:
     nameless = tmp_path / "nameless.jsonl"
     nameless.write_text(json.dumps(event | {"run_id": "\u6d77"}) + "\n")
     made = report(path, nameless)
-    assert Reader(made.html).tags.isdisjoint({"script", "img"})
+    assert "img" not in Reader(made.html).tags and made.html.count("<script>") == 2
     assert [picture.name for picture in made.pictures] == ["comparison"] and 'id="run-run"' in made.html
 
 
@@ -221,6 +295,8 @@ def test_many_runs(tmp_path: Path) -> None:
     made = report(*logs)
     assert [picture.name for picture in made.pictures] == ["comparison"]
     assert "these are more than 12 runs" in made.html and made.html.count("<svg") == 1
+    (listed,) = re.findall(r'<script type="application/json" id="runs">(.*?)</script>', made.html)
+    assert {run["colour"] for run in json.loads(listed)} == {"var(--faint)"} and "r12" in listed
     assert made.html.count("<section") == PICTURED + 2 and made.html.count('href="#run-r3"') == 1
 
 
@@ -289,7 +365,7 @@ def test_files_that_cannot_be_read_are_errors(tmp_path: Path) -> None:
 def test_without_matplotlib_it_is_a_page_of_tables(tmp_path: Path) -> None:
     made = report(whole_run(tmp_path / "run.jsonl"))
     Reader(made.html)
-    assert made.pictures == () and "<svg" not in made.html
+    assert made.pictures == () and "<svg" not in made.html and "<script" not in made.html
     (note,) = made.notes
     assert "pip install 'toolcast[report]'" in note and "toolcast[report]" in made.html
     assert made.write(tmp_path / "report") == [tmp_path / "report" / "report.html"]

@@ -17,6 +17,7 @@ from toolcast.experiments.report.sections import (
     count,
     decimal,
     duration,
+    first_words,
     run_page,
     status_of,
 )
@@ -43,6 +44,7 @@ def test_the_facts_of_a_run(tmp_path: Path) -> None:
         ("Time in cycles", "15.0 s"),
         ("Tokens in", "1,290"),
         ("Tokens out", "255"),
+        ("Tokens/s", "21.2"),
         ("Tool calls", "7"),
         ("Errors", "0"),
         ("Limits reached", "0"),
@@ -58,8 +60,9 @@ def test_the_facts_of_a_run(tmp_path: Path) -> None:
 def test_a_row_for_each_cycle(tmp_path: Path) -> None:
     page = shown(reported(whole_run(tmp_path / "run.jsonl")))
     row = page[page.index('<th scope="row">3</th>') :].split("</tr>")[0]
-    cells = [cell.split(">")[1] for cell in row.split("</td>")[:-1]]
-    assert cells[1:] == ["2", "4", "470", "85", "4.0", "4", "2", "80", "0.85 (2)", "high", "0"]
+    words = '<div class="opening" dir="auto">I looked at the sea again and wrote down…</div>'
+    cells = [cell.split(">", 1)[1] for cell in row.split("</td>")[:-1]]
+    assert cells[1:] == ["2", "4", "470", "85", "28.3", "4.0", "4", "2", "80", "0.85 (2)", "high", "0", words]
     assert "reflection</td>" in row
 
 
@@ -126,7 +129,23 @@ def test_reflections_stand_in_full_and_escaped(tmp_path: Path) -> None:
     page = shown(reported(whole_run(tmp_path / "run.jsonl", reflections=("one", text, text))))
     output = "&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;\n\\x1b]0;title\\x07 &#34;quoted&#34; &amp; \\u202edown"
     assert page.count(f'<div class="words" dir="auto">{output}</div>') == 2 and "<script" not in page
-    assert f"<summary>Cycle 3: {len(text)} characters, high similarity to cycle 2</summary>" in page
+    assert f"<summary>Cycle 3: {len(text)} characters, high similarity to cycle 2 <span" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("", "–"),
+        (" \n ", "–"),
+        ("One  two\nthree", "One two three"),
+        ("a" * 44, "a" * 44),
+        ("a" * 45, "a" * 44 + "…"),
+        ("word " * 20, ("word " * 8 + "word") + "…"),
+        ("x" * 44 + " y", "x" * 44 + "…"),
+    ],
+)
+def test_the_first_words_of_a_reflection(text: str, shown: str) -> None:
+    assert first_words(text) == shown
 
 
 def test_long_reflections_are_cut_and_short_ones_are_not() -> None:

@@ -101,6 +101,11 @@ class HistorySplit(NamedTuple):
         return (*instructions, user(f"{_SUMMARY}\n{text}"), *acknowledged, *rest)
 
 
+def is_summary(message: Message) -> bool:
+    """Return True if the message is the summary with which a compacted history begins."""
+    return message.role == "user" and message.text.startswith(_SUMMARY)
+
+
 async def compact(
     history: Sequence[Message],
     compaction: Compaction,

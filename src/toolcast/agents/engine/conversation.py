@@ -53,6 +53,7 @@ class Conversation:
         self.answers: dict[str, ApprovalDecision] = {}  # decisions about calls that have no result yet
         self.injected: list[Message] = []
         self.turns: int = 0
+        self.was_compacted: bool = False  # True until a program that reports it resets it
         self.end: str | None = None  # how the last turn ended; None while it is running
         self.context_tokens: int = 0  # of the last request and its response, as the service counted
         self.added: list[Message] = []  # by the current or the last turn
@@ -120,6 +121,7 @@ class Conversation:
             return False
         logger.warning("the history was too long; %s messages of it are left", len(shorter))
         self.rewrite(shorter)
+        self.was_compacted = True
         return True
 
     def state(self, id: str = "", opened: float = 0.0) -> SessionState:

@@ -27,6 +27,7 @@ from ...errors import IllegalState
 from ...llms.base import FunctionCallingLLM
 from ...llms.request import AnyMessage, Messages, Tools, as_message, as_messages
 from ...messages import Message
+from ...reprs import safe_repr
 from ...server_tools import ServerTool, split_tools
 from ...states import TURN, Trace
 from ...tools.callable_tool import CallableTool, as_tools
@@ -103,6 +104,12 @@ class Engine(Generic[D]):
         self._lock = Lock()
         spending = None if context is None else context.spending
         self.conversation: Conversation = Conversation(history, config.budget, spending)
+
+    @safe_repr
+    def __repr__(self) -> str:
+        names = ", ".join([tool.name for tool in self.tools])
+        options = f"tools=[{names}], state={self.state!r}, messages={len(self.conversation.history)}"
+        return f"{type(self).__name__}({self.llm!r}, {options})"
 
     # State.
 

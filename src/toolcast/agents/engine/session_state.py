@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, field, fields
 from math import isfinite
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from ...errors import ToolcastError
 from ...lazy_dataclasses import dataclass
@@ -57,9 +57,22 @@ class SessionState:
     seen: int = 0
 
 
-def opened_record(id: str, time: float) -> Record:
-    """Return the first record of a log."""
-    return {"kind": "opened", "version": list(VERSION), "id": id, "time": time}
+def opened_record(id: str, time: float, details: Mapping[str, Any] | None = None) -> Record:
+    """Return the first record of a log, or a further one that adds `details`, for example a title.
+
+    Details are for people. They are in a record of a known kind, so that earlier versions read the log too.
+    """
+    record: Record = {"kind": "opened", "version": list(VERSION), "id": id, "time": time}
+    return {**record, "details": dict(details)} if details else record
+
+
+def read_details(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the details in `records`; later ones replace earlier ones. Anything that is no detail is ignored."""
+    details: dict[str, Any] = {}
+    for record in records:
+        if record.get("kind") == "opened" and isinstance(found := record.get("details"), dict):
+            details |= cast("dict[str, Any]", found)
+    return details
 
 
 def difference(before: SessionState, after: SessionState) -> list[Record]:

@@ -102,6 +102,11 @@ class TurnLoop:
         return "idle" if self.ended else self.trace.state
 
     @property
+    def now(self) -> Callable[[], float]:
+        """The clock of the turn."""
+        return self._backend.now
+
+    @property
     def usage(self) -> Usage:
         """Tokens used by this turn so far."""
         going_on = None if self._model_request is self._counted else self._model_request

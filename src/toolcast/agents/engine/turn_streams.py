@@ -7,7 +7,7 @@ stream that is closed or garbage-collected cancels its turn.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
@@ -16,9 +16,14 @@ from ...async_support import sync_driver
 from ...closing import AsyncClosing, Closing, Uncopyable
 from ...errors import StreamClosed
 from ...events import AgentEvent
+from ...reprs import safe_repr
 from ...turn import Turn
 from ...usage import Usage
 from .turn_loop import TurnLoop
+
+if TYPE_CHECKING:
+    from ...live_display import LiveDisplay
+    from .turn_view import TurnView
 
 T = TypeVar("T", default=Any)
 
@@ -50,6 +55,23 @@ class _TurnStreamBase(Uncopyable, Generic[T]):
     def usage(self) -> Usage:
         """Tokens used by the turn so far."""
         return self.turn.usage
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.state}, {self.usage.describe()}>"
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks: the turn so far."""
+        from ...html_repr import html_of
+
+        return html_of(self.turn)
+
+    def _display(self) -> tuple[LiveDisplay, TurnView]:
+        from ...live_display import LiveDisplay, find_surface  # most streams are not shown
+        from .turn_view import TurnView
+
+        turn_loop, view = self._require_begun(), TurnView()
+        return LiveDisplay(lambda: view.frame(self.turn), turn_loop.now, find_surface()), view
 
     def answer(self, answer: ApprovalDecision) -> None:
         """Decide a `PermissionRequest` of this turn before the approver is called."""
@@ -102,6 +124,19 @@ class TurnStream(_TurnStreamBase[T], Closing):
         """Return the turn once it has ended, or raise what ended it."""
         return sync_driver.run(self._require_begun().finish())
 
+    def show(self) -> Turn[T]:
+        """Read the rest, display the steps of the turn as they arrive, and return the turn, as `result` does.
+
+        In a notebook one output of the cell is updated, at most ten times a second; on a terminal the lines are drawn
+        again. Elsewhere the steps are printed once, at the end.
+        """
+        display, view = self._display()
+        with display:
+            for event in self:
+                view.apply(event)
+                display.update()
+            return self.result()
+
     def close(self) -> None:
         """Stop, and cancel the turn if it is running. Idempotent."""
         sync_driver.run(self._cancel_and_close())
@@ -123,6 +158,19 @@ class AsyncTurnStream(_TurnStreamBase[T], AsyncClosing):
     async def result(self) -> Turn[T]:
         """Return the turn once it has ended, or raise what ended it."""
         return await self._require_begun().finish()
+
+    async def show(self) -> Turn[T]:
+        """Read the rest, display the steps of the turn as they arrive, and return the turn, as `result` does.
+
+        In a notebook one output of the cell is updated, at most ten times a second; on a terminal the lines are drawn
+        again. Elsewhere the steps are printed once, at the end.
+        """
+        display, view = self._display()
+        with display:
+            async for event in self:
+                view.apply(event)
+                display.update()
+            return await self.result()
 
     async def aclose(self) -> None:
         """Stop, and cancel the turn if it is running. Idempotent."""

@@ -56,7 +56,9 @@ _ANSWER_LOST = "SSE stream "
 _OUTCOME_UNKNOWN = "which may have been carried out, or not"
 
 
-_SECRET_NAME: Final = regex("(?i)key|token|secret|passw|auth|credential|cookie|url|dsn")
+SECRET_NAME: Final = regex("(?i)key|token|secret|passw|auth|credential|cookie|url|dsn")
+"""The names of environment variables whose values are masked."""
+
 _LOGGERS: Final = ("mcp.client.streamable_http", "mcp.client.client", "mcp.shared.jsonrpc_dispatcher", "client")
 
 # Errors are raised here. The package's log, with a traceback for each line that is no JSON, is opt-in.
@@ -91,7 +93,7 @@ def stdio_options(
 ) -> ConnectOptions:
     """Return the options for a program that speaks MCP over its standard input and output."""
     given = {name: Secret(value) for name, value in (env or {}).items()}
-    secrets = tuple(value for name, value in given.items() if _SECRET_NAME.search(name))
+    secrets = tuple(value for name, value in given.items() if SECRET_NAME.search(name))
 
     @asynccontextmanager
     async def transport() -> AsyncGenerator[Any]:
@@ -147,7 +149,8 @@ class MCPConnection:
         self._loop = asyncio.new_event_loop()
         self._client: asyncio.Future[Client] = self._loop.create_future()
         self._ending = asyncio.Event()
-        self._scope: CancelScope | None = None
+        self._deadline = inf  # of the start, or of closing
+        self._scope: CancelScope | None = None  # with the deadline, from when the transport is open
         self._thread = Thread(target=Context().run, args=(self._run,), name=f"mcp {name}", daemon=True)
 
     def begin(self, ask: ClientCall[T]) -> Future[T]:
@@ -195,10 +198,11 @@ class MCPConnection:
         error: Exception = TimeoutError("no answer")
         guard_logs(*_LOGGERS)
         in_flight.set(self._options.guarded)
-        limit = 0.0 if self._closed else self._limit
-        with anyio.move_on_after(limit) as self._scope:
+        self._deadline = inf if self._limit is None else self._loop.time() + self._limit
+        with anyio.CancelScope() as scope:
             try:
-                await self._serve()
+                if not self._closed:
+                    await self._serve(scope)
             except Exception as caught:  # the mcp package: its failure is the error of all waiters
                 error = caught
         self._refuse()
@@ -209,19 +213,21 @@ class MCPConnection:
         if calls := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(calls, timeout=GRACE)
 
-    async def _serve(self) -> None:
+    async def _serve(self, scope: CancelScope) -> None:
         from mcp import Client
 
-        async with Client(self._transport(), cache=None) as client:
-            assert self._scope is not None
-            self._scope.deadline = inf
+        async with Client(self._transport(scope), cache=None) as client:
+            self._set_deadline(inf)
             self._client.set_result(client)
             await self._ending.wait()
             self._limit_closing()
 
     @asynccontextmanager
-    async def _transport(self) -> AsyncGenerator[Any]:
+    async def _transport(self, scope: CancelScope) -> AsyncGenerator[Any]:
         async with self._options.transport() as (read, write):
+            # Only now can it be cancelled: while asyncio starts a process, that would leave a zombie.
+            self._scope = scope
+            self._set_deadline(self._deadline)
             yield _FilteredStream(read, self._filter_message, self._refuse), write
 
     def _filter_message(self, message: Any) -> Any:
@@ -289,8 +295,12 @@ class MCPConnection:
 
     def _limit_closing(self) -> None:
         """Limit the time that is left: a start is cancelled, closing has its grace period."""
+        self._set_deadline(self._loop.time() + (GRACE if self._client.done() else 0.0))
+
+    def _set_deadline(self, deadline: float) -> None:
+        self._deadline = deadline
         if self._scope is not None:
-            self._scope.deadline = self._loop.time() + (GRACE if self._client.done() else 0.0)
+            self._scope.deadline = deadline
 
     def _start_error(self, error: Exception) -> Exception:
         """Return the error for a connection that could not be opened."""

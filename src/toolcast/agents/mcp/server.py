@@ -110,6 +110,16 @@ class MCPServer(Closing, AsyncClosing):
     def __repr__(self) -> str:
         return f"MCPServer({self.name!r})"
 
+    @property
+    def is_running(self) -> bool:
+        """True if there is a connection; the next call makes one where it was lost."""
+        with self._lock:
+            return any(not connection.ended for connection in self._connections)
+
+    def mask(self, text: str) -> str:
+        """Return `text` without the secrets in the server's environment variables, URL and headers."""
+        return self._options.guarded.mask(text)
+
     def start(self, timeout: float | None = 60.0) -> None:
         """Start or restart the server now, and not when it is first used.
 

@@ -27,7 +27,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args
 
 from ...approvals import ApprovalDecision, PermissionRequest
-from ...lazy_dataclasses import dataclass
+from ...lazy_dataclasses import changes_repr, dataclass
 from .argument_values import UnseenValue, to_plain
 from .protected_paths import LONGEST, PROTECTED, path_texts, protected_name, resolved_path, word_texts
 from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, PathPattern, Rule, Under
@@ -149,6 +149,8 @@ class Permissions:
     protected: Sequence[str] = PROTECTED
     root: str | None = None
 
+    __repr__ = changes_repr
+
     def __post_init__(self) -> None:
         if self.mode not in _MODES:
             raise ValueError(f"unknown mode {self.mode!r}; the modes are: {', '.join(_MODES)}")
@@ -185,7 +187,7 @@ class Permissions:
         # An agent without an approver must not wait for an answer that never comes.
         if self.approve is None and self.approve_all is None:
             return Decision("deny", f"{facts.name} needs an approval, and there is no approver to ask")
-        return Decision("ask", f"no rule allows {facts.name} to run without an approval")
+        return Decision("ask", no_rule_text(facts.name))
 
     def rule_for_session(self, facts: ToolTraits, arguments: object) -> Rule:
         """Return the rule that allows calls like this: with these arguments for a shell tool, with any for others."""
@@ -258,6 +260,11 @@ class Permissions:
 
 UNGUARDED: Final = Permissions("bypass")
 """The permissions of an engine without any: a chat replaces them, as its user can approve calls."""
+
+
+def no_rule_text(tool: str) -> str:
+    """Return the reason for asking about a call that no rule is about."""
+    return f"no rule allows {tool} to run without an approval"
 
 
 def _forbidden(call: _Call, rules: Sequence[Rule]) -> str | None:

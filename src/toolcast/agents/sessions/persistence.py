@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from ...errors import SessionLocked
 from ...stores.store import SessionLease, Store
 from ..engine.engine import Engine
-from ..engine.session_state import SessionState, difference, fold, opened_record
+from ..engine.session_state import SessionState, difference, fold, opened_record, read_details
 
 
 class SavedSession:
-    """A session in a store: the lease, and the `state` that is written there. `exists`: any record is."""
+    """A session in a store: its lease, and the written `state` and `details`. `exists`: any record is written."""
 
     def __init__(self, id: str, store: Store) -> None:
         self._id = id
@@ -24,6 +26,7 @@ class SavedSession:
         except BaseException:
             self._lease.release()
             raise
+        self.details: dict[str, Any] = read_details(records)
         self.exists: bool = bool(records)
 
     @classmethod
@@ -62,13 +65,29 @@ class SavedSession:
         """Write the changes. Raises `SessionLocked` in a forked child."""
         self.check()
         began = self.state.opened or engine.llm.clock.time()
-        now = engine.conversation.state(self._id, began)
+        self.write(engine.conversation.state(self._id, began))
+
+    def write(self, now: SessionState, details: Mapping[str, Any] | None = None) -> None:
+        """Write the changes that lead to the state `now` and to these details: all of them, or none."""
+        self.check()
         records = difference(self.state, now)
+        changed = {name: value for name, value in (details or {}).items() if self.details.get(name) != value}
+        if records and not self.exists:
+            records.insert(0, opened_record(self._id, now.opened, self.details))
+        if changed and (records or self.exists):
+            records.append(opened_record(self._id, now.opened, changed))
         if records:
-            if not self.exists:
-                records.insert(0, opened_record(self._id, began))
             self._store.append(self._id, records)
             self.state, self.exists = now, True
+        self.details |= changed
+
+    def describe(self, details: Mapping[str, Any]) -> None:
+        """Write these details, once the session has any record. Raises `SessionLocked` in a forked child."""
+        self.check()
+        changed = {name: value for name, value in details.items() if self.details.get(name) != value}
+        if changed and self.exists:
+            self._store.append(self._id, [opened_record(self._id, self.state.opened, changed)])
+        self.details |= changed
 
     def close(self) -> None:
         """Release the lease. In a forked child, do nothing."""

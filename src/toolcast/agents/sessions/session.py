@@ -8,7 +8,7 @@ it can be resumed after a crash in any state. Its states are the table `SESSION`
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from functools import partial
 from threading import RLock
@@ -26,6 +26,7 @@ from ...events import AgentEvent, ErrorEvent
 from ...lazy_dataclasses import dataclass
 from ...llms.request import Messages
 from ...option_types import require, require_callable, require_text
+from ...reprs import safe_repr
 from ...states import SESSION, Observer, Trace
 from ...stores.store import Store
 from ...turn import Turn
@@ -103,6 +104,10 @@ class Session(Closing, AsyncClosing, Generic[D]):
             engine.restore(session._saved.state)
         return session
 
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.engine!r}, id={self.id!r}, state={self.state!r})"
+
     # State.
 
     @property
@@ -131,6 +136,25 @@ class Session(Closing, AsyncClosing, Generic[D]):
         limit = metadata.capabilities.context_window
         level = token_state(used, limit)
         return SessionStatus(self.state, metadata.provider, metadata.model_name, used, limit, level, conversation.turns)
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """The details of the saved session, from `describe`."""
+        return {} if self._saved is None else self._saved.details
+
+    def describe(self, **details: Any) -> None:
+        """Add details for people to the saved session, for example `title="Bread"`. They are JSON data.
+
+        A detail replaces an earlier one of the same name. The model does not see them, and a session without a store
+        has none. They are written when the session is.
+        """
+        if self._saved is not None:
+            self._saved.describe(details)
+
+    def save(self) -> None:
+        """Write what has changed since the last turn. The end of each turn does, and so does `close`."""
+        if self._saved is not None and not self._is_running:
+            self._saved.save(self.engine)
 
     # Turns.
 

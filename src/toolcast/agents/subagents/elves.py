@@ -28,6 +28,7 @@ from ...errors import IllegalState, TurnCancelled
 from ...events import AgentEvent
 from ...lazy_dataclasses import dataclass
 from ...llms.request import Messages, Tools
+from ...reprs import safe_repr
 from ...states import ELF, Observer, Trace
 from ...tools.callable_tool import CallableTool
 from ...tools.context import ToolContext
@@ -110,6 +111,10 @@ class Elf(ABC):
         self._lock = RLock()
         self._run: ElfRun | None = None
 
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(id={self.id!r}, task_type={self.config.task_type!r}, status={self.status!r})"
+
     @property
     def status(self) -> str:
         """`pending`, `running`, `completed`, `failed` or `cancelled`."""
@@ -185,7 +190,7 @@ class Elf(ABC):
 
     def _forward(self, event: AgentEvent) -> None:
         assert self._emit is not None
-        self._emit(ElfEvent(self.id, event))
+        self._emit(ElfEvent(self.id, event, self.config.prompt))
 
     def _on_end(self, outcome: str) -> None:
         self._registry.leave(self.id)
@@ -262,6 +267,11 @@ class ElfManager:
         self._observer = observer
         self._registry = ElfRegistry(max_elves)
         self._tools: tuple[CallableTool, ...] = ()
+
+    @safe_repr
+    def __repr__(self) -> str:
+        elves = f"elves={len(self._registry.elves)}, running={len(self._registry.running)}"
+        return f"{type(self).__name__}({self.engine!r}, {elves})"
 
     @property
     def depth(self) -> int:

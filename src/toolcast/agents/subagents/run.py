@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import field
 from functools import partial
 from threading import TIMEOUT_MAX, RLock, Timer, get_ident
 from time import perf_counter
@@ -48,10 +49,17 @@ class ElfResult:
 
 @dataclass(frozen=True, slots=True)
 class ElfEvent:
-    """An event of an elf, as `ToolProgress.data` in the turn that waits for it."""
+    """An event of an elf, as `ToolProgress.data` in the turn that waits for it.
+
+    Attributes:
+        id: The id of the elf.
+        event: The event.
+        task: The prompt of the elf's configuration.
+    """
 
     id: str
     event: AgentEvent
+    task: str = field(default="", compare=False, repr=False)
 
 
 class ElfRun:

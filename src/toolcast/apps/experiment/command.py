@@ -18,6 +18,7 @@ from ..output import command_line_text
 
 COMMANDS: Final[Mapping[str, CommandRow]] = {
     "run": CommandRow(".run_command", "Run the experiment of a configuration file, or resume it."),
+    "watch": CommandRow(".watch_command", "Show a run, or a grid of runs, while another process runs it."),
     "pei": CommandRow(".pei_command", "Let models rate the log of a run on the PEI scale."),
     "report": CommandRow(".report_command", "Create a page of tables and charts from the logs of runs."),
 }

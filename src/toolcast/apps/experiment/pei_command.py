@@ -11,22 +11,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from ...errors import ContextTooLong, ToolcastError
+from ...errors import ToolcastError
 from ...experiments.pei.assessment import PEIAssessment
-from ...experiments.pei.results import Agreement, PairsOfRatings, PEIResult, ResultsFile, agreement
+from ...experiments.pei.results import PEIResult, ResultsFile, agreement
 from ...experiments.pei.scale import PEI_SCALE, PEIScale
-from ...llms.base import FunctionCallingLLM
-from ...llms.model_registry import choose_llm
 from ...terminal_text import visible
+from ..api_keys import choose_llm
 from ..arguments import positive_int
-from ..config_file import resolve_alias
-from ..output import format_table
-from ..pull_command import load_with_progress
+from .ratings import agreement_lines, model_name, rate, result_line
 
 _OUTPUT: Final = Path("pei_results.jsonl")
 
@@ -40,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     option(
         "--evaluator", "--evaluator_model", "--evaluator-model", dest="evaluators", action="append", required=True,
-        type=_model_name, metavar="MODEL",
+        type=model_name, metavar="MODEL",
         help="the rating model: a model of Ollama, 'local', or PROVIDER:MODEL; may be given several times",
     )  # fmt: skip
     option(
@@ -73,26 +70,20 @@ def run(arguments: argparse.Namespace) -> int:
             (name, stack.enter_context(choose_llm(name, arguments.host, arguments.token)))
             for name in arguments.evaluators
         ]
-        for result in _results(runs, evaluators, arguments.repeats):
+        for result in rate(runs, evaluators, lambda assessment, name: arguments.repeats):
             if isinstance(result, PEIResult):
                 output.add(result)
                 results.append(result)
-                print(_result_line(result, scale), flush=True)
+                print(result_line(result, scale), flush=True)
             else:
                 failed = True
                 print("Error:", visible(str(result)), file=sys.stderr, flush=True)
     if len(results) > 1:
-        print("", *_agreement_lines(agreement(results)), sep="\n")
+        print("", *agreement_lines(agreement(results)), sep="\n")
     if failed:
         return 1
     print(f"✓ Assessment complete: {visible(str(output.path))}")
     return 0
-
-
-def _model_name(text: str) -> str:
-    if not text.strip():
-        raise argparse.ArgumentTypeError("the name of the model is empty")
-    return resolve_alias(text)
 
 
 def _check_names(logs: Sequence[Path]) -> Sequence[Path]:
@@ -109,61 +100,3 @@ def _check_names(logs: Sequence[Path]) -> Sequence[Path]:
                 "after the other, each with an --output of its own. To rate a run more than once, use --repeats"
             )
     return logs
-
-
-def _results(
-    runs: Sequence[PEIAssessment], evaluators: Sequence[tuple[str, FunctionCallingLLM]], repeats: int
-) -> Iterator[PEIResult | ToolcastError]:
-    """Yield each result, or the error in its place, and send each request when the next result is asked for.
-
-    All runs are rated by one evaluator before the next, because a local model has to be loaded first. After an error an
-    evaluator is skipped, except for `ContextTooLong`: a shorter run may still fit.
-    """
-    for name, llm in evaluators:
-        try:
-            load_with_progress(llm, sys.stderr)
-            for assessment in runs:
-                try:
-                    for _ in range(repeats):
-                        yield assessment.rated_by(llm, name)
-                except ContextTooLong as error:
-                    yield error
-        except ToolcastError as error:
-            yield error
-
-
-def _result_line(result: PEIResult, scale: PEIScale) -> str:
-    """Return a result as one line."""
-    label = f"{result.run_id}, rated by {result.evaluator_model}"
-    if result.pei_rating is None:
-        return visible(f"{label}: no rating found in the answer")
-    return visible(f"{label}: {result.pei_rating} ({scale.level_name(result.pei_rating)})")
-
-
-def _agreement_lines(found: Agreement) -> Iterator[str]:
-    """Yield the tables of the agreement between results."""
-    rows: list[tuple[str, ...]] = [("evaluator", "ratings", "missing", "mean", "min", "max", "stdev")]
-    for each in found.evaluators:
-        numbers = (each.ratings, each.missing, each.mean, each.min, each.max, each.stdev)
-        rows.append((visible(each.evaluator_model), *map(_format_number, numbers)))
-    yield from format_table(rows)
-    pairs = [("one evaluator", found.same_evaluator), ("two evaluators", found.evaluators_apart)]
-    yield ""
-    yield from format_table(
-        [("pairs of ratings by", "pairs", "equal", "apart"), *(_pairs_row(*each) for each in pairs)]
-    )
-    yield ""
-    alpha = "not defined: it needs two runs and two levels" if found.alpha is None else _format_number(found.alpha)
-    yield f"Krippendorff's alpha (ordinal): {alpha}"
-
-
-def _pairs_row(label: str, pairs: PairsOfRatings | None) -> tuple[str, ...]:
-    if pairs is None:
-        return label, "0", "-", "-"
-    return label, str(pairs.pairs), f"{pairs.exact:.0%}", _format_number(pairs.mean_difference)
-
-
-def _format_number(number: float | None) -> str:
-    if number is None:
-        return "-"
-    return str(number) if isinstance(number, int) else f"{number:.2f}"

@@ -1,18 +1,21 @@
-"""The progress of a run on screen: lines on stdout, and below them a bar if stderr is a terminal.
+"""The progress of runs on screen: lines on stdout, and below them a bar if stderr is a terminal.
 
-Both are drawn from the events of the log. The lines are the same on a terminal and in a file; the bar needs rich. Text
-from a model is escaped before it is printed. A closed stdout does not stop the run.
+Both are drawn from the events of the log. Without a bar, each cycle ends with a line of figures; the bar needs rich.
+Text from a model is escaped before it is printed. A closed stdout does not stop the run.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Mapping
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
+from ...experiments.run_progress import RunProgress
 from ...terminal_text import visible
 from ..output import command_line_text
+from .run_screen import cycle_text
 
 if TYPE_CHECKING:
     from ...experiments.log_events import LogEvent
@@ -24,8 +27,8 @@ _REPORTED_BY_COMMAND: Final = ("llm", "failure")  # errors that end the run: the
 class Bar(Protocol):
     """A progress bar below the lines."""
 
-    def on_event(self, event: LogEvent) -> None:
-        """Update the bar for an event of the log."""
+    def draw(self) -> None:
+        """Draw the bar anew, after a change of its runs."""
         ...
 
     def print(self, text: str) -> None:
@@ -42,26 +45,48 @@ class Bar(Protocol):
 
 
 class RunView:
-    """The lines of a run, and its bar, if there is one. With `quiet`, neither is shown."""
+    """The lines of runs, and their bar, if there is one. With `quiet`, neither is shown.
 
-    def __init__(self, stdout: TextIO, stderr: TextIO, bar: Bar | None = None, *, quiet: bool = False) -> None:
+    Args:
+        stdout: The stream of the lines.
+        stderr: The stream of errors.
+        bar: The bar, which shows the same `runs`.
+        quiet: Show errors only.
+        runs: The runs, to which the events are added; others are added to them.
+        now: The clock of the log's timestamps, in seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        stdout: TextIO,
+        stderr: TextIO,
+        bar: Bar | None = None,
+        *,
+        quiet: bool = False,
+        runs: Sequence[RunProgress] = (),
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self.bar: Bar | None = None if quiet else bar
         self.cycles_ended: int = 0
         self.has_begun: bool = False
         self.is_quiet: bool = quiet
+        self._runs = {run.run_id: run for run in runs}
+        self._now = now
         self._stdout: TextIO | None = None if quiet else stdout
         self._stderr = stderr
 
     def on_event(self, event: LogEvent) -> None:
         """Show an event of a single run."""
-        self._show_event(event, "")
+        self._show_event(event, event.run_id, "")
 
     def on_grid_event(self, run_id: str, event: LogEvent) -> None:
         """Show an event of one run of a grid, with the run's id."""
-        self._show_event(event, f"{run_id}: ")
+        self._show_event(event, run_id, f"{run_id}: ")
 
-    def _show_event(self, event: LogEvent, prefix: str) -> None:
+    def _show_event(self, event: LogEvent, run_id: str, prefix: str) -> None:
         self.has_begun = True
+        run = self._runs.setdefault(run_id, RunProgress(run_id))
+        run.apply(event)
         match event.event_type:
             case "RUN_START" if event.payload.get("resumed"):
                 self.print(f"{prefix}Resuming with cycle {event.payload.get('first_cycle')}...")
@@ -70,12 +95,14 @@ class RunView:
             case "CYCLE_END":
                 self.cycles_ended += 1
                 self.print(f"{prefix}Cycle {event.cycle_number} finished.")
+                if self.bar is None:
+                    self.print(f"{prefix or '  '}{cycle_text(run, self._now())}")
             case "ERROR" if prefix or event.payload.get("kind") not in _REPORTED_BY_COMMAND:
-                self._warn(f"{prefix}Cycle {event.cycle_number}: {command_line_text(event.payload.get('message'))}")
+                self.warn(f"{prefix}Cycle {event.cycle_number}: {command_line_text(event.payload.get('message'))}")
             case _:
                 pass
         if self.bar is not None:
-            self.bar.on_event(event)
+            self.bar.draw()
 
     def print(self, text: str) -> None:
         """Write lines to stdout and flush it."""
@@ -89,7 +116,8 @@ class RunView:
         except BrokenPipeError:
             self._stdout = None
 
-    def _warn(self, text: str) -> None:
+    def warn(self, text: str) -> None:
+        """Write lines to stderr, above the bar if there is one."""
         if self.bar is not None:
             self.bar.print(visible(text))
         else:
@@ -124,19 +152,15 @@ class BarPausingOperator:
             self._bar.start()
 
 
-def make_bar(
-    stream: TextIO, cycles: int, *, runs: int = 1, done: int = 0, environ: Mapping[str, str] = os.environ
-) -> Bar | None:
+def make_bar(stream: TextIO, runs: Sequence[RunProgress], *, environ: Mapping[str, str] = os.environ) -> Bar | None:
     """Return a bar on `stream`, or None if `stream` is no terminal that can draw one, or rich is not installed.
 
     Args:
         stream: The terminal.
-        cycles: The number of cycles of all runs.
-        runs: The number of runs.
-        done: The number of cycles that have ended before.
+        runs: The runs that it shows.
         environ: The environment variables; `TERM=dumb` means no bar.
     """
-    if not stream.isatty() or environ.get("TERM", "dumb") == "dumb":
+    if not can_redraw(stream, environ):
         return None
     try:
         from .rich_bar import RichBar
@@ -144,4 +168,9 @@ def make_bar(
         if (error.name or "").partition(".")[0] != "rich":
             raise
         return None
-    return RichBar(stream, cycles, runs, done)
+    return RichBar(stream, runs)
+
+
+def can_redraw(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    """Return True if `stream` is a terminal on which lines can be drawn over others."""
+    return stream.isatty() and environ.get("TERM", "dumb") != "dumb"

@@ -34,6 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the embedding model that compares the reflections; `none` skips the comparison",
     )
+    parser.add_argument(
+        "--no-scripts", action="store_true", help="write a page without scripts: charts are pictures, without values"
+    )
     parser.add_argument("--no-png", action="store_true", help="write the page only; it includes the charts")
 
 
@@ -42,11 +45,12 @@ def run(arguments: argparse.Namespace) -> int:
     paths = [Path(each) for each in arguments.runs]
     logs = [log for each in paths for log in _logs(each)]
     _check_ratings(arguments.pei or ())
-    report = report_on(logs, embedder=_embedder(arguments.embedder), ratings=arguments.pei)
+    embedder, scripts = _embedder(arguments.embedder), not arguments.no_scripts
+    report = report_on(logs, embedder=embedder, ratings=arguments.pei, scripts=scripts)
     folder = Path(arguments.output) if arguments.output else _default_folder(paths)
     for note in report.notes:
         print("Note:", visible(note), file=sys.stderr)
-    for file in _write(report, folder, png=not arguments.no_png):
+    for file in write_report(report, folder, png=not arguments.no_png):
         print(file)
     return 0
 
@@ -66,7 +70,8 @@ def _check_ratings(files: Sequence[str]) -> None:
             raise ToolcastError(f"--pei {file}: no such file; `toolcast experiment pei` creates one")
 
 
-def _write(report: Report, folder: Path, *, png: bool) -> Sequence[Path]:
+def write_report(report: Report, folder: Path, *, png: bool = True) -> Sequence[Path]:
+    """Write the report into the folder and return the files. Raises `ToolcastError` if the file system fails."""
     try:
         return report.write(folder, png=png)
     except OSError as error:

@@ -29,16 +29,16 @@ from ...batch.job_options import JobOptions, Via
 from ...batch.results.result_file import JSONLinesFile, outcome_json
 from ...errors import ToolcastError
 from ...llms.base import FunctionCallingLLM
-from ...llms.model_registry import choose_llm
 from ...prompts import PromptTemplate
 from ...structured.orchestrator import ToolOrchestratingLLM
 from ...terminal_text import visible
 from ...usage import NO_USAGE, Budget, Usage
+from ..api_keys import choose_llm
 from ..arguments import add_model_options, positive_int, positive_number
 from ..command_parser import CommandParser
 from ..config_file import choose_model
 from ..extraction import make_call, prompt_with_text
-from ..output import command_line_text
+from ..output import command_line_text, pluralize
 from ..output_type_argument import SCHEMA_HELP, LoadType, schema_argument
 from ..pull_command import load_with_progress
 from .rows import CountedRows, InputFormat, PromptColumns, first_of, open_rows, plan_columns, read_lines
@@ -232,7 +232,7 @@ def _checkpoint(arguments: argparse.Namespace) -> Path | None:
     elif path is not None and path.exists():
         status = read_status(path)
         raise ToolcastError(
-            f"{path} has {_pluralize(status.done, 'result')} of an earlier run: go on with --resume, or delete it to "
+            f"{path} has {pluralize(status.done, 'result')} of an earlier run: go on with --resume, or delete it to "
             "begin anew"
         )
     if output is not None and output.exists():
@@ -242,7 +242,7 @@ def _checkpoint(arguments: argparse.Namespace) -> Path | None:
 
 def _status_lines(status: CheckpointStatus) -> Iterator[str]:
     state = "running" if status.running else "not running"
-    yield f"{status.path}: {state}, started {_pluralize(status.starts, 'time')}, last at {status.last_start}"
+    yield f"{status.path}: {state}, started {pluralize(status.starts, 'time')}, last at {status.last_start}"
     yield f"  done    {status.done:,}"
     yield f"  failed  {status.failed:,}{', asked again by --resume' if status.failed else ''}"
     yield f"  spent   {_spent(status.spent)}"
@@ -281,7 +281,7 @@ class _Written(NamedTuple):
 
 def _end_lines(written: _Written) -> Iterator[str]:
     where = f", in {written.errors}" if written.errors else ""
-    yield f"{_pluralize(written.done, 'result')}, {written.failed:,} failed{where}; {_spent(written.usage)}"
+    yield f"{pluralize(written.done, 'result')}, {written.failed:,} failed{where}; {_spent(written.usage)}"
     if (error := written.first_error) is not None:
         yield f"first error: {type(error).__name__}: {_one_line(command_line_text(error), _SHOWN_OF_ERROR)}"
 
@@ -357,7 +357,3 @@ def _spent(usage: Usage) -> str:
 
 def _one_line(text: str, characters: int = _SHOWN) -> str:
     return visible(shorten(" ".join(text.split()), characters, placeholder=" ..."))
-
-
-def _pluralize(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

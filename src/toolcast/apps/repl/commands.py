@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count as numbers_from
 from pathlib import Path
 from textwrap import shorten
 from typing import Final, Protocol, TypeVar
@@ -21,18 +22,34 @@ from ...errors import ToolcastError
 from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
 from ...llms.provider_llms import LlamaCpp, providers
-from ...messages import Message, system, user
+from ...messages import Message, system
 from ...terminal_text import exposed
 from ...tools.callable_tool import CallableTool
 from ...usage import Usage
+from ..call_log import clean_title
+from ..config_file import resolve_alias
+from ..file_mentions import typed_text
+from ..model_list import ProviderModels, check_model, lists_model
+from ..output import command_line_text
+from ..session_index import SessionEntry, is_empty
+from ..transcript_export import export_conversation, export_format
+from .choices import Choice
+from .clipboard import Clipboard
 from .conversation import OpenConversation
+from .file_changes import called_commands, called_paths
+from .help_text import KEYS, format_help
 from .modes import MODES
+from .picker import ListRow, PickedRow
 from .screen import Screen
 
 T = TypeVar("T")
 
+_SHOWN_COMMAND: Final = 100
+"""Characters of a command that are shown."""
 _COMMAND_LINE: Final = re.compile(r"(/[A-Za-z]+)(?:[ \t]+(.*))?")
 _SHOWN: Final = 60  # characters of a message in a note
+_LONGEST_STEM: Final = 60
+_FENCE: Final = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)")
 
 
 class CommandContext(Protocol):
@@ -41,6 +58,8 @@ class CommandContext(Protocol):
     conversation: OpenConversation
     screen: Screen
     model: Callable[[str], FunctionCallingLLM]
+    models: Callable[[], Sequence[ProviderModels]]
+    clipboard: Clipboard
 
     @property
     def session(self) -> Session:
@@ -49,6 +68,18 @@ class CommandContext(Protocol):
 
     def ask(self, message: Message) -> None:
         """Run a turn that answers `message`."""
+        ...
+
+    def ask_typed(self, text: str) -> None:
+        """Run a turn that answers a typed text, with the files that it mentions."""
+        ...
+
+    def open_session(self, id: str) -> None:
+        """Continue with another saved session."""
+        ...
+
+    def fail(self, message: str, hint: str = "") -> None:
+        """Show an error."""
         ...
 
     def leave(self) -> None:
@@ -83,9 +114,12 @@ def typed_command(text: str) -> tuple[str, str] | None:
 def _help(repl: CommandContext, argument: str) -> None:
     rows = [(f"{name} {command.argument}".strip(), command.summary) for name, command in COMMANDS.items()]
     rows += [("!COMMAND", "run a shell command (in the modes verify and auto)")]
-    width = max(len(name) for name, _ in rows)
-    lines = [f"{name:{width}}  {summary}" for name, summary in rows]
-    repl.screen.note("\n".join([*lines, "An empty line, exit, quit or Ctrl-D leaves; Ctrl-C cancels an answer."]))
+    repl.screen.note(_columns({"Commands": rows, **KEYS}))
+
+
+def _columns(sections: Mapping[str, Sequence[tuple[str, str]]]) -> str:
+    """Return the sections in columns that fit the terminal."""
+    return format_help(sections, shutil.get_terminal_size().columns)
 
 
 def _clear(repl: CommandContext, argument: str) -> None:
@@ -97,15 +131,32 @@ def _clear(repl: CommandContext, argument: str) -> None:
 
 
 def _context(repl: CommandContext, argument: str) -> None:
-    engine, status = repl.conversation.engine, repl.session.status
-    limit = "" if status.tokens_max is None else f" of {status.tokens_max:,} ({status.token_percent:.0f} %)"
+    engine = repl.conversation.engine
     parts = [("instructions", estimate_tokens([system(repl.conversation.setup.instructions)]))]
-    parts += [(f"{len(engine.tools)} tools", sum(map(_size, engine.tools)) // 4)]
-    for role, count in Counter(message.role for message in engine.history).items():
-        tokens = estimate_tokens(message for message in engine.history if message.role == role)
-        parts.append((f"{count} {role} messages", tokens))
-    rows = [f"  {tokens:>9,}  {noun}" for noun, tokens in parts]
-    repl.screen.note("\n".join([f"The history has {status.tokens_used:,} tokens{limit}. Estimates:", *rows]))
+    parts += [(_count(engine.tools, "tool"), sum(map(_size, engine.tools)) // 4)]
+    for role in dict.fromkeys(message.role for message in engine.history):
+        messages = [message for message in engine.history if message.role == role]
+        parts.append((_count(messages, f"{role} message"), estimate_tokens(messages)))
+    # Until a service has counted them, the tokens are the sum of the estimates.
+    used = engine.conversation.context_tokens or sum(tokens for _, tokens in parts)
+    size = repl.conversation.status.context_window
+    has = f"{used:,} tokens" if size is None else f"{used:,} of {size:,} tokens ({100 * used / size:.0f} %)"
+    widest = max(len(f"{tokens:,}") for _, tokens in parts)
+    title = f"The context has {has}. Estimates of its parts:"
+    repl.screen.note(_columns({title: [(f"{tokens:>{widest},}", noun) for noun, tokens in parts]}))
+
+
+def _compact(repl: CommandContext, argument: str) -> None:
+    before = repl.session.status.tokens_used
+    repl.screen.note("The model summarizes the oldest messages ... (Ctrl-C stops it, and changes nothing)")
+    if not repl.conversation.compact():
+        raise ToolcastError("nothing to compact: the conversation is too short")
+    after = repl.session.status.tokens_used
+    repl.screen.note(f"The oldest messages are a summary now: {before:,} tokens before, about {after:,} after.")
+
+
+def _count(things: Sequence[object], noun: str) -> str:
+    return f"{len(things):,} {noun}{'' if len(things) == 1 else 's'}"
 
 
 def _size(tool: CallableTool) -> int:
@@ -122,30 +173,186 @@ def _mode(repl: CommandContext, argument: str) -> None:
 
 
 def _model(repl: CommandContext, argument: str) -> None:
-    if argument:
-        repl.conversation.use(replace(repl.conversation.setup, llm=repl.model(argument)))
+    name = argument or (_pick_model(repl) if repl.screen.is_interactive else "")
+    if name:
+        llm = check_model(_name_with_provider(repl, name), make=repl.model)
+        repl.conversation.use(replace(repl.conversation.setup, llm=llm))
     known = repl.conversation.setup.llm.metadata
     repl.screen.note(f"The model is {known.model_name} ({known.provider}).")
 
 
+def _name_with_provider(repl: CommandContext, name: str) -> str:
+    """Return the name of a model with the provider in use, if that lists it and the name has no provider."""
+    llm = repl.conversation.setup.llm
+    provider = llm.metadata.provider
+    if provider not in providers() or provider == "ollama" or resolve_alias(name) != name:
+        return name
+    has_provider = name.partition(":")[0] in providers()
+    return f"{provider}:{name}" if not has_provider and lists_model(llm, name) else name
+
+
+def _pick_model(repl: CommandContext) -> str:
+    """Return the model that the user chooses from those of all providers, within seconds; an empty name if none."""
+    known = repl.conversation.setup.llm.metadata
+    # The provider in use comes first.
+    listed = sorted(repl.models(), key=lambda each: each.provider != known.provider)
+    for each in listed:
+        if each.error:
+            repl.screen.note(f"{each.provider}: {' '.join(command_line_text(each.error).split())}")
+    current = f"{known.provider}:{known.model_name}"
+    choices = [ListRow(name, name, "in use" if name == current else "") for each in listed for name in each.models]
+    if not choices:
+        return ""
+
+    def find(query: str) -> list[ListRow]:
+        words = query.lower().split()
+        return [choice for choice in choices if all(word in choice.text.lower() for word in words)]
+
+    chosen = repl.screen.pick("Models", find, {})
+    return "" if chosen is None else chosen.value
+
+
+def _sessions(repl: CommandContext, argument: str) -> None:
+    now = repl.conversation.engine.llm.clock.time()
+
+    def find(query: str) -> list[ListRow]:
+        entries = repl.conversation.index.entries(f"{argument} {query}")
+        return [_session_choice(repl, entry, now) for entry in entries if not is_empty(entry)]
+
+    chosen: PickedRow | None = None
+    while find(""):
+        chosen = repl.screen.pick("Sessions", find, {"c-r": "rename", "c-x": "delete"}, chosen)
+        if chosen is None:
+            return
+        if chosen.action == "open":
+            repl.open_session(chosen.value)
+            return
+        try:
+            (_rename_session if chosen.action == "rename" else _delete_session)(repl, chosen.value)
+        except ToolcastError as error:
+            repl.fail(str(error))
+    repl.screen.note("No saved sessions were found.")
+
+
+def _session_choice(repl: CommandContext, entry: SessionEntry, now: float) -> ListRow:
+    count = f"{entry.messages:,} message{'' if entry.messages == 1 else 's'}"
+    # The name of the folder is shown only where it is another one.
+    folder = entry.directory if entry.directory != repl.conversation.setup.root else ""
+    is_open = "open" if entry.id == repl.session.id else ""
+    parts = ("damaged" if entry.problem else count, Path(folder).name, is_open or time_ago(now - entry.updated))
+    return ListRow(entry.id, entry.title or entry.id, ", ".join(filter(None, parts)))
+
+
+def time_ago(seconds: float) -> str:
+    """Return a time in the past for a person."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size):,} {unit} ago"
+    return "just now"
+
+
+def _rename_session(repl: CommandContext, id: str) -> None:
+    before = _entry(repl, id).title
+    title = repl.screen.read("title> ", before)
+    if title is None or not title.strip() or title.strip() == before:
+        return
+    if id == repl.session.id:
+        repl.conversation.rename(title)
+    else:
+        repl.conversation.index.rename(id, title)
+    repl.screen.note(f"Renamed: {clean_title(title)}")
+
+
+def _delete_session(repl: CommandContext, id: str) -> None:
+    if id == repl.session.id:
+        raise ToolcastError("this session is open: begin another one with /clear, and delete it then")
+    name = _entry(repl, id).title or id
+    if _confirm(repl, f"Delete {clean_title(name)!r} and its messages?"):
+        repl.conversation.index.delete(id)
+        repl.screen.note(f"Deleted: {clean_title(name)}")
+
+
+def _entry(repl: CommandContext, id: str) -> SessionEntry:
+    found = (entry for entry in repl.conversation.index.entries() if entry.id == id)
+    return next(found, SessionEntry(id))
+
+
+def _confirm(repl: CommandContext, question: str) -> bool:
+    """Return True if the user agrees."""
+    try:
+        answer = repl.screen.choose(question, (Choice("y", "yes"), Choice("n", "no")))
+    except KeyboardInterrupt:
+        return False
+    return answer is not None and answer.key == "y"
+
+
+def _rename(repl: CommandContext, argument: str) -> None:
+    if not argument:
+        raise ToolcastError("the title is missing: /rename TITLE")
+    repl.conversation.rename(argument)
+    repl.screen.note(f"The title of this session is: {repl.conversation.title}")
+
+
 def _tools(repl: CommandContext, argument: str) -> None:
-    engine = repl.conversation.engine
-    rows = [exposed(f"{tool.name}: {tool.description.partition(chr(10))[0]}") for tool in engine.tools]
-    mode = repl.conversation.setup.mode
-    repl.screen.note("\n".join([f"Mode {mode.name}: {mode.summary}.", *(rows or ["No tools are offered."])]))
+    tools, mode = repl.conversation.engine.tools, repl.conversation.setup.mode
+    title = f"Mode {mode.name}: {mode.summary}."
+    rows = [(exposed(tool.name), exposed(tool.description.partition("\n")[0])) for tool in tools]
+    repl.screen.note(_columns({title: rows}) if rows else f"{title}\nNo tools are offered.")
+
+
+def _mcp(repl: CommandContext, argument: str) -> None:
+    servers = repl.conversation.setup.servers
+    repl.screen.note("MCP servers are off: --no-mcp." if servers is None else servers.overview)
+
+
+def _details(repl: CommandContext, argument: str) -> None:
+    repl.screen.show_details()
 
 
 def _undo(repl: CommandContext, argument: str) -> None:
+    _restore_files(repl)
     question = repl.conversation.rollback()
     if question is None:
-        raise ToolcastError("no turn to remove: the conversation is empty")
+        raise _no_question(repl, "no turn to remove")
     repl.screen.note(f"Removed: {_short_text(question)}")
 
 
+def _no_question(repl: CommandContext, missing: str) -> ToolcastError:
+    """Return the error that the conversation has no question: it is empty, or only the summary of one."""
+    has = "has only a summary of its messages" if repl.conversation.engine.history else "is empty"
+    return ToolcastError(f"{missing}: the conversation {has}")
+
+
+def _restore_files(repl: CommandContext) -> None:
+    """Offer to restore the files that the last turn has changed, and name what stays: other files, and commands."""
+    conversation, journal = repl.conversation, repl.conversation.setup.journal
+    question = conversation.last_question
+    changes = journal.changes(question) if journal and question else []
+    restorable = [change for change in changes if journal and journal.can_restore(change)]
+    names = ", ".join(change.path for change in restorable)
+    kept = dict.fromkeys([*(change.path for change in changes), *called_paths(conversation.last_exchange)])
+    if journal and restorable and repl.screen.is_interactive:
+        choices = [Choice("y", f"yes, restore {names}"), Choice("n", "no, keep the changes")]
+        answer = repl.screen.choose("That turn has changed files. Restore what they were before?", choices)
+        if answer is not None and answer.key == "y":
+            for change in restorable:
+                journal.restore(change)
+                kept.pop(change.path)
+            repl.screen.note(f"Restored: {exposed(names)}")
+    if kept:
+        verb = "keeps its" if len(kept) == 1 else "keep their"
+        repl.screen.note(exposed(f"{', '.join(kept)} {verb} changes."))
+    for command in called_commands(conversation.last_exchange):
+        repl.screen.note(
+            exposed(f"What this command did stays: {shorten(command, _SHOWN_COMMAND, placeholder=' ...')}")
+        )
+
+
 def _retry(repl: CommandContext, argument: str) -> None:
+    _restore_files(repl)
     question = repl.conversation.rollback()
     if question is None:
-        raise ToolcastError("no message to send again: the conversation is empty")
+        raise _no_question(repl, "no message to send again")
     repl.screen.note(f"Sending again: {_short_text(question)}")
     repl.ask(question)
 
@@ -153,13 +360,76 @@ def _retry(repl: CommandContext, argument: str) -> None:
 def _edit(repl: CommandContext, argument: str) -> None:
     question = repl.conversation.last_question
     if question is None:
-        raise ToolcastError("no message to edit: the conversation is empty")
-    text = (repl.screen.read("edit> ", question.text) or "").strip()
+        raise _no_question(repl, "no message to edit")
+    text = (repl.screen.read("edit> ", typed_text(question)) or "").strip()
     if not text:
         repl.screen.note("Not changed.")
         return
+    _restore_files(repl)
     repl.conversation.rollback()
-    repl.ask(user(text))
+    repl.ask_typed(text)
+
+
+def _copy(repl: CommandContext, argument: str) -> None:
+    answers = [message.text for message in repl.conversation.engine.history if message.role == "assistant"]
+    text = next((text for text in reversed(answers) if text.strip()), None)
+    if text is None:
+        raise ToolcastError("no answer to copy: the conversation has none")
+    what = "the last answer"
+    if argument:
+        blocks = code_blocks(text)
+        if not argument.isdecimal() or not 0 < int(argument) <= len(blocks):
+            has = f"1 to {len(blocks)}" if blocks else "none"
+            raise ToolcastError(f"no code block {argument!r}: the last answer has {has}")
+        text, what = blocks[int(argument) - 1], f"code block {int(argument)}"
+    repl.screen.note(f"Copied {what} ({len(text):,} characters) by {repl.clipboard.copy(text)}.")
+
+
+def code_blocks(markdown: str) -> list[str]:
+    """Return the contents of the fenced code blocks, by the rules of CommonMark for fences."""
+    blocks: list[str] = []
+    lines: list[str] | None = None
+    fence = ""
+    for line in markdown.splitlines():
+        found = _FENCE.match(line)
+        if lines is None:
+            if found:
+                fence, lines = found[1], []
+        elif found and found[1][0] == fence[0] and len(found[1]) >= len(fence) and not found[2].strip():
+            blocks.append("\n".join(lines))
+            lines = None
+        else:
+            lines.append(line)
+    return blocks if lines is None else [*blocks, "\n".join(lines)]
+
+
+def _export(repl: CommandContext, argument: str) -> None:
+    conversation, known = repl.conversation, repl.conversation.setup.llm.metadata
+    if not conversation.engine.history:
+        raise ToolcastError("no messages to export: the conversation is empty")
+    path = _path(argument, "/export FILE") if argument else _free_path(conversation.title or repl.session.id)
+    text = export_conversation(
+        conversation.engine.history,
+        export_format(path),
+        title=conversation.title,
+        model=known.model_name,
+        session=repl.session.id,
+    )
+    try:
+        if path.exists() and not _confirm(repl, f"{path} exists. Overwrite it?"):
+            repl.screen.note("Not written.")
+            return
+        path.write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise ToolcastError(f"cannot write {path}: {error.strerror}; choose another file") from error
+    repl.screen.note(f"Exported {len(conversation.engine.history)} messages to {path}.")
+
+
+def _free_path(title: str) -> Path:
+    """Return the name of a Markdown file for a title that does not exist yet."""
+    stem = "-".join(re.findall(r"\w+", title.lower()))[:_LONGEST_STEM].strip("-") or "conversation"
+    names = (f"{stem}{'' if number == 1 else f'-{number}'}.md" for number in numbers_from(1))
+    return next(path for path in map(Path, names) if not path.exists())
 
 
 def _cost(repl: CommandContext, argument: str) -> None:
@@ -215,7 +485,7 @@ def _one_of(known: Mapping[str, T], name: str, noun: str) -> T:
 
 
 def _short_text(question: Message) -> str:
-    return shorten(question.text, _SHOWN, placeholder=" ...") or "(no text)"
+    return shorten(typed_text(question), _SHOWN, placeholder=" ...") or "(no text)"
 
 
 _PROVIDERS: Final = tuple([f"{provider}:" for provider in providers()])
@@ -223,16 +493,21 @@ _PROVIDERS: Final = tuple([f"{provider}:" for provider in providers()])
 COMMANDS: Final[Mapping[str, Command]] = {
     "/help": Command("", "this list", _help),
     "/clear": Command("", "start a new conversation; the old one stays saved", _clear),
+    "/sessions": Command("[WORDS]", "choose a saved session, search, rename or delete one", _sessions),
+    "/rename": Command("TITLE", "give this session a title", _rename),
     "/context": Command("", "the tokens in the model's context, by part", _context),
+    "/compact": Command("", "replace the oldest messages by a summary, to make room in the context", _compact),
     "/mode": Command("[NAME]", "list the modes, or switch: plan, build, verify, auto", _mode, values=tuple(MODES)),
-    "/model": Command(
-        "[NAME]", "show the model, or switch to another one and keep the history", _model, values=_PROVIDERS
-    ),
+    "/model": Command("[NAME]", "choose another model, and keep the history", _model, values=_PROVIDERS),
     "/tools": Command("", "the tools that the model is offered", _tools),
+    "/mcp": Command("", "the MCP servers, with their state and their tools", _mcp),
+    "/details": Command("", "the tool calls of the last answer, in full (at the prompt also Ctrl-O)", _details),
     "/undo": Command("", "remove the last message, and its answer", _undo),
     "/retry": Command("", "send the last message again", _retry),
     "/edit": Command("", "edit the last message, and send it again", _edit),
     "/cost": Command("", "the tokens used so far, and their estimated cost", _cost),
+    "/copy": Command("[N]", "copy the last answer, or its code block number N", _copy),
+    "/export": Command("[FILE]", "write the conversation as .md, .json or .html", _export, values=None),
     "/save": Command("FILE", "write the conversation to a file, as JSON", _save, values=None),
     "/load": Command("FILE", "continue with a saved conversation", _load, values=None),
     "/exit": Command("", "leave", _exit),

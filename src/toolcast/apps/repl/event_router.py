@@ -8,15 +8,16 @@ Each event is of one kind, so thinking, text and tool calls that arrive in one c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from ...citations import Citation, describe_citation
+from ...citations import Citation, Grounding, describe_citation
 from ...events import (
     AgentEvent,
     AudioOutput,
     Failover,
     Finish,
+    GroundingReport,
     ImageOutput,
     RawEvent,
     Restarted,
@@ -30,10 +31,12 @@ from ...events import (
     ToolCallStart,
     ToolProgress,
     ToolResult,
+    ToolStarted,
 )
 from ...json_text import json_text
 from ...llms.local.repetition import REPETITION
-from ...messages import describe_media
+from ...messages import ToolCallPart, describe_media
+from ..approval_preview import DiffPreview
 from ..output import command_line_text
 from .screen import Screen
 
@@ -61,17 +64,36 @@ _IGNORED: Final = _Route("", _ignore)
 
 
 class EventRouter:
-    """A router of events to `screen`. `step` is called at each transition, `on_progress` with the progress of tools."""
+    """A router of events to `screen`.
+
+    Args:
+        screen: The screen.
+        step: Called at each transition.
+        on_progress: Called with the progress of tools.
+        change: Returns the change of a file by a call that has ended.
+        asks_user: Returns True for the name of a tool that asks the user, whose call and result are shown as the
+            question and the answer.
+    """
 
     def __init__(
-        self, screen: Screen, step: Callable[[str], object], on_progress: Callable[[ToolProgress], object]
+        self,
+        screen: Screen,
+        step: Callable[[str], object],
+        on_progress: Callable[[ToolProgress], object],
+        change: Callable[[str], DiffPreview | None] = lambda id: None,
+        asks_user: Callable[[str], bool] = lambda name: False,
     ) -> None:
+        self._asks_user = asks_user
         self._screen = screen
         self._step = step
+        self._change = change
         self.has_skipped: bool = False
         """True if a part of an answer could not be decoded."""
         self._names: dict[str, str] = {}  # of the calls that have begun
+        self._complete: dict[str, tuple[str, str]] = {}  # names and arguments of calls that have not started
         self._citations: list[Citation] = []  # of the answer
+        self._grounding = Grounding()
+        self._audio_sizes: dict[str, int] = {}  # bytes of the answer's recordings, by media type
         self._table: Mapping[type, _Route] = {
             ThinkingDelta: _Route("thought", self._thinking),
             TextDelta: _Route("spoke", self._content),
@@ -79,10 +101,12 @@ class EventRouter:
             ToolCallReset: _Route("called", self._call_begins_anew),
             ToolCallDelta: _Route("called", self._call_arguments),
             ToolCallDone: _Route("called", self._call_complete),
+            ToolStarted: _Route("", self._call_started),
             ToolProgress: _Route("called", on_progress),
             ToolResult: _Route("called", self._call_result),
             ServerToolUse: _Route("called", self._server_tool),
             TextCitation: _Route("", self._citation),
+            GroundingReport: _Route("", self._grounded),
             ImageOutput: _Route("called", self._image),
             AudioOutput: _Route("spoke", self._audio),
             Restarted: _Route("", self._restarted),
@@ -112,19 +136,41 @@ class EventRouter:
 
     def _call_begins(self, event: ToolCallStart) -> None:
         self._names[event.id] = event.name
-        self._screen.call_begins(event.id, event.name)
+        if not self._asks_user(event.name):
+            self._screen.call_begins(event.id, event.name)
 
     def _call_begins_anew(self, event: ToolCallReset) -> None:
-        self._screen.call_begins(event.id, self._names.get(event.id, ""))
+        name = self._names.get(event.id, "")
+        if not self._asks_user(name):
+            self._screen.call_begins(event.id, name)
 
     def _call_arguments(self, event: ToolCallDelta) -> None:
         self._screen.call_arguments(event.id, event.arguments)
 
     def _call_complete(self, event: ToolCallDone) -> None:
-        self._screen.call_complete(event.id, event.name, event.arguments)
+        # It is not shown yet: a call that needs an approval is shown with the question first.
+        self._complete[event.id] = (event.name, event.arguments)
+
+    def _call_started(self, event: ToolStarted) -> None:
+        self._show_complete(event.call_id)
+
+    def _show_complete(self, id: str) -> None:
+        if id in self._complete:
+            name, arguments = self._complete.pop(id)
+            if not self._asks_user(name):
+                self._screen.call_complete(id, name, arguments)
+
+    def expect_calls(self, calls: Iterable[ToolCallPart]) -> None:
+        """Remember calls of an earlier run of the program, which may start now."""
+        self._complete.update({call.id: (call.name, call.arguments) for call in calls})
 
     def _call_result(self, event: ToolResult) -> None:
-        self._screen.call_result(event.call_id, event.name, event.content, event.is_error)
+        self._show_complete(event.call_id)
+        change = self._change(event.call_id)  # taken in any case
+        if self._asks_user(event.name) and not event.is_error:
+            return
+        made = None if event.is_error else change
+        self._screen.call_result(event.call_id, event.name, event.content, event.is_error, made)
 
     def _server_tool(self, event: ServerToolUse) -> None:
         id = event.call_id or event.name
@@ -140,14 +186,19 @@ class EventRouter:
             self._screen.note(command_line_text(describe_media(event.image)))
 
     def _audio(self, event: AudioOutput) -> None:
+        self._audio_sizes[event.media_type] = self._audio_sizes.get(event.media_type, 0) + len(event.data)
         if event.transcript:
             self._screen.content(event.transcript)
 
     def _citation(self, event: TextCitation) -> None:
         self._citations.append(event.citation)
 
+    def _grounded(self, event: GroundingReport) -> None:
+        self._grounding = event.grounding
+
     def _restarted(self, event: Restarted) -> None:
-        self._citations = []
+        self._forget_answer()
+        self._complete.clear()
         self._screen.end_answer()
         self._screen.note(
             f"Sending the request again, the answer so far is discarded: {command_line_text(event.reason)}"
@@ -164,11 +215,20 @@ class EventRouter:
 
     def _finish(self, event: Finish) -> None:
         self._screen.end_answer()
-        if self._citations:
-            sources = list(dict.fromkeys([describe_citation(citation) for citation in self._citations]))
-            self._citations = []
+        for media_type, size in self._audio_sizes.items():
+            self._screen.note(f"[{command_line_text(media_type)}, {size:,} bytes]")
+        if queries := "; ".join(self._grounding.queries):
+            self._screen.note(f"Searched for: {' '.join(queries.split())}")
+        # A text refers by `[1]` to the first source of a search.
+        sources = list(dict.fromkeys(map(describe_citation, (*self._grounding.sources, *self._citations))))
+        if sources:
             # Each on a line of its own: a title with line ends must not look like several sources.
             shown = [f"  {number}. {' '.join(source.split())}" for number, source in enumerate(sources, 1)]
             self._screen.note("\n".join(["Sources:", *shown]))
+        self._forget_answer()
         if note := _STOP_NOTES.get(event.stop_reason) or _STOP_NOTES.get(event.raw or ""):
             self._screen.note(note)
+
+    def _forget_answer(self) -> None:
+        """Forget what is shown after an answer."""
+        self._citations, self._grounding, self._audio_sizes = [], Grounding(), {}

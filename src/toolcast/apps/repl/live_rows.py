@@ -23,6 +23,7 @@ from typing import Final
 from ...lazy_dataclasses import dataclass
 
 _ERASE_BELOW: Final = "\x1b[J"
+_ERASE_LINE: Final = "\x1b[K"  # from the cursor to the right margin
 _WRAP_OFF: Final = "\x1b[?7l"
 _WRAP_ON: Final = "\x1b[?7h"
 _SYNC_BEGIN: Final = "\x1b[?2026h"  # synchronized update: terminals that support it show the result at once
@@ -60,8 +61,12 @@ class LiveRows:
         """
         rows = [*finished, *tail]
         texts = [row.text for row in finished] + [_unwrapped(row, columns) for row in tail]
-        unchanged = self._unchanged_rows(finished, tail) if columns == self._columns else 0
-        written = self._update(texts, unchanged, columns)
+        is_same_width = columns == self._columns or not self._tail
+        if is_same_width and all(row.has_known_width(columns) for row in finished[: len(self._tail)]):
+            written = self._patch(rows, texts, columns, has_tail=bool(tail))
+        else:
+            unchanged = self._unchanged_rows(finished, tail) if is_same_width else 0
+            written = self._rewrite(texts, unchanged, columns)
         self._tail, self._columns = tail, columns
         return f"{written}\n" if rows and not tail else written
 
@@ -74,16 +79,34 @@ class LiveRows:
             unchanged += 1
         return unchanged
 
-    def _update(self, texts: Sequence[str], unchanged: int, columns: int) -> str:
-        """Return the text that draws the rows from `unchanged` on over the current ones."""
+    def _patch(self, rows: Sequence[LiveRow], texts: Sequence[str], columns: int, *, has_tail: bool) -> str:
+        """Return the text that writes the rows which differ, where each old one takes one row of the terminal."""
         old = self._tail
-        if unchanged == len(old) <= len(texts):
-            more = texts[unchanged:]
-            return "\n" * bool(old and more) + "\n".join(more)
-        if columns == self._columns and self._grows(texts, unchanged):
-            return "\n".join(texts[unchanged:]).removeprefix(old[unchanged].text)
-        unchanged = min(unchanged, max(0, len(texts) - 1))  # the cursor is to end in the last of them
-        up = sum(self._height(row, columns) for row in old[unchanged:]) - 1
+        pen = _Pen(max(0, len(old) - 1), old[-1].width if old else 0)
+        if len(old) > len(rows):
+            pen.write(len(rows), _ERASE_BELOW, 0)
+        for number, (row, text) in enumerate(zip(rows, texts, strict=True)):
+            before = old[number] if number < len(old) else None
+            if before is None:
+                pen.write(number, text, row.width)
+            elif before != row and before.has_known_width(columns) and row.has_known_width(columns):
+                if row.text.startswith(before.text) and (row.width > before.width or pen.is_at(number, before.width)):
+                    pen.append(number, before.width, row.text[len(before.text) :], row.width)
+                else:
+                    pen.write(number, text if row.width >= before.width else f"{text}{_ERASE_LINE}", row.width)
+            elif before != row:
+                pen.write(number, f"{_ERASE_LINE}{text}", row.width)
+        if rows:
+            last = rows[-1]
+            if has_tail and last.width < columns and last.has_known_width(columns):
+                pen.append(len(rows) - 1, last.width, "", last.width)
+            elif not pen.is_at(len(rows) - 1, last.width):  # after the last column, where only writing puts the cursor
+                pen.write(len(rows) - 1, texts[-1], last.width)
+        return pen.written
+
+    def _rewrite(self, texts: Sequence[str], unchanged: int, columns: int) -> str:
+        """Return the text that erases the rows from `unchanged` on, and writes them again."""
+        up = sum(self._height(row, columns) for row in self._tail[unchanged:]) - 1
         back = f"\x1b[{up}A\r" if up else "\r"
         rest = "\n".join(texts[unchanged:])
         return f"{_SYNC_BEGIN}{back}{_ERASE_BELOW}{rest}{_SYNC_END}"
@@ -92,11 +115,52 @@ class LiveRows:
         """Return the number of terminal rows that a row takes now, after a possible change of the width."""
         return max(1, -(-min(row.width, self._columns) // columns))
 
-    def _grows(self, texts: Sequence[str], unchanged: int) -> bool:
-        """Return True if all new text comes after the end of the last row."""
-        last = self._tail[-1]
-        is_last = unchanged == len(self._tail) - 1 and unchanged < len(texts)
-        return is_last and texts[unchanged].startswith(last.text) and last.has_known_width(self._columns)
+
+class _Pen:
+    """The cursor among the rows of the tail, and the text that moved it there.
+
+    A row below the last one is reached by line feeds, which scroll the terminal if they must.
+    """
+
+    def __init__(self, row: int, column: int) -> None:
+        self._row, self._column = row, column
+        self._last_row = row
+        self._parts: list[str] = []
+        self._rewritten: set[int] = set()
+
+    @property
+    def written(self) -> str:
+        """All that was written, to be shown at once if it replaces several rows."""
+        text = "".join(self._parts)
+        return f"{_SYNC_BEGIN}{text}{_SYNC_END}" if len(self._rewritten) > 1 else text
+
+    def is_at(self, row: int, column: int) -> bool:
+        """Return True if the cursor is there."""
+        return (self._row, self._column) == (row, column)
+
+    def write(self, row: int, text: str, width: int) -> None:
+        """Write a row from its start."""
+        if row == self._row:
+            self._parts.append("\r" if self._column else "")
+        self._move(row)
+        self._parts.append(text)
+        self._column = width
+        if row <= self._last_row:
+            self._rewritten.add(row)
+
+    def append(self, row: int, column: int, text: str, width: int) -> None:
+        """Write text into a row, from `column` on."""
+        if not self.is_at(row, column):
+            self._move(row)
+            self._parts.append(f"\x1b[{column + 1}G" if column else "\r" if self._column else "")
+        self._parts.append(text)
+        self._column = width
+
+    def _move(self, row: int) -> None:
+        """Go to another row, at its start."""
+        if row != self._row:
+            self._parts.append("\n" * (row - self._row) if row > self._row else f"\x1b[{self._row - row}A\r")
+            self._row, self._column = row, 0
 
 
 def _unwrapped(row: LiveRow, columns: int) -> str:

@@ -2,7 +2,8 @@
 
 Enter sends. Alt-Enter, Ctrl-J and a backslash at the end insert a line break, and pasted text stays one input. Tab
 completes commands, their arguments and file names (after `@`, and as the argument of a command that takes a file);
-Ctrl-X Ctrl-E opens an editor, Ctrl-R searches the history, Ctrl-O shows the tool calls of the last answer in full.
+Ctrl-X Ctrl-E opens an editor, Ctrl-R searches the history, Ctrl-V inserts the path of the image in the clipboard,
+Ctrl-O shows the tool calls of the last answer in full.
 
 The history is a file that only its owner can read. An input that begins with a space is not stored.
 """
@@ -12,10 +13,11 @@ from __future__ import annotations
 import os
 import re
 from asyncio import get_running_loop
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from textwrap import wrap
+from textwrap import fill, wrap
 from typing import Final
 
 from prompt_toolkit import PromptSession
@@ -23,31 +25,51 @@ from prompt_toolkit.application import get_app, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.filters import Condition, is_done, is_searching
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import FileHistory, InMemoryHistory
-from prompt_toolkit.input import Input
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.input import Input, create_input
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import ConditionalContainer
 from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.styles import Style
+
+from ...errors import ToolcastError
+from ..file_mentions import is_mentionable
+from .choices import Answer, Choice
+from .early_keys import ENTERS, EarlyKeys, join_lines
+from .key_prompt import KeyPrompt, pending_keys
+from .pastes import Pastes
+from .picker import Actions, Find, PickedRow
+from .picker_list import PickerList
 
 _COMMAND: Final = re.compile(r"/\w*")
 _ARGUMENT: Final = re.compile(r"(/\w+)[ \t]+(.*)")
 _AT_FILE: Final = re.compile(r"(?:.*\s)?@(\S*)", re.DOTALL)
 _LAST_WORD: Final = re.compile(r"(?:.*\s)?(\S*)", re.DOTALL)
+_STYLE: Final = Style.from_dict({"bottom-toolbar": "noreverse dim"})
 _INPUT_WIDTH: Final = 15
 """Columns that a prompt leaves to the input; in a narrow terminal half of the width."""
+
+
+def _no_clipboard() -> Path:
+    raise ToolcastError("there is no clipboard")
 
 
 class History(FileHistory):
     """The inputs of all sessions, in a file of mode 0600, or in memory if that cannot be written."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, pastes: Pastes | None = None) -> None:
         super().__init__(path)
         self._path = path
+        self._pastes = pastes or Pastes()
 
     def append_string(self, string: str) -> None:
-        """Store an input, unless it begins with a space or repeats the last one."""
+        """Store an input, unless it begins with a space or repeats the last one. Pasted texts are unfolded."""
+        string = self._pastes.unfold(string)
         if not string[:1].isspace() and string != next(iter(self.get_strings()[-1:]), None):
             super().append_string(string)
 
@@ -76,6 +98,7 @@ class ReplCompleter(Completer):
         self._commands = commands
         self._arguments = arguments
         self._paths = PathCompleter(expanduser=True)
+        self._mentions = PathCompleter(expanduser=True, file_filter=is_mentionable)
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """Return the completions at the cursor."""
@@ -84,9 +107,9 @@ class ReplCompleter(Completer):
             return _matching(before, self._commands)
         if found := _ARGUMENT.fullmatch(before):
             return self._complete_argument(found[1], found[2], complete_event)
-        found = _AT_FILE.fullmatch(before)
-        if not found and complete_event.completion_requested:
-            found = _LAST_WORD.fullmatch(before)
+        if found := _AT_FILE.fullmatch(before):
+            return self._mentions.get_completions(Document(found[1]), complete_event)
+        found = _LAST_WORD.fullmatch(before) if complete_event.completion_requested else None
         return self._files(found[1], complete_event) if found else ()
 
     def _complete_argument(self, command: str, argument: str, event: CompleteEvent) -> Iterable[Completion]:
@@ -118,15 +141,35 @@ class Prompt:
         *,
         input: Input | None = None,
         output: Output | None = None,
+        paste_image: Callable[[], Path] | None = None,
     ) -> None:
-        self._history = History(history) if history else InMemoryHistory()
+        self._paste_image = paste_image or _no_clipboard
+        self._pastes = Pastes()
+        self._history = History(history, self._pastes) if history else InMemoryHistory()
         self._completer = completer
         self._input: Input | None = input
         self._output: Output = output or _output()
+        self._early_keys = EarlyKeys(self._pastes)
+        self._has_chosen = False  # since the last key that was read early
+        self._is_held = False  # True if no early line is to be sent
 
-    def read(self, prompt: str, text: str = "", *, show_calls: Callable[[], object] = lambda: None) -> str | None:
-        """Read one input. Return None for Ctrl-D, raise `KeyboardInterrupt` for Ctrl-C; Ctrl-O calls `show_calls`."""
-        is_main, keys = prompt == self.main, _Keys(show_calls)
+    def read(
+        self,
+        prompt: str,
+        text: str = "",
+        *,
+        show_calls: Callable[[], object] = lambda: None,
+        status: Callable[[int], str] | None = None,
+    ) -> str | None:
+        """Read one input. Return None for Ctrl-D, raise `KeyboardInterrupt` for Ctrl-C; Ctrl-O calls `show_calls`.
+
+        At the main prompt Ctrl-C clears an input first, and the history keeps it.
+        `status` returns the text of the row below the input, which fits that number of columns.
+        """
+        is_main = prompt == self.main
+        keys = _Keys(show_calls, self._paste_image, self._pastes if is_main else None)
+        if is_main:
+            self._restore_early_keys()
         session: PromptSession[str] = PromptSession(
             lambda: FormattedText([("bold", _wrap_prompt(prompt, self._output.get_size().columns))]),
             multiline=True,
@@ -139,14 +182,76 @@ class Prompt:
             enable_open_in_editor=True,
             enable_suspend=True,
             tempfile_suffix=".md",
-            input=self._input,
+            bottom_toolbar=status and (lambda: status(self._output.get_size().columns)),
+            style=_STYLE,
+            input=self._terminal,
             output=self._output,
         )
+        _show_toolbar(session)
         session.default_buffer.on_text_changed += keys.typed
         try:
-            return session.prompt(default=text)
+            return self._pastes.unfold(session.prompt(default=text))
         except EOFError:
             return None
+        finally:  # what arrived together with Enter is the next input
+            self._add_early_keys(get_typeahead(self._terminal))
+
+    def pick(self, title: str, find: Find, actions: Actions, last: PickedRow | None = None) -> PickedRow | None:
+        """Let the user choose a row of a list, which begins where an action has left it."""
+        return PickerList(title, find, actions, last, input=self._terminal, output=self._output).run()
+
+    def choose(self, question: str, choices: Sequence[Choice]) -> Answer | None:
+        """Return the answer to a question that one key answers; see `KeyPrompt.choose`.
+
+        Keys that were pressed before the question appeared do not answer it: they are there at the main prompt.
+        """
+        self._add_early_keys(pending_keys(self._terminal))
+        self._has_chosen = True
+        return KeyPrompt(self._terminal, self._output).choose(question, choices)
+
+    def hold_early(self) -> None:
+        """Do not send the lines that were typed early: they are there at the next main prompt, as one text."""
+        self._is_held = True
+
+    @property
+    def _terminal(self) -> Input:
+        """The only input, because it remembers the beginning of a code."""
+        if self._input is None:
+            self._input = create_input()
+        return self._input
+
+    def _restore_early_keys(self) -> None:
+        """Put the first line back that was typed early. The others stay, in their order."""
+        self._add_early_keys(pending_keys(self._terminal) if self._has_chosen else get_typeahead(self._terminal))
+        self._has_chosen = False
+        if self._is_held:
+            self._early_keys.hold()
+            self._is_held = False
+        store_typeahead(self._terminal, self._early_keys.take_line())
+
+    def _add_early_keys(self, keys: list[KeyPress]) -> bool:
+        """Add keys to those that were pressed early; return True if Esc was among them."""
+        # Many people press Enter after the key that answers. At the prompt that would send what was typed before.
+        while self._has_chosen and keys and keys[0].key in ENTERS:
+            del keys[0]
+        self._has_chosen = self._has_chosen and not keys
+        return self._early_keys.add(join_lines(keys))
+
+    @property
+    def early_lines(self) -> Sequence[str]:
+        """The lines that were typed while no prompt was open. The last one is not complete, and may be empty."""
+        return self._early_keys.lines
+
+    def poll(self) -> bool:
+        """Read the keys that were pressed while no prompt was open; return True if Esc was among them.
+
+        Call it while the terminal passes on single keys (`TerminalEcho.disable`), every 0.1 s or so.
+        """
+        # An Esc that nothing has followed since the last time is no beginning of a code.
+        keys = self._terminal.flush_keys()
+        while more := self._terminal.read_keys():
+            keys += more
+        return self._add_early_keys(keys)
 
     def _continuation(self, width: int, line: int, wrapped: int) -> str:
         """Return the text before every further row of the input, below a prompt of `width` columns."""
@@ -154,10 +259,18 @@ class Prompt:
         return " " * width if 2 * width < self._output.get_size().columns else ""
 
 
+def _show_toolbar(session: PromptSession[str]) -> None:
+    """Show the row below the input, which prompt_toolkit hides while it does not know the position of the cursor."""
+    toolbar = session.layout.container.get_children()[-1]
+    assert isinstance(toolbar, ConditionalContainer)
+    toolbar.filter = Condition(lambda: session.bottom_toolbar is not None) & ~is_done
+
+
 def _wrap_prompt(prompt: str, columns: int) -> str:
     """Return the prompt, wrapped so that the last row has space for the input."""
-    *above, last = wrap(prompt, max(columns - _INPUT_WIDTH, columns // 2, 1), drop_whitespace=False)
-    return "\n".join((*map(str.strip, above), last.lstrip()))
+    text = prompt.rstrip()
+    rows = wrap(text, max(columns - _INPUT_WIDTH, columns // 2, 1))
+    return "\n".join(rows) + prompt[len(text) :]
 
 
 def _output() -> Output:
@@ -176,8 +289,13 @@ def _at_completable_word() -> bool:
 class _Keys:
     """Key bindings that prompt_toolkit lacks or interprets differently."""
 
-    def __init__(self, show_calls: Callable[[], object]) -> None:
+    def __init__(
+        self, show_calls: Callable[[], object], paste_image: Callable[[], Path], pastes: Pastes | None
+    ) -> None:
+        self._pastes = pastes  # at the main prompt
+        self._has_input = Condition(lambda: pastes is not None and bool(get_app().current_buffer.text))
         self._show_all_calls = show_calls
+        self._paste_image = paste_image
         self._is_pasted = False  # True if text arrived together with this key
 
     def bindings(self) -> KeyBindings:
@@ -186,7 +304,12 @@ class _Keys:
         keys.add("enter", filter=at_text)(self._enter)
         keys.add("escape", "enter", filter=at_text)(self._new_line)
         keys.add("c-j", filter=at_text)(self._line_feed)
+        keys.add("c-c", filter=at_text & self._has_input)(self._clear)
+        if self._pastes is not None:
+            keys.add(Keys.BracketedPaste, filter=at_text)(partial(self._paste, self._pastes))
+            keys.add("backspace", filter=at_text)(partial(self._delete, self._pastes))
         keys.add("c-o")(self._show_calls)
+        keys.add("c-v", filter=at_text)(self._insert_image)
         return keys
 
     def typed(self, buffer: Buffer) -> None:
@@ -212,12 +335,38 @@ class _Keys:
     def _new_line(self, event: KeyPressEvent) -> None:
         event.current_buffer.newline(copy_margin=False)
 
+    def _clear(self, event: KeyPressEvent) -> None:
+        """Clear the input, which stays in the history."""
+        event.current_buffer.append_to_history()
+        event.current_buffer.reset()
+
+    def _paste(self, pastes: Pastes, event: KeyPressEvent) -> None:
+        """Insert a pasted text, or the label of a long one."""
+        event.current_buffer.insert_text(pastes.fold(event.data))
+
+    def _delete(self, pastes: Pastes, event: KeyPressEvent) -> None:
+        """Delete the label before the cursor as a whole, or else one character."""
+        buffer = event.current_buffer
+        deleted = buffer.delete_before_cursor(len(pastes.label_before(buffer.document.text_before_cursor)) or event.arg)
+        if not deleted:
+            event.app.output.bell()
+
     def _line_feed(self, event: KeyPressEvent) -> None:
         """Insert a line break for Ctrl-J, or send if it arrives with text: programs end lines with it."""
         if self._is_pasted or not event.current_buffer.text:
             self._enter(event)
         else:
             self._new_line(event)
+
+    def _insert_image(self, event: KeyPressEvent) -> None:
+        """Insert a mention of the image in the clipboard; show why if there is none."""
+        try:
+            path = self._paste_image()
+        except ToolcastError as error:
+            columns = max(event.app.output.get_size().columns - 1, 20)
+            run_in_terminal(partial(print, fill(str(error), columns)))
+        else:
+            event.current_buffer.insert_text(f'@"{path}" ')
 
     def _show_calls(self, event: KeyPressEvent) -> None:
         run_in_terminal(self._show_all_calls)

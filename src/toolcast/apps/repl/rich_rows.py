@@ -8,28 +8,63 @@ from the terminal.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import cache
 from typing import ClassVar, Final, TextIO
 
 from markdown_it import MarkdownIt
 from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+from rich.box import HORIZONTALS
+from rich.cells import cell_len
 from rich.console import COLOR_SYSTEMS, Console, ConsoleOptions, RenderableType, RenderResult
-from rich.markdown import CodeBlock, Heading, ListItem, Markdown, MarkdownElement, TableElement
+from rich.markdown import (
+    CodeBlock,
+    Heading,
+    ListItem,
+    Markdown,
+    MarkdownContext,
+    MarkdownElement,
+    Paragraph,
+    TableElement,
+)
+from rich.padding import Padding
 from rich.segment import Segment
 from rich.style import Style
-from rich.syntax import Syntax
+from rich.syntax import ANSI_DARK, ANSISyntaxTheme, Syntax
 from rich.table import Table
-from rich.text import Text
+from rich.text import Text, TextType
 from rich.theme import Theme
 
 from .live_markdown import Block
 from .live_rows import LiveRow
 
-_THEME: Final = Theme({"markdown.code": "cyan", "markdown.code_block": "none", "markdown.block_quote": "dim"})
-_CODE_THEME: Final = "ansi_dark"  # the sixteen colours of the terminal, which suit its background
+_THEME: Final = Theme(
+    {
+        "markdown.h1": "bold underline magenta",
+        "markdown.h2": "bold magenta",
+        **dict.fromkeys(("markdown.h3", "markdown.h4", "markdown.h5", "markdown.h6"), "bold"),
+        "markdown.code": "cyan",
+        "markdown.code_block": "none",
+        "markdown.block_quote": "dim",
+    }
+)
+_PLAIN: Final = Style(underline=False)
+_CODE_THEME: Final = ANSISyntaxTheme({token: style + _PLAIN for token, style in ANSI_DARK.items()})
+"""The sixteen colours of the terminal, which suit its background, without lines under names, as links have them."""
+_LEAST_COLUMNS: Final = 20
+"""Columns of a terminal that has space for an indentation."""
 _INDENT: Final = 4  # columns that rich uses for each level of lists and quotes; without columns left it shows nothing
+_ADDRESS: Final = re.compile("(?:https?://|mailto:)[!-~]+")
+_WIDEST: Final = 100_000  # columns of a table without wrapped cells
+_LONGEST_WORD: Final = 24
+"""Columns of a word that is not broken in a table."""
+_WIDE_CHARACTER: Final = 2
+"""Columns of a character of Chinese, for example."""
+_RECORD_LINE: Final = 8
+"""Columns of the line between two rows of a table that is shown as a list."""
+_TASK: Final = re.compile(r"\[([ xX])\] ")
 _MATH: Final = re.compile(
     r"\\\((?:.|\n){1,300}?\\\)|\\\[(?:.|\n){1,1000}?\\\]|\$\$(?:.|\n){1,1000}?\$\$|\$(?=\S)(?:\\.|[^$\\])*(?<=\S)\$(?!\d)"
 )
@@ -43,22 +78,108 @@ class _Code(CodeBlock):
         yield highlight_code(str(self.text).rstrip("\n"), self.lexer_name)
 
 
+class _IndentedCode(CodeBlock):
+    """Code that has no fence, and is recognized by its indentation."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield Padding(highlight_code(str(self.text).rstrip("\n"), ""), (0, 0, 0, _INDENT))
+
+
 class _Heading(Heading):
     LEVEL_ALIGN: ClassVar = {}  # no centred headings
 
 
+class _Paragraph(Paragraph):
+    def on_text(self, context: MarkdownContext, text: TextType) -> None:
+        """Append text; an address becomes a link of the terminal, which works where it is wrapped, too."""
+        if isinstance(text, str) and _ADDRESS.fullmatch(text):
+            text = Text(text, context.current_style + Style(link=text))
+        super().on_text(context, text)
+
+
 class _MarkdownListItem(ListItem):
+    def __init__(self, bullet: str) -> None:
+        super().__init__()
+        self._bullet = bullet
+
+    @classmethod
+    def create(cls, markdown: Markdown, token: Token) -> _MarkdownListItem:
+        """Return an item with the box of a task in place of its bullet, if it is one."""
+        return cls(token.meta.get("box", "•"))
+
+    def render_bullet(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the item with its bullet or box."""
+        return self._render(console, options, f" {self._bullet} ", "markdown.item.bullet")
+
     def render_number(self, console: Console, options: ConsoleOptions, number: int, last_number: int) -> RenderResult:
-        """Yield the item, with space for two digits: later items may not have arrived yet."""
-        return super().render_number(console, options, number, max(last_number, 10))
+        """Yield the item with its number and a dot, with space for two digits: later items may not have arrived yet."""
+        mark = f"{number}. ".rjust(len(str(max(last_number, 10))) + 2)
+        return self._render(console, options, mark, "markdown.item.number")
+
+    def _render(self, console: Console, options: ConsoleOptions, mark: str, style_name: str) -> RenderResult:
+        style, width = console.get_style(style_name), cell_len(mark)
+        options = options.update(width=options.max_width - width)
+        for line in console.render_lines(self.elements, options, style=self.style):
+            yield Segment(mark, style)
+            yield from line
+            yield Segment.line()
+            mark = " " * width
 
 
 class _Table(TableElement):
+    """A table whose columns are wide enough for their words; where the terminal is too narrow for that, a list."""
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        heads = [cell.content for cell in self.header.row.cells] if self.header and self.header.row else []
+        rows = [[cell.content for cell in row.cells] for row in self.body.rows] if self.body else []
         for part in super().__rich_console__(console, options):
-            for column in part.columns if isinstance(part, Table) else ():
-                column.overflow = "fold"
+            if not isinstance(part, Table) or _whole_width(console, options, part) <= options.max_width:
+                yield part
+                continue
+            # Where cells take several rows, only lines show which of them belong together.
+            part.show_lines, part.box = True, HORIZONTALS
+            columns = [(head, *cells) for head, *cells in zip(heads, *rows, strict=True)]
+            longest = [max(cell_len(cell.plain) for cell in cells) for cells in columns]
+            between = _whole_width(console, options, part) - sum(longest)
+            least = [max(map(_word_width, cells)) for cells in columns]
+            if (widths := _column_widths(least, longest, options.max_width - between)) is None:
+                yield from _records(heads, rows)
+                continue
+            for column, width in zip(part.columns, widths, strict=True):
+                column.width, column.overflow = width, "fold"
             yield part
+
+
+def _whole_width(console: Console, options: ConsoleOptions, table: Table) -> int:
+    """Return the width of a table without wrapped cells."""
+    return console.measure(table, options=options.update(width=_WIDEST)).maximum
+
+
+def _word_width(cell: Text) -> int:
+    """Return the columns for the longest word. Addresses, and words in scripts without blanks, may be wrapped."""
+    widths = [cell_len(word) for word in cell.plain.split() if cell_len(word) == len(word)]
+    return max((min(width, _LONGEST_WORD) for width in widths), default=_WIDE_CHARACTER)
+
+
+def _column_widths(least: Sequence[int], longest: Sequence[int], available: int) -> list[int] | None:
+    """Return the width of each column between the least and the longest; None if there is not enough space."""
+    if (space := available - sum(least)) < 0:
+        return None
+    widths = list(least)
+    for _ in range(space):
+        missing = [most - width for most, width in zip(longest, widths, strict=True)]
+        widths[missing.index(max(missing))] += 1
+    return widths
+
+
+def _records(heads: Sequence[Text], rows: Sequence[Sequence[Text]]) -> Iterator[Text]:
+    """Yield a line for each cell of a table, with its heading, and a line between two rows."""
+    for number, row in enumerate(rows or [heads]):
+        if number:
+            yield Text("─" * _RECORD_LINE, "dim")
+        for head, cell in zip(heads, row, strict=True):
+            name = Text.assemble((f"{head.plain}: ", "bold")) if head.plain and rows else Text()
+            yield Text.assemble(name, cell, overflow="fold")
 
 
 @cache
@@ -84,8 +205,9 @@ class _Markdown(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "fence": _Code,
-        "code_block": _Code,
+        "code_block": _IndentedCode,
         "heading_open": _Heading,
+        "paragraph_open": _Paragraph,
         "list_item_open": _MarkdownListItem,
         "table_open": _Table,
     }
@@ -95,7 +217,23 @@ class _Markdown(Markdown):
         """Return the Markdown of `text`, with `style` for all parts that have none of their own."""
         made = copy(_empty())  # creating one costs more than parsing a paragraph
         made.parsed, made.style = parser().parse(text), style
+        for token in made.parsed:
+            # An address in angle brackets is its own text: shown once, not as text and target.
+            token.children = token.children and [child for child in token.children if child.info != "auto"]
+        for item, _, inline in zip(made.parsed, made.parsed[1:], made.parsed[2:], strict=False):
+            if item.type == "list_item_open" and inline.children:
+                _mark_task(item, inline.children[0])
         return made
+
+
+def _mark_task(item: Token, text: Token) -> None:
+    """Replace the brackets at the beginning of a task by a box, which takes the place of a bullet."""
+    if not (found := _TASK.match(text.content)):
+        return
+    box = "☐" if found[1] == " " else "☑"
+    is_numbered = bool(item.info)
+    item.meta["box"] = box
+    text.content = f"{box} " * is_numbered + text.content[found.end() :]
 
 
 @cache
@@ -147,6 +285,16 @@ class RichRows:
         lines = self._console.render_lines(renderable, options, style=self._style(style), pad=False)
         return [self._row(line) for line in lines]
 
+    def hanging(self, lead: str, text: str | Text, style: str = "none") -> list[LiveRow]:
+        """Return the rows of a text that is wrapped below its beginning, not below what leads it."""
+        whole = Text(text, style) if isinstance(text, str) else text
+        if self.columns < _LEAST_COLUMNS:
+            return self.of(Text.assemble((lead, style), whole))
+        rows: list[LiveRow] = []
+        for line in whole.wrap(self._console, max(self.columns - cell_len(lead), 1)):
+            rows += self.of(Text.assemble((" " * cell_len(lead) if rows else lead, style), line))
+        return rows
+
     def of_blocks(self, blocks: Iterable[Block], style: str = "none") -> list[LiveRow]:
         """Return the rows of Markdown blocks, with a blank row before each that is not joined to the previous one."""
         rows: list[LiveRow] = []
@@ -182,4 +330,10 @@ class RichRows:
         style = segment.style
         if style and self._console.no_color:
             style = style.without_color  # bold and italic remain: https://no-color.org
-        return style.render(segment.text, color_system=self._color_system) if style else segment.text
+        if style is None or self._color_system is None:
+            return segment.text
+        if style.link is None:
+            return style.render(segment.text, color_system=self._color_system)
+        # Not rendered by rich: it would number each link at random, and so change rows that are the same.
+        shown = style.update_link(None).render(segment.text, color_system=self._color_system)
+        return f"\x1b]8;;{style.link}\x1b\\{shown}\x1b]8;;\x1b\\"

@@ -7,7 +7,8 @@ session was named; otherwise the conversation stays in memory, and a note is sho
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Final, TextIO
 from ...errors import ToolcastError
 from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
-from ...llms.model_registry import choose_chat_llm, split_provider
+from ...llms.model_registry import split_provider
 from ...states import Observer
 from ...stores.memory import MemoryStore
 from ...stores.sqlite import SQLiteStore
@@ -27,14 +28,22 @@ from ...toolbox.files import file_tools
 from ...toolbox.questions import question_tool
 from ...toolbox.shell_command import command_tool
 from ...tools.callable_tool import CallableTool
+from ..api_keys import choose_chat_llm
 from ..config_file import resolve_alias
 from ..data_dir import data_dir, prompt_history_file, sessions_file
+from ..mcp.approval import ApprovalTerminal
+from ..mcp.servers import open_servers
+from ..model_list import list_models
 from ..output import command_line_text
 from ..pull_command import load_with_progress
+from ..session_index import SessionIndex
+from .clipboard import Clipboard
 from .commands import COMMANDS, completions
-from .conversation import ChatSetup, OpenConversation
+from .conversation import GENERATED_ID, ChatSetup, OpenConversation
 from .debug_log import log_failure, log_loop, log_turn, logging_to
+from .file_changes import ChangeJournal
 from .modes import MODES
+from .printed_text import PrintedText
 from .repl import Repl
 from .screen import PlainScreen, Screen
 from .tool_files import load_tools
@@ -54,8 +63,13 @@ class ReplOptions:
     mode: str | None = None
     system: str = ""
     session: str | None = None
+    continues: bool = False
+    """Resume the session that was used last in this directory, or else anywhere."""
+    resume: bool = False
+    """Choose the session to resume from a list."""
     debug: bool = False
     lines: bool = False
+    no_mcp: bool = False
     prompt: str | None = None
     """The only message; None is a conversation."""
 
@@ -101,13 +115,25 @@ def open_repl(options: ReplOptions, terminal: Terminal) -> Generator[Repl]:
     load_with_progress(setup.llm, terminal.stderr)
     data = data_dir(environ=terminal.environ)
     with ExitStack() as closing:
-        closing.enter_context(logging_to(terminal.stderr if options.debug else None))
-        store, warning = _store(data, closing, required=options.session is not None)
-        screen = _screen(terminal, data, by_line=options.lines)
+        printed = PrintedText()
+        closing.enter_context(logging_to(printed.stream(terminal.stderr) if options.debug else None))
+        if not options.no_mcp:
+            asking = ApprovalTerminal(terminal.stdin, terminal.stderr)
+            setup = setup.with_servers(closing.enter_context(open_servers(setup.tool_names, asking, terminal.environ)))
+        resumes = options.continues or options.resume or options.session is not None
+        store, warning = _store(data, closing, required=resumes)
+        clipboard = Clipboard(terminal.environ, terminal.stdout if terminal.takes_codes else None)
+        closing.callback(clipboard.close)
+        screen = _screen(terminal, data, clipboard, printed, by_line=options.lines)
+        if not isinstance(screen, PlainScreen):
+            closing.enter_context(redirect_stdout(printed.stream(terminal.stdout)))
+            closing.enter_context(redirect_stderr(printed.stream(terminal.stderr)))
         repl = Repl(
-            OpenConversation(setup, store, options.session and _session_id(options.session, store, terminal)),
+            OpenConversation(setup, store, _resumed_id(options, store, setup.root, terminal)),
             screen,
             model=options.other_model,
+            models=partial(list_models, make=options.other_model),
+            clipboard=clipboard,
             observer=log_loop if options.debug else None,
             on_error=log_failure if options.debug else None,
         )
@@ -116,8 +142,8 @@ def open_repl(options: ReplOptions, terminal: Terminal) -> Generator[Repl]:
             screen.note(line)
         if options.prompt is None and terminal.takes_codes and isinstance(screen, PlainScreen):
             screen.note("For colours, Markdown, completion and a history: pip install 'toolcast[cli]'")
-        if options.session and is_dialog:
-            repl.show_resumed_session()
+        if resumes and is_dialog:
+            COMMANDS["/sessions"].run(repl, "") if options.resume else repl.show_resumed_session()
         yield repl
 
 
@@ -134,21 +160,23 @@ def _greeting(repl: Repl) -> tuple[str, ...]:
 
 def _chat_setup(options: ReplOptions, *, can_ask: bool, observer: Observer | None) -> ChatSetup:
     root = str(Path.cwd())
+    journal = ChangeJournal(root)
     return ChatSetup(
         options.first_model(),
         wanted=MODES[options.mode] if options.mode else None,
-        builtin=_builtin_tools(root, can_ask=can_ask),
+        builtin=_builtin_tools(root, journal, can_ask=can_ask),
         user_tools=load_tools(options.tools) if options.tools else (),
         system=options.system,
         root=root,
         can_ask=can_ask,
         observer=observer,
+        journal=journal,
     )
 
 
-def _builtin_tools(root: str, *, can_ask: bool) -> tuple[CallableTool, ...]:
+def _builtin_tools(root: str, journal: ChangeJournal, *, can_ask: bool) -> tuple[CallableTool, ...]:
     asking = (question_tool(),) if can_ask else ()
-    return (*file_tools(root), command_tool(root), fetch_tool(), *asking)
+    return (*file_tools(root, on_change=journal.add), command_tool(root), fetch_tool(), *asking)
 
 
 def _store(data: Path, closing: ExitStack, *, required: bool) -> tuple[Store, str]:
@@ -161,21 +189,44 @@ def _store(data: Path, closing: ExitStack, *, required: bool) -> tuple[Store, st
         return MemoryStore(), f"This conversation will not be saved: {command_line_text(error)}"
 
 
+def _resumed_id(options: ReplOptions, store: Store, root: str, terminal: Terminal) -> str | None:
+    """Return the id of the session to resume, or of a new one that the user has named; None for any new one.
+
+    Raises:
+        ToolcastError: There is no such session, or it cannot be chosen.
+    """
+    if options.resume and not (terminal.stdin.isatty() and options.prompt is None):
+        raise ToolcastError("--resume needs a terminal to choose at, and no PROMPT; name a session with --session ID")
+    if options.continues:
+        with SessionIndex(store) as index:
+            latest = index.latest(root)
+        if latest is None:
+            raise ToolcastError("there is no session to continue yet: begin one without --continue")
+        return latest.id
+    return options.session and _session_id(options.session, store, terminal)
+
+
 def _session_id(wanted: str, store: Store, terminal: Terminal) -> str:
     """Return the id of the session to resume, which may begin with `wanted`, or `wanted` for a new session.
 
     Raises:
-        ToolcastError: Several ids begin with `wanted`, or one does and no person is there to notice a wrong match.
+        ToolcastError: Several ids begin with `wanted`, or one does and no person is there to notice a wrong match, or
+            none does, though it looks like a generated id.
     """
     ids = store.ids()
     found = [wanted] if wanted in ids else [id for id in ids if id.startswith(wanted)]
-    if not found or found == [wanted] or (len(found) == 1 and terminal.stdin.isatty()):
-        return found[0] if found else wanted
-    named = shorten(", ".join(found), _SHOWN_IDS, placeholder=" ...")
-    raise ToolcastError(f"no session has the id {wanted!r}; pass a full id with --session: {named}")
+    if found == [wanted] or (len(found) == 1 and terminal.stdin.isatty()):
+        return found[0]
+    if found:
+        named = shorten(", ".join(found), _SHOWN_IDS, placeholder=" ...")
+        begin = f"{len(found)} sessions begin" if len(found) > 1 else "a session begins"
+        raise ToolcastError(f"no session has the id {wanted!r}, and {begin} with it; pass a full id: {named}")
+    if GENERATED_ID.match(wanted):
+        raise ToolcastError(f"no session has the id {wanted!r}: `toolcast chat --resume` and `toolcast logs` list them")
+    return wanted
 
 
-def _screen(terminal: Terminal, data: Path, *, by_line: bool) -> Screen:
+def _screen(terminal: Terminal, data: Path, clipboard: Clipboard, printed: PrintedText, *, by_line: bool) -> Screen:
     if not terminal.takes_codes or not all(map(find_spec, ("rich", "prompt_toolkit"))):
         return PlainScreen(terminal.stdin, terminal.stdout, terminal.stderr, by_line=by_line)
     from .prompt_input import Prompt, ReplCompleter
@@ -183,5 +234,5 @@ def _screen(terminal: Terminal, data: Path, *, by_line: bool) -> Screen:
     from .terminal_input import TerminalEcho
 
     summaries = {name: command.summary for name, command in COMMANDS.items()}
-    prompt = Prompt(prompt_history_file(data), ReplCompleter(summaries, completions))
-    return RichScreen(prompt, TerminalEcho(terminal.stdin), terminal.stdout)
+    prompt = Prompt(prompt_history_file(data), ReplCompleter(summaries, completions), paste_image=clipboard.save_image)
+    return RichScreen(prompt, TerminalEcho(terminal.stdin, terminal.stdout), terminal.stdout, printed)

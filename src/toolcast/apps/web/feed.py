@@ -1,6 +1,7 @@
 """`Feed`: the events of a chat, numbered and encoded once, for any number of readers.
 
-A reader begins with a `snapshot` of the whole chat and then receives every change. All readers share one log and have
+A reader begins with a `snapshot` of the whole chat and then receives every change, and the changed rows of the list
+of chats. All readers share one log and have
 positions of their own, so that a slow reader costs nothing and does not delay others. The log is bounded: a reader that
 has fallen behind its start receives a new snapshot. A reader that reconnects sends the id of its last event and
 continues after it; ids begin with a random prefix of the feed, so that an id of an earlier process is recognized.
@@ -17,16 +18,13 @@ from typing import Any, Final
 from anyio import Event, move_on_after
 from pydantic_core import to_jsonable_python
 
-from ...chat.context import ChatContext
-from ...chat.events import StreamChunk, ToolCallProgress
 from ...chat.machine import AsyncChatMachine, ChatChange
+from .chat_view import ChatView
 
 LOG_LIMIT: Final = 4_000_000
 KEEP_ALIVE: Final = 15.0
 _BATCH_SIZE: Final = 64
 _MAX_DIGITS: Final = 20
-_FULL_EVENTS: Final = (StreamChunk, ToolCallProgress)
-"""Events with data that no field of the context has; of other events the page needs only the type."""
 
 
 class Feed:
@@ -34,11 +32,20 @@ class Feed:
 
     Args:
         machine: The chat.
+        view: The context of the chat as the page shows it.
         limit: The size of the log in bytes.
         keep_alive: Seconds without events after which a comment is sent.
     """
 
-    def __init__(self, machine: AsyncChatMachine, *, limit: int = LOG_LIMIT, keep_alive: float = KEEP_ALIVE) -> None:
+    def __init__(
+        self,
+        machine: AsyncChatMachine,
+        view: ChatView | None = None,
+        *,
+        limit: int = LOG_LIMIT,
+        keep_alive: float = KEEP_ALIVE,
+    ) -> None:
+        self.view: ChatView = view or ChatView(machine)
         self._machine = machine
         self._limit = limit
         self._keep_alive = keep_alive
@@ -100,16 +107,24 @@ class Feed:
 
     def _snapshot(self) -> bytes:
         """Return the current state of the whole chat as an event."""
-        machine = self._machine
-        data = {"state": machine.state, "context": _with_fingerprints(machine.context.to_dict(), machine.context)}
-        return _encode_event("snapshot", f"{self._name}-{self._next - 1}", data)
+        return _encode_event("snapshot", f"{self._name}-{self._next - 1}", self.view.snapshot())
+
+    def publish(self) -> None:
+        """Append a change of the fields that only the page has, such as the title, if there is any."""
+        if changes := self.view.own_changes():
+            state = self._machine.state
+            event = {"type": "DETAILS"}
+            self._put("change", {"event": event, "state": state, "path": [state], "ignored": False, "changes": changes})
+
+    def announce(self, row: Mapping[str, Any]) -> None:
+        """Append a row of the list of chats that has changed, of this chat or another."""
+        self._put("chat", row)
 
     def _append(self, change: ChatChange) -> None:
-        data = change.to_dict()
-        if not isinstance(change.event, _FULL_EVENTS):
-            data["event"] = {"type": change.event.type}
-        data["changes"] = _with_fingerprints(data["changes"], change.context)
-        event = _encode_event("change", f"{self._name}-{self._next}", data)
+        self._put("change", self.view.change(change))
+
+    def _put(self, name: str, data: Any) -> None:
+        event = _encode_event(name, f"{self._name}-{self._next}", data)
         self._log.append(event)
         self._next += 1
         self._size += len(event)
@@ -117,14 +132,6 @@ class Feed:
             self._size -= len(self._log.popleft())
         changed, self._changed = self._changed, Event()
         changed.set()
-
-
-def _with_fingerprints(fields: Mapping[str, Any], context: ChatContext) -> dict[str, Any]:
-    """Return `fields` of the context, with the fingerprint of each call that waits for approval."""
-    if "pending" not in fields:
-        return dict(fields)
-    asked = [request.to_dict() | {"fingerprint": request.fingerprint} for request in context.pending]
-    return {**fields, "pending": asked}
 
 
 def _encode_event(name: str, id: str, data: Any) -> bytes:

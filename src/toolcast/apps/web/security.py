@@ -3,26 +3,24 @@
 The page can run tools, so a foreign site that is open in the same browser must not reach it. Each rule works alone: a
 foreign site has no token; a Host header with another name is rejected (DNS rebinding: a foreign name may resolve to
 127.0.0.1); a request that the browser marks as cross-site is rejected; a request that changes something needs a header
-which no HTML form can send. The page itself may load only its own scripts and styles, and never inserts text as HTML.
+which no HTML form can send. The page itself may load only its own scripts and styles, and inserts no HTML but what
+DOMPurify has sanitized.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
 from hmac import compare_digest
-from ipaddress import ip_address
-from socket import gethostname
-from typing import Any, Final, NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from html import escape
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from starlette.datastructures import MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ...serve.access import Hosts, split_url
 
 TOKEN: Final = "token"
 """The query parameter with the token, for requests that cannot have headers."""
@@ -30,7 +28,7 @@ TOKEN: Final = "token"
 ASSETS: Final = "/assets/"
 """The path of the page's scripts and styles. They are the same for all users, and need no token."""
 
-BODY_LIMIT: Final = 1_000_000
+_REJECTED: Final = Path(__file__).with_name("page") / "rejected.html"
 
 HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": "; ".join(
@@ -44,6 +42,7 @@ HEADERS: Final[Mapping[str, str]] = {
             "form-action 'none'",
             "frame-ancestors 'none'",
             "require-trusted-types-for 'script'",
+            "trusted-types dompurify",  # the sanitizer's policy; no other code makes HTML of text
         )
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -53,51 +52,6 @@ HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",
 }
 """The headers of every response."""
-
-
-class Hosts:
-    """The allowed Host headers: the names of the loopback interface, and `host`.
-
-    If the server listens on all interfaces (`0.0.0.0`, `::`), these are the machine's name and every IP address: only
-    names can be rebound.
-    """
-
-    def __init__(self, host: str = "127.0.0.1") -> None:
-        self._all_interfaces = host in ("0.0.0.0", "::")
-        self._names = {"localhost", host.lower()} | ({gethostname().lower()} if self._all_interfaces else set[str]())
-
-    def __contains__(self, header: object) -> bool:
-        """Return True if a request's Host `header` names this server."""
-        name = _hostname(str(header))
-        if not name:
-            return False
-        address = _address(name)
-        if address is None:
-            return name in self._names or name.endswith(".localhost")
-        return self._all_interfaces or address.is_loopback or name in self._names
-
-
-_HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
-"""A Host header, RFC 9110 section 7.2: an address or a name, and perhaps a port; neither user nor path."""
-
-
-def _hostname(header: str) -> str:
-    found = _HOST.fullmatch(header)
-    return (found[1] or found[2]).lower() if found else ""
-
-
-def _split(url: str) -> SplitResult:
-    try:
-        return urlsplit(url)
-    except ValueError:  # brackets with no address in them
-        return urlsplit("")
-
-
-def _address(name: str) -> Any:
-    try:
-        return ip_address(name)
-    except ValueError:
-        return None
 
 
 class Guard:
@@ -117,7 +71,7 @@ class Guard:
             return
         request = Request(scope, receive)
         failed = next((rule for rule in _RULES if not rule.is_met(self, request)), None)
-        app = self._app if failed is None else JSONResponse({"error": failed.message}, status_code=failed.status)
+        app = self._app if failed is None else _rejection(failed, request)
         await app(scope, receive, _with_headers(send))
 
     def is_unambiguous(self, request: Request) -> bool:
@@ -134,7 +88,7 @@ class Guard:
         if request.url.path == "/" or request.url.path.startswith(ASSETS):
             return True
         origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
-        if origin is not None and _split(origin).netloc != request.headers.get("host"):
+        if origin is not None and split_url(origin).netloc != request.headers.get("host"):
             return False
         return site in (None, "same-origin")
 
@@ -146,6 +100,14 @@ class Guard:
         if scheme.lower() != "bearer":
             given = request.query_params.get(TOKEN, "") if request.method in ("GET", "HEAD") else ""
         return compare_digest(given.encode(), self._token)
+
+
+def _rejection(rule: _Rule, request: Request) -> Response:
+    """Return the response if a rule is violated: for a person who opens the page, a page."""
+    if request.url.path != "/":
+        return JSONResponse({"error": rule.message}, status_code=rule.status)
+    page = _REJECTED.read_text(encoding="utf-8").replace("{reason}", escape(rule.message))
+    return HTMLResponse(page, status_code=rule.status)
 
 
 class _Rule(NamedTuple):
@@ -172,23 +134,3 @@ def _with_headers(send: Send) -> Send:
         await send(message)
 
     return sent
-
-
-async def json_body(request: Request, limit: int = BODY_LIMIT) -> Any:
-    """Return the JSON body of the request.
-
-    Raises:
-        HTTPException: The body is larger than `limit` bytes, or not JSON.
-    """
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise HTTPException(415, "expected Content-Type application/json")
-    body = bytearray()
-    async with aclosing(request.stream()) as chunks:
-        async for chunk in chunks:
-            body += chunk
-            if len(body) > limit:
-                raise HTTPException(413, f"the body is larger than {limit:,} bytes")
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        raise HTTPException(400, "the body is not valid JSON") from None

@@ -15,6 +15,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from ...errors import Overloaded, RateLimited
 from ...llms.request_gate import GateRequest, Passage, RequestOrigin
+from ...reprs import safe_repr
 from ...transport.network import IOBackend
 from ...usage import Usage
 from .controller import Controller, LimitedBy, Permit
@@ -74,6 +75,10 @@ class Pace(QueuedGate):
         self.patience: float = patience
         self._clock = clock
         self._shared: tuple[tuple[RequestOrigin, _SharedPace], ...] = ()
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"Pace(rpm={self.rpm}, tpm={self.tpm}, max_concurrency={self.max_concurrency})"
 
     async def enter(self, request: GateRequest, backend: IOBackend) -> Passage:
         """Wait until `request` may be sent, and return its passage.

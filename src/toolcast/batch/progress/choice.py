@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final, TextIO
 
+from ...live_display import in_notebook
 from .displays import CallbackDisplay, LineDisplay, LogDisplay, ProgressCallback, ProgressDisplay, StreamDisplay
 
 _LONG: Final = 1.5  # seconds after which a job is long enough to be shown unasked
@@ -48,10 +49,3 @@ def choose_display(
             raise
         return LineDisplay(stream, delay)
     return RichDisplay(stream, delay)
-
-
-def in_notebook() -> bool:
-    """Return True in a notebook, without importing IPython."""
-    ipython = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return getattr(shell, "kernel", None) is not None  # a terminal's IPython has no kernel

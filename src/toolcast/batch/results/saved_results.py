@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from ...html_repr import table
 from ...lazy_dataclasses import dataclass
 from ...usage import NO_USAGE, Usage
 
@@ -30,3 +31,15 @@ class SavedResults:
     failed: int
     usage: Usage = NO_USAGE
     first_error: Exception | None = None
+
+    def _repr_html_(self) -> str:
+        """Return HTML for notebooks."""
+        rows = [
+            ("path", str(self.path)),
+            ("done", self.done),
+            ("errors", None if self.errors is None else str(self.errors)),
+            ("failed", self.failed or None),
+            ("first error", None if self.first_error is None else str(self.first_error)),
+            ("usage", self.usage.describe()),
+        ]
+        return table("SavedResults", rows)

@@ -30,6 +30,7 @@ from ...llms.base import FunctionCallingLLM
 from ...llms.model_registry import choose_llm
 from ...llms.request import ChatRequest
 from ...messages import Message, assistant, user
+from ...reprs import safe_repr
 from ...settings import NOTHING_SET, Settings
 from ...structured.response_validation import ResponseValidator, retry_messages
 from ...tools.callable_tool import CallableTool
@@ -111,6 +112,10 @@ class PEIAssessment:
         self.messages: tuple[Message, ...] = (*history_of(run_log), user(scale.text))
         self._settings = settings
         self._in_words = in_words
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"PEIAssessment({self.run_id!r}, {len(self.messages)} messages)"
 
     def rated_by(self, evaluator: FunctionCallingLLM, name: str | None = None) -> PEIResult:
         """Return the level that `evaluator` reports. `name` replaces its model's name in the result."""

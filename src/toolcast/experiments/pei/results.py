@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from ...errors import ToolcastError
 from ...lazy_dataclasses import dataclass
+from ...reprs import safe_repr
 
 _appending = Lock()
 
@@ -166,6 +167,10 @@ class ResultsFile:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         except OSError as error:
             raise self._failure(error) from error
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"ResultsFile({os.fspath(self.path)!r})"
 
     def add(self, result: PEIResult) -> None:
         """Add `result` to the file. Raises `ToolcastError` if the file system fails."""

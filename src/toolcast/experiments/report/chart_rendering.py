@@ -12,10 +12,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
+from itertools import takewhile
 from typing import Any, Final, TypeAlias
 from xml.etree import ElementTree
 
 from ...lazy_dataclasses import dataclass
+from .chart_specs import Chart
 from .html import clean
 
 Figure: TypeAlias = Any
@@ -29,16 +31,15 @@ PAPER: Final = "#ffffff"
 _VARIABLES: Final = {INK: "--words", FAINT: "--faint", GRID: "--line", PAPER: "--front"}
 """The colours of the page, and the variables of its style sheet that replace them."""
 
-COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
-"""The palette of Okabe and Ito, safe for colour-blind readers, without black and yellow, which some papers hide."""
-
 MARKERS: Final = "osD^vP"
 
 _WIDTH = 9.0
+_TITLE = 0.3  # inches
+_LETTERS = 90  # of a title
+_CONTEXT = 6  # letters beside those that differ
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
 _LONG = re.compile(r"-?\d+\.\d{3,}")
-_FONT = re.compile(r"font-family: [^;]*;? ?")
 _STYLE: Final[Mapping[str, Any]] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -76,19 +77,25 @@ _STYLE: Final[Mapping[str, Any]] = {
 class Picture:
     """A chart `height` inches high, drawn on demand: `draw` is called with the figure.
 
-    `name` is that of its file, `alt` its description for screen readers. Both forms raise `ImportError` if matplotlib
-    is missing.
+    `name` is that of its file, `alt` its description for screen readers, `title` the run, which is written above it.
+    `chart` makes its interactive form. `svg` and `png` raise `ImportError` if matplotlib is missing.
     """
 
     name: str
     alt: str
     height: float
     draw: Callable[[Figure], None]
+    chart: Callable[[], Chart] | None = None
+    title: str = ""
+
+    def json(self) -> str:
+        """Return the interactive form as JSON, or an empty string if there is none."""
+        return self.chart().json(self.title) if self.chart else ""
 
     def svg(self) -> str:
         """Return the chart as an element of a page."""
         saved = self._saved("svg", ("Date", "Creator", "Format", "Type"))
-        return _inline(saved.decode(), self.name, self.alt)
+        return _inline(saved.decode(), self.name, f"{self.title}: {self.alt}" if self.title else self.alt)
 
     def png(self) -> bytes:
         """Return the chart as a file, 1,800 pixels wide: sharp at 900."""
@@ -98,8 +105,14 @@ class Picture:
         """Render the chart in one of matplotlib's formats, without the metadata in `unsaid`."""
         matplotlib, saved = _matplotlib(), io.BytesIO()
         with matplotlib.rc_context({**_STYLE, "svg.hashsalt": self.name}):
-            figure: Figure = matplotlib.figure.Figure(figsize=(_WIDTH, self.height), layout="constrained")
-            self.draw(figure)
+            above = _TITLE if self.title else 0.0
+            figure: Figure = matplotlib.figure.Figure(figsize=(_WIDTH, self.height + above), layout="constrained")
+            if self.title:
+                heading, rest = figure.subfigures(2, 1, height_ratios=(above, self.height))
+                heading.text(0.01, 0.35, label(self.title, _LETTERS), color=FAINT, va="center")
+                self.draw(rest)
+            else:
+                self.draw(figure)
             figure.savefig(saved, format=form, dpi=200, metadata=dict.fromkeys(omitted))
         return saved.getvalue()
 
@@ -110,6 +123,21 @@ def label(text: str, most: int = 28) -> str:
     if len(text) > most:
         text = f"{text[: (most - 1) // 2]}…{text[-(most // 2) :]}"
     return "".join(each if ord(each) in _characters() else "\N{WHITE SQUARE}" for each in text) or "(no name)"
+
+
+def labels(texts: Sequence[str]) -> dict[str, str]:
+    """Return a label for each of `texts`. If two are the same, they are truncated around what differs."""
+    found = {text: label(text) for text in texts}
+    if len({*found.values()}) == len(found):
+        return found
+    start = max(_common(texts) - _CONTEXT, 0)
+    end = max(_common([text[::-1] for text in texts]) - _CONTEXT, 0)
+    return {text: label(f"…{text[start : len(text) - end]}{'…' if end else ''}") for text in texts}
+
+
+def _common(texts: Sequence[str]) -> int:
+    """Return how many letters all of `texts` begin with."""
+    return sum(1 for _ in takewhile(lambda letters: len({*letters}) == 1, zip(*texts, strict=False)))
 
 
 def contrasting(colour: str) -> str:
@@ -152,7 +180,8 @@ def _inline(svg: str, name: str, alt: str) -> str:
         for child in (*parent,):
             if child.tag in ("metadata", "style"):
                 parent.remove(child)
-    root.attrib = {"viewBox": root.attrib["viewBox"], "role": "img", "aria-label": clean(alt)}
+    lines = {"stroke-linejoin": "round", "stroke-linecap": "butt"}  # matplotlib's own style sheet
+    root.attrib = {"viewBox": root.attrib["viewBox"], "role": "img", "aria-label": clean(alt), **lines}
     return ElementTree.tostring(root, "unicode")
 
 
@@ -167,7 +196,7 @@ def _attributes(given: Mapping[str, str], name: str, *, keep_id: bool) -> Iterat
         elif key == "clip-path":
             yield key, value.replace("#", f"#{name}-")
         elif key == "style":
-            yield key, _restyled(value)
+            yield from _restyled(value)
         elif key == "transform" and value.startswith("rotate(-0 "):
             continue
         else:
@@ -177,9 +206,9 @@ def _attributes(given: Mapping[str, str], name: str, *, keep_id: bool) -> Iterat
             )
 
 
-def _restyled(style: str) -> str:
-    """Remove the fonts from a style, and replace the page's colours by their variables."""
-    style = _FONT.sub("", style)
-    for colour, variable in _VARIABLES.items():
-        style = style.replace(colour, f"var({variable})")
-    return style
+def _restyled(style: str) -> Iterator[tuple[str, str]]:
+    """Yield a style as attributes, which the page's policy allows, without fonts and with the page's colours."""
+    for declaration in style.split(";"):
+        name, _, value = (part.strip() for part in declaration.partition(":"))
+        if value and name != "font-family":
+            yield name, f"var({_VARIABLES[value]})" if value in _VARIABLES else value

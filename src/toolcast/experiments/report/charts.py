@@ -1,53 +1,64 @@
 """Charts of a report: of one run, cycle by cycle, and of several runs side by side.
 
-Each function takes data and returns a `Picture`. In a run with too many cycles for single bars, each bar is the mean of
-some consecutive cycles, and the axis has their number.
+Each function takes data and returns a `Picture`, which has its interactive form of `chart_specs` too. In a run with too
+many cycles for single bars, each bar is the mean of some consecutive cycles, and the axis has their number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from math import ceil
+from math import ceil, nan
 from statistics import fmean, median
 from textwrap import wrap
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from .chart_rendering import COLOURS, FAINT, INK, MARKERS, PAPER, Axes, Figure, Picture, contrasting, label
+from .chart_data import (
+    COLOURS,
+    FINE,
+    LINES,
+    MEMORY_COLOURS,
+    NUMBERED,
+    PANELS,
+    Measure,
+    calls_of,
+    curves_of,
+    cycle_axis,
+    cycles_per_bar,
+    groups_of,
+    mean_of,
+    overlaid,
+    place_in_row,
+    seconds_of,
+)
+from .chart_rendering import FAINT, INK, MARKERS, PAPER, Axes, Figure, Picture, contrasting, label, labels
+from .chart_specs import (
+    Chart,
+    comparison_chart,
+    memory_chart,
+    ratings_chart,
+    similarity_chart,
+    time_chart,
+    tokens_chart,
+    tools_chart,
+)
 from .similarity_matrix import Likeness
-from .summary import CycleSummary, RunSummary
+from .summary import RunSummary
 
-Measure: TypeAlias = Callable[[CycleSummary], float | None]
-
-BARS: Final = 60
-"""The maximum of bars in a chart."""
-LINES: Final = len(COLOURS)
-"""The number of runs that are distinguished by colour."""
-
-_NAMED = 25  # an axis of so many cycles has the number of each
-_LINE = 100  # letters that stand beside each other
-_DASH = 4  # of equal curves, in widths of the line
-_FINE = 4  # up to here an axis may have fractions, if there are any
-_NUMBERED = 14  # a matrix of so many cycles has its numbers in the cells
-_MEMORY: Final[Mapping[str, str]] = dict(
-    zip(("write", "read", "list", "delete", "pattern_search"), COLOURS, strict=False)
-)
-_PANELS: Final[Sequence[tuple[str, Measure]]] = (
-    ("tokens per cycle, input and output", lambda cycle: tokens_of(cycle)),
-    ("seconds per cycle", lambda cycle: cycle.seconds),
-    ("keys in memory at the end of a cycle", lambda cycle: cycle.memory_keys),
-    ("similarity to the nearest earlier reflection", lambda cycle: cycle.similarity),
-)
+_NAMED: Final = 25  # an axis of so many cycles has the number of each
+_LINE: Final = 100  # letters that stand beside each other
+_DASH: Final = 4  # of equal curves, in widths of the line
 
 
 def similarity_picture(name: str, found: Likeness) -> Picture:
-    """Draw the similarity matrix of all reflections."""
+    """Draw the similarity of all reflections: the half of the matrix that has each pair once, with its diagonal."""
     cycles = found.cycles
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
         lowest = min(0.0, *(min(row) for row in found.scores))
-        image = axes.imshow(found.scores, cmap="Blues", vmin=lowest, vmax=1, interpolation="none")
+        half = [[*row[: at + 1], *[nan] * (len(row) - at - 1)] for at, row in enumerate(found.scores)]
+        image = axes.imshow(half, cmap="Blues", vmin=lowest, vmax=1, interpolation="none")
         axes.grid(visible=False)
         ticks = range(0, len(cycles), max(1, ceil(len(cycles) / 15)))
         axes.set_xticks(ticks, [str(cycles[at]) for at in ticks])
@@ -57,8 +68,8 @@ def similarity_picture(name: str, found: Likeness) -> Picture:
         axes.set(xlabel="cycle", ylabel="cycle", title="cosine similarity of the reflections")
         bar = figure.colorbar(image, ax=axes, shrink=0.9, pad=0.02)
         bar.outline.set_visible(False)
-        for row, scores in enumerate(found.scores if len(cycles) <= _NUMBERED else ()):
-            for column, score in enumerate(scores):
+        for row, scores in enumerate(found.scores if len(cycles) <= NUMBERED else ()):
+            for column, score in enumerate(scores[: row + 1]):
                 red, green, blue, _ = image.to_rgba(score, bytes=True)
                 colour = contrasting(f"#{red:02x}{green:02x}{blue:02x}")
                 axes.text(column, row, f"{score:z.2f}", ha="center", va="center", color=colour, fontsize=9)
@@ -67,7 +78,7 @@ def similarity_picture(name: str, found: Likeness) -> Picture:
     if pairs := found.pairs:
         score, one, other = pairs[0]
         alt += f" The most alike are those of cycles {one} and {other}, with {score:z.2f}."
-    return Picture(name, alt, 7.2 if len(cycles) > 4 else 4.5, draw)
+    return Picture(name, alt, 7.2 if len(cycles) > 4 else 4.5, draw, lambda: similarity_chart(found))
 
 
 def memory_picture(name: str, run: RunSummary) -> Picture:
@@ -75,8 +86,8 @@ def memory_picture(name: str, run: RunSummary) -> Picture:
 
     def draw(figure: Figure) -> None:
         upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
-        parts = {tool: _of_tool(tool) for tool in _MEMORY}
-        _stacked(upper, run, parts, tuple(_MEMORY.values()))
+        parts = {tool: calls_of(tool) for tool in MEMORY_COLOURS}
+        _stacked(upper, run, parts, tuple(MEMORY_COLOURS.values()))
         upper.set_title("memory operations per cycle")
         _legend(figure, upper)
         numbers = [cycle.number for cycle in run.cycles]
@@ -88,9 +99,15 @@ def memory_picture(name: str, run: RunSummary) -> Picture:
         _whole_numbers(lower.yaxis)
         _cycles_below(lower, run)
 
-    total = {tool: sum(cycle.memory_ops[tool] for cycle in run.cycles) for tool in _MEMORY}
+    total = {tool: sum(cycle.memory_ops[tool] for cycle in run.cycles) for tool in MEMORY_COLOURS}
     text = ", ".join(f"{count} {tool}" for tool, count in total.items() if count) or "none"
-    return Picture(name, f"Memory operations per cycle, and the keys in memory. In all: {text}.", 5.0, draw)
+    return Picture(
+        name,
+        f"Memory operations per cycle, and the keys in memory. In all: {text}.",
+        5.0,
+        draw,
+        lambda: memory_chart(run),
+    )
 
 
 def tools_picture(name: str, run: RunSummary) -> Picture:
@@ -119,8 +136,11 @@ def tools_picture(name: str, run: RunSummary) -> Picture:
         axes.spines["bottom"].set_visible(False)
         axes.set_title("calls of each tool")
 
+    def chart() -> Chart:
+        return tools_chart([(tool, use.calls, use.errors) for tool, use in tools])
+
     text = ", ".join(f"{tool} {use.calls}" for tool, use in tools)
-    return Picture(name, f"Calls of each tool: {text}.", 0.9 + 0.36 * len(tools), draw)
+    return Picture(name, f"Calls of each tool: {text}.", 0.9 + 0.36 * len(tools), draw, chart)
 
 
 def tokens_picture(name: str, run: RunSummary) -> Picture:
@@ -135,29 +155,38 @@ def tokens_picture(name: str, run: RunSummary) -> Picture:
         _cycles_below(lower, run)
 
     read, wrote = run.total(lambda cycle: cycle.input_tokens), run.total(lambda cycle: cycle.output_tokens)
-    return Picture(name, f"Tokens per cycle. In all {read or 0:,} of input and {wrote or 0:,} of output.", 4.6, draw)
+    return Picture(
+        name,
+        f"Tokens per cycle. In all {read or 0:,} of input and {wrote or 0:,} of output.",
+        4.6,
+        draw,
+        lambda: tokens_chart(run),
+    )
 
 
 def time_picture(name: str, run: RunSummary) -> Picture:
     """Draw the seconds of each cycle: of the model, of the tools, and the rest."""
-    split = run.total(lambda cycle: cycle.model_seconds) is not None
-    parts: dict[str, Measure] = {"model": _model_seconds, "tools": _tool_seconds, "all else": _other_seconds}
-    whole: dict[str, Measure] = {"whole cycle": lambda cycle: cycle.seconds}
+    parts = seconds_of(run)
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        _stacked(axes, run, parts if split else whole, (COLOURS[0], COLOURS[5], FAINT))
+        _stacked(axes, run, parts, (COLOURS[0], COLOURS[5], FAINT))
         axes.set_title("seconds per cycle")
-        if split:
+        if len(parts) > 1:
             _legend(figure, axes)
         _cycles_below(axes, run)
 
     total = run.total(lambda cycle: cycle.seconds) or 0.0
-    return Picture(name, f"Seconds per cycle. In all {total:,.0f} seconds.", 3.4, draw)
+    return Picture(name, f"Seconds per cycle. In all {total:,.0f} seconds.", 3.4, draw, lambda: time_chart(run))
 
 
-def ratings_picture(name: str, rows: Mapping[str, Mapping[str, Sequence[int]]], levels: Sequence[str]) -> Picture:
-    """Draw ratings, with a row for each key and a colour for each evaluator. `levels` are the scale's names."""
+def ratings_picture(
+    name: str, rows: Mapping[str, Mapping[str, Sequence[int]]], levels: Sequence[str], *, runs: bool = False
+) -> Picture:
+    """Draw ratings, with a row for each key and a colour for each evaluator.
+
+    `levels` are the scale's names, and the keys are runs if `runs`, otherwise evaluators.
+    """
     evaluators = [*dict.fromkeys(evaluator for row in rows.values() for evaluator in row)]
 
     def draw(figure: Figure) -> None:
@@ -170,9 +199,9 @@ def ratings_picture(name: str, rows: Mapping[str, Mapping[str, Sequence[int]]], 
                 place = at + 0.12 + apart * (number - (len(row) - 1) / 2)
                 _dots(axes, place, ratings, evaluators.index(evaluator))
         if len(evaluators) > 1 and any([*row] != [name] for name, row in rows.items()):
-            for number, evaluator in enumerate(evaluators):
+            for number, named in enumerate(labels(evaluators).values()):
                 marker, colour = _look(number)
-                axes.plot([], [], marker, color=colour, label=label(evaluator))
+                axes.plot([], [], marker, color=colour, label=named)
             _legend(figure, axes)
         axes.set_yticks([])
         axes.set_ylim(len(rows) - 0.5, -0.6)
@@ -181,13 +210,16 @@ def ratings_picture(name: str, rows: Mapping[str, Mapping[str, Sequence[int]]], 
         axes.set_xticks(range(1, len(levels) + 1), names, fontsize=9)
         axes.grid(visible=True, axis="both")
         axes.tick_params(length=0, labelcolor=INK)
-        axes.set_title("PEI ratings (bar: mean of an evaluator's repeats)")
+        axes.set_title("PEI ratings (bar: mean of repeats)")
+
+    def chart() -> Chart:
+        return ratings_chart(rows, levels, runs=runs)
 
     text = "; ".join(
         f"{row}: " + ", ".join(f"{by} {fmean(ratings):.1f}" for by, ratings in given.items() if ratings)
         for row, given in rows.items()
     )
-    return Picture(name, f"PEI ratings, means. {text}.", 1.7 + 0.75 * len(rows), draw)
+    return Picture(name, f"PEI ratings, means. {text}.", 1.7 + 0.75 * len(rows), draw, chart)
 
 
 def comparison_picture(name: str, runs: Mapping[str, RunSummary]) -> Picture:
@@ -195,7 +227,7 @@ def comparison_picture(name: str, runs: Mapping[str, RunSummary]) -> Picture:
 
     def draw(figure: Figure) -> None:
         panels: Any = figure.subplots(2, 2, sharex=True)
-        for axes, (title, measure) in zip(panels.flat, _PANELS, strict=True):
+        for axes, (title, measure) in zip(panels.flat, PANELS, strict=True):
             axes.set_title(title)
             _laid_over(axes, runs, measure)
             _whole_numbers(axes.xaxis)
@@ -203,71 +235,35 @@ def comparison_picture(name: str, runs: Mapping[str, RunSummary]) -> Picture:
             axes.set_xlabel("cycle")
         _legend(figure, panels[0][1])
 
-    what = "; ".join(title for title, _ in _PANELS)
-    return Picture(name, f"{len(runs)} runs laid over each other, cycle by cycle: {what}.", 6.4, draw)
-
-
-def tokens_of(cycle: CycleSummary) -> int | None:
-    """Return the input and output tokens of a cycle; None if neither was logged."""
-    if cycle.input_tokens is None and cycle.output_tokens is None:
-        return None
-    return (cycle.input_tokens or 0) + (cycle.output_tokens or 0)
-
-
-def _of_tool(tool: str) -> Measure:
-    return lambda cycle: cycle.memory_ops[tool]
-
-
-def _model_seconds(cycle: CycleSummary) -> float:
-    return cycle.model_seconds or 0.0
-
-
-def _tool_seconds(cycle: CycleSummary) -> float:
-    return cycle.tool_seconds or 0.0
-
-
-def _other_seconds(cycle: CycleSummary) -> float:
-    return max((cycle.seconds or 0.0) - _model_seconds(cycle) - _tool_seconds(cycle), 0.0)
-
-
-def _groups(run: RunSummary) -> Iterator[Sequence[CycleSummary]]:
-    """Yield the cycles in groups of as many as one bar represents."""
-    size = _per_bar(run)
-    for start in range(0, len(run.cycles), size):
-        yield run.cycles[start : start + size]
-
-
-def _per_bar(run: RunSummary) -> int:
-    return max(1, ceil(len(run.cycles) / BARS))
-
-
-def _mean(cycles: Sequence[CycleSummary], measure: Measure) -> float:
-    text = [value for value in map(measure, cycles) if value is not None]
-    return fmean(text) if text else 0.0
+    what = "; ".join(title for title, _ in PANELS)
+    return Picture(
+        name,
+        f"{len(runs)} runs laid over each other, cycle by cycle: {what}.",
+        6.4,
+        draw,
+        lambda: comparison_chart(runs),
+    )
 
 
 def _stacked(axes: Axes, run: RunSummary, parts: Mapping[str, Measure], colours: Sequence[str]) -> None:
     """Draw stacked bars."""
-    groups = [*_groups(run)]
+    groups = [*groups_of(run)]
     places = [fmean((group[0].number, group[-1].number)) for group in groups]
     below = [0.0] * len(groups)
     for (name, measure), colour in zip(parts.items(), colours, strict=False):
-        heights = [_mean(group, measure) for group in groups]
+        heights = [mean_of(group, measure) for group in groups]
         if any(heights):
-            axes.bar(places, heights, 0.8 * _per_bar(run), below, color=colour, label=name, linewidth=0.5)
+            axes.bar(places, heights, 0.8 * cycles_per_bar(run), below, color=colour, label=name, linewidth=0.5)
             below = [low + height for low, height in zip(below, heights, strict=True)]
-    if max(below) > _FINE or all(top.is_integer() for top in below):
+    if max(below) > FINE or all(top.is_integer() for top in below):
         _whole_numbers(axes.yaxis)
     axes.set_ylim(0, 1.05 * (max(below) or 1))
 
 
 def _dots(axes: Axes, at: float, ratings: Sequence[int], number: int) -> None:
     """Draw one evaluator's ratings, equal ones side by side, and their mean."""
-    seen, many = dict[int, int](), max(map(ratings.count, ratings), default=0)
     marker, colour = _look(number)
-    for rating in sorted(ratings):
-        seen[rating] = seen.get(rating, 0) + 1
-        place = rating + min(0.15, 0.8 / many) * (seen[rating] - (ratings.count(rating) + 1) / 2)
+    for _, place in place_in_row(ratings):
         axes.plot([place], [at], marker, color=colour, markersize=7, markeredgecolor=PAPER)
     if len(ratings) > 1:
         axes.plot([fmean(ratings)] * 2, [at - 0.12, at + 0.12], color=colour, linewidth=2.5)
@@ -281,10 +277,8 @@ def _look(number: int) -> tuple[str, str]:
 def _laid_over(axes: Axes, runs: Mapping[str, RunSummary], measure: Measure) -> None:
     few = len(runs) <= LINES
     at = dict[int, list[float]]()
-    curves = {
-        name: [(cycle.number, value) for cycle in run.cycles if (value := measure(cycle)) is not None]
-        for name, run in runs.items()
-    }
+    curves = curves_of(runs, measure)
+    equal, named = overlaid(curves), labels([*curves])
     for number, (name, points) in enumerate(curves.items()):
         for cycle, value in points:
             at.setdefault(cycle, []).append(value)
@@ -292,9 +286,8 @@ def _laid_over(axes: Axes, runs: Mapping[str, RunSummary], measure: Measure) -> 
         if few:
             marker, colour = _look(number)
             marker = marker if len(points) <= 30 else ""
-            equal = [other for other, its in curves.items() if its == points]
-            look = _interleaved(equal.index(name), len(equal))
-            axes.plot(xs, ys, color=colour, marker=marker, markersize=5, linewidth=1.6, label=label(name), **look)
+            look = _interleaved(equal[name].index(name), len(equal[name]))
+            axes.plot(xs, ys, color=colour, marker=marker, markersize=5, linewidth=1.6, label=named[name], **look)
         else:
             axes.plot(xs, ys, color=FAINT, alpha=0.35, linewidth=0.8)
     if not at:
@@ -309,10 +302,11 @@ def _laid_over(axes: Axes, runs: Mapping[str, RunSummary], measure: Measure) -> 
 
 
 def _interleaved(place: int, count: int) -> dict[str, Any]:
-    """Return the line style of one of `count` equal curves, interleaved so that none hides the others."""
+    """Return the line style of one of `count` equal curves: it has gaps in which those below it are seen."""
     if count == 1:
         return {}
-    return {"linestyle": (_DASH * place, (_DASH, _DASH * (count - 1))), "markevery": (place, count)}
+    line = (0, (_DASH * (count - place), _DASH * place)) if place else "-"
+    return {"linestyle": line, "markevery": (place, count), "zorder": 2 + place / count}
 
 
 def _legend(figure: Figure, axes: Axes) -> None:
@@ -328,8 +322,7 @@ def _legend(figure: Figure, axes: Axes) -> None:
 
 def _cycles_below(axes: Axes, run: RunSummary) -> None:
     """Label the axis of the cycles."""
-    size = _per_bar(run)
-    axes.set_xlabel("cycle" if size == 1 else f"cycle (each bar is the mean of {size} cycles)")
+    axes.set_xlabel(cycle_axis(run))
     if len(run.cycles) <= _NAMED:
         axes.set_xticks([cycle.number for cycle in run.cycles])
     else:

@@ -56,6 +56,7 @@ _MEANS: Final[Mapping[str, Callable[[ReportedRun], Value]]] = {
     "Memory ops": lambda run: decimal(_mean(run.summary, lambda cycle: sum(cycle.memory_ops.values())), 1),
     "Tokens in": lambda run: count(_mean(run.summary, lambda cycle: cycle.input_tokens)),
     "Tokens out": lambda run: count(_mean(run.summary, lambda cycle: cycle.output_tokens)),
+    "Tokens/s": lambda run: decimal(run.summary.tokens_per_second, 1),
     "Seconds": lambda run: decimal(_mean(run.summary, lambda cycle: cycle.seconds), 1),
     "Reflection chars": lambda run: count(_mean(run.summary, _reflection_chars)),
     "Similarity": lambda run: decimal(_mean(run.summary, lambda cycle: cycle.similarity)),
@@ -68,7 +69,8 @@ def _columns(
     columns: Mapping[str, Callable[[ReportedRun], Value]],
     words: Sequence[int] = (),
 ) -> Table:
-    return Table(caption, [*columns], [[column(run) for column in columns.values()] for run in runs], words)
+    rows = [[column(run) for column in columns.values()] for run in runs]
+    return Table(caption, [*columns], rows, words, [run.slug for run in runs])
 
 
 def _ratings(runs: Sequence[ReportedRun]) -> Iterator[Section]:
@@ -84,7 +86,7 @@ def _ratings(runs: Sequence[ReportedRun]) -> Iterator[Section]:
     alpha = agreement([replace(result, run_id=run.slug) for run in runs for result in run.ratings]).alpha
     notes = () if alpha is None else (f"Krippendorff's alpha of all ratings, ordinal: {alpha:z.2f}.",)
     head: Sequence[Value] = ("Run", *(Cell(name, "name") for name in evaluators), "Mean")
-    yield Section("PEI ratings", table=Table(caption, head, rows), notes=notes)
+    yield Section("PEI ratings", table=Table(caption, head, rows, runs=[run.slug for run in runs]), notes=notes)
 
 
 def _mean_of(levels: Sequence[int] | None) -> str:
@@ -109,7 +111,8 @@ def _differences(runs: Sequence[ReportedRun]) -> Iterator[Section]:
         for run, config in zip(runs, configs, strict=True)
     ]
     caption = f"What tells the configurations apart. {NOTHING}: not set."
-    yield Section("Configurations", table=Table(caption, ("Run", *different), rows, words=range(1, len(different) + 1)))
+    words, slugs = range(1, len(different) + 1), [run.slug for run in runs]
+    yield Section("Configurations", table=Table(caption, ("Run", *different), rows, words, slugs))
 
 
 def _flat(config: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """HTML of a report, rendered by jinja2 from the templates of this package with every value escaped.
 
 A model's text is text on the page, whatever it contains. Control characters, characters that change the text direction
-and unpaired surrogates are shown by their number. The one exception is the SVG of a chart, which is markup: it is
-rendered here, and only its template marks it as safe.
+and unpaired surrogates are shown by their number. The exceptions are made here, and only their templates mark them as
+safe: the SVG of a chart, its interactive form as JSON, the style sheet, the scripts, and the policy that allows them.
 
 The dataclasses are the data of the templates. jinja2 is in `toolcast[report]` and imported when a page is rendered.
 """
@@ -27,11 +27,12 @@ class Cell:
     """A value with a format.
 
     A name may be broken after its punctuation, so that a long one does not push a table off the screen; a link, shown
-    as a name, leads to `detail`; a status has the class `detail`; prose keeps its line ends and is not squeezed.
+    as a name, leads to `detail`; a status has the class `detail`; prose keeps its line ends and is not squeezed, and an
+    opening, the first words of a text, is squeezed to two lines.
     """
 
     text: str
-    form: Literal["name", "link", "status", "prose"]
+    form: Literal["name", "link", "status", "prose", "opening"]
     detail: str = ""
 
     @property
@@ -45,12 +46,16 @@ Value: TypeAlias = str | Cell
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that scrolls if it is too wide. Columns are numbers, except for the first and those in `words`."""
+    """A table that scrolls if it is too wide. Columns are numbers, except for the first and those in `words`.
+
+    `runs` are the slugs of its rows where each row is about a run, which the reader may hide.
+    """
 
     caption: str
     head: Sequence[Value]
     rows: Sequence[Sequence[Value]]
     words: Container[int] = ()
+    runs: Sequence[str] = ()
 
     @property
     def classes(self) -> list[str]:
@@ -60,11 +65,12 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A text that is shown when its summary is clicked on."""
+    """A text that is shown when its summary is clicked on. `opening` are its first words."""
 
     summary: str
     text: str
     note: str = ""
+    opening: str = ""
 
 
 class Drawing(Protocol):
@@ -77,6 +83,10 @@ class Drawing(Protocol):
 
     def svg(self) -> str:
         """Return the chart as an element of a page."""
+        ...
+
+    def json(self) -> str:
+        """Return its interactive form, which the page's script draws, or an empty string."""
         ...
 
 

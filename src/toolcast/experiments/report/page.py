@@ -1,7 +1,9 @@
 """Reports on runs: one HTML page from their logs, and a file for each chart.
 
-The page is self-contained: it makes no requests, runs no script, and forbids both; its charts and its style are in it.
-The same logs and ratings give the same bytes. Without matplotlib it is a page of tables, with a note on that.
+The page is self-contained: it makes no requests; its charts, its style and its scripts are in it, and its policy
+forbids all else. Each chart is a picture, and, unless there are too many, drawn by a script as well, with its values at
+the pointer. The same logs and ratings give the same bytes. Without matplotlib it is a page of tables, with a note on
+that.
 """
 
 from __future__ import annotations
@@ -23,9 +25,12 @@ from ..pei.results import PEIResult
 from ..pei.results_loader import results_of
 from ..pei.scale import PEI_SCALE
 from . import charts
+from .chart_data import COLOURS, LINES, tokens_of
 from .chart_rendering import Picture
+from .chart_specs import embedded_json
 from .comparison import comparison_of
-from .html import environment, render
+from .html import clean, environment, render
+from .scripts import chart_libraries, page_script, policy
 from .sections import ReportedRun, Share, run_page
 from .similarity_matrix import likeness_of
 from .summary import RunSummary, summary_of
@@ -38,6 +43,7 @@ _COMPARISON = "comparison"
 _RATINGS = "pei_results.jsonl"
 _MOST_RATED = 30  # the picture of the ratings has no room for more runs
 _ROWS, _CHARS = 3_000, 2_000_000  # the page's room, for all its runs
+_SCRIPTED = 990_000  # bytes of scripts and of the data that they draw: a page without them is so much smaller
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,7 @@ def report_on(
     *,
     embedder: Embedder | str | None = "default",
     ratings: Iterable[str | PathLike[str]] | None = None,
+    scripts: bool = True,
 ) -> Report:
     """Return the report on the runs whose logs are at `logs`.
 
@@ -77,6 +84,7 @@ def report_on(
         embedder: The embedder that compares the reflections, or its name.
         ratings: Files of PEI ratings. `pei_results.jsonl` in the working directory, and that and `RUN_pei.json` beside
             a log, are found without it.
+        scripts: True for interactive charts and a choice of runs; False for a page of pictures without any script.
 
     Raises:
         LogError: For a file that is no log.
@@ -95,11 +103,11 @@ def report_on(
         ReportedRun(name, slug, summary, likeness_of(summary, by), _ratings(path, summary, given), {}, torn)
         for name, slug, path, (summary, torn) in zip(names, slugs, paths, read, strict=True)
     ]
-    pictured = [replace(run, pictures=dict(_pictures(run))) for run in runs] if len(runs) <= PICTURED else runs
+    pictured = [replace(run, pictures=_titled(run)) for run in runs] if len(runs) <= PICTURED else runs
     try:
-        return _composed(pictured, dict(_of_all(runs)), ())
+        return _composed(pictured, dict(_of_all(runs)), (), scripts=scripts)
     except ImportError as error:  # without matplotlib
-        return _composed(runs, {}, (str(error),))
+        return _composed(runs, {}, (str(error),), scripts=scripts)
 
 
 def logs_in(folder: Path) -> list[Path]:
@@ -167,6 +175,11 @@ def _slugs(names: Sequence[str]) -> list[str]:
     return [*found.values()][1:]
 
 
+def _titled(run: ReportedRun) -> dict[str, Picture]:
+    """Return the charts of a run, each with the name of the run."""
+    return {kind: replace(picture, title=run.name) for kind, picture in _pictures(run)}
+
+
 def _pictures(run: ReportedRun) -> Iterator[tuple[str, Picture]]:
     """Yield the charts of a run that have data."""
     summary, slug = run.summary, run.slug
@@ -176,7 +189,7 @@ def _pictures(run: ReportedRun) -> Iterator[tuple[str, Picture]]:
         yield "memory", charts.memory_picture(f"{slug}-memory", summary)
     if summary.tools:
         yield "tools", charts.tools_picture(f"{slug}-tools", summary)
-    if summary.total(charts.tokens_of) is not None:
+    if summary.total(tokens_of) is not None:
         yield "tokens", charts.tokens_picture(f"{slug}-tokens", summary)
     if summary.total(lambda cycle: cycle.seconds):
         yield "time", charts.time_picture(f"{slug}-time", summary)
@@ -193,11 +206,44 @@ def _of_all(runs: Sequence[ReportedRun]) -> Iterator[tuple[str, Picture]]:
         yield "comparison", charts.comparison_picture(_COMPARISON, {run.name: run.summary for run in runs})
     rated = {run.name: run.rated for run in runs if run.rated}
     if 0 < len(rated) <= _MOST_RATED:
-        yield "pei", charts.ratings_picture(f"{_COMPARISON}-pei", rated, PEI_SCALE.level_names)
+        yield "pei", charts.ratings_picture(f"{_COMPARISON}-pei", rated, PEI_SCALE.level_names, runs=True)
 
 
-def _composed(runs: Sequence[ReportedRun], compared: Mapping[str, Picture], notes: tuple[str, ...]) -> Report:
+def _interactive(pictures: Mapping[str, Picture], limit: int) -> tuple[dict[str, Picture], int]:
+    """Return the charts, the interactive form only of those that fit into `limit`, and the rest of the limit."""
+    found = dict[str, Picture]()
+    for kind, picture in pictures.items():
+        size = len(picture.json())
+        found[kind] = picture if size <= limit else replace(picture, chart=None)
+        limit -= size if size <= limit else 0
+    return found, limit
+
+
+def _within_limit(
+    runs: Sequence[ReportedRun], compared: Mapping[str, Picture], limit: int
+) -> tuple[list[ReportedRun], dict[str, Picture]]:
+    """Return the runs, and the charts of all of them, with the interactive forms that fit into `limit`."""
+    fitting, limit = _interactive(compared, limit)
+    found = list[ReportedRun]()
+    for run in runs:
+        pictures, limit = _interactive(run.pictures, limit)
+        found.append(replace(run, pictures=pictures))
+    return found, fitting
+
+
+def _picker(runs: Sequence[ReportedRun]) -> str:
+    """Return the runs among which the reader chooses, as JSON: with their colours, or grey if there are too many."""
+    colours = COLOURS if len(runs) <= LINES else ("var(--faint)",) * len(runs)
+    listed = zip(runs, colours, strict=False)
+    return embedded_json([{"colour": colour, "name": clean(run.name), "slug": run.slug} for run, colour in listed])
+
+
+def _composed(
+    runs: Sequence[ReportedRun], compared: Mapping[str, Picture], notes: tuple[str, ...], *, scripts: bool
+) -> Report:
     """Render the page with the charts."""
+    limit = _SCRIPTED - len(chart_libraries().encode()) - len(page_script()) if scripts else 0
+    runs, compared = _within_limit(runs, compared, limit)
     several = len(runs) > 1
     title = f"{len(runs)} experiments" if several else f"Experiment {runs[0].name}"
     share = Share(max(_ROWS // len(runs), 20), _CHARS // len(runs))
@@ -206,7 +252,17 @@ def _composed(runs: Sequence[ReportedRun], compared: Mapping[str, Picture], note
         all_notes.append(f"The pictures of single runs are left out, because these are more than {PICTURED} runs.")
     listed = runs if len(runs) <= PICTURED else ()  # the comparison leads to each of them
     links = [(_COMPARISON, "Comparison"), *((f"run-{run.slug}", run.name) for run in listed)] if several else []
+    drawn = any(
+        picture.chart for pictures in (compared, *(run.pictures for run in runs)) for picture in pictures.values()
+    )
+    included = (chart_libraries(), page_script()) if drawn else ()
+    style = render("style.css", {})
     shown = {
+        "policy": policy(style, included),
+        "style": style,
+        "scripts": included,
+        "picker": _picker(runs) if several and included else "",
+        "slugs": {f"run-{run.slug}": run.slug for run in runs},
         "title": title,
         "heading": title if several else "Experiment",
         "notes": all_notes,

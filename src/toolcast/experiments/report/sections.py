@@ -107,6 +107,14 @@ def duration(seconds: float | None) -> str:
     return f"{hours:,} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
+def first_words(text: str, most: int = 44) -> str:
+    """Return the first words of `text` on one line."""
+    words = " ".join(text[: 4 * most].split())
+    if len(words) <= most:
+        return words or NOTHING
+    return f"{words[: most + 1].rpartition(' ')[0] or words[:most]}…"
+
+
 def status_of(summary: RunSummary) -> Cell:
     """Return the status of the run, with its colour."""
     status = summary.status or _NOT_LOGGED
@@ -126,6 +134,7 @@ def _facts(summary: RunSummary) -> list[tuple[str, Value]]:
         ("Time in cycles", duration(summary.total(lambda cycle: cycle.seconds))),
         ("Tokens in", _NOT_LOGGED if read is None else count(read)),
         ("Tokens out", _NOT_LOGGED if wrote is None else count(wrote)),
+        ("Tokens/s", _NOT_LOGGED if summary.tokens_per_second is None else decimal(summary.tokens_per_second, 1)),
         ("Tool calls", count(sum(cycle.tool_calls for cycle in summary.cycles))),
         ("Errors", count(summary.failures)),
         ("Limits reached", count(len(summary.errors) - summary.failures)),
@@ -172,22 +181,24 @@ def _error_row(error: RunError) -> Sequence[Value]:
     return where, _time(error.timestamp), error.kind, error.stage, error.error_type, Cell(message, "prose")
 
 
-_COLUMNS: Final[Mapping[str, Callable[[CycleSummary], str]]] = {
+_COLUMNS: Final[Mapping[str, Callable[[CycleSummary], Value]]] = {
     "Cycle": lambda cycle: str(cycle.number),
     "Ended by": lambda cycle: (cycle.ended_by or _NOT_LOGGED) if cycle.ended else "not ended",
     "Steps": lambda cycle: count(cycle.steps),
     "Tool calls": lambda cycle: count(cycle.tool_calls),
     "Tokens in": lambda cycle: count(cycle.input_tokens),
     "Tokens out": lambda cycle: count(cycle.output_tokens),
+    "Tokens/s": lambda cycle: decimal(cycle.tokens_per_second, 1),
     "Seconds": lambda cycle: decimal(cycle.seconds, 1),
     "Memory ops": lambda cycle: count(sum(cycle.memory_ops.values())),
     "Keys": lambda cycle: count(cycle.memory_keys),
-    "Reflection chars": lambda cycle: count(len(cycle.reflection)) if cycle.reflection is not None else NOTHING,
+    "Chars": lambda cycle: count(len(cycle.reflection)) if cycle.reflection is not None else NOTHING,
     "Similarity (to cycle)": lambda cycle: (
         decimal(cycle.similarity) + (f" ({cycle.similar_to})" if cycle.similar_to is not None else "")
     ),
     "Advisory": lambda cycle: cycle.advisory or NOTHING,
     "Errors": lambda cycle: count(cycle.errors),
+    "Reflection": lambda cycle: Cell(first_words(cycle.reflection or ""), "opening"),
 }
 
 
@@ -196,13 +207,16 @@ def _cycles(summary: RunSummary, share: Share) -> Section:
     cycles = summary.cycles
     if not cycles:
         return Section("Cycles", "No cycle was begun.")
-    caption = f"What happened in each cycle. {NOTHING}: not logged, or nothing to compare with."
+    caption = (
+        "What happened in each cycle. Tokens/s: output, in the time of the model. Chars: of the reflection. "
+        f"{NOTHING}: not logged, or nothing to compare with."
+    )
     if len(cycles) > share.rows:
         half = share.rows // 2
         caption += f" The first {half:,} and the last {half:,} cycles; {len(cycles) - 2 * half:,} are left out."
         cycles = (*cycles[:half], *cycles[-half:])
     rows = [[column(cycle) for column in _COLUMNS.values()] for cycle in cycles]
-    return Section("Cycles", table=Table(caption, [*_COLUMNS], rows, words=(1, 11)))
+    return Section("Cycles", table=Table(caption, [*_COLUMNS], rows, words=(1, 12, 14)))
 
 
 def _tokens(run: ReportedRun) -> Iterator[Section]:
@@ -298,7 +312,7 @@ def _reflection(cycle: CycleSummary, most: int) -> Fold:
     if cycle.advisory and cycle.similar_to is not None:
         head += f", {cycle.advisory} similarity to cycle {cycle.similar_to}"
     note = f"{len(text) - most:,} more characters are in the log." if len(text) > most else ""
-    return Fold(head, text[:most] or "(empty)", note)
+    return Fold(head, text[:most] or "(empty)", note, first_words(text, 90) if text.strip() else "")
 
 
 def _longest(lengths: Sequence[int], budget: int) -> int:

@@ -69,6 +69,13 @@ class CycleSummary:
         return self.reflection is not None
 
     @property
+    def tokens_per_second(self) -> float | None:
+        """The output tokens of a second of the model; None if the log does not have both."""
+        return (
+            self.output_tokens / self.model_seconds if self.output_tokens is not None and self.model_seconds else None
+        )
+
+    @property
     def tool_calls(self) -> int:
         """The calls of all tools."""
         return sum(use.calls for use in self.tools.values())
@@ -130,6 +137,13 @@ class RunSummary:
     def ended_cycles(self) -> int:
         """The number of ended cycles."""
         return sum(cycle.ended for cycle in self.cycles)
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """The output tokens of a second of the model, over the cycles that have both."""
+        both = [cycle for cycle in self.cycles if cycle.tokens_per_second is not None]
+        seconds = sum(cycle.model_seconds or 0 for cycle in both)
+        return sum(cycle.output_tokens or 0 for cycle in both) / seconds if both else None
 
     @property
     def tools(self) -> dict[str, ToolUse]:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
+from ...reprs import safe_repr
 from ...stemming import stems as stemming
 from .embedder import Embedder, Vector
 
@@ -65,6 +66,9 @@ class WordsEmbedder:
 
     name = "words"
 
+    def __repr__(self) -> str:
+        return "WordsEmbedder()"
+
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return one vector for each text; all zeros for a text without words."""
         return [_of_words(text[:LONGEST]) for text in texts]
@@ -99,6 +103,9 @@ class WordLlamaEmbedder:
 
     def __init__(self) -> None:
         self._model: Any = None
+
+    def __repr__(self) -> str:
+        return "WordLlamaEmbedder()"
 
     def embed(self, texts: Sequence[str]) -> Iterable[Vector]:
         """Return one vector for each text. Raises `ImportError` if wordllama is not installed."""
@@ -136,6 +143,10 @@ class SentenceTransformersEmbedder:
         self.name: str = f"sentence-transformers:{model}"
         self._path = model
         self._model: Any = None
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"SentenceTransformersEmbedder({self._path!r})"
 
     def embed(self, texts: Sequence[str]) -> Iterable[Vector]:
         """Return one vector for each text. Raises `ImportError` if the library is not installed."""

@@ -111,7 +111,7 @@ def pull(name: str = "smollm2", *, source: str | Path | None = None, progress: P
         return path
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.with_name(f"{path.name}.lock")):
+        with file_lock(path.with_name(f"{path.name}.lock")):
             if source is not None or not _complete(path, weights):
                 _place(weights, path, source, progress)
     except BrokenPipeError:  # of `progress`: the terminal it writes to has gone
@@ -330,8 +330,8 @@ def _copy(source: IO[bytes], ready: Path, weights: Weights, progress: Progress |
 
 
 @contextmanager
-def _locked(path: Path) -> Generator[None]:
-    """Lock against other processes and threads. The system releases the lock of a process that died."""
+def file_lock(path: Path) -> Generator[None]:
+    """Lock the file at `path` against other processes and threads; the system unlocks those of a process that died."""
     with path.open("ab") as file:
         _lock(file)
         yield

@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Any, ClassVar, Final, Protocol
 
 from ...option_types import require
+from ...reprs import safe_repr
 from ...stores.sqlite_files import Layout, SQLiteBacked
 
 _MEGABYTE: Final = 1_000_000
@@ -40,6 +41,10 @@ class MemoryCache:
         self._values: OrderedDict[str, bytes] = OrderedDict()
         self._size = 0
         self._lock = Lock()
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"MemoryCache({len(self._values)} responses, {self._size} of {self.max_bytes} bytes)"
 
     def get(self, key: str, /) -> bytes | None:
         """Return the value of `key`, or None."""

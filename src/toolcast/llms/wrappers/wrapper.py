@@ -24,6 +24,7 @@ from ...http_request import HTTPRequest
 from ...messages import Message
 from ...output_mode import OutputMode
 from ...providers.base import ResponseDecoder
+from ...reprs import safe_repr
 from ...settings import Settings
 from ...tool_spec import ToolChoice
 from ...tools.callable_tool import CallableTool
@@ -238,6 +239,10 @@ class Next:
         self._opened: list[_NextEvents] = []
         self._broken = False
         self._waiters: Waiters | None = None
+
+    @safe_repr
+    def __repr__(self) -> str:
+        return f"Next({self._owner.llm!r})"
 
     def __call__(self, request: ChatRequest) -> AsyncIterator[Event]:
         """Return the events of one response to `request`, which is sent when the first is awaited."""

@@ -1,6 +1,7 @@
 // The diagram of the chat's states, drawn from its transition table. The current state and the last transitions are lit.
 
-const SVG = "http://www.w3.org/2000/svg";
+import { shape } from "./dom.js";
+
 const WIDTH = 320, HEIGHT = 452, MIDDLE = 132, BOX = 174, HIGH = 30;
 
 // The centre and the width of each state's box. States that are missing here are drawn in a column on the right.
@@ -17,13 +18,6 @@ const PLACES = {
 };
 const LEFT = ["ready", "loading_model"]; // transitions back to these are drawn on the left
 const ASIDE = ["LOAD_MODEL", "STOP"]; // transitions from nearly every state
-
-function shape(name, attributes, ...children) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
 
 export class Diagram {
   constructor(node, { states, moves }) {

@@ -11,18 +11,71 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-const waiting = new Map();
+const SVG = "http://www.w3.org/2000/svg";
+const GLYPHS = {
+  again: "M15.6 10a5.6 5.6 0 1 1-1.6-3.9M15.6 3.4v3.2h-3.2",
+  copy: "M7.5 7.5h8.2v8.2H7.5zM4.3 12.5V4.3h8.2",
+  cross: "m5.5 5.5 9 9M14.5 5.5l-9 9",
+  more: "M4.5 10h.01M10 10h.01M15.5 10h.01",
+  next: "m8 5 5 5-5 5",
+  pencil: "m4 16 .8-3.3 8.3-8.3a1.4 1.4 0 0 1 2 0l.5.5a1.4 1.4 0 0 1 0 2l-8.3 8.3z",
+  previous: "m12 5-5 5 5 5",
+};
 
-// Call `draw` once before the next frame, however often it is scheduled under the same `key`.
-export function schedule(key, draw) {
-  if (waiting.size === 0) requestAnimationFrame(drawAll);
-  waiting.set(key, draw);
+export function shape(name, attributes, ...children) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
 }
 
-export function drawAll() {
-  const draws = [...waiting.values()];
-  waiting.clear();
-  for (const draw of draws) draw();
+// Return a line drawing for a button, whose label is elsewhere.
+export function glyph(name) {
+  return shape("svg", { class: "glyph", viewBox: "0 0 20 20", "aria-hidden": "true" }, shape("path", { d: GLYPHS[name] }));
+}
+
+// Return an error without the advice for programs: the page has a button for the event that it names.
+export function withoutEvents(text) {
+  return text.replace(/; (RETRY|LOAD)_[A-Z_]+ .*$/s, "");
+}
+
+const ends = new WeakMap();  // where boxes were scrolled to
+
+// Scroll a box that grows to its end, unless the reader has scrolled up in it.
+export function followEnd(box) {
+  if (box.scrollTop < (ends.get(box) ?? 0) - 1) return;
+  box.scrollTop = box.scrollHeight;
+  ends.set(box, box.scrollTop);
+}
+
+// Return a number of bytes for a person.
+export function fileSize(bytes) {
+  if (bytes < 1000) return bytes === 1 ? "1 byte" : `${bytes} bytes`;
+  return bytes < 1_000_000 ? `${Math.round(bytes / 1000)} kB` : `${(bytes / 1_000_000).toFixed(1).replace(".0", "")} MB`;
+}
+
+const waiting = new Map();
+let isRequested = false;
+
+// Call `draw` once before the next frame, however often it is scheduled under the same `key`; or in this frame, if it is
+// scheduled by another draw.
+export function schedule(key, draw) {
+  waiting.set(key, draw);
+  if (isRequested) return;
+  isRequested = true;
+  requestAnimationFrame(drawAll);
+}
+
+function drawAll() {
+  const drawn = new Set();
+  for (const [key, draw] of waiting) {
+    if (drawn.has(key)) continue;
+    drawn.add(key);
+    waiting.delete(key);
+    draw();
+  }
+  isRequested = waiting.size > 0;
+  if (isRequested) requestAnimationFrame(drawAll);
 }
 
 // Invisible characters, and spaces other than U+0020; the same set as `exposed` in terminal_text.py.

@@ -1,252 +1,460 @@
-// Markdown as DOM nodes. Text is never parsed as HTML, no image is loaded, and links have http, https or mailto URLs.
+// Markdown as DOM nodes: parsed by markdown-it, sanitized by DOMPurify. No image is loaded, and links have http, https or
+// mailto URLs.
 //
-// `Markdown` accepts text in chunks. Text before the last blank line outside of code is final and is not drawn again,
-// so that the cost of a chunk does not grow with the answer.
+// `Markdown` accepts text in chunks and draws at most once in a frame, and then no more than the frame has time for. All
+// blocks but the last one are final: they are drawn once, so that the cost of a chunk does not grow with the answer. Of
+// the last one, if it is a list or a table, only the items that have changed are drawn again; of a paragraph, its end.
 
+import { CodeBlock } from "./code.js";
 import { element, schedule } from "./dom.js";
+import { addMath, drawMath } from "./math.js";
+import { MARKDOWN, sanitize } from "./sanitize.js";
+import { addTags, linkNotes } from "./tags.js";
+import MarkdownIt from "./vendor/markdown-it.js";
+
+const SCHEMES = ["http:", "https:", "mailto:"];
+const SLICE = { least: 400, first: 1000, most: 3000 }; // characters that one frame draws
+const BUDGET = 8; // milliseconds for it
+const MANY = 60; // items of a list or a table
+const LOOSENED = 200; // items that one frame changes
+const LONG = 2000; // characters of a paragraph
+const PHRASING = "a, br, code, del, em, input, kbd, span, strong, sub, sup";
+const TASK = /^\[([ xX])\]\s/;
+const DIRECTED = "p, h3, h4, h5, h6, ul, ol, blockquote, details, [data-note]";
+
+const md = new MarkdownIt({ html: false, linkify: true });
+md.linkify.set({ fuzzyLink: false, fuzzyEmail: false, fuzzyIP: false });
+md.normalizeLink = (url) => address(url) ?? url;
+md.normalizeLinkText = (url) => url;
+md.validateLink = (url) => address(url) !== null;
+addMath(md);
+addTags(md);
+
+// A footnote's text is no reference of a link.
+const reference = md.block.ruler.__rules__.find((rule) => rule.name === "reference").fn;
+md.block.ruler.at("reference", (state, line, ...rest) => !state.src.startsWith("[^", state.bMarks[line] + state.tShift[line]) && reference(state, line, ...rest));
+
+// Headings are below those of the page; columns are aligned without styles; boxes of tasks; images in links.
+md.core.ruler.push("page", ({ tokens }) => {
+  tokens.forEach((token, at) => {
+    if (token.type.startsWith("heading_")) token.tag = `h${Math.min(Number(token.tag[1]) + 2, 6)}`;
+    if (token.type === "td_open" || token.type === "th_open") align(token);
+    if (token.type !== "inline") return;
+    if (tokens[at - 2]?.type === "list_item_open") markTask(token);
+    markImages(token.children);
+  });
+});
+
+function align(token) {
+  const style = token.attrGet("style");
+  if (style) token.attrs = [["data-align", style.slice("text-align:".length)]];
+}
+
+function markTask({ children: [first] }) {
+  const box = first?.type === "text" ? TASK.exec(first.content) : null;
+  if (box === null) return;
+  first.content = first.content.slice(box[0].length);
+  first.meta = { task: box[1] === " " ? "open" : "done" };
+}
+
+function markImages(tokens) {
+  let depth = 0;
+  for (const token of tokens) {
+    if (token.type === "link_open") depth++;
+    else if (token.type === "link_close") depth--;
+    else if (token.type === "image") token.meta = { isLinked: depth > 0 };
+  }
+}
+
+// HTML without line feeds between the elements.
+
+const escapeHtml = md.utils.escapeHtml;
+const rules = md.renderer.rules;
+md.renderer.renderToken = (tokens, at) => {
+  const token = tokens[at];
+  if (token.hidden) return "";
+  return token.nesting === -1 ? `</${token.tag}>` : `<${token.tag}${md.renderer.renderAttrs(token)}>`;
+};
+rules.hardbreak = () => "<br>";
+rules.s_open = () => "<del>";
+rules.s_close = () => "</del>";
+rules.softbreak = () => "\n";
+rules.text = (tokens, at) => `${tokens[at].meta?.task ? `<span data-task="${tokens[at].meta.task}"></span>` : ""}${escapeHtml(tokens[at].content)}`;
+rules.code_inline = (tokens, at) => `<code>${escapeHtml(tokens[at].content)}</code>`;
+rules.fence = rules.code_block = (tokens, at) => `<pre data-language="${escapeHtml(languageOf(tokens[at]))}"><code>${escapeHtml(codeOf(tokens[at]))}</code></pre>`;
+rules.link_open = (tokens, at) => `<a href="${escapeHtml(tokens[at].attrGet("href"))}" title="${escapeHtml(tokens[at].attrGet("href"))}">`;
+rules.image = (tokens, at) => {
+  const token = tokens[at], url = escapeHtml(token.attrGet("src"));
+  const text = escapeHtml(token.content) || "image";
+  return token.meta?.isLinked ? text : `<a href="${url}" title="${url}" data-image="">${text}</a>`;
+};
+
+function languageOf(token) {
+  return token.info.trim().split(/\s/, 1)[0];
+}
+
+function codeOf(token) {
+  return token.content.replace(/\n$/, "");
+}
+
+// Add what HTML of the sanitizer cannot have: code blocks, formulas, boxes, and tables that scroll; and the direction of
+// each block, which the browser would compute again with each element that is parsed.
+function enhance(root) {
+  for (const node of [...[...root.children].filter((child) => child.matches(DIRECTED)), ...root.querySelectorAll("td, th")]) node.setAttribute("dir", "auto");
+  for (const pre of root.querySelectorAll("pre")) {
+    const block = new CodeBlock(pre.dataset.language ?? "");
+    block.update(pre.textContent);
+    pre.replaceWith(block.node);
+  }
+  for (const box of root.querySelectorAll("[data-task]")) {
+    const done = box.dataset.task === "done";
+    box.replaceWith(element("input", { type: "checkbox", disabled: true, checked: done, "aria-label": done ? "done" : "not done" }), " ");
+  }
+  for (const table of root.querySelectorAll("table")) {
+    const scrolling = element("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table", dir: isRightToLeft(table.textContent) ? "rtl" : null });
+    table.replaceWith(scrolling);
+    scrolling.append(table);
+  }
+  drawMath(root);
+  return root;
+}
+
+// Return true if the first letter is of a script that is written from right to left. (The direction of cells is their own,
+// so a table with `dir="auto"` has none.)
+function isRightToLeft(text) {
+  return /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u.test(/\p{L}/u.exec(text)?.[0] ?? "");
+}
+
+function draw(html) {
+  return enhance(sanitize(html, MARKDOWN));
+}
+
+function render(tokens, env) {
+  return md.renderer.render(tokens, md.options, env);
+}
+
+// Return the nodes of a whole text.
+export function markdown(text) {
+  const env = { final: true };
+  const root = draw(render(md.parse(plain(text), env), env));
+  linkNotes(root);
+  return [...root.childNodes];
+}
 
 export class Markdown {
   constructor(node) {
     this.node = node;
-    this.text = "";
-    this.drawn = [];
+    this.whole = "";
+    this.coming = ""; // what is not drawn
+    this.text = ""; // what is not final
+    this.env = {};
+    this.blocks = []; // of it
+    this.slice = SLICE.first;
+    this.isLast = false; // no text follows what is coming
+    this.closed = null; // the beginning of the paragraph that `text` continues: its source and its HTML
+    this.long = LONG; // characters of a paragraph from which on a part of it is closed
   }
 
   add(text) {
-    this.text += text;
-    schedule(this, () => this.draw());
+    this.append(text);
+    this.schedule(this, () => this.draw());
   }
 
-  draw() {
-    for (const node of this.drawn) node.remove();
-    const end = finished(this.text);
-    this.node.append(...blocks(this.text.slice(0, end)));
-    this.text = this.text.slice(end);
-    this.drawn = blocks(this.text);
-    this.node.append(...this.drawn);
-  }
-}
-
-export function markdown(text) {
-  return blocks(text);
-}
-
-// No pattern has two ways to match the same characters: a line of 100,000 spaces takes linear time.
-const FENCE = /^ {0,3}(`{3,}|~{3,})([^`]*)$/;
-const HEADING = /^ {0,3}(#{1,6})\s+(.*)$/;
-const RULE = /^ {0,3}([-*_])(?:\s*\1){2,}\s*$/;
-const ITEM = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
-const QUOTE = /^ {0,3}>\s?(.*)$/;
-const DIVIDER = /^[\s|:-]*$/;
-const DIVIDING = /^:?-+:?$/;  // a cell of it
-
-function closes(line, mark) {
-  const bare = line.trim();
-  return bare.length >= mark.length && bare[0] === mark[0] && bare === bare[0].repeat(bare.length);
-}
-
-// Return the start of the last block: everything before it is final.
-function finished(text) {
-  let mark = null, end = 0, at = 0;
-  for (let next; (next = text.indexOf("\n", at)) !== -1; at = next + 1) {
-    const line = text.slice(at, next);
-    const fence = FENCE.exec(line);
-    if (mark !== null) { if (closes(line, mark)) { mark = null; end = next + 1; } }
-    else if (fence) mark = fence[1];
-    else if (line.trim() === "") end = next + 1;
-  }
-  return end;
-}
-
-function blocks(text) {
-  const lines = text.split("\n");
-  const out = [];
-  let at = 0;
-  while (at < lines.length) {
-    const [made, next] = block(lines, at);
-    if (made) out.push(made);
-    at = next;
-  }
-  return out;
-}
-
-function block(lines, at) {
-  const line = lines[at];
-  let match;
-  if (line.trim() === "") return [null, at + 1];
-  if ((match = FENCE.exec(line))) return fence(lines, at, match);
-  if ((match = HEADING.exec(line))) return [element(`h${Math.min(match[1].length + 2, 6)}`, {}, ...inline(heading(match[2]))), at + 1];
-  if (RULE.test(line)) return [element("hr"), at + 1];
-  if (QUOTE.test(line)) return quote(lines, at);
-  if (ITEM.test(line)) return list(lines, at);
-  if (isTable(line, lines[at + 1] ?? "")) return table(lines, at);
-  return paragraph(lines, at);
-}
-
-// Return the text of a heading, without the closing `#` characters.
-function heading(text) {
-  const whole = text.trim();
-  let end = whole.length;
-  while (whole[end - 1] === "#") end--;
-  return end === 0 || /\s/.test(whole[end - 1]) ? whole.slice(0, end).trimEnd() : whole;
-}
-
-function fence(lines, at, [, mark, info]) {
-  let end = at + 1;
-  while (end < lines.length && !closes(lines[end], mark)) end++;
-  const code = element("code", {}, lines.slice(at + 1, end).join("\n"));
-  return [element("pre", { "data-language": info.trim().split(/\s/, 1)[0] || null, tabindex: "0" }, code), end + 1];
-}
-
-function quote(lines, at) {
-  const inner = [];
-  for (let match; at < lines.length && (match = QUOTE.exec(lines[at])); at++) inner.push(match[1]);
-  return [element("blockquote", {}, ...paragraphs(inner)), at];
-}
-
-function paragraphs(lines) {
-  const out = [];
-  for (let at = 0; at < lines.length;) {
-    if (lines[at].trim() === "") { at++; continue; }
-    const [made, next] = paragraph(lines, at);
-    out.push(made);
-    at = next;
-  }
-  return out;
-}
-
-function paragraph(lines, at) {
-  const own = [lines[at++]];
-  const isOther = (line, next) => [FENCE, HEADING, RULE, QUOTE, ITEM].some((kind) => kind.test(line)) || isTable(line, next);
-  while (at < lines.length && lines[at].trim() !== "" && !isOther(lines[at], lines[at + 1] ?? "")) own.push(lines[at++]);
-  return [element("p", {}, ...inline(own.join("\n"))), at];
-}
-
-// Nest items by their indentation.
-function list(lines, at) {
-  const top = [];
-  for (let match; at < lines.length && lines[at].trim() !== ""; at++) {
-    if ((match = ITEM.exec(lines[at]))) {
-      const [, space, marker, text] = match;
-      const depth = space.length;
-      while (top.length > 1 && depth < top[top.length - 1].depth) top.pop();
-      if (top.length === 0 || (depth > top[top.length - 1].depth + 1 && top.length < 8)) {
-        const number = parseInt(marker, 10);
-        const made = element(Number.isNaN(number) ? "ul" : "ol", Number.isNaN(number) ? {} : { start: number });
-        top[top.length - 1]?.node.lastElementChild?.append(made);
-        top.push({ depth, node: made });
-      }
-      top[top.length - 1].node.append(element("li", {}, ...inline(text)));
-    } else if (FENCE.test(lines[at])) break;
-    else top[top.length - 1].node.lastElementChild.append("\n", ...inline(lines[at].trim()));
-  }
-  return [top[0].node, at];
-}
-
-function isTable(line, next) {
-  if (!line.includes("|") || !DIVIDER.test(next)) return false;
-  const divider = cells(next);
-  return divider.every((cell) => DIVIDING.test(cell)) && cells(line).length === divider.length;
-}
-
-// The cells of a table's row. A pipe behind a backslash is text, also in code.
-function cells(line) {
-  const bare = line.trim().replace(/^\|/, "").replace(/(^|[^\\])\|$/, "$1");
-  return bare.split(/(?<!\\)\|/).map((cell) => cell.trim().replaceAll("\\|", "|"));
-}
-
-function alignment(divider) {
-  if (!divider.endsWith(":")) return null;
-  return divider.startsWith(":") ? "center" : "right";
-}
-
-function table(lines, at) {
-  const aligned = cells(lines[at + 1]).map(alignment);
-  const row = (name, line) => {
-    const texts = cells(line);
-    return element("tr", {}, ...aligned.map((align, column) => element(name, { "data-align": align }, ...inline(texts[column] ?? ""))));
-  };
-  const head = element("thead", {}, row("th", lines[at]));
-  const body = element("tbody");
-  for (at += 2; at < lines.length && lines[at].includes("|"); at++) body.append(row("td", lines[at]));
-  return [element("div", { class: "table" }, element("table", {}, head, body)), at];
-}
-
-const MARKS = [["**", "strong"], ["__", "strong"], ["~~", "del"], ["*", "em"], ["_", "em"]];
-
-// A search for marks that caches the last result for each mark, so that the total time is linear in the text.
-class Marks {
-  constructor(text) {
-    this.text = text;
-    this.found = new Map();
-  }
-
-  // Return the index of the first `mark` from `from` on, or -1.
-  find(mark, from) {
-    return this.cached(mark, from, () => this.text.indexOf(mark, from));
-  }
-
-  // Return the index of the first `mark` that is not doubled, or -1.
-  findSingle(mark, from) {
-    return this.cached(`${mark} alone`, from, () => {
-      let at = this.text.indexOf(mark, from);
-      while (at !== -1 && this.text[at + 1] === mark) at = this.text.indexOf(mark, at + 2);
-      return at;
+  // Draw in the next frame, and let the log follow.
+  schedule(key, draw) {
+    schedule(key, () => {
+      draw();
+      this.node.dispatchEvent(new CustomEvent("drawn", { bubbles: true }));
     });
   }
 
-  cached(key, from, search) {
-    const last = this.found.get(key);
-    if (last && last.from <= from && (last.at === -1 || from <= last.at)) return last.at;
-    const at = search();
-    this.found.set(key, { from, at });
-    return at;
+  append(text) {
+    this.whole += text;
+    this.coming += plain(text);
+  }
+
+  // Draw what has come, in several frames if it is much.
+  draw() {
+    const begin = performance.now();
+    this.text += this.coming.slice(0, this.slice);
+    this.coming = this.coming.slice(this.slice);
+    if (this.coming) this.schedule(this, () => this.draw());
+    else this.env.final = this.isLast;
+    this.drawBlocks();
+    const isSlow = performance.now() - begin > BUDGET;
+    this.slice = isSlow ? Math.max(this.slice / 2, SLICE.least) : Math.min(this.slice * 2, SLICE.most);
+  }
+
+  drawBlocks() {
+    const blocks = split(md.parse(this.text, this.env), this.env, this.blocks[0]);
+    if (this.closed && blocks[0]?.kind !== PARAGRAPH) return this.reopen();
+    this.continueItems(blocks[0]);
+    const grows = (at) => at === blocks.length - 1 && !this.env.final;
+    createAll(blocks.filter((block, at) => isNew(block, this.blocks[at]) && !(grows(at) && isFolded(block, this.blocks[at]))));
+    for (const { node } of this.blocks.splice(blocks.length)) node.remove();
+    this.blocks = blocks.map((block, at) => this.place(block, this.blocks[at], grows(at)));
+    this.close();
+    linkNotes(this.node);
+  }
+
+  // Draw the rest: no text follows.
+  finish() {
+    this.isLast = true;
+    this.draw();
+  }
+
+  // Return the block with its node, which is that of `before` as far as it is the same.
+  place(block, before, grows) {
+    if (before === undefined) {
+      create(block, grows);
+      this.node.append(block.node);
+    } else if (before.html === block.html && (grows || !before.grows)) return before;
+    else if (grows && isFolded(block, before)) return Object.assign(before, { line: block.line });
+    else if (before.kind !== block.kind || before.open !== block.open) {
+      create(block, grows);
+      before.node.replaceWith(block.node);
+    } else update(block, before, grows);
+    block.grows = grows;
+    return block;
+  }
+
+  // Forget the blocks that more text cannot change: those before the last one of which two lines are complete. (One
+  // line may yet become the header of a table, or of another kind than its first characters show.)
+  close() {
+    const lines = lineStarts(this.text);
+    let open = this.blocks.length - 1;
+    while (open > 0 && this.blocks[open].line + 2 >= lines.length) open--;
+    if (this.closed && (open > 0 || this.env.final)) this.checkClosed(lines);
+    if (open > 0) {
+      this.text = this.text.slice(lines[this.blocks[open].line]);
+      this.blocks.splice(0, open);
+    } else if (this.env.final || this.blocks.length !== 1) return;
+    else if (this.blocks[0].items?.length > MANY) this.closeItems(this.blocks[0], lines);
+    else if (this.blocks[0].kind === PARAGRAPH && this.text.length > this.long) this.closeWords(this.blocks[0]);
+  }
+
+  // Forget the beginning of a long paragraph, up to a word that it can be divided at: both parts alone are drawn as they
+  // are together.
+  closeWords(block) {
+    this.long = this.text.length + LONG / 4; // to try it again
+    const begin = this.text.slice(0, -LONG / 4);
+    const spaces = [...begin.matchAll(/(?<![\s\\])[ \n](?=\p{L})/gu)].filter((space, at, all) => (all.length - 1 - at) % 40 === 0).slice(-3);
+    for (const { index } of spaces.reverse()) {
+      const [head, tail] = [this.text.slice(0, index), this.text.slice(index + 1)].map((text) => paragraph(text, this.env));
+      if (head === null || tail === null || head + this.text[index] + tail !== block.inner) continue;
+      const [first, rest] = [head + this.text[index], tail].map((html) => [...draw(`<p>${html}</p>`).firstChild.childNodes]);
+      replaceFrom(block.node, block.first ?? 0, [...first, ...rest]);
+      this.closed = { text: (this.closed?.text ?? "") + this.text.slice(0, index + 1), html: (this.closed?.html ?? "") + head + this.text[index] };
+      this.text = this.text.slice(index + 1);
+      this.long = LONG;
+      Object.assign(block, { inner: tail, html: `<p>${tail}</p>`, first: (block.first ?? 0) + first.length });
+      return;
+    }
+  }
+
+  // Draw a paragraph again whose beginning looks different now that its end is here.
+  checkClosed(lines) {
+    const [block, next] = this.blocks;
+    const html = paragraph(this.closed.text + this.text.slice(0, next ? lines[next.line] : undefined), this.env);
+    if (html === null || html === this.closed.html + block.inner) block.node.normalize();
+    else {
+      const [node] = draw(`<p>${html}</p>`).childNodes;
+      block.node.replaceWith(node);
+      block.node = node;
+    }
+    this.closed = null;
+  }
+
+  // Draw the whole paragraph again: it is none, but a heading, for instance.
+  reopen() {
+    this.text = this.closed.text + this.text;
+    this.closed = null;
+    this.drawBlocks();
+  }
+
+  // Forget most items of a long list or table, too: its text then begins with one of the last items.
+  closeItems(block, lines) {
+    const closed = block.items.length - MANY / 2;
+    const header = block.kind === "table" ? this.text.slice(0, lines[2]) : "";
+    this.text = header + this.text.slice(lines[block.lines[closed]]);
+    block.items.splice(0, closed);
+    block.closed = (block.closed ?? 0) + closed;
+  }
+
+  // Take a list, a table or a paragraph that was closed in part for one with what follows.
+  continueItems(block) {
+    const before = this.blocks[0];
+    if (before?.first) block.first = before.first;
+    if (!before?.closed || block?.kind !== before.kind) return;
+    block.closed = before.closed;
+    block.html = `${before.closed} ${block.html}`;
+    block.open = before.open;
+    if (block.isLoose && !before.isLoose) this.loosen([...block.container.host(before.node).children].slice(0, block.closed));
+  }
+
+  // Make paragraphs of the items of a list that is loose after all.
+  loosen(items) {
+    for (const item of items.splice(0, LOOSENED)) addParagraphs(item);
+    if (items.length) this.schedule(items, () => this.loosen(items));
   }
 }
 
-// Emphasis, code and links.
-function inline(text, depth = 0) {
-  const out = [];
-  const marks = new Marks(text);
-  let plain = "", at = 0;
-  const flush = () => { if (plain) out.push(plain); plain = ""; };
-  while (at < text.length) {
-    const special = /[\\`*_~[]/g;
-    special.lastIndex = at;
-    const next = special.exec(text)?.index ?? text.length;
-    plain += text.slice(at, next);
-    at = next;
-    if (at === text.length) break;
-    const made = text[at] === "\\" ? escape(text, at) : text[at] === "`" ? code(text, at, marks) : text[at] === "[" ? link(text, at, marks) : marked(text, at, marks, depth);
-    if (typeof made[0] === "string") plain += made[0];
-    else { flush(); out.push(made[0]); }
-    at = made[1];
+function plain(text) {
+  return text.replaceAll("\r", "");
+}
+
+function lineStarts(text) {
+  const starts = [0];
+  for (let at = text.indexOf("\n"); at !== -1; at = text.indexOf("\n", at + 1)) starts.push(at + 1);
+  return starts;
+}
+
+// Return the HTML in a paragraph, or null if the text is none.
+function paragraph(text, env) {
+  const tokens = md.parse(text, env);
+  return tokens.length === 3 && tokens[0].type === PARAGRAPH ? render(tokens.slice(1, 2), env) : null;
+}
+
+// Wrap what is in no block of a list item.
+function addParagraphs(item) {
+  let into = null;
+  for (const node of [...item.childNodes]) {
+    if (node.nodeType !== Node.TEXT_NODE && !node.matches(PHRASING)) into = null;
+    else if (into) into.append(node);
+    else {
+      into = element("p");
+      node.replaceWith(into);
+      into.append(node);
+    }
   }
-  flush();
-  return out;
 }
 
-function escape(text, at) {
-  return /[!-/:-@[-`{-~]/.test(text[at + 1] ?? "") ? [text[at + 1], at + 2] : ["\\", at + 1];
+// A block: its HTML, and for a list or a table the HTML of each item, which is drawn in its `host`.
+
+const CONTAINERS = {
+  bullet_list_open: { kind: "list", item: "list_item", wrap: (html) => `<ul>${html}</ul>`, host: (node) => node },
+  ordered_list_open: { kind: "list", item: "list_item", wrap: (html) => `<ul>${html}</ul>`, host: (node) => node },
+  table_open: { kind: "table", item: "tr", wrap: (html) => `<table><tbody>${html}</tbody></table>`, host: (node) => node.querySelector("tbody") },
+};
+
+const PARAGRAPH = "paragraph_open";
+const DETAILS = "details_open";
+
+// Split the tokens of a text into its blocks. The first one may continue the list `before`, which stays loose.
+function split(tokens, env, before) {
+  if (before?.closed && before.isLoose) for (const token of tokens.slice(0, listEnd(tokens))) if (isItemText(token)) token.hidden = false;
+  const blocks = [];
+  for (let at = 0, end; at < tokens.length; at = end) {
+    end = at + 1;
+    if (tokens[at].nesting === 1) while (tokens[end - 1].level !== tokens[at].level || tokens[end - 1].nesting !== -1) end++;
+    blocks.push(block(tokens.slice(at, end), env));
+  }
+  return blocks;
 }
 
-function code(text, at, marks) {
-  let end = at;
-  while (text[end] === "`") end++;
-  const mark = text.slice(at, end);
-  let found = marks.find(mark, end);
-  while (found !== -1 && text[found + mark.length] === "`") found = marks.find(mark, found + mark.length + 1);
-  return found === -1 ? [mark, end] : [element("code", {}, text.slice(end, found).trim() || " "), found + mark.length];
+function listEnd(tokens) {
+  return tokens.findIndex(({ level, nesting }) => level === 0 && nesting === -1);
 }
 
-function link(text, at, marks) {
-  const middle = marks.find("](", at);
-  const end = middle === -1 ? -1 : marks.find(")", middle);
-  if (end === -1 || middle - at > 1000) return ["[", at + 1];
-  const label = text.slice(at + 1, middle);
-  const url = address(text.slice(middle + 2, end).trim().split(/\s/)[0]);
-  if (url === null) return [text.slice(at, end + 1), end + 1];
-  return [element("a", { href: url, title: url, target: "_blank", rel: "noopener noreferrer" }, label || url), end + 1];
+// Return true for the paragraphs of the items of a list, which are hidden if it is tight.
+function isItemText({ level, type }) {
+  return level === 2 && (type === PARAGRAPH || type === "paragraph_close");
+}
+
+function block(tokens, env) {
+  const [first] = tokens, line = first.map[0];
+  if (first.type === "fence" || first.type === "code_block") {
+    const text = codeOf(first);
+    return { kind: "code", line, open: languageOf(first), html: text, text };
+  }
+  if (first.type === DETAILS) {
+    const html = render(tokens, env);
+    return { kind: DETAILS, line, html, open: html.slice(0, html.indexOf("</summary>")) };
+  }
+  const container = CONTAINERS[first.type];
+  if (first.type === PARAGRAPH) {
+    const inner = render(tokens.slice(1, 2), env);
+    return { kind: PARAGRAPH, line, inner, html: `<p>${inner}</p>` };
+  }
+  if (container === undefined) return { kind: first.type, line, html: render(tokens, env) };
+  const level = first.type === "table_open" ? 2 : 1;
+  const body = first.type === "table_open" ? tokens.findIndex((token) => token.type === "tbody_open") : 0;
+  if (body === -1) return { kind: "table", line, open: null, html: render(tokens, env) };
+  const items = [], lines = [];
+  for (let at = body + 1, begin; at < tokens.length; at++) {
+    if (tokens[at].level !== level) continue;
+    if (tokens[at].type === `${container.item}_open`) {
+      begin = at;
+      lines.push(tokens[at].map[0]);
+    }
+    if (tokens[at].type === `${container.item}_close`) items.push(render(tokens.slice(begin, at + 1), env));
+  }
+  const open = render(tokens.slice(0, body + 1), env), close = render(tokens.slice(first.type === "table_open" ? -2 : -1), env);
+  const isLoose = container.kind === "list" && tokens.some((token) => isItemText(token) && !token.hidden);
+  return { kind: container.kind, line, container, open, items, lines, isLoose, html: open + items.join("") + close };
+}
+
+// Return true if the block needs a node that the sanitizer makes.
+function isNew(block, before) {
+  if (block.kind === "code") return false;
+  if (before === undefined) return true;
+  if (before.first) return false;
+  return before.html !== block.html && !(block.items && before.kind === block.kind && before.open === block.open);
+}
+
+// Return true if only the folded part of `before` changes, which is drawn when it is unfolded, or at its end.
+function isFolded(block, before) {
+  return block.kind === DETAILS && before?.kind === DETAILS && before.open === block.open && !before.node.open;
+}
+
+// Make the nodes of these blocks at once: a call of the sanitizer costs more than a small block.
+function createAll(blocks) {
+  if (blocks.length === 0) return;
+  const nodes = [...draw(blocks.map(({ html }) => html).join("")).childNodes];
+  if (nodes.length === blocks.length) blocks.forEach((block, at) => { block.node = nodes[at]; });
+}
+
+function create(block, grows) {
+  if (block.kind === "code") {
+    block.code = new CodeBlock(block.open);
+    block.code.update(block.text, { grows });
+    block.node = block.code.node;
+  } else block.node ??= draw(block.html).firstChild ?? document.createTextNode("");
+}
+
+function update(block, before, grows) {
+  if (block.kind === "code") {
+    block.node = before.node;
+    block.code = before.code;
+    block.code.update(block.text, { grows });
+  } else if (block.items) updateItems(block, before);
+  else if (before.first) {
+    block.node = before.node;
+    replaceFrom(block.node, block.first, draw(block.html).firstChild.childNodes);
+  } else {
+    create(block, grows);
+    if (block.kind === DETAILS) block.node.open = before.node.open;
+    before.node.replaceWith(block.node);
+  }
+}
+
+// Replace the children of `node` from the index `first` on.
+function replaceFrom(node, first, children) {
+  for (let count = node.childNodes.length - first; count > 0; count--) node.lastChild.remove();
+  node.append(...children);
+}
+
+function updateItems(block, before) {
+  const { wrap, host } = block.container, first = block.closed ?? 0;
+  block.node = before.node;
+  const children = host(block.node).children;
+  const changed = [...block.items.keys()].filter((at) => block.items[at] !== before.items[at]);
+  const made = changed.length ? [...host(draw(wrap(changed.map((at) => block.items[at]).join(""))).firstChild).children] : [];
+  changed.forEach((at, index) => {
+    if (first + at < children.length) children[first + at].replaceWith(made[index]);
+    else host(block.node).append(made[index]);
+  });
+  while (children.length > first + block.items.length) children[children.length - 1].remove();
 }
 
 // Return the URL of a source as it is linked: only of HTTP and HTTPS, and without a user name, which would disguise the
@@ -261,19 +469,8 @@ export function webAddress(text) {
 function address(text) {
   try {
     const url = new URL(text);
-    return ["http:", "https:", "mailto:"].includes(url.protocol) ? url.href : null;
+    return SCHEMES.includes(url.protocol) ? url.href : null;
   } catch {
     return null;
   }
-}
-
-function marked(text, at, marks, depth) {
-  const [mark, name] = MARKS.find(([characters]) => text.startsWith(characters, at)) ?? [text[at], null];
-  const begin = at + mark.length;
-  const inWord = mark[0] === "_" && /\w/.test(text[at - 1] ?? "");
-  if (name === null || inWord || depth > 6 || /\s|^$/.test(text[begin] ?? "")) return [mark, begin];
-  let end = mark.length === 1 ? marks.findSingle(mark, begin + 1) : marks.find(mark, begin + 1);
-  while (mark.length === 2 && end !== -1 && text[end + 2] === mark[0]) end++;
-  if (end === -1 || /\s/.test(text[end - 1])) return [mark, begin];
-  return [element(name, {}, ...inline(text.slice(begin, end), depth + 1)), end + mark.length];
 }

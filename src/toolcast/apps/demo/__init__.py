@@ -1,0 +1,1 @@
+"""`toolcast demo`: structured calls on a real, small model inside this process."""

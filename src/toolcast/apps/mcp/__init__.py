@@ -1,0 +1,1 @@
+"""MCP servers of the chat commands, from `mcp.json` files."""
