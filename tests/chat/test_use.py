@@ -15,6 +15,7 @@ import pytest
 
 from support.chat_drivers import PATIENCE, ChatAPI, FakeStages
 from support.engines import call, results
+from toolcast.accumulator import Accumulator
 from toolcast.agents.engine.compaction import Compaction
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import find_problems
@@ -525,21 +526,18 @@ def test_who_looks_at_the_text_after_each_piece_folds_each_piece_once(monkeypatc
     assert (branch.text, streamed[11].text) == (streamed[10].text + "x", streamed[10].text + "10 ")
 
 
-def test_several_threads_look_at_an_answer() -> None:
-    streamed = [Streamed()]
-    for _ in range(300):
-        streamed.append(streamed[-1].with_event(TextDelta("word ")))
-    wrong: list[int] = []
+def test_another_thread_reads_an_answer_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Streamed([TextDelta("a")])
+    second = first.with_event(TextDelta("b"))
+    message = Accumulator.message
 
-    def read() -> None:
-        wrong.extend(at for at, each in enumerate(streamed) if each.text != "word " * at)
+    def slow_message(accumulator: Accumulator) -> Message:
+        monkeypatch.undo()
+        assert second.text == "ab"  # what the other thread reads meanwhile
+        return message(accumulator)
 
-    threads = [threading.Thread(target=read) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert wrong == []
+    monkeypatch.setattr(Accumulator, "message", slow_message)
+    assert first.text == "a"
 
 
 def test_a_long_answer_is_shown_while_it_comes(chats: ChatAPI) -> None:

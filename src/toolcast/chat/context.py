@@ -155,8 +155,9 @@ class Streamed:
             count, folded = 0, Accumulator()
         for event in self._events[count : self._length]:
             folded.apply(event)
+        message = folded.message()  # before other threads can take the accumulator
         self._folded[:] = [(self._length, folded)]
-        return folded.message()
+        return message
 
     @property
     def text(self) -> str:
