@@ -37,7 +37,7 @@ TARGETS = {
     "agents/permissions/permissions.py": (PERMISSIONS,),
     "agents/permissions/protected_paths.py": (PERMISSIONS,),
     "agents/permissions/rules.py": (PERMISSIONS,),
-    "agents/permissions/shell/launchers.py": (PERMISSIONS,),
+    "agents/permissions/shell/forms.py": (PERMISSIONS,),
     "agents/permissions/shell/lexer.py": (PERMISSIONS,),
     "agents/permissions/shell/parser.py": (PERMISSIONS,),
     "agents/permissions/shell/patterns.py": (PERMISSIONS,),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from toolcast import PermissionRequest, Permissions
+from toolcast import PermissionRequest, Permissions, Rule
 from toolcast.apps import approval_preview
 from toolcast.apps.approval_preview import (
     CallPreview,
@@ -260,11 +260,20 @@ def test_always_is_what_is_remembered(tmp_path: Path) -> None:
     write = next(tool for tool in file_tools(tmp_path) if tool.name == "write_file")
     asked = request("write_file", path="a", content="x")
     assert describe_always(permissions, write, asked) == "every call of write_file, in this session"
-    run, asked = command_tool(tmp_path), request("run_command", command="git status")
-    assert describe_always(permissions, run, asked) == "exactly this command again, in this session"
-    rule = permissions.rule_for_session(run, {"command": "git status"})
-    assert permissions.decide(run, {"command": "git status"}, [rule]).verdict == "allow"
-    assert permissions.decide(run, {"command": "git push"}, [rule]).verdict == "ask"
+    run = command_tool(tmp_path)
+    for command, other, meaning in (
+        (
+            "git status",
+            "git status -s",
+            "every git status with the options that toolcast lists for it, in this session",
+        ),
+        ("git push", "git push", "exactly this command again, in this session"),
+    ):
+        assert describe_always(permissions, run, request("run_command", command=command)) == meaning
+        rule = Rule.from_dict(permissions.rule_for_session(run, {"command": command}).to_dict())
+        assert permissions.decide(run, {"command": other}, [rule]).verdict == "allow"
+        assert permissions.decide(run, {"command": "git push -f"}, [rule]).verdict == "ask"
+        assert permissions.decide(run, {"command": command, "cwd": "x"}, [rule]).verdict == "ask"
 
 
 def test_the_text_of_an_edit() -> None:

@@ -130,6 +130,9 @@ def preview_call(
 def describe_always(permissions: Permissions, tool: ToolTraits, request: PermissionRequest) -> str:
     """Return what approving the call for the session will allow, as the end of a sentence."""
     rule = permissions.rule_for_session(tool, parse_arguments(request.arguments) or {})
+    pattern = next((condition for condition in rule.where.values() if isinstance(condition, str)), None)
+    if pattern is not None:
+        return f"every {exposed_line(pattern)} with the options that toolcast lists for it{IN_SESSION}"
     if rule.where:
         return f"exactly this command again{IN_SESSION}"
     return f"every call of {exposed_line(request.tool)}{IN_SESSION}"

@@ -5,7 +5,8 @@
     3. a protected path (protected_paths.py)                                                 -> denied
     4. the limit of the mode: `deny` runs nothing, `plan` only tools that read               -> denied
     5. mode `bypass`                                                                         -> allowed
-    6. allow rules, also those of this session; a command line needs one for each command    -> allowed
+    6. allow rules, also those of this session; a command line needs one for each command,
+       and words that a rule does not spell need a form (shell/patterns.py)                  -> allowed
     7. `plan`, `auto`: tools that only read; `accept_edits`: also non-destructive file tools -> allowed
     8. anything else                                      -> an approval is required; denied without an approver
 
@@ -30,10 +31,10 @@ from ...approvals import ApprovalDecision, PermissionRequest
 from ...lazy_dataclasses import changes_repr, dataclass
 from .argument_values import UnseenValue, to_plain
 from .protected_paths import LONGEST, PROTECTED, path_texts, protected_name, resolved_path, word_texts
-from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, PathPattern, Rule, Under
+from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, Others, PathPattern, Rule, Under
 from .shell.lexer import UnparsedCommand
 from .shell.parser import SimpleCommand, commands
-from .shell.patterns import covered, forbids
+from .shell.patterns import Uncovered, forbids, form_pattern, literal_pattern, uncovered
 
 __all__ = [
     "UNGUARDED",
@@ -182,26 +183,46 @@ class Permissions:
         # All reasons against the call come before all reasons for it, so no allow rule can lift a prohibition.
         if against := _forbidden(call, rules) or self._protected(call) or self._mode_limit(facts):
             return Decision("deny", against)
-        if favour := self._bypassed() or _allowed(call, rules) or self._unasked(facts):
+        allowed, shortfall = _allowed(call, rules)
+        if favour := self._bypassed() or allowed or self._unasked(facts):
             return Decision("allow", favour)
         # An agent without an approver must not wait for an answer that never comes.
         if self.approve is None and self.approve_all is None:
-            return Decision("deny", f"{facts.name} needs an approval, and there is no approver to ask")
-        return Decision("ask", no_rule_text(facts.name))
+            reason = f"{facts.name} needs an approval, and there is no approver to ask"
+            return Decision("deny", f"{reason}: {shortfall}" if shortfall else reason)
+        return Decision("ask", shortfall or no_rule_text(facts.name))
 
     def rule_for_session(self, facts: ToolTraits, arguments: object) -> Rule:
-        """Return the rule that allows calls like this: with these arguments for a shell tool, with any for others."""
+        """Return the rule that allows calls like this.
+
+        For a shell tool it is the form of the command where toolcast knows one, such as `git log`, with the other
+        arguments as they are, and else exactly these arguments; for other tools any arguments.
+        """
         # Escaped: a tool named `a*` must not allow every tool that begins with `a`.
         name, given = glob.escape(facts.name), to_plain(arguments)
         names = _names_of_commands(facts.name, self.shell_tools, self.not_shells)
         if names is _SCRIPTS or any(_is_named(each, names) for each in given):
-            # One command says nothing about the next, so only this very call is allowed again.
+            # One command says nothing about the next, so only this very call is allowed again, or its known form.
+            if pattern := self._form(facts, given):
+                return Rule(name, "allow", {pattern[0]: pattern[1], "": Others.of(pattern[0], given)})
             return Rule(name, "allow", {"": Exactly.of(given)})
         return Rule(name, "allow")
 
     def without_prompt(self) -> Permissions:
         """Return these permissions without an approver, for an agent that works alone."""
         return replace(self, approve=None, approve_all=None)
+
+    def _form(self, facts: ToolTraits, given: object) -> tuple[str, str] | None:
+        """Return the argument that is a single command, and the pattern of its form, if it has one."""
+        try:
+            call = self._read(facts, given)
+        except UnparsedCommand:
+            return None
+        command = call.commands[0] if call.commands and len(call.commands) == len(call.texts) == 1 else None
+        if command is None or not isinstance(call.arguments[call.texts[0]], str):
+            return None
+        extra = any(name in call.arguments for name in _EXTRA_WORDS)
+        return None if extra or not (pattern := form_pattern(command)) else (call.texts[0], pattern)
 
     def _read(self, facts: ToolTraits, arguments: object) -> _Call:
         if not isinstance(arguments, dict):
@@ -280,8 +301,11 @@ def _forbidden(call: _Call, rules: Sequence[Rule]) -> str | None:
     return None
 
 
-def _allowed(call: _Call, rules: Sequence[Rule]) -> str | None:
-    """Return the reason of the allow rules that match. A command line needs one for each of its commands."""
+def _allowed(call: _Call, rules: Sequence[Rule]) -> tuple[str | None, str]:
+    """Return the reason of the allow rules that match, if they do, and else why those for commands do not.
+
+    A command line needs a rule for each of its commands.
+    """
     patterns: list[str] = []
     for rule in rules:
         pattern, holds = _evaluated(call, rule)
@@ -289,12 +313,25 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> str | None:
         if rule.action != "allow" or not holds:
             continue
         if pattern is None:
-            return f"allowed by the rule ({rule})"
+            return f"allowed by the rule ({rule})", ""
         patterns.append(pattern)
     # One uncovered command of "allowed && other" would run unasked; an empty line is covered by nothing.
-    if patterns and call.commands and all(each.given or covered(patterns, each) for each in call.commands):
-        return f"allowed by the rules for {', '.join(patterns)}"
-    return None
+    if not patterns or not call.commands:
+        return None, ""
+    for command in call.commands:
+        if not command.given and (found := uncovered(patterns, command)):
+            return None, _uncovered_text(found, command)
+    return f"allowed by the rules for {', '.join(patterns)}", ""
+
+
+def _uncovered_text(found: Uncovered, command: SimpleCommand) -> str:
+    """Return which word no rule covers, why, and the rule that would cover the command literally."""
+    shown = shlex.join(word.text for word in command.words)
+    literal = literal_pattern(command)
+    advice = f"; the rule {literal!r:.200} covers it literally" if literal else ""
+    if not found.pattern:
+        return f"no rule is about the command {shown!r:.200}{advice}"
+    return f"the rule {found.pattern!r:.200} does not cover {found.word!r:.200} in {shown!r:.200}: {found.why}{advice}"
 
 
 def _evaluated(call: _Call, rule: Rule) -> tuple[str | None, bool | None]:

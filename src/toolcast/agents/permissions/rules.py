@@ -126,7 +126,23 @@ class Exactly:
         return self == Exactly.of(value)
 
 
-Condition: TypeAlias = "Plain | Under | OneOf | AtLeast | AtMost | Exactly"
+@dataclass(frozen=True, slots=True)
+class Others:
+    """The other arguments than one are equal to these. `given` is the name of that one, and the JSON of the others."""
+
+    given: tuple[str, str]
+
+    @classmethod
+    def of(cls, name: str, arguments: Mapping[str, object]) -> Others:
+        """Return the condition that holds for these arguments with any value of `name`."""
+        return cls((name, Exactly.of({key: value for key, value in arguments.items() if key != name}).text))
+
+    def evaluate(self, value: object) -> bool:
+        """Return whether the condition holds for all arguments, as a mapping."""
+        return isinstance(value, Mapping) and self == Others.of(self.given[0], cast("Mapping[str, object]", value))
+
+
+Condition: TypeAlias = "Plain | Under | OneOf | AtLeast | AtMost | Exactly | Others"
 """A condition on an argument: a text is a glob for the whole argument, other plain values are equal to it."""
 
 
@@ -142,7 +158,7 @@ class Rule:
         action: `"allow"` or `"deny"`.
         where: A condition by the name of its argument; `"options.force"` is `force` in the object `options`, `""` is
             all arguments. For the command of a shell tool a text is a pattern: `"git"` matches every `git ...`,
-            `"npm run *"` every `npm run ...`. For a path a text is a glob for the resolved path, links and `..`
+            `"npm run *"` every `npm run ...`; an allow rule only those whose words beyond the pattern fit a form. For a path a text is a glob for the resolved path, links and `..`
             followed, which begins at the root if it begins with a folder's name.
 
     Raises:
@@ -204,9 +220,10 @@ _MADE_FROM: dict[str, Callable[[Any], Condition]] = {
     "at_least": AtLeast,
     "at_most": AtMost,
     "exactly": Exactly,
+    "others": lambda given: Others(tuple(given)),
 }
-_NAMES = {Under: "under", OneOf: "one_of", AtLeast: "at_least", AtMost: "at_most", Exactly: "exactly"}
-_CONDITIONS: Final = (Under, OneOf, AtLeast, AtMost, Exactly)
+_NAMES = {Under: "under", OneOf: "one_of", AtLeast: "at_least", AtMost: "at_most", Exactly: "exactly", Others: "others"}
+_CONDITIONS: Final = (Under, OneOf, AtLeast, AtMost, Exactly, Others)
 
 
 def _as_data(condition: Condition) -> Any:
@@ -241,7 +258,7 @@ def _evaluate(condition: Condition, value: object, name: str, place: PathPattern
         return None
     if isinstance(condition, Under):
         return condition.evaluate(value, place.root)
-    if isinstance(condition, (OneOf, AtLeast, AtMost, Exactly)):
+    if isinstance(condition, (OneOf, AtLeast, AtMost, Exactly, Others)):
         return condition.evaluate(value)
     # The rest of the function is about texts: globs for paths, which are resolved first, and for anything else.
     if not isinstance(condition, str):

@@ -13,7 +13,6 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple, cast
 
 from ...agents.engine.history import estimate_tokens, unanswered_calls
-from ...agents.permissions.argument_values import UnseenValue, to_plain
 from ...agents.permissions.permissions import no_rule_text
 from ...agents.permissions.rules import Rule
 from ...approvals import PermissionRequest
@@ -207,11 +206,8 @@ class ChatView:
         job = read_call(call, config.by_name, config.validation_context)
         if job.error is not None:
             return False
-        try:
-            given = to_plain(job.named_arguments)
-        except UnseenValue:
-            return False
-        return any(rule.concerns(call.name) and rule.evaluate(given) for rule in rules)
+        permissions = replace(config.permissions, mode="default", rules=())
+        return job.tool is not None and permissions.decide(job.tool, job.named_arguments, rules).verdict == "allow"
 
     def _sketch(self, call: ToolCallPart, arguments: str) -> DiffPreview | None:
         """Return the change of a file that a call is about to make; None if it changes none."""
@@ -271,14 +267,17 @@ def _allowed_text(rule: Mapping[str, Any]) -> str:
     """Return what a rule of the session allows, in plain words."""
     where: Mapping[str, Any] = rule.get("where") or {}
     tool = exposed_line(str(rule.get("tool")))
-    return f"{tool}: {', '.join(map(_condition_text, where.values()))}" if where else f"every call of {tool}"
+    return (
+        f"{tool}: {', '.join(filter(None, map(_condition_text, where.values())))}" if where else f"every call of {tool}"
+    )
 
 
 def _condition_text(condition: object) -> str:
     """Return a condition of a rule: of the exact arguments of a command its text, and the others by their names."""
     text, given = str(condition), None
     if isinstance(condition, Mapping):
-        given = parse_arguments(str(cast("Mapping[str, object]", condition).get("exactly")))
+        plain = cast("Mapping[str, Any]", condition)
+        given = parse_arguments(str(plain["others"][1] if "others" in plain else plain.get("exactly")))
     if given is None:
         return exposed(text)
     commands = [str(given[name]) for name in COMMAND_NAMES if name in given]

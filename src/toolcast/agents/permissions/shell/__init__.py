@@ -1,1 +1,1 @@
-"""Shell commands for permissions: a lexer, a parser, launchers of other programs, patterns of rules."""
+"""Shell commands for permissions: a lexer, a parser, the argument forms of programs, patterns of rules."""

@@ -1,9 +1,9 @@
 """A parser of shell commands, for permissions: the simple commands of a text, `a`, `c` and `b` for `a && b $(c)`.
 
 Strategy: one pass from left to right, as a POSIX shell or bash does it, with one function per construct. It follows
-lists, pipes, subshells, groups, `if`, `while`, `until` and `for`, every kind of substitution, here-documents, and the
-texts of `sh -c` and `eval`. The results are simple commands: words without their quotes, assignments in front of
-them, redirections. A word is `literal` where the shell does not expand it.
+lists, pipes, subshells, groups, `if`, `while`, `until` and `for`, every kind of substitution, here-documents, the texts
+of `sh -c` and `eval`, and other words that may be command lines. The results are simple commands: words without their
+quotes, assignments in front of them, redirections. A word is `literal` where the shell does not expand it.
 
 Nothing is guessed. Text that two shells parse differently, text that is only known at run time, and unsupported syntax
 (`case`, functions, `[[`, `$'..'`, most of `${..}`) raises `UnparsedCommand`. Where more is accepted here than by a
@@ -16,9 +16,11 @@ No character is read twice, except in nested texts, which nest at most `MAX_DEPT
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, NoReturn
 
-from .launchers import WRAPPERS, all_launches, assigned_line, inner_scripts, program
+from .forms import deny_table, forms, program, read
 from .lexer import MAX_DEPTH, Lexer, UnparsedCommand, Word
 
 LONGEST: Final = 16_384
@@ -36,6 +38,7 @@ _NEXT = {
     "{": ("}",),
 }
 """The reserved words that may continue a compound command, or end it."""
+_TEXTS = frozenset(("<<", "<<-", "<<<"))
 _OPENERS = frozenset(("if", "while", "until", "{"))
 _CLOSERS = frozenset(("fi", "done", "}"))
 
@@ -52,6 +55,9 @@ _assignment = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=").match
 _redirection = re.compile(r"[0-9]*(<<<|<<-?|<>|[<>]&|>>|>\||[<>])(?!\()|(&>>?)").match
 
 
+_may_be_line = re.compile(r"[\s;&|<>()$`]").search
+
+
 class Redirection(NamedTuple):
     """A redirection of input or output. `operator` is without the number in front: `>` for `2>`."""
 
@@ -63,13 +69,15 @@ class SimpleCommand(NamedTuple):
     """One program being run: its words, `NAME=value` in front of them, and its redirections.
 
     There are no words where only variables are set, or where a whole group is redirected. `given`: the command line is
-    a word of another command, such as `rm x` in `git -c core.pager='rm x'`.
+    a word of another command, such as `rm x` in `git -c core.pager='rm x'`, which may run it. `fed`: its input is that
+    of a pipe or a here-document.
     """
 
     words: tuple[Word, ...] = ()
     assignments: tuple[Word, ...] = ()
     redirections: tuple[Redirection, ...] = ()
     given: bool = False
+    fed: bool = False
 
 
 def commands(text: str) -> list[SimpleCommand]:
@@ -83,6 +91,39 @@ def commands(text: str) -> list[SimpleCommand]:
     return found
 
 
+def is_data(words: Sequence[Word]) -> bool:
+    """Return whether the words fit the forms of their programs, so that none of them is a command line."""
+    start, depth = 0, 0
+    while start < len(words) and depth < MAX_DEPTH:
+        reading = read(words, start)
+        if reading.problem:
+            return False
+        start, depth = reading.at, depth + 1
+    return start == len(words)
+
+
+def _scripts(words: Sequence[Word], fail: Callable[[str], NoReturn]) -> Iterator[str]:
+    """Yield the texts that a shell among the words, or `eval`, certainly parses as commands."""
+    if words and program(words[0]) in deny_table()["evaluating"].split():
+        yield " ".join(_literal(word, fail) for word in words[1:])
+    for place, word in enumerate(words):
+        form = forms().get(program(word).casefold())
+        if (form and form.has("shell")) or not (place or word.literal):
+            is_code = re.compile(form.code if form else forms()["sh"].code).fullmatch
+            at = next((at for at in range(place + 1, len(words)) if is_code(words[at].text)), len(words))
+            for text in words[at + 1 : at + 2]:
+                if text.text.startswith(("-", "+")):
+                    fail("options after -c")
+                yield _literal(text, fail)
+            return
+
+
+def _literal(word: Word, fail: Callable[[str], NoReturn]) -> str:
+    if not word.literal:
+        fail("a text for another shell that is only known at run time (single quotes make it literal)")
+    return word.text
+
+
 class _Document(NamedTuple):
     """A here-document, which begins on the next line."""
 
@@ -94,15 +135,19 @@ class _Document(NamedTuple):
 class _Parser(Lexer):
     """A parser of one text, the commands found in it, and the here-documents that begin on its next line.
 
-    `given`: the text is a word of another command, which runs it.
+    `given`: the text is a word of another command, which may run it. `fed`: there was a pipe before.
     """
 
-    __slots__ = ("documents", "found", "given")
+    __slots__ = ("documents", "fed", "found", "given", "seen")
 
-    def __init__(self, text: str, found: list[SimpleCommand], depth: int, given: bool = False) -> None:
+    def __init__(
+        self, text: str, found: list[SimpleCommand], depth: int, given: bool = False, fed: bool = False
+    ) -> None:
         super().__init__(text, depth)
         self.found = found
         self.given = given
+        self.fed = fed
+        self.seen: set[str] = set()
         self.documents: list[_Document] = []
 
     def script(self) -> None:
@@ -110,22 +155,20 @@ class _Parser(Lexer):
         _List(self).read("")
 
     def inner(self, text: str) -> None:
-        _Parser(text, self.found, self.depth + 1, self.given).script()
+        _Parser(text, self.found, self.depth + 1, self.given, self.fed).script()
 
-    def given_line(self, line: Word) -> None:
-        """Parse a command line that is the value of an option or a variable.
-
-        A value that cannot be parsed may be any command. It is not always a command, so the rest of the text stays
-        valid.
-        """
+    def given_line(self, text: str) -> None:
+        """Parse a text that may be a command line. One that cannot be parsed is none."""
         found: list[SimpleCommand] = []
-        try:
-            if not line.literal:
-                self.fail("a command line that is only known at run time")
-            _Parser(line.text, found, self.depth + 1, given=True).script()
-        except UnparsedCommand:
-            found = [SimpleCommand((Word("$()", False),), given=True)]
-        self.found += found
+        with suppress(UnparsedCommand):
+            self.seen.add(text)
+            self._parser(text, found).script()
+            self.found += found
+
+    def _parser(self, text: str, found: list[SimpleCommand]) -> _Parser:
+        parser = _Parser(text, found, self.depth + 1, True, self.fed)
+        parser.seen = self.seen
+        return parser
 
     def nested(self) -> None:
         if self.documents:
@@ -163,26 +206,22 @@ class _Parser(Lexer):
             else:
                 words.append(self.word())
             self.skip_blanks()
-        command = SimpleCommand(tuple(words), tuple(assignments), tuple(redirections), self.given)
-        self.found.append(command)
-        for text in dict.fromkeys(inner_scripts(words, self.fail)):
-            self.inner(text)
-        self._launched(command)
+        fed = self.fed or any(each.operator in _TEXTS for each in redirections)
+        self.found.append(SimpleCommand(tuple(words), tuple(assignments), tuple(redirections), self.given, fed))
+        self._texts(words, assignments)
 
-    def _launched(self, command: SimpleCommand) -> None:
-        """Parse the command lines among the command's words and variables that it runs."""
-        words = command.words
-        found = all_launches(words)
-        named = [program(word).casefold() for word in words[:1]]
-        lines = [launch.text for launch in found if launch.text is not None]
-        assigned = (*command.assignments, *(words[1:] if named and named[0] in WRAPPERS else ()))
-        lines += [line for line in map(assigned_line, assigned) if line is not None]
-        for line in dict.fromkeys(lines):
-            self.given_line(line)
-        if not named or named[0] not in WRAPPERS:  # there, a shell is found at any place
-            texts = [text for launch in found if launch.words for text in inner_scripts(launch.words, self.fail)]
-            for text in dict.fromkeys(texts):
-                self.inner(text)
+    def _texts(self, words: Sequence[Word], assignments: Sequence[Word]) -> None:
+        """Parse the words that are command lines, or may be: `sh -c TEXT` has to be one, `git -c x.pager=TEXT` may."""
+        data = is_data(words)
+        texts = [] if data else [*_scripts(words, self.fail)]
+        self.seen |= {*texts}
+        for text in dict.fromkeys(texts):
+            self._parser(text, self.found).script()
+        for word in (*assignments, *(() if data else words)):
+            attached = word.text[2:] if word.text[:1] == "-" != word.text[1:2] else ""
+            for text in (word.text, word.text.partition("=")[2], attached):
+                if word.literal and text not in self.seen and _may_be_line(text):
+                    self.given_line(text)
 
     def redirections(self) -> None:
         """Parse the redirections of a whole group."""
@@ -234,7 +273,7 @@ class _Parser(Lexer):
         for document in documents:
             body = self._body(document)
             if not document.literal:
-                _Parser(body, self.found, self.depth, self.given).expanded("")
+                _Parser(body, self.found, self.depth, self.given, self.fed).expanded("")
 
     def _body(self, document: _Document) -> str:
         begin = here = self.pos
@@ -297,6 +336,7 @@ class _List:
             return
         self._expect(*(() if operator == ";;" else ("ended",)))
         self.after = "free" if operator in (";", "&") else "needed"
+        parser.fed = parser.fed or operator in ("|", "|&")
 
     def _command(self) -> None:
         self._expect("free", "needed")

@@ -1,9 +1,17 @@
 """Patterns of permission rules for one simple command: "git" is every `git ...`, "npm run *" every `npm run ...`.
 
-A pattern is the first words of a command, each with or without wildcards. It `covers` commands that certainly match:
-every word is literal, no variable is assigned, no redirection writes a file. It `forbids` commands that may match: by
-another path, with options in between, behind `sudo` or `xargs`, or with a word that is only known when the command
-runs. A shell that reads its commands from its input may run any.
+A pattern is the first words of a command, each with or without wildcards; quotes join a word with spaces, and `[*]` is
+a literal `*`. Anything may follow it, as if it ended in a wildcard.
+
+An allow rule fails closed. The words that its pattern spells are literal. What a wildcard matches, also the implied one
+at the end, is covered only if it fits the argument forms of the program (forms.toml), which run, write and configure
+nothing that the rule's reader would not expect. So an unknown program, subcommand or option leads to a question.
+`uncovered` returns the reason, with the word that was not covered. A command is never covered if it assigns variables,
+redirects to or from a file, or has its program's words from somewhere else.
+
+A deny rule matches what may be the command: by another path or name of the act, with options in between, behind `sudo`
+or `xargs`, among the words of a program without a fitting form, or as a word that is only known when the command runs.
+A shell that reads its commands from its input may run any.
 
 A pattern is about programs and their arguments, not about the effect that a program has.
 """
@@ -11,74 +19,104 @@ A pattern is about programs and their arguments, not about the effect that a pro
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
-from .launchers import (
-    FOREIGN_SHELLS,
-    REMOTE,
-    SHELL_BEHIND,
-    SHELLS,
-    USERS_SHELLS,
-    WRAPPERS,
-    Launch,
-    all_launches,
-    as_git,
-    is_device,
-    launches,
-    names_no_program,
-    operands_of,
-    option_c,
-    program,
-)
-from .lexer import Word
-from .parser import Redirection, SimpleCommand
+from .forms import deny_table, forms, is_device, program, read
+from .lexer import MAX_DEPTH, Word
+from .parser import Redirection, SimpleCommand, is_data
 
 _DESCRIPTORS = frozenset((">&", "<&"))
 _TEXTS = frozenset(("<<", "<<-", "<<<"))
-_UNREAD = frozenset(("alias", "hash", "at", "batch", "crontab"))  # they run commands later, or under other names
-_SOURCES = frozenset((".", "source"))
-_wildcard = re.compile(r"[*?\[]").search
-_no_option = re.compile(r"(?!)").fullmatch
-_harmless_option = re.compile(r"-[abefhkmnpuvxBCEHPT]+").fullmatch
+_ADDED = Word("$()", False)  # a word that `xargs` takes from its input
+_variable = re.compile(r"\$(?:\{[^{}]*\}|\(\)|\w+|[@*#?$!-])|\{[^{}]*\}")
 _code_word = re.compile(r"[^\s'\"()\[\]{},;|&<>=`!:+@]+").findall
+_shell_for = re.compile(r"-[A-Za-z]*[si][A-Za-z]*|--shell|--login").fullmatch
+_Words = tuple[Word, ...]
+
+
+class Uncovered(NamedTuple):
+    """The word of a command that no pattern covers, and why. `pattern` matches the first words of the command."""
+
+    pattern: str
+    word: str
+    why: str
 
 
 def covers(pattern: str, command: SimpleCommand) -> bool:
-    """Return whether `command` certainly matches `pattern`, and so do the commands that it runs in turn."""
-    return covered((pattern,), command)
+    """Return whether `command` certainly matches `pattern`, in every word."""
+    return uncovered((pattern,), command) is None
 
 
-def covered(patterns: Sequence[str], command: SimpleCommand) -> bool:
-    """Return whether one of `patterns` certainly matches `command`, and all of them the commands it runs in turn.
+def uncovered(patterns: Sequence[str], command: SimpleCommand) -> Uncovered | None:
+    """Return why none of `patterns` covers the command; None if one does.
 
-    A pattern covers a program that another one runs only if it contains the word that names it: "git" does not
-    cover `git -c core.pager=x log`, "timeout 60 pytest" covers `timeout 60 pytest -x`.
+    A program that another one runs needs a pattern as well: "timeout" and "pytest" cover `timeout 60 pytest -x`
+    together, "timeout 60 pytest" covers it alone.
     """
-    begun = [wanted for wanted in map(_words_of, patterns) if _begins(wanted, command)]
-    if not begun or ["*"] in begun:
-        return bool(begun)
-    left = [
-        launch
-        for launch in launches(command.words)
-        if not (launch.sure and launch.words and covered(patterns, SimpleCommand(launch.words)))
-    ]
-    return any(all(_spells(wanted, launch) for launch in left) for wanted in begun)
+    closest = Uncovered("", "", "no rule is about this command")
+    most = -1
+    for pattern in patterns:
+        wanted = _words_of(pattern)
+        if wanted == ["*"] and command.words:
+            return None
+        words = command.words
+        found = len(words) >= len(wanted) > 0
+        if not found or not all(
+            w.literal and fnmatchcase(w.text, want) for w, want in zip(words, wanted, strict=False)
+        ):
+            continue
+        spelled = {at for at, want in enumerate(wanted) if want == _escaped(words[at].text)}
+        if (missing := _missing(patterns, command, spelled)) is None:
+            return None
+        if len(spelled) > most:
+            most, closest = len(spelled), Uncovered(pattern, *missing)
+    return closest
 
 
-def _begins(wanted: Sequence[str], command: SimpleCommand) -> bool:
-    words = command.words
-    if not wanted or len(words) < len(wanted) or command.assignments:
-        return False
-    if not all(map(_writes_nothing, command.redirections)) or _leaves_folder(words[0].text, wanted[0]):
-        return False
-    return all(word.literal and fnmatchcase(word.text, want) for word, want in zip(words, wanted, strict=False))
+def literal_pattern(command: SimpleCommand) -> str | None:
+    """Return the pattern that covers this command literally, if there is one."""
+    if not all(word.literal for word in command.words):
+        return None
+    pattern = shlex.join(_escaped(word.text) for word in command.words)
+    return pattern if covers(pattern, command) else None
 
 
-def _spells(wanted: Sequence[str], launch: Launch) -> bool:
-    """Return whether a pattern has, without wildcards, the words that name the programs run, also through others."""
-    places = [launch.at, *(launch.at + inner.at for inner in all_launches(launch.words))]
-    return max(places) < len(wanted) and not any(_wildcard(wanted[place]) for place in places)
+def form_pattern(command: SimpleCommand) -> str | None:
+    """Return the pattern of the program and its subcommands, if it covers this command and changes nothing."""
+    form = read(command.words, 0, {0}).form if command.words else None
+    if form is None or form.has("changes") or form.has("script"):
+        return None
+    words = command.words[: form.key.count(" ") + 1]
+    pattern = " ".join(_escaped(word.text) for word in words)
+    own = forms().get(" ".join([form.key.split()[0], *(word.text for word in words[1:])]))
+    return pattern if own is form and covers(pattern, command) else None
+
+
+def _missing(patterns: Sequence[str], command: SimpleCommand, spelled: set[int]) -> tuple[str, str] | None:
+    """Return the first word that is neither spelled nor fits its form, and why; None if there is none."""
+    words, start = command.words, 0
+    if command.assignments:
+        return command.assignments[0].text, "it assigns a variable"
+    for each in command.redirections:
+        if not _writes_nothing(each):
+            return f"{each.operator} {each.target.text}", "it redirects to or from a file"
+    is_bare = len(words) == 1 and (form := forms().get(program(words[0]))) is not None and form.has("script")
+    if len(spelled) == len(words) and not command.fed and not is_bare:
+        return None
+    for _ in range(MAX_DEPTH):
+        reading = read(words, start, spelled)
+        if reading.problem:
+            return words[reading.at].text if reading.at < len(words) else words[start].text, reading.problem
+        if reading.at == len(words):
+            return None
+        start = reading.at
+        if start not in spelled:
+            inner = uncovered(patterns, SimpleCommand(words[start:], fed=command.fed))
+            return inner and (inner.word or words[start].text, inner.why)
+    return words[start].text, "too many programs run one another"
 
 
 def forbids(pattern: str, command: SimpleCommand) -> bool:
@@ -86,65 +124,132 @@ def forbids(pattern: str, command: SimpleCommand) -> bool:
     wanted = _words_of(pattern)
     if wanted == ["*"]:
         return True
-    if not wanted or not command.words:
+    loads = any(_loads(word) for word in (*command.assignments, *command.words))
+    return bool(wanted) and (loads or any(_forbids(each, command) for each in _acts(wanted)))
+
+
+def _acts(wanted: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the wanted words, and the other names of the act that they are about."""
+    yield wanted
+    for act, others in deny_table()["acts"].items():
+        words = act.split()
+        if len(words) <= len(wanted) and all(map(fnmatchcase, words, wanted)):
+            yield from ([*other.split(), *wanted[len(words) :]] for other in others)
+
+
+def _forbids(wanted: Sequence[str], command: SimpleCommand) -> bool:
+    words, assigned = command.words, [word for each in command.assignments for word in _code(each)]
+    if not words:
         return False
-    found = all_launches(command.words)
-    gets_host = command.given and program(command.words[0]) in REMOTE  # as in `rsync -e ssh`
-    if not gets_host and _runs_unread(command.words):
-        return True
-    if any(_runs_unread(launch.words) for launch in found):
-        return True
-    if any(_may_match(wanted, words) for words in (command.words, *(launch.words for launch in found)) if words):
-        return True
-    written = (tuple(map(Word, _code_word(launch.code))) for launch in found if launch.code)
-    return any(_occur_in(wanted, words) for words in written)
+    for _ in range(MAX_DEPTH):
+        if _may_match(wanted, words) or _runs_unread(words, command.given):
+            return True
+        reading = read(words)
+        if reading.problem or reading.at == len(words):
+            break
+        words = words[reading.at :]
+        if reading.form and reading.form.has("input"):
+            words = (*(_ADDED if "{" in word.text or word.text in "%@" else word for word in words), _ADDED)
+    if is_data(words):
+        return _occur_in(wanted, [words[0], *assigned])
+    among = [each for word in words for each in ([word, *_code(word)] if word.literal else [word])]
+    return _occur_in(wanted, [*among, *assigned])
 
 
-def _may_match(wanted: Sequence[str], words: tuple[Word, ...]) -> bool:
+def _code(word: Word) -> list[Word]:
+    return [*map(Word, _code_word(word.text))]
+
+
+def _may_match(wanted: Sequence[str], words: _Words) -> bool:
     """Return whether a command of these words may itself match."""
     name = program(words[0]).casefold()
-    if name in WRAPPERS and _occur_in(wanted, words[1:]):
-        return True
-    if name.startswith("git-") and _may_match(wanted, as_git(words)):
-        return True
+    if name.startswith("git-"):
+        words = (Word("git"), Word(name[4:]), *words[1:])
     if not _program_may_be(words[0], wanted[0]):
         return False
     return _is_several(words[0]) or _follow(wanted[1:], words[1:])
 
 
-def _runs_unread(words: Sequence[Word]) -> bool:
+def _runs_unread(words: _Words, given: bool) -> bool:
     """Return whether it may run commands it does not contain: a shell that reads its input, an alias for others."""
-    names = [program(word).casefold() for word in words]
-    if not names or names[0] in _UNREAD:
-        return bool(names)
-    if names[0] in SHELL_BEHIND and names_no_program(names[1:], operands_of(names[0])):
+    name, table = program(words[0]).casefold(), deny_table()
+    if name in table["later"].split():
         return True
-    wraps = names[0] in WRAPPERS
-    if wraps and names[-1] in WRAPPERS - {"xargs"} and {"xargs", "parallel"} & {*names}:  # its input names the program
+    operands = None if given and name == "ssh" else table["openers"].get(name)  # `rsync -e ssh` adds the host
+    if operands is not None and _names_no_program([word.text for word in words[1:]], operands):
         return True
-    for place, name in enumerate(names if wraps else names[:1]):
-        sources = name in _SOURCES and (not place or names[place - 1] in ("builtin", "command"))
-        if sources or name in SHELLS:
-            return _reads_input(name, words[place + 1 :])
-    return False
-
-
-def _reads_input(shell: str, words: Sequence[Word]) -> bool:
-    """Return whether a shell with these words reads commands from elsewhere than a file or the text of `-c`."""
-    option = next((place for place, word in enumerate(words) if option_c(word.text)), None)
-    if shell not in _SOURCES and option is not None:
-        return not all(word.literal for word in words[option + 1 : option + 2]) or option + 1 == len(words)
-    harmless = _no_option if shell in FOREIGN_SHELLS else _harmless_option
-    operand = next((word for word in words if not harmless(word.text)), None)
-    is_file = (
-        operand is not None and operand.literal and not (operand.text.startswith(("-", "+")) or is_device(operand.text))
+    reading = read(words)
+    form = reading.form
+    if not reading.problem:
+        return False
+    if form and (form.has("input") or (form.key == "git" and _may_be_alias(words))):
+        return True
+    if form and form.has("reads") and any(is_device(word.text) or word.text.endswith("-") for word in words[1:]):
+        return True
+    if form and form.has("script"):
+        return _reads_input(form.code, words, reading.at)
+    shells = (at for at, word in enumerate(words) if at and _is_shell(word))
+    return any(
+        (inner := read(words, at)).form and inner.problem and _reads_input(inner.form.code, words, inner.at)
+        for at in shells
     )
-    return not is_file or shell in USERS_SHELLS
+
+
+def _may_be_alias(words: _Words) -> bool:
+    """Return whether git gets options of which it may have an alias, or programs, that are not among its words."""
+    at = 1
+    while at < len(words) and words[at].text.startswith("-"):
+        at += 2 if words[at].text in ("-c", "-C", "--config-env", "--git-dir", "--work-tree", "--namespace") else 1
+    texts = [word.text for word in words[1:at]]
+    unknown = any(text.startswith(("include", "--config-env", "--exec-path=")) for text in texts)
+    return unknown or (at < len(words) and bool(texts) and f"git {words[at].text}" not in forms())
+
+
+def _is_shell(word: Word) -> bool:
+    form = forms().get(program(word))
+    return form is not None and form.has("shell")
+
+
+def _reads_input(code: str, words: _Words, at: int) -> bool:
+    """Return whether an interpreter runs neither a file nor the literal code of the option at this place."""
+    if at == len(words) or not re.fullmatch(code, words[at].text):
+        return True
+    name, text = words[at].text, words[at + 1 : at + 2]
+    return not (all(word.literal for word in text) if text else "=" in name or " " in name)
+
+
+def _names_no_program(words: Sequence[str], operands: int) -> bool:
+    """Return whether words behind `sudo` and the like hold no program to run, but options and so many operands."""
+    before = ""
+    for word in words:
+        if _shell_for(word):
+            return True
+        if not word.startswith("-") and not before.startswith("-"):
+            break
+        before = word
+    return sum(not word.startswith("-") for word in words) <= operands
+
+
+def _loads(word: Word) -> bool:
+    """Return whether `NAME=value` names code that programs load, or a command line that is not known."""
+    name, equals, value = word.text.partition("=")
+    table = deny_table()
+    if not equals or value == "/dev/null":
+        return False
+    loading = any(fnmatchcase(name, each) for each in table["loading"])
+    return loading or (not word.literal and any(fnmatchcase(name, each) for each in table["commands"]))
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([*?\[])", r"[\1]", text)
 
 
 def _words_of(pattern: str) -> list[str]:
     """Return the words of a pattern. A last `*` is dropped, as anything may follow a pattern."""
-    words = pattern.split()
+    try:
+        words = shlex.split(pattern) if "'" in pattern or '"' in pattern else pattern.split()
+    except ValueError:  # a quote that does not end
+        words = pattern.split()
     while len(words) > 1 and words[-1] == "*":
         words.pop()
     return words
@@ -158,21 +263,22 @@ def _writes_nothing(redirection: Redirection) -> bool:
     return operator in _TEXTS or target == Word("/dev/null")
 
 
-def _leaves_folder(text: str, want: str) -> bool:
-    """Return whether a wildcard for a program would match folders: `py*` does not match `py/../evil`."""
-    return want != "*" and (text.count("/") != want.count("/") or text.count("..") != want.count(".."))
-
-
 def _occur_in(wanted: Sequence[str], words: Sequence[Word]) -> bool:
     """Return whether the wanted words may occur among `words`, in this order."""
     left = iter(words)
     may_be = _program_may_be
     for want in wanted:
-        found = next((word for word in left if may_be(word, want)), None)
+        found = next((word for word in left if (word.literal or _is_open(word, want)) and may_be(word, want)), None)
         if found is None or _is_several(found):
             return found is not None
         may_be = _may_be
     return True
+
+
+def _is_open(word: Word, want: str) -> bool:
+    """Return whether a word that is only known at run time may be `want` as a whole: `$X` may, `$X:/w` may not."""
+    pattern = _variable.sub("*", word.text)
+    return fnmatchcase(want.rpartition("/")[2], pattern.rpartition("/")[2]) or bool(re.search(r"[*?\[]", want))
 
 
 def _follow(wanted: Sequence[str], words: Sequence[Word]) -> bool:

@@ -1,0 +1,273 @@
+"""The argument forms of programs that a wildcard of an allow rule covers. They are data: forms.toml, beside this file.
+
+Strategy: the words that a rule spells are literal. Every other word of a command needs a row of the file, for its
+program and subcommand, that lists it. Without a row, or for a word that the row does not list, a person is asked, so
+that an incomplete file leads to a question and never to a program that nobody approved.
+
+The fields of a row:
+
+* `flags`: options without a value. `--name[=]` may have one behind `=`, `-#` is a number such as `-20`, `--` ends the
+  options. Options match as a whole, never abbreviated; short ones also in one word, unless `bundles` is false.
+* `values`: options with a value, within the word or in the next one.
+* `never`: options that are not covered, with the reason that a person is shown.
+* `operands`, `first`: what other words match as a whole, and what the first of them matches; `most`: their number.
+  Where a row has subcommands, an operand is one of them.
+* `names`: other programs or subcommands with the same form; `like`: a row above whose options are options here, too.
+* `after`: behind so many operands there is another command. `spelled`: the rule has to spell its program. `input`: it
+  gets words from the input.
+* `script`: the first operand is a script file, which the rule has to spell; what follows are the script's arguments.
+  `code`: options whose value is code. `shell`: the code is a shell command. `reads`: other programs that run what they
+  read where their words do not fit.
+* `data`: all words are data, also those that are only known at run time.
+* `changes`: it changes files or runs what its operands name, so that "always allow" means the command as it is.
+
+A word that begins with `-` has to be a listed option wherever it is, also as the value of another, and a value has to
+match `operands`. So no word that is taken for a value hides an option.
+
+Deny rules use the same rows, the other way round: words that fit are data, and any other word may be a command.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+from .lexer import Word
+
+_ANY_OPERAND: Final = r"(?!@|.*::).*"  # `@file` names a file of options, `ext::` a program
+_SCRIPTS: Final = (".sh", ".bash", ".zsh", ".py", ".rb", ".pl", ".js", ".ts", ".mjs", ".php")
+_ASKING: Final = ("--version", "--help")
+
+_wild = re.compile(r"[*?\[{~]").search
+_number = re.compile(r"-[0-9]+[kMG]?").fullmatch
+_upwards = re.compile(r"\.\./(?:.*/)?(?:dev|proc)/").match
+
+
+class Form(NamedTuple):
+    """One row of forms.toml. `key` is its first name; a `subcommand` is needed where the row has no operands."""
+
+    key: str
+    flags: frozenset[str]
+    values: frozenset[str]
+    never: Mapping[str, str]
+    operands: str
+    first: str
+    most: int | None
+    after: int | None
+    code: str
+    traits: frozenset[str]
+    subcommand: bool
+
+    def has(self, trait: str) -> bool:
+        """Return whether a field such as `script` is true."""
+        return trait in self.traits
+
+    def option(self, text: str) -> tuple[str, bool]:
+        """Return why the option is not covered, if it is not, and whether its value is the next word."""
+        name, equals, _ = text.partition("=")
+        if text in self.flags or f"{name}[=]" in self.flags or (equals and name in self.values):
+            return "", False
+        if text in self.values:
+            return "", True
+        if "-#" in self.flags and _number(text):
+            return "", False
+        if not text.startswith("--") and self.has("bundles"):
+            for at, letter in enumerate(text[1:], 2):
+                short, rest = f"-{letter}", text[at:]
+                if short in self.values and (rest or short not in self.flags):
+                    return "", not rest
+                if short not in self.flags:
+                    return self._reason(short, text), False
+            return "", False
+        return self._reason(name, text), False
+
+    def operand(self, text: str, count: int) -> str:
+        """Return why a word that is the operand of this number is not covered, if it is not."""
+        if self.subcommand:
+            return f"toolcast knows no argument forms of {f'{self.key} {text}'!r}"
+        if self.most is not None and count > self.most:
+            return f"{self.key!r} is covered with at most {self.most} operands"
+        fits = re.fullmatch(self.first if self.first and count == 1 else self.operands, text, re.DOTALL)
+        return "" if fits else f"it is no plain operand of {self.key!r}"
+
+    def _reason(self, name: str, text: str) -> str:
+        found = (why for names, why in self.never.items() if {name, text} & {*names.split()})
+        return next(found, f"the option is not in toolcast's list of options for {self.key!r}")
+
+
+class Reading(NamedTuple):
+    """The comparison of a command with its form, the last of which is `form`.
+
+    Without a `problem` it fits, and another command begins at `at`, if there is a word of that number; with one, that
+    word does not fit.
+    """
+
+    at: int
+    problem: str = ""
+    form: Form | None = None
+
+
+@cache
+def forms() -> Mapping[str, Form]:
+    """Return the rows of forms.toml, by the names of programs and subcommands."""
+    data = _data()
+    found: dict[str, Form] = {}
+    keys = {name for key, row in data.items() for name in (key, *row.get("names", ()))}
+    for key, row in data.items():
+        like = found.get(row.get("like", ""))
+        options = [frozenset(row.get(name, "").split()) for name in ("flags", "values")]
+        traits = {name for name, value in ({"bundles": True} | row).items() if value is True}
+        form = Form(
+            key,
+            options[0] | (like.flags if like else frozenset()),
+            options[1] | (like.values if like else frozenset()),
+            {**(like.never if like else {}), **row.get("never", {})},
+            row.get("operands", like.operands if like else _ANY_OPERAND),
+            row.get("first", ""),
+            row.get("most"),
+            row.get("after"),
+            row.get("code", "(?!)"),
+            frozenset(traits),
+            {"operands", "most"}.isdisjoint(row) and any(each.startswith(f"{key} ") for each in keys),
+        )
+        found |= dict.fromkeys((key, *row.get("names", ())), form)
+    return found
+
+
+@cache
+def deny_table() -> Mapping[str, Any]:
+    """Return the names that deny rules use, beside the rows."""
+    return cast("Mapping[str, Any]", _file()["deny"])
+
+
+def _data() -> dict[str, Any]:
+    return {key: row for key, row in _file().items() if key != "deny"}
+
+
+@cache
+def _file() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("forms.toml").read_text("utf-8"))
+
+
+def program(word: Word) -> str:
+    """Return the name of the program that a command with this first word runs, without its folder."""
+    return word.text.rpartition("/")[2]
+
+
+def is_device(text: str) -> bool:
+    """Return whether the path may lead to what a program reads: `/dev/stdin`, `../../proc/self/fd/0`."""
+    path = posixpath.normpath(text)
+    return path.startswith(("/dev/", "/proc/", "//dev/", "//proc/")) or bool(_upwards(path))
+
+
+def read(words: Sequence[Word], start: int = 0, spelled: Collection[int] | None = None) -> Reading:
+    """Compare the command that begins at `start` with the form of its program.
+
+    `spelled` are the words that a rule spells. None is for deny rules: there, a word that is only known at run time
+    counts as an operand, and any script or program as spelled.
+    """
+    name, is_path = program(words[start]), "/" in words[start].text
+    is_spelled = spelled is None or start in spelled
+    if is_path and is_spelled and name.endswith(_SCRIPTS):
+        return Reading(len(words))
+    form = forms().get(name)
+    if form is None:
+        at = next((at for at in range(start + 1, len(words)) if at not in (spelled or ())), start)
+        return Reading(at if is_spelled else start, f"toolcast knows no argument forms of {name!r}")
+    if is_path and not is_spelled:
+        return Reading(start, "it is a program in a folder, which the rule has to name")
+    if form.has("data") or (len(words) == start + 2 and words[-1].text in _ASKING):
+        return Reading(len(words), form=form)
+    return _Reader(words, form, spelled).read(start + 1)
+
+
+class _Reader:
+    """The reading of the words behind a program: its `form`, how many operands there were, and what comes next.
+
+    `options`: there was no `--`. `value`: the next word is the value of an option.
+    """
+
+    __slots__ = ("form", "lenient", "operands", "options", "spelled", "value", "words")
+
+    def __init__(self, words: Sequence[Word], form: Form, spelled: Collection[int] | None) -> None:
+        self.words = words
+        self.form = form
+        self.lenient = spelled is None
+        self.spelled: Collection[int] = spelled or ()
+        self.operands = 0
+        self.options = True
+        self.value = False
+
+    def read(self, start: int) -> Reading:
+        lost = ""
+        for at in range(start, len(self.words)):
+            word, is_spelled = self.words[at], at in self.spelled
+            if lost:  # it may have a value or none, so nothing is known of the words behind it
+                if not is_spelled:
+                    return Reading(at, f"it follows {lost!r}, whose meaning is not known", self.form)
+                continue
+            if not self._enter(word):
+                end = None if self.value or self._is_option(word) else self._end(at, word)
+                if end is not None:
+                    return Reading(end, form=self.form)
+                if (problem := self._problem(word)) and not is_spelled:
+                    return Reading(at, problem, self.form)
+                lost = word.text if problem else ""
+        if lost or self.form.has("script"):
+            return Reading(len(self.words), f"{self.form.key!r} may run what it reads", self.form)
+        return Reading(len(self.words), form=self.form)
+
+    def _enter(self, word: Word) -> bool:
+        """Go on with the form of a subcommand, if the word is one."""
+        is_first = self.options and not (self.operands or self.value)
+        found = forms().get(f"{self.form.key} {word.text}") if word.literal and is_first else None
+        self.form = found or self.form
+        return found is not None
+
+    def _is_option(self, word: Word) -> bool:
+        return self.options and word.text.startswith("-") and (word.literal or not self.lenient)
+
+    def _end(self, at: int, word: Word) -> int | None:
+        """Count an operand. Return where the form ends with it: at a program, or behind the words of a script."""
+        self.operands += 1
+        form, is_spelled = self.form, self.lenient or at in self.spelled
+        if form.has("script") and word.literal and is_spelled and not is_device(word.text):
+            return len(self.words)
+        is_program = form.after is not None and self.operands > form.after
+        return at if is_program and (self.lenient or not form.has("input")) and self._may_run(is_spelled) else None
+
+    def _may_run(self, is_spelled: bool) -> bool:
+        return is_spelled or not self.form.has("spelled")
+
+    def _problem(self, word: Word) -> str:
+        """Return why a word is not covered, if it is not."""
+        form, text, problem = self.form, word.text, ""
+        if not (word.literal or self.lenient or _is_certain(text)):
+            return "it is only known at run time"
+        if self.value:
+            self.value = False
+            is_number = "-#" in form.flags and _number(text)
+            if text.startswith("-") and not (is_number or (text == "-" and text in form.flags)):
+                return "it is the value of an option, and looks like another"
+            return form.operand(text, 0) if word.literal and not form.subcommand else ""
+        if self._is_option(word):
+            self.options = not (text == "--" and text in form.flags)
+            problem, self.value = form.option(text)
+        elif form.has("script") or (form.after is not None and self.operands > form.after):
+            return f"it is what {form.key!r} runs, which the rule has to name"
+        elif word.literal or not self.lenient:
+            problem = form.operand(text, self.operands)
+        return problem
+
+
+def _is_certain(text: str) -> bool:
+    """Return whether each word that a shell expands the text to is the same option, or an operand."""
+    wild = _wild(text)
+    if "$" in text or wild is None or wild.start() == 0:
+        return False
+    return not text.startswith("-") or "=" in text[: wild.start()]

@@ -1,0 +1,644 @@
+"""forms.toml: what a wildcard covers, what it never covers, and that deny rules see through what does not fit."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, strategies as st
+
+from toolcast import Permissions, Rule
+from toolcast.agents.permissions.shell.forms import Form, forms, read
+from toolcast.agents.permissions.shell.lexer import Word
+from toolcast.agents.permissions.shell.parser import commands
+from toolcast.agents.permissions.shell.patterns import form_pattern, literal_pattern, uncovered
+from toolcast.tools.callable_tool import CallableTool
+
+
+def lines(text: str) -> list[str]:
+    """Return the lines of a text: commands, so that no quotes stand around them."""
+    return text.strip("\n").split("\n")
+
+
+def bash(command: str) -> str:
+    """Run a command."""
+    raise AssertionError(command)
+
+
+TOOL = CallableTool.from_function(bash)
+
+
+def asked(patterns: str, command: str) -> bool:
+    """Return whether rules that allow these patterns, split at `|`, leave the command to the approver."""
+    rules = [Rule("bash", "allow", {"command": pattern}) for pattern in patterns.split("|")]
+    permissions = Permissions("default", rules, approve=lambda request: True)
+    return permissions.decide(TOOL, {"command": command}).verdict != "allow"
+
+
+def denied(pattern: str, command: str) -> bool:
+    """Return whether a rule that denies the pattern hits the command in the mode that allows everything else."""
+    permissions = Permissions("bypass", [Rule("bash", "deny", {"command": pattern})])
+    return permissions.decide(TOOL, {"command": command}).verdict == "deny"
+
+
+# Lines that run, write or configure something. None of their words but the first is spelled by the rules.
+ATTACKS = lines(r"""
+git submodule--helper foreach 'touch x'
+git merge-index ./x -a
+git bulk touch x
+git -c core.pager=x log
+git --config-env=core.pager=X log
+git --exec-path=. status
+git -C x status
+git --git-dir=x status
+git -p log
+git log --output=f
+git log --outp=f
+git diff --ext-diff
+git diff -S --output=f
+git grep -O a
+git grep -nO a
+git grep --open=x a
+git rebase -x 'touch x' HEAD
+git merge -s x a
+git fetch 'ext::sh -c x'
+git clone ext::x
+git push --exec=x
+git push origin +main
+git config core.pager x
+git config edit
+git config --get -e
+git bisect run x
+git reflog delete a
+git status -- $X
+git $X
+sort --compress-program=x a
+sort --compress-prog x a
+sort -no f a
+sort -k --output=f a
+sort -k -- -o f
+uniq a f
+find . -exec touch x ;
+find . -delete
+find . -fprint f
+find . -name -exec x
+sed -n 'w f' a
+sed 1e a
+sed -n -e p a
+sed -i p a
+sed -n $X a
+awk 'BEGIN{system("x")}'
+awk '{print > "x"}'
+awk -f x
+rg --pre x a
+rg -nz a
+tree -o f
+file -C -m f
+date 01010101
+diff -l a b
+xargs ls
+python -c x
+python x.py
+python -W ignore::x.Y a
+python -m timeit x
+python3-dbg -c x
+node -e x
+bash -c ls
+bash x.sh
+. x
+pytest -p x
+pytest @x
+pytest /x
+pytest a/../../x
+pytest --junitxml=f
+mypy --config-file x
+mypy @x
+ruff check --output-file f
+prettier --plugin x
+npm exec x
+npm run a --script-shell x
+npm install x
+npx x
+uv run x
+timeout 5 x
+timeout -k -s 60 x y
+sudo ls
+cargo --config x build
+cargo +x build
+cargo clippy -- -C linker=x
+go test -exec x
+go vet -vettool=x
+make CC=x
+make -j CC=x
+make -f x
+make --eval=x
+kubectl x
+kubectl ps
+docker run x
+gh x
+volta run x
+sk --preview x
+latexmk -e x
+ls > f
+ls < f
+X=1 ls
+ls $X
+ls *
+env ls
+cd x
+test -v 'a[$(touch x)]'
+printf -v x y
+""")
+
+EVERYDAY = lines(r"""
+git status --short --branch
+git diff --stat HEAD~1 -- src/*.py
+git log --oneline -20 --graph --author='A B'
+git log -n5 -p HEAD..main
+git show HEAD:README.md
+git add -A
+git commit -am 'Fix x; see #3'
+git checkout -b x
+git stash push
+git fetch --all --prune
+git pull --rebase
+git push -u origin main
+git branch -a
+git blame -L 1,5 x
+git rev-parse --abbrev-ref HEAD
+git config --get user.name
+git remote -v
+git --no-pager log
+ls -la src
+cat -n x | head -n 20 | grep -v '^#' | sort -u | wc -l
+tail -n +5 x
+head -5 x
+grep -rnE --include='*.py' 'a|b' src
+rg -n -g '*.py' --type py a src
+find src -name '*.py' -not -path './x/*' -mtime -7
+sed -n '1,5p' x
+sed 's/a b/c/g' x
+awk -F, '$1 == 2 || /a/ {print $2}' x
+diff -ru a b
+echo "exit: $?"
+jq -r '.a[]' x
+test -f x && [ -d y ]
+mkdir -p a/b && touch a/b/c
+pytest -q -x -k 'a and not b' tests/test_x.py::test_y
+python -m pytest -q tests
+uv run pytest -q
+timeout 60 pytest -x
+ruff check --fix src && ruff format --check
+mypy --strict src
+npm run build -- --watch
+npm test
+cargo test --workspace x::y -- --nocapture
+cargo clippy -- -D warnings
+go test -race ./...
+make -j4 test
+docker ps -a
+kubectl get pods -n x
+gh pr view 3 --json title
+python manage.py migrate --run
+./run.sh --all
+command -v git
+""")
+
+USUAL = lines("""
+git|ls|cat|head|tail|grep|rg|find|sed|awk|sort|wc|diff|echo|jq|test|[|mkdir|touch|pytest|uv|timeout|ruff|mypy|npm|cargo
+go|make|docker|kubectl|gh|command|./run.sh|python -m pytest|python manage.py *
+""")
+
+WRAPPERS = " | ".join(
+    lines("""
+sudo | sudo -u a | doas | env | env A=1 | env -i | env -u A | nohup | setsid | setsid -w | nice | nice -n 5
+ionice -c 2 | time | timeout 5 | timeout -k 1 5 | stdbuf -oL | unshare -r | chroot . | strace | ltrace | flock a
+xargs | xargs -n1 | xargs -I {} | parallel | taskset 1 | taskset -c 1 | setarch | setarch x86_64 | linux32
+prlimit | chrt 1 | numactl | systemd-run | firejail | bwrap | fakeroot | torsocks | proxychains | xvfb-run
+valgrind | perf stat | rlwrap | tmux new | screen -dm | busybox | npx | npx -y | bunx | pnpx | uvx | ssh-agent
+ssh-agent -t 5 | logsave a | runcon a | runcon -t a | hyperfine | hyperfine -N | watch | watch -n 1 | command
+command -p | builtin | exec | exec -a b | jobs -x | uv run | uv run --with a | uv tool run | uv --offline run
+poetry run | pdm run | hatch run | pipenv run | pipx run | conda run | conda run -n a | npm exec | npm exec --
+npm x | pnpm dlx | pnpm exec | yarn dlx | yarn exec | direnv exec . | docker run a | docker run -v /:/h a
+docker exec a | docker compose exec a | docker compose run a | podman run a | kubectl exec a --
+kubectl exec -it a -- | kubectl run a -- | lxc exec a -- | nix run a -- | nix shell -c | mise exec --
+mise x -- | bundle exec | rbenv exec | pyenv exec | opam exec -- | rustup run stable | ip netns exec a
+nsenter -t 1 | /lib64/ld-linux-x86-64.so.2 | /lib/ld-musl-x86_64.so.1 | ld.so | eval | trap | su-exec a | gosu a
+setuidgid a | noglob | nocorrect | repeat 3 | chronic | dotenv | entr | nodemon | watchexec | concurrently
+ccache | dumb-init | aws-vault exec a -- | env $X | timeout $X | nice nice nice | env nice timeout 5
+sudo env A=1 nice | uv run uv run
+""")
+).split(" | ")
+
+
+def documented() -> list[tuple[str, str, bool]]:
+    """Return the rules, the commands and whether they are asked about, of the table in docs/how-to/approvals.md."""
+    text = (Path(__file__).parents[4] / "docs" / "how-to" / "approvals.md").read_text("utf-8")
+    table = text.partition("| allow rules |")[2].partition("\n\n")[0]
+    found: list[tuple[str, str, bool]] = []
+    for row in table.splitlines()[2:]:
+        rules, runs, asks = (re.findall(r"`([^`]+)`", cell) for cell in row.strip("|").split("|"))
+        found += [("|".join(rules), command, False) for command in runs]
+        found += [("|".join(rules), command, True) for command in asks]
+    return found
+
+
+@pytest.mark.parametrize(("patterns", "command", "expected"), documented())
+def test_the_examples_of_the_documentation_match(patterns: str, command: str, expected: bool) -> None:
+    assert asked(patterns, command) is expected
+
+
+def test_the_documentation_has_a_table() -> None:
+    assert len(documented()) > 20
+
+
+@pytest.mark.parametrize("command", [*ATTACKS, *(f"{wrapper} touch x" for wrapper in WRAPPERS)])
+def test_a_wildcard_covers_nothing_that_runs_writes_or_configures(command: str) -> None:
+    program = command.split()[0]
+    assert asked(program, command)
+    assert asked(f"{program} *|ls", command)
+    assert asked(f"{program[:-1]}?", command)
+
+
+@pytest.mark.parametrize("command", EVERYDAY)
+def test_what_a_developer_runs_every_day_is_covered(command: str) -> None:
+    assert not asked("|".join(USUAL), command)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "command"),
+    [
+        ("git -c core.pager=cat log", "git -c core.pager=cat log -p"),  # what follows `-c` is not known
+        ("python -X manage.py", "python -X manage.py x.py"),
+        ("timeout -z 60 pytest", "timeout -z 60 pytest x"),
+        ("sudo|ls", "sudo ls"),
+        ("python -m *|pytest", "python -m pytest"),  # another module of that name may be nearer
+        ("uv run git|git", "uv run git -c core.pager=x log"),
+        ("echo|xargs git", "echo push | xargs git"),
+        ("echo|bash", "echo x | bash"),
+        ("echo|bash -s", "echo x | bash -s"),
+        ("tool", "tool <<< x"),
+        ("python", "python"),
+    ],
+)
+def test_what_a_rule_does_not_spell_out_is_asked_about(patterns: str, command: str) -> None:
+    assert asked(patterns, command)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "command"),
+    [
+        ("git -c core.pager=cat log", "git -c core.pager=cat log"),
+        ("uv run git|git", "uv run git log -p"),
+        ("timeout 60 pytest", "timeout 60 pytest -x"),
+        ("sudo -n apt-get update", "sudo -n apt-get update"),
+        ("bash -c 'ls; touch x'", "bash -c 'ls; touch x'"),
+        ("find . -name '[*].py' -delete", "find . -name '*.py' -delete"),
+        ("bash -eu x.sh", "bash -eu x.sh $X"),
+        ("*", "git -c core.pager=x log; python -c 'x'; sudo rm x"),
+    ],
+)
+def test_what_a_rule_spells_is_literal(patterns: str, command: str) -> None:
+    assert not asked(patterns, command)
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (
+            "git log --output=f",
+            "the rule 'git' does not cover '--output=f' in 'git log --output=f': it writes a file; "
+            "the rule 'git log --output=f' covers it literally",
+        ),
+        (
+            "git bulk 'a b'",
+            "the rule 'git' does not cover 'bulk' in \"git bulk 'a b'\": toolcast knows no argument forms of 'git bulk'"
+            "; the rule \"git bulk 'a b'\" covers it literally",
+        ),
+        ("git log $X", "the rule 'git' does not cover '$X' in \"git log '$X'\": it is only known at run time"),
+        ("git log > f", "the rule 'git' does not cover '> f' in 'git log': it redirects to or from a file"),
+        ("git log; ls", "no rule is about the command 'ls'; the rule 'ls' covers it literally"),
+    ],
+)
+def test_the_question_names_the_word_the_reason_and_the_rule(command: str, reason: str) -> None:
+    permissions = Permissions(rules=[Rule("bash", "allow", {"command": "git"})], approve=lambda request: True)
+    assert permissions.decide(TOOL, {"command": command}).reason == reason
+
+
+@pytest.mark.parametrize(
+    ("command", "pattern"),
+    [
+        ("git log -p x", "git log"),
+        ("git --no-pager log", None),
+        ("grep -n a b", "grep"),
+        ("python3 -m pytest", None),
+        ("git push", None),  # it changes something
+        ("make x", None),
+        ("git bulk", None),
+    ],
+)
+def test_always_means_a_form_that_changes_nothing(command: str, pattern: str | None) -> None:
+    (found,) = commands(command)
+    assert form_pattern(found) == pattern
+
+
+@pytest.mark.parametrize("name", sorted(forms()))
+def test_every_row_can_be_reviewed(name: str) -> None:
+    form = forms()[name]
+    options = {option.removesuffix("[=]") for option in form.flags | form.values}
+    assert all(re.fullmatch(r"--?[\w.-]*(=[\w-]+)?|-#", option) for option in options)
+    assert not options & {option for names in form.never for option in names.split()}
+    assert re.compile(form.operands) and re.compile(form.first) and re.compile(form.code)
+
+
+ROWS = [name for name, form in forms().items() if not form.traits & {"script", "data"}]
+
+
+@st.composite
+def calls(draw: st.DrawFn) -> list[str]:
+    """Return a call of a row, with options of it, of other rows and of nobody, attached and abbreviated values."""
+    name = draw(st.sampled_from(ROWS))
+    form = forms()[name]
+    own = st.sampled_from(sorted(form.flags | form.values) or ["-a"])
+    other = st.sampled_from(sorted(option for names in form.never for option in names.split()) or ["--output"])
+    option = own | other | st.sampled_from(["-x", "--exec", "--config", "-o", "-c", "--", "-", "-5"])
+    joined = st.builds(str.__add__, option, st.sampled_from(["=x", "x", "=", "", "o", "e"]))
+    cut = st.builds(lambda text, end: text[:end], option, st.integers(3, 9))
+    word = st.sampled_from(["a", "x", "60", "ls", "1,5p", "ext::x", "@x", "/x", "X=1", "$X", "*", "a*", "touch"])
+    return [*name.split(), *draw(st.lists(option | joined | cut | word, max_size=6))]
+
+
+def is_listed(form: Form, text: str) -> bool:
+    """Return whether the row lists the option, or each of the short options in one word."""
+    known, name = form.flags | form.values, text.partition("=")[0]
+    if {text, name, f"{name}[=]"} & known or ("-#" in known and re.fullmatch(r"-\d+[kMG]?", text)):
+        return True
+    until = next((at for at, letter in enumerate(text) if at and f"-{letter}" in form.values), len(text))
+    return not text.startswith("--") and all(f"-{letter}" in known for letter in text[1:until])
+
+
+@given(calls())
+@example(["sort", "-k", "--", "-o", "f"])
+@example(["timeout", "-k", "-s", "60", "touch"])
+def test_what_a_wildcard_covers_has_only_options_of_the_row(words: list[str]) -> None:
+    reading = read([Word(text, not {"$", "*"} & {*text}) for text in words], 0, {0})
+    form = reading.form
+    if reading.problem or form is None or words[-1] in ("--version", "--help"):
+        return
+    read_words = words[1 : reading.at]  # another program may follow
+    if "--" in read_words:
+        assert "--" in form.flags
+        read_words = read_words[: read_words.index("--")]
+    outer = forms()[words[0]]  # the options in front of a subcommand are those of the program
+    assert all(is_listed(form, text) or is_listed(outer, text) for text in read_words if text.startswith("-"))
+    assert not {text.partition("=")[0] for text in read_words} & {
+        each for names in form.never for each in names.split()
+    }
+    assert not any("$" in text or text.startswith("*") for text in read_words)
+
+
+@given(calls())
+def test_the_literal_rule_covers_the_command(words: list[str]) -> None:
+    (command, *_) = commands(shlex.join(words))
+    pattern = literal_pattern(command)
+    assert pattern and uncovered([pattern], command) is None
+
+
+PUSHES = lines(r"""
+docker run --entrypoint='git push' a
+make -f - <<< 'all:; git push'
+make -f-
+make -f /dev/stdin
+git difftool -x 'git push'
+uv run --with a -- git push
+ssh -t h 'sudo git push'
+kubectl exec a -c b -- git push
+bash -c 'eval "git push"'
+trap 'git push' 0
+xargs -I{} git {}
+xargs -I % git %
+xargs -I@ git @
+find . -exec sh -c 'git push "$1"' _ {} ;
+eval g''it p\ush
+echo 'git push' | xargs sh -c
+echo 'git push' | xargs -0 bash -c
+ssh h -o ProxyCommand='git push'
+git config -z alias.p push
+bash ../../dev/stdin
+X='git push'; $X
+X='push origin'; git $X
+X='git push'; sudo $X
+git -c alias.p='!git' p push
+git -c alias.p='!git;' p
+git -c alias.p=push p
+git -c alias.p='!git push' p
+git -c alias.p='push origin' p
+git -c ALIAS.p=push p
+git-push
+git send-pack origin main
+git lfs push origin
+git subtree push --prefix=x origin main
+git -C x send-pack
+git --config-env=alias.p=X p
+git -c include.path=x p
+git --exec-path=. p
+git config alias.p push; git p
+git -C . push
+git config --global alias.p '!git push'
+git -c core.pager='git push' log
+git -c core.fsmonitor='git push;' status
+git p$X
+git -c user.name='x' -c core.editor='git push' commit
+git rebase -x 'git push' HEAD~1
+git bisect run git push
+git submodule foreach git push
+git submodule foreach --recursive 'git push'
+git fetch --upload-pack='git push;' .
+git fetch 'ext::git push'
+git clone -c core.fsmonitor='git push' . y
+git -c alias.p="$X" p
+git filter-branch --tree-filter 'git push'
+/usr/lib/git-core/git-push
+GIT_EDITOR='git push;' git commit
+GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=alias.p GIT_CONFIG_VALUE_0=push git p
+PAGER='git push' git log
+PS4='$(git push)'; set -x; ls
+export PS4='$(git push)'
+BASH_ENV=x bash y
+LD_PRELOAD=x ls
+env GIT_PAGER='git push' git log
+PROMPT_COMMAND='git push'
+env BASH_FUNC_ls%%='() { git push; }' ls
+X='a[$(git push)]'; echo $((X))
+GIT_SSH_COMMAND='git push' git fetch
+find . -exec git push ;
+find . -exec git -c alias.p=push p ;
+find . -execdir sh -c 'git push' ;
+fd -x git push
+fd . -X git push
+tar --checkpoint-action=exec='git push' -cf a b
+tar -I 'git push' -cf a b
+tar --to-command 'git push' -xf a
+rsync -e 'git push' a b
+ssh -o ProxyCommand='git push' h
+ssh h 'git push'
+ssh -oLocalCommand='git push' h
+scp -S 'git push' a b
+rsync -e 'ssh -o ProxyCommand="git push"' a b
+make --eval='$(shell git push)'
+make SHELL='git push'
+make CC='git push'
+awk 'BEGIN{system("git push")}'
+sed '1e git push' a
+vim -c '!git push' a
+vim '+!git push'
+less '+!git push' a
+man -P 'git push' ls
+python -c 'import os; os.system("git push")'
+python -c "import subprocess; subprocess.run(['git', 'push'])"
+perl -e 'exec "git push"'
+node -e 'require("child_process").execSync("git push")'
+ruby -e '`git push`'
+php -r 'system("git push");'
+gdb -ex '!git push' x
+echo push | xargs git
+echo push | xargs -n1 git
+parallel git ::: push
+parallel 'git push' ::: a
+hyperfine 'git push'
+hyperfine ls 'git push'
+hyperfine -p 'git push' ls
+entr -s 'git push'
+flock a -c 'git push'
+nodemon -x 'git push'
+sudo git -c alias.p=push p
+sudo -u a git -c alias.p=push p
+uv run git -c alias.p=push p
+timeout 5 git -c alias.p=push p
+nice -n 1 git -c alias.p=push p
+docker run a git -c alias.p=push p
+env A=1 git -c alias.p=push p
+sg a 'git push'
+sg a -c 'git push'
+npm exec -c 'git push'
+npx -c 'git push'
+uv run sh -c 'git push'
+docker run a sh -c 'git push'
+docker run a bash <<< 'git push'
+uv run bash
+mapfile -C 'git push' a
+compgen -C 'git push'
+compgen -W '$(git push)'
+fish -C 'git push' a
+test -v 'a[$(git push)]'
+[ -v 'a[$(git push)]' ]
+let 'x=a[$(git push)]'
+declare 'a[$(git push)]=1'
+read 'a[$(git push)]'
+unset 'a[$(git push)]'
+printf -v 'a[$(git push)]' x
+export 'a[`git push`]=1'
+alias p='git push'
+eval git push
+emulate sh -c 'git push'
+trap 'git push' EXIT
+go test -exec 'git push' .
+sort --compress-program='git push' a
+split --filter='git push' a
+zip -T --unzip-command='git push' a
+""")
+
+PUSHING = " | ".join(
+    lines("""
+ssh h | ssh -p 22 h | env -u A | xargs | uv run | poetry run | npx | npm exec -- | direnv exec . | ssh-agent
+logsave a | runcon a | hyperfine | ld.so | /lib64/ld-linux-x86-64.so.2 | docker run a | docker run -v /:/x a
+docker exec -it a | docker compose exec a | kubectl exec a -- | pnpm dlx | yarn dlx | conda run -n a
+nix shell -c | jobs -x | noglob | repeat 3 | uv tool run | mise x -- | bundle exec | rustup run a
+ip netns exec a | aws-vault exec a -- | sudo uv run | uv run sudo | faketime a | pipx run | docker run -e A=$B a
+""")
+).split(" | ")
+
+
+@pytest.mark.parametrize("command", [*PUSHES, *(f"{wrapper} git push" for wrapper in PUSHING)])
+def test_a_deny_rule_sees_through_programs_that_run_others(command: str) -> None:
+    assert denied("git push", command)
+
+
+OTHERS = lines(r"""
+ssh -v h ls
+git status
+git stash push
+git -c color.ui=never log
+git -c core.pager=cat log
+git commit -m push
+git config core.pager less
+find . -exec ls {} +
+tar -I zstd -cf a b
+ssh h ls
+ssh -o ConnectTimeout=5 h ls
+rsync -e 'ssh -p 22' a b
+make CC=clang
+awk '{print $1}' a
+sed 's/a/b/e' a
+python -c 'print(1)'
+python x.py
+uv run pytest
+docker run -v $PWD:/w -p $P:80 a ls
+npx prettier
+npm run push
+hyperfine 'ls -l'
+xargs ls
+test -f "$X"
+[ -n "$X" ]
+export A=$B
+declare -a x
+read x
+PATH=$PATH:/x ls
+NODE_OPTIONS=--max-old-space-size=1 node x
+CC=gcc make
+PAGER=cat git log
+GIT_CONFIG_GLOBAL=/dev/null git log
+env A=1 ls
+timeout 5 ls
+vim -c wq a
+X='a[1]'; ls
+ls git push
+docker ps
+kubectl exec a -- ls
+jobs -l
+printf '[$X'
+vim -c '%s/a(b/c/' x
+hyperfine -n a ls
+less a
+man ls
+psql -c 'select 1'
+gcc a.c
+""")
+
+
+@pytest.mark.parametrize("command", OTHERS)
+def test_a_deny_rule_leaves_other_commands_alone(command: str) -> None:
+    assert not denied("git push", command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "uv run sh -c 'cat .env'",
+        "git -c core.pager='cat .env' log",
+        "hyperfine 'cat .env'",
+        "ssh -oProxyCommand='cat .env' h",
+    ],
+)
+def test_protected_paths_are_found_in_what_others_run(command: str) -> None:
+    decision = Permissions("bypass").decide(TOOL, {"command": command})
+    assert decision.verdict == "deny"
+    assert "is protected" in decision.reason
+
+
+@pytest.mark.parametrize("command", ["docker " + "run " * 4_000, "nice " * 3_000 + "ls", "hyperfine 'ls " * 1_000])
+def test_a_long_command_is_judged_in_time(command: str) -> None:
+    assert not denied("git push", "echo " + command.replace("'", ""))
+    denied("git push", command)
