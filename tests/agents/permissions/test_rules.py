@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.agents.permissions.rules import AtLeast, AtMost, Condition, Exactly, OneOf, Rule, Under
+from toolcast.agents.permissions.rules import AtLeast, AtMost, Condition, Exactly, OneOf, Others, Rule, Under
 
 JUDGED: list[tuple[Condition, Any, bool | None]] = [
     ("*.py", "a.py", True),
@@ -45,6 +45,9 @@ JUDGED: list[tuple[Condition, Any, bool | None]] = [
     (AtMost(3), None, None),
     (Exactly.of({"a": [1]}), {"a": [1]}, True),
     (Exactly.of({"a": [1]}), {"a": [True]}, False),
+    (Others.of("c", {"c": 1, "a": [1]}), {"c": 2, "a": [1]}, True),
+    (Others.of("c", {"c": 1, "a": [1]}), {"a": [1], "b": 1}, False),
+    (Others.of("c", {"c": 1}), "c", False),
 ]
 
 
@@ -172,6 +175,7 @@ CONDITIONS = (
     | LIMITS.map(AtMost)
     | st.text().map(Under)
     | st.dictionaries(st.text(), PLAIN).map(Exactly.of)
+    | st.builds(Others.of, st.text(), st.dictionaries(st.text(), PLAIN))
 )
 
 

@@ -158,8 +158,9 @@ class Rule:
         action: `"allow"` or `"deny"`.
         where: A condition by the name of its argument; `"options.force"` is `force` in the object `options`, `""` is
             all arguments. For the command of a shell tool a text is a pattern: `"git"` matches every `git ...`,
-            `"npm run *"` every `npm run ...`; an allow rule only those whose words beyond the pattern fit a form. For a path a text is a glob for the resolved path, links and `..`
-            followed, which begins at the root if it begins with a folder's name.
+            `"npm run *"` every `npm run ...`; an allow rule only where the words beyond the pattern fit a form. For a
+            path a text is a glob for the resolved path, links and `..` followed, which begins at the root if it begins
+            with a folder's name.
 
     Raises:
         ValueError: If an argument is of the wrong kind.

@@ -65,10 +65,15 @@ git rebase -x 'touch x' HEAD
 git merge -s x a
 git fetch 'ext::sh -c x'
 git clone ext::x
+git clone x://y
+git fetch e*
+git push x://y
 git push --exec=x
 git push origin +main
 git config core.pager x
 git config edit
+git config user.name
+git config user.name --get-all
 git config --get -e
 git bisect run x
 git reflog delete a
@@ -80,6 +85,7 @@ sort -no f a
 sort -k --output=f a
 sort -k -- -o f
 uniq a f
+uniq - f
 find . -exec touch x ;
 find . -delete
 find . -fprint f
@@ -92,6 +98,8 @@ sed -n $X a
 awk 'BEGIN{system("x")}'
 awk '{print > "x"}'
 awk -f x
+awk 1*
+awk x/*
 rg --pre x a
 rg -nz a
 tree -o f
@@ -446,6 +454,12 @@ git -c include.path=x p
 git --exec-path=. p
 git config alias.p push; git p
 git -C . push
+git -C . --no-pager p
+git --git-dir=x p
+git -c a.b=c -c include.path=x log
+python -c
+node --eval
+python -
 git config --global alias.p '!git push'
 git -c core.pager='git push' log
 git -c core.fsmonitor='git push;' status
@@ -569,6 +583,9 @@ def test_a_deny_rule_sees_through_programs_that_run_others(command: str) -> None
 OTHERS = lines(r"""
 ssh -v h ls
 git status
+git -c a.b=c -c d.e=f log
+git -c a.b=c
+node --eval=1
 git stash push
 git -c color.ui=never log
 git -c core.pager=cat log

@@ -16,6 +16,7 @@ from toolcast.agents.permissions.shell.patterns import covers, forbids
         ("git", 'g"i"t log src/*.py --author={a,b}'),
         ("git status", "git status -s"),
         ("git *", "git status"),
+        ("git 'log' \"-p\"", "git log -p"),
         ("git *", "git"),
         ("npm run *", "npm run build -- --all"),
         ("npm run test:*", "npm run test:unit"),
@@ -34,6 +35,7 @@ def test_covered(pattern: str, text: str) -> None:
     ("pattern", "text"),
     [
         ("git", "gitk"),
+        ("git 'log", "git log"),
         ("git", "gіt status"),  # noqa: RUF100  # the i is Cyrillic
         ("git", "GIT status"),
         ("git", "./git status"),

@@ -6,12 +6,13 @@ that an incomplete file leads to a question and never to a program that nobody a
 
 The fields of a row:
 
-* `flags`: options without a value. `--name[=]` may have one behind `=`, `-#` is a number such as `-20`, `--` ends the
-  options. Options match as a whole, never abbreviated; short ones also in one word, unless `bundles` is false.
+* `flags`: options without a value. `--name[=]` may have one behind `=`, `-#` is a number such as `-20`, `-` is the
+  input, which is an operand, and `--` ends the options. Options match as a whole, never abbreviated; short ones also in
+  one word, unless `bundles` is false.
 * `values`: options with a value, within the word or in the next one.
 * `never`: options that are not covered, with the reason that a person is shown.
 * `operands`, `first`: what other words match as a whole, and what the first of them matches; `most`: their number.
-  Where a row has subcommands, an operand is one of them.
+  Where a row has subcommands, an operand is one of them; a program whose subcommands alone have rows has none.
 * `names`: other programs or subcommands with the same form; `like`: a row above whose options are options here, too.
 * `after`: behind so many operands there is another command. `spelled`: the rule has to spell its program. `input`: it
   gets words from the input.
@@ -39,7 +40,8 @@ from typing import Any, Final, NamedTuple, cast
 
 from .lexer import Word
 
-_ANY_OPERAND: Final = r"(?!@|.*::).*"  # `@file` names a file of options, `ext::` a program
+_ANY_OPERAND: Final = r"(?!@|.*::|(?!https?:|ssh:|git:|file:)[\w+.-]*://).*"
+"""`@x` may name a file of options; `ext::x` and `x://` name programs that git runs."""
 _SCRIPTS: Final = (".sh", ".bash", ".zsh", ".py", ".rb", ".pl", ".js", ".ts", ".mjs", ".php")
 _ASKING: Final = ("--version", "--help")
 
@@ -118,6 +120,8 @@ def forms() -> Mapping[str, Form]:
     data = _data()
     found: dict[str, Form] = {}
     keys = {name for key, row in data.items() for name in (key, *row.get("names", ()))}
+    heads = dict.fromkeys(name.rsplit(" ", count)[0] for name in sorted(keys) for count in (2, 1) if " " in name)
+    data = {head: dict[str, Any]() for head in heads if head not in keys} | data
     for key, row in data.items():
         like = found.get(row.get("like", ""))
         options = [frozenset(row.get(name, "").split()) for name in ("flags", "values")]
@@ -230,7 +234,8 @@ class _Reader:
         return found is not None
 
     def _is_option(self, word: Word) -> bool:
-        return self.options and word.text.startswith("-") and (word.literal or not self.lenient)
+        is_input = word.text == "-" and "-" in self.form.flags
+        return self.options and word.text.startswith("-") and not is_input and (word.literal or not self.lenient)
 
     def _end(self, at: int, word: Word) -> int | None:
         """Count an operand. Return where the form ends with it: at a program, or behind the words of a script."""
@@ -258,6 +263,8 @@ class _Reader:
         if self._is_option(word):
             self.options = not (text == "--" and text in form.flags)
             problem, self.value = form.option(text)
+        elif form.first and self.operands == 1 and not (word.literal or self.lenient):
+            return "it is only known at run time"
         elif form.has("script") or (form.after is not None and self.operands > form.after):
             return f"it is what {form.key!r} runs, which the rule has to name"
         elif word.literal or not self.lenient:
@@ -266,8 +273,8 @@ class _Reader:
 
 
 def _is_certain(text: str) -> bool:
-    """Return whether each word that a shell expands the text to is the same option, or an operand."""
+    """Return whether each word that a shell expands the text to is the same option, or a file in the same folder."""
     wild = _wild(text)
-    if "$" in text or wild is None or wild.start() == 0:
+    if "$" in text or wild is None:
         return False
-    return not text.startswith("-") or "=" in text[: wild.start()]
+    return ("=" if text.startswith("-") else "/") in text[: wild.start()]
