@@ -33,6 +33,7 @@ pytest_plugins = (
     "support.sync_and_async",
     "support.notebooks",
     "support.process",
+    "support.second_look",
     "servers.aimock_server",
     "servers.llama_server",
 )
