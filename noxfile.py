@@ -4,8 +4,8 @@ Sessions share environments under `.nox/`, so that a fresh clone installs little
 
 * `lint`: lint, types
 * `audit`: the library alone, and beside it the tools of the audit
-* `tests`: tests, tests-full, coverage, clients, nightly, flakes, mutation, goals; matrix has one for each Python, below
-  `matrix/`
+* `tests`: tests, affected, tests-full, coverage, clients, nightly, flakes, mutation, goals; matrix has one for each
+  Python, below `matrix/`
 * `compiled`: compiled, and a part of nightly and of goals (the tests, beside a wheel whose hot modules are compiled);
   wheels has one for each Python, below `wheels/`
 * `local`: networked, browser, docs, bench (with the embedded llama.cpp server and the mock servers)
@@ -179,6 +179,20 @@ def tests(session: nox.Session) -> None:
     """
     env = Environment(session, "tests", lock="tests")
     env.run("pytest", "--suite=fast", *(session.posargs or (*PARALLEL, *SUITE)))
+
+
+@nox.session
+def affected(session: nox.Session) -> None:
+    """What a change can have broken, the nearest first, for a minute (posargs: `--base REV`, `--seconds SECONDS`).
+
+    It says what it did not run. `main` needs more: lint, types and tests.
+    """
+    script = (str(Environment(session, "tests", lock="tests").bin / "python"), "tests/affected.py", *session.posargs)
+    changed = str(session.run(*script, "--files", external=True, silent=True)).split()
+    if changed:
+        lint_environment(session).run("ruff", "check", *changed)
+        lint_environment(session).run("ruff", "format", "--check", *changed)
+    session.run(*script, external=True)
 
 
 @nox.session
