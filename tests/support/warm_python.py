@@ -94,6 +94,24 @@ class Popen(subprocess.Popen[Any]):
         return int.from_bytes(number, "big", signed=True)
 
 
+def run(command: list[str], *, input: Any = None, check: bool = False, **options: Any) -> Any:
+    """Run a program to its end, as `subprocess.run` does."""
+    if input is not None:
+        options["stdin"] = subprocess.PIPE
+    if options.pop("capture_output", False):
+        options |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    timeout = options.pop("timeout", None)
+    with Popen(command, **options) as process:
+        try:
+            out, err = process.communicate(input, timeout)
+        finally:
+            process.kill()
+    done = subprocess.CompletedProcess(command, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
+
+
 def _program(command: Any) -> tuple[tuple[str, ...], str, list[str]] | None:
     """Return the options, the source and the arguments of `python ... -c SOURCE ...`; None of any other command."""
     python, *rest = command
