@@ -34,6 +34,7 @@ pytest_plugins = (
     "support.notebooks",
     "support.process",
     "support.second_look",
+    "support.warm_python",
     "servers.aimock_server",
     "servers.llama_server",
 )

@@ -6,6 +6,8 @@ It is `subprocess.Popen` for programs in the argument of `-c`, which begin in a 
 second. Any other command, and a program whose coverage is measured, begins as usual. A test of what a start itself does
 (imports, exit codes, the first call) uses `subprocess`.
 
+The fixture `warm_programs` lets the library itself begin its programs so.
+
 Run as a program, this module is the process that is forked, one for each set of options and PYTHON* variables.
 """
 
@@ -31,6 +33,8 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, NoReturn
 
+import pytest
+
 _FDS = 4  # the three streams, and the socket of the status
 
 
@@ -46,8 +50,9 @@ class Popen(subprocess.Popen[Any]):
     _status: socket.socket | None = None
 
     def _execute_child(self, args: Any, executable: Any, preexec_fn: Any, *more: Any) -> None:
-        _, _, cwd, env, _, _, shell, stdin, _, _, stdout, _, stderr, *_ = more
-        program = None if shell or preexec_fn not in (None, take_terminal) else _program(args)
+        _, passed, cwd, env, _, _, shell, stdin, _, _, stdout, _, stderr, _, gid, gids, uid, _, session, group = more
+        usual = preexec_fn in (None, take_terminal) and (gid, gids, uid, group) == (None, None, None, -1)
+        program = _program(args) if usual and not (shell or passed) else None
         variables = dict(os.environ if env is None else env)
         if program is None or any(name.startswith("COVERAGE") for name in variables):
             super()._execute_child(args, executable, preexec_fn, *more)  # type: ignore[misc]
@@ -58,6 +63,7 @@ class Popen(subprocess.Popen[Any]):
             "source": source,
             "words": words,
             "terminal": preexec_fn is take_terminal,
+            "session": session,
             "env": variables,
             "cwd": os.fspath(cwd or Path.cwd()),
         }
@@ -94,6 +100,12 @@ class Popen(subprocess.Popen[Any]):
         return int.from_bytes(number, "big", signed=True)
 
 
+@pytest.fixture
+def warm_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let everything that uses `subprocess` fork its programs from a warm process."""
+    monkeypatch.setattr(subprocess, "Popen", Popen)
+
+
 def run(command: list[str], *, input: Any = None, check: bool = False, **options: Any) -> Any:
     """Run a program to its end, as `subprocess.run` does."""
     if input is not None:
@@ -114,7 +126,7 @@ def run(command: list[str], *, input: Any = None, check: bool = False, **options
 
 def _program(command: Any) -> tuple[tuple[str, ...], str, list[str]] | None:
     """Return the options, the source and the arguments of `python ... -c SOURCE ...`; None of any other command."""
-    python, *rest = command
+    python, *rest = command if isinstance(command, list) and all(isinstance(word, str) for word in command) else [""]
     options = tuple(rest[: rest.index("-c")]) if "-c" in rest else None
     if python != sys.executable or options not in ((), ("-W", "error"), ("-W", "error", "-u")):
         return None
@@ -123,6 +135,13 @@ def _program(command: Any) -> tuple[tuple[str, ...], str, list[str]] | None:
 
 
 _servers: dict[Any, tuple[socket.socket, subprocess.Popen[bytes]]] = {}
+
+
+@atexit.register
+def _end_servers() -> None:
+    for connection, process in _servers.values():
+        connection.close()
+        process.wait()
 
 
 def _server(options: tuple[str, ...], env: Mapping[str, str]) -> socket.socket:
@@ -159,6 +178,8 @@ def _serve(connection: socket.socket) -> dict[str, Any] | None:
             continue
         data, fds, _, _ = socket.recv_fds(connection, 1 << 20, _FDS)
         if not data:
+            for each in running.values():
+                each.close()
             return None
         pid = os.fork()
         if pid == 0:
@@ -191,6 +212,8 @@ def _become(request: dict[str, Any]) -> NoReturn:
     """Make this process what `python -c` would have begun with, run the program, and end."""
     if request["terminal"]:
         take_terminal()
+    elif request["session"]:
+        os.setsid()
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])

@@ -35,7 +35,7 @@ def is_rating(messages: Sequence[ChatMessage]) -> bool:
 
 
 @pytest.fixture
-def server() -> Iterator[OllamaByRule]:
+def server(warm_programs: None) -> Iterator[OllamaByRule]:
     with OllamaByRule(rates, [MODEL, EVALUATOR]) as server:
         yield server
 

@@ -200,7 +200,7 @@ def test_what_cannot_be_meant_is_refused(values: dict[str, Any], error: type[Con
 
 
 @pytest.fixture
-def server() -> Iterator[OllamaByRule]:
+def server(warm_programs: None) -> Iterator[OllamaByRule]:
     with OllamaByRule(write_then_reflect, [MODEL, "other"]) as server:
         yield server
 
