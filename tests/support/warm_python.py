@@ -30,7 +30,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, NoReturn
 
 import pytest
@@ -225,7 +225,6 @@ def _become(request: dict[str, Any]) -> NoReturn:
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.excepthook = _print_error
     this, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
     code = _run(request["source"], vars(sys.modules["__main__"]))
     # As the end of an interpreter, without the time that it takes to free all modules.
@@ -253,7 +252,8 @@ def _run(source: str, names: dict[str, Any]) -> int:
         print(end.code, file=sys.stderr)
         return 1
     except BaseException as error:
-        sys.excepthook(type(error), error, error.__traceback__)
+        trace = error.__traceback__.tb_next if error.__traceback__ else None  # without the frame of this function
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
         return -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
@@ -266,13 +266,6 @@ def _stream(number: int, old: io.TextIOWrapper, unbuffered: bool) -> io.TextIOWr
     made = io.TextIOWrapper(buffer, old.encoding, old.errors, line_buffering=lines, write_through=unbuffered)
     made.mode = "r" if number == 0 else "w"
     return made
-
-
-def _print_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an error without the frames of this module."""
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
-        trace = trace.tb_next
-    sys.__excepthook__(kind, error.with_traceback(trace), trace)
 
 
 def _warm_up() -> None:
