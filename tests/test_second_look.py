@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from support.pytest_projects import Project
 from support.second_look import VARIABLE
 
@@ -38,6 +40,7 @@ def verdicts(folder: Path, *arguments: str, **tests: str) -> tuple[int, list[lis
     return done.returncode, sorted(row[:-1] for row in rows)
 
 
+@pytest.mark.slow
 def test_a_test_that_passes_alone_is_flaky(tmp_path: Path) -> None:
     code, found = verdicts(tmp_path, "-n", "2", test_a=FLAKY.format(name="a"), test_b="def test_b(): ...")
     assert (code, found) == (0, [["flaky", "test_a.py::test_a", "AssertionError: only the second time"]])
@@ -57,6 +60,7 @@ def test_a_test_that_fails_twice_or_in_an_exact_folder_fails_the_run(tmp_path: P
     )
 
 
+@pytest.mark.slow
 def test_many_failures_are_not_repeated(tmp_path: Path) -> None:
     code, found = verdicts(tmp_path, test_a="\n".join(FLAKY.format(name=name) for name in "abcd"))
     assert (code, [row[0] for row in found]) == (1, ["failed"] * 4)

@@ -61,6 +61,6 @@ def passes_alone(config: pytest.Config, name: str) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Look at failures again where a file for the verdicts is named; the workers of xdist are not told."""
+    """Look at failures again where a file for the verdicts is named; not in the workers of xdist."""
     if verdicts := os.environ.pop(VARIABLE, None):
         config.pluginmanager.register(SecondLook(Path(verdicts)))

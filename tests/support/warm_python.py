@@ -55,7 +55,7 @@ class Popen(subprocess.Popen[Any]):
         program = _program(args) if usual and not (shell or passed) else None
         variables = dict(os.environ if env is None else env)
         if program is None or any(name.startswith("COVERAGE") for name in variables):
-            super()._execute_child(args, executable, preexec_fn, *more)  # type: ignore[misc]
+            super()._execute_child(args, executable, preexec_fn, *more)
             return
         options, source, words = program
         request = {
@@ -71,13 +71,13 @@ class Popen(subprocess.Popen[Any]):
         streams = [own if fd == -1 else fd for own, fd in enumerate((stdin, stdout, stderr))]
         _send(_server(options, variables), request, [*streams, theirs.fileno()])
         theirs.close()
-        self._close_pipe_fds(*more[7:13])  # type: ignore[attr-defined]
+        self._close_pipe_fds(*more[7:13])
         self.pid = self._next_number()
         self._child_created = True
 
     def _try_wait(self, flags: int) -> tuple[int, int]:
         if self._status is None:
-            return super()._try_wait(flags)  # type: ignore[misc, no-any-return]
+            return super()._try_wait(flags)
         if flags & os.WNOHANG and not select.select([self._status], [], [], 0)[0]:
             return 0, 0
         with self._status:
@@ -85,11 +85,11 @@ class Popen(subprocess.Popen[Any]):
 
     def _internal_poll(self, *given: Any, **options: Any) -> int | None:
         if self._status is None:
-            return super()._internal_poll(*given, **options)  # type: ignore[misc, no-any-return]
+            return super()._internal_poll(*given, **options)
         if self.returncode is None:
             ended, status = self._try_wait(os.WNOHANG)
             if ended:
-                self._handle_exitstatus(status)  # type: ignore[attr-defined]
+                self._handle_exitstatus(status)
         return self.returncode
 
     def _next_number(self) -> int:
@@ -204,7 +204,7 @@ def _reap(running: dict[int, socket.socket]) -> None:
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid == 0:
             return
-        with running.pop(pid) as connection, suppress(BrokenPipeError):  # nobody may wait for it any more
+        with running.pop(pid) as connection, suppress(BrokenPipeError):  # its parent may not wait for it
             connection.sendall(status.to_bytes(4, "big"))
 
 
@@ -228,7 +228,7 @@ def _become(request: dict[str, Any]) -> NoReturn:
     this, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
     code = _run(request["source"], vars(sys.modules["__main__"]))
     # As the end of an interpreter, without the time that it takes to free all modules.
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()
     atexit._run_exitfuncs()
     vars(sys.modules["__main__"]).clear()
     gc.collect()
