@@ -4,7 +4,8 @@ Sessions share environments under `.nox/`, so that a fresh clone installs little
 
 * `lint`: lint, types
 * `audit`: the library alone, and beside it the tools of the audit
-* `tests`: tests, tests-full, clients, nightly, flakes, mutation, goals; matrix has one for each Python, below `matrix/`
+* `tests`: tests, affected, tests-full, coverage, clients, nightly, flakes, mutation, goals; matrix has one for each
+  Python, below `matrix/`
 * `compiled`: compiled, and a part of nightly and of goals (the tests, beside a wheel whose hot modules are compiled);
   wheels has one for each Python, below `wheels/`
 * `local`: networked, browser, docs, bench (with the embedded llama.cpp server and the mock servers)
@@ -52,8 +53,7 @@ PARALLEL = ("-n", "logical")
 APPS = "*/toolcast/apps/*"
 WHOLE = (*PARALLEL, "--timeout=300")  # of a slow test, and on a busy machine
 IN_STEPS = os.environ.get("TOOLCAST_IN_STEPS") == "1"
-"""Whether `nox -s tests` measures what it covers, and `nox -s tests-full` runs only the tests that it left out."""
-COVERED = ROOT / ".nox" / "coverage-of-tests"
+"""Whether this is a step of `.ci/run`: `nox -s tests-full` leaves out what `nox -s tests` has run."""
 AIMOCK = "@copilotkit/aimock@1.43.0"
 CLIENTS = ROOT / "tests" / "clients"
 MERMAID = "mermaid@11.17.2"  # the major version that mkdocs-material supports
@@ -178,21 +178,31 @@ def tests(session: nox.Session) -> None:
     Posargs are tests, and then they alone are run: all of those, if posargs have `--suite=all`.
     """
     env = Environment(session, "tests", lock="tests")
-    fast = ("pytest", "--suite=fast", *(session.posargs or (*PARALLEL, *SUITE)))
-    if session.posargs or not IN_STEPS:
-        env.run(*fast)
-        return
-    for command in (("erase",), ("run", "-m", *fast), ("combine", "-q")):
-        env.run("coverage", *command, COVERAGE_FILE=str(COVERED))
+    env.run("pytest", "--suite=fast", *(session.posargs or (*PARALLEL, *SUITE)))
+
+
+@nox.session
+def affected(session: nox.Session) -> None:
+    """What a change can have broken, the nearest first, for a minute (posargs: `--base REV`, `--seconds SECONDS`).
+
+    It says what it did not run. `main` needs more: lint, types and tests.
+    """
+    script = (str(Environment(session, "tests", lock="tests").bin / "python"), "tests/affected.py", *session.posargs)
+    changed = str(session.run(*script, "--files", external=True, silent=True)).split()
+    if changed:
+        lint_environment(session).run("ruff", "check", *changed)
+        lint_environment(session).run("ruff", "format", "--check", *changed)
+    session.run(*script, external=True)
 
 
 @nox.session
 def compiled(session: nox.Session) -> None:
-    """The fast part of the suite against a wheel whose hot modules are compiled.
+    """The fast part of the suite against a wheel whose hot modules are compiled; in CI, the tests of those modules.
 
     Posargs are tests, and then they alone are run: all of those, if posargs say so with `--suite=all`.
     """
-    _compiled(session).run("pytest", "--suite=fast", *(session.posargs or (*PARALLEL, *SUITE)))
+    suite = COMPILED if IN_STEPS else SUITE
+    _compiled(session).run("pytest", "--suite=fast", *(session.posargs or (*PARALLEL, *suite)))
 
 
 @nox.session
@@ -211,19 +221,18 @@ def wheels(session: nox.Session) -> None:
 
 @nox.session(name="tests-full")
 def tests_full(session: nox.Session) -> None:
-    """The whole suite, with the gates: 99.9 % of the library's branches are covered, and 95 % of those of its apps.
-
-    Posargs are tests, and then they alone are run, without the gates.
-    """
+    """The whole suite; in CI, what `nox -s tests` leaves out. Posargs are tests, and then they alone are run."""
     env = Environment(session, "tests", lock="tests")
-    if session.posargs:
-        env.run("pytest", *session.posargs)
-        return
-    env.run("coverage", "erase")
-    covered = [str(COVERED)] if IN_STEPS and COVERED.is_file() else []
-    suite = "slow" if covered else "all"
-    env.run("coverage", "run", "-m", "pytest", f"--suite={suite}", *WHOLE, *SUITE)
-    env.run("coverage", "combine", "-q", ".", *covered)
+    suite = "--suite=slow" if IN_STEPS else "--suite=all"
+    env.run("pytest", *(session.posargs or (suite, *WHOLE, *SUITE)))
+
+
+@nox.session
+def coverage(session: nox.Session) -> None:
+    """The whole suite, with the gates: 99.9 % of the library's branches are covered, and 95 % of those of its apps."""
+    env = Environment(session, "tests", lock="tests")
+    for command in (("erase",), ("run", "-m", "pytest", *WHOLE, *SUITE), ("combine", "-q")):
+        env.run("coverage", *command)
     # All of it is reached; a tenth of a percent is left for lines that only a race between two threads leads to.
     env.run("coverage", "report", "--fail-under=99.9", f"--omit={APPS}")
     env.run("coverage", "report", "--fail-under=95", f"--include={APPS}")
@@ -236,7 +245,7 @@ def lint(session: nox.Session) -> None:
     env.run("ruff", "check", ".")
     env.run("ruff", "format", "--check", ".")
     env.tool("lint-imports", "--no-cache")
-    env.run("pytest", "tests/project", *session.posargs)
+    env.run("pytest", *(session.posargs or ["tests/project"]))
 
 
 @nox.session
@@ -246,7 +255,7 @@ def types(session: nox.Session) -> None:
     env.run("mypy")
     env.run("pyright")
     _verify_types(session, env)
-    env.run("pytest", "tests/typing", *session.posargs)
+    env.run("pytest", *(session.posargs or ["tests/typing"]))
 
 
 def _verify_types(session: nox.Session, env: Environment) -> None:
@@ -312,7 +321,7 @@ def ray(session: nox.Session) -> None:
 def sdks(session: nox.Session) -> None:
     """toolcast beside the services' official clients: both are given the same answers, and must read the same."""
     env = Environment(session, "sdks", lock="sdks")
-    env.run("pytest", "--networked", "tests/sdks", *session.posargs, **_aimock(session, env))
+    env.run("pytest", "--networked", *(session.posargs or ["tests/sdks"]), **_aimock(session, env))
 
 
 @nox.session
@@ -328,7 +337,7 @@ def docs(session: nox.Session) -> None:
     env = local(session)
     _jq(session)
     _weights(session, env)
-    env.run("pytest", "--networked", "tests/docs", *session.posargs, **_aimock(session, env))
+    env.run("pytest", "--networked", *(session.posargs or ["tests/docs"]), **_aimock(session, env))
 
 
 @nox.session
@@ -388,8 +397,8 @@ def nightly(session: nox.Session) -> None:
     env = Environment(session, "tests", lock="tests")
     if not session.posargs:
         env.script("tests/cross_fuzz.py", "--inputs", "5000000")
-        session.notify("audit")
-        session.notify("mutation")
+        for gate in ("coverage", "audit", "mutation"):
+            session.notify(gate)
     soak = os.environ.get("TOOLCAST_SOAK_SECONDS", "1800")
     more = {"HYPOTHESIS_PROFILE": "nightly", "TOOLCAST_SOAK_SECONDS": soak}
     for each in (env, _compiled(session)):

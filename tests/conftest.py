@@ -33,6 +33,8 @@ pytest_plugins = (
     "support.sync_and_async",
     "support.notebooks",
     "support.process",
+    "support.second_look",
+    "support.warm_python",
     "servers.aimock_server",
     "servers.llama_server",
 )

@@ -32,6 +32,8 @@ TARGETS = {
     "accumulator.py": ("tests/test_accumulator.py",),
     "retries.py": ("tests/test_retries.py", "tests/llms/test_http_exchange.py"),
     "states.py": ("tests/test_states.py",),
+    "agents/engine/compaction.py": ("tests/agents/engine/test_compaction.py",),
+    "agents/engine/turn_loop.py": ("tests/agents/engine/test_turn_loop.py", "tests/agents/engine/test_engine.py"),
     "agents/permissions/argument_values.py": (PERMISSIONS,),
     "agents/permissions/call_decisions.py": (PERMISSIONS, "tests/agents/engine/test_tool_phase.py"),
     "agents/permissions/permissions.py": (PERMISSIONS,),
@@ -41,6 +43,16 @@ TARGETS = {
     "agents/permissions/shell/lexer.py": (PERMISSIONS,),
     "agents/permissions/shell/parser.py": (PERMISSIONS,),
     "agents/permissions/shell/patterns.py": (PERMISSIONS,),
+    "agents/sessions/persistence.py": ("tests/agents/sessions",),
+    "agents/subagents/elves.py": ("tests/agents/subagents",),
+    "apps/argument_text.py": ("tests/apps/test_argument_text.py",),
+    "apps/diff_rows.py": ("tests/apps/test_diff_rows.py",),
+    "apps/extract_command.py": ("tests/apps/test_extract_command.py",),
+    "apps/repl/approval_prompt.py": ("tests/apps/repl/test_approval_prompt.py", "tests/apps/repl/test_approving.py"),
+    "apps/repl/status_text.py": ("tests/apps/repl/test_status_text.py",),
+    "apps/sessions_command.py": ("tests/apps/test_sessions_command.py",),
+    "batch/budget.py": ("tests/batch/test_budget.py", "tests/batch/test_map_budget.py"),
+    "batch/checkpoint.py": ("tests/batch/test_checkpoint.py", "tests/batch/test_resumed_jobs.py"),
     "chat/actions.py": ("tests/chat",),
     "chat/guards.py": ("tests/chat",),
     "chat/transitions.py": ("tests/chat",),
@@ -65,7 +77,7 @@ TARGETS = {
     "providers/tool_calls/by_index.py": ("tests/providers/tool_calls/test_by_index.py",),
     "transport/content_decoding.py": ("tests/transport/test_content_decoding.py",),
 }
-"""Modules without I/O, and the tests of each."""
+"""Modules, above all those without I/O, and the tests of each."""
 
 _COMPARISONS = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

@@ -26,6 +26,7 @@ def test_mutated_recordings_give_events_or_one_error(name: str, share: int) -> N
     assert 0 < report.errors < report.inputs == INPUTS
 
 
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.gate("G1")
 @each
@@ -35,6 +36,7 @@ def test_whole_recordings_give_events_or_one_error(name: str) -> None:
         cross_fuzz.check(name, cross_fuzz.pieces(body, chance), deep=False)
 
 
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.gate("G1")
 @each

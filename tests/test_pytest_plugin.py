@@ -8,6 +8,7 @@ import pytest
 
 from support.pytest_projects import RUNNERS, Project
 
+EACH_RUNNER = ["anyio", pytest.param("pytest-asyncio", marks=pytest.mark.slow)]
 EXAMPLE = Path(__file__).parent.parent / "examples" / "testing_an_app"
 OFFLINE = '''
 """A network that answers by itself, and counts."""
@@ -155,7 +156,7 @@ BLOCKED = """
 """
 
 
-@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("runner", EACH_RUNNER)
 def test_a_project_that_opts_in(project: Project, runner: str) -> None:
     write(project, "toolcast_block_requests = true\ntoolcast_tool_errors = raise\n", test_blocked=BLOCKED)
     project.passes(9 if runner == "pytest-asyncio" else 12, *RUNNERS[runner], "--assert=plain")
@@ -190,7 +191,7 @@ RECORDED = """
 """
 
 
-@pytest.mark.parametrize("runner", ["anyio", pytest.param("pytest-asyncio", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runner", EACH_RUNNER)
 def test_recordings(project: Project, runner: str) -> None:
     write(project, "toolcast_block_requests = true\n", test_recorded=RECORDED)
     anyio = runner == "anyio"
@@ -227,7 +228,7 @@ def test_wrong_settings(project: Project) -> None:
     assert "toolcast_tool_errors = explode: expected return or raise" in done.stderr
 
 
-@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("runner", EACH_RUNNER)
 def test_the_example(runner: str, tmp_path: Path) -> None:
     """The application of examples/, whose tests are scripted, recorded and automatic."""
     Project(EXAMPLE).passes(13 if runner == "pytest-asyncio" else 18, *RUNNERS[runner], PYTHONDONTWRITEBYTECODE="1")

@@ -41,6 +41,7 @@ def test_what_is_exposed(character: str) -> None:
     assert json.loads(f'"{shown}"') == f"a{character}b"
 
 
+@pytest.mark.slow
 def test_what_is_exposed_of_all_of_unicode() -> None:
     """All blanks but one, all controls but two, and of letters and symbols only those that are empty."""
     changed = {sign for sign in map(chr, range(sys.maxunicode + 1)) if exposed(sign) != sign}

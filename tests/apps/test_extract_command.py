@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support import warm_python
 from support.loopback import Loopback, chunk, head, whole
 from support.ollama_server import OllamaServer
 from support.process import Process
@@ -253,7 +254,7 @@ def test_a_line_comes_as_soon_as_its_object_is_complete() -> None:
             chunk(line(second) + DONE),
             b"0\r\n\r\n",
         )
-        with subprocess.Popen(
+        with warm_python.Popen(
             [*TOOLCAST, "get", "--many", "name"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(server), encoding="utf-8",
         ) as process:  # fmt: skip
@@ -273,7 +274,7 @@ def test_a_line_comes_as_soon_as_its_object_is_complete() -> None:
 def test_a_server_that_fails() -> None:
     with Loopback() as server:
         server.answer(whole(b"""{"error": "model 'llama3.2' not found"}""", 404, "content-type: application/json"))
-        done = subprocess.run(
+        done = warm_python.run(
             [*TOOLCAST, "get", "name"], input="x", capture_output=True, env=environment(server), encoding="utf-8",
             check=False,
         )  # fmt: skip
@@ -293,7 +294,7 @@ def test_a_reader_that_has_enough() -> None:
             head(200, kind, "transfer-encoding: chunked"),
             chunk(line('{"value": [{"name": "A"},')), gate, chunk(line(rest) + DONE), b"0\r\n\r\n",
         )  # fmt: skip
-        with subprocess.Popen(
+        with warm_python.Popen(
             [*TOOLCAST, "get", "--many", "name"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(server),
         ) as process:  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from support import warm_python
 from toolcast import Engine, ImagePart, Message, Permissions, Session, SQLiteStore, TextPart, ToolCallPart
 from toolcast.agents.engine.session_state import fold
 from toolcast.apps import cli, sessions_command
@@ -149,7 +150,7 @@ engine = Engine(ScriptedLLM(ToolCallPart("c1", "wait", "{}"), "Done."), [wait], 
 with Session(engine, id="theirs", store=SQLiteStore(sys.argv[1])) as session:
     session.run("Wait.")
 """
-    with subprocess.Popen(
+    with warm_python.Popen(
         [sys.executable, "-c", code, str(home / "sessions.db")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

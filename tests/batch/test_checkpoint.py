@@ -6,7 +6,6 @@ import json
 import os
 import sqlite3
 import stat
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, computed_field, field_validator
 from pydantic_core import PydanticCustomError
 
+from support import warm_python
 from support.unprivileged import mode, unprivileged
 from toolcast import ChatPromptTemplate, Prices, Settings, ToolOrchestratingLLM, Usage, UsageDetails
 from toolcast.batch import Outcome
@@ -338,7 +338,7 @@ def test_a_second_writer_is_refused(checkpoint: Checkpoint, path: Path) -> None:
             "from toolcast.batch.checkpoint import Checkpoint\n"
             "Checkpoint(sys.argv[1], ToolOrchestratingLLM(str, 'x', ScriptedLLM('')))"
         )
-        ended = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
+        ended = warm_python.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
         assert f"is being written by another job (process: {os.getpid()})" in ended.stderr
         assert "CheckpointError" in ended.stderr
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from support import warm_python
 from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, calls
 from toolcast.batch import read_status
 
@@ -122,7 +123,7 @@ def test_each_item_is_in_the_output_once_after_kills_at_random_moments(tmp_path:
             before = stored(tmp_path / "cities.ckpt")
             killer.asked = []
             command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
-            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as killer.job:
+            with warm_python.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as killer.job:
                 out, errors = killer.job.communicate()
             # No item is asked again once it is written, and none is written twice.
             assert set(before).isdisjoint(killer.asked), errors

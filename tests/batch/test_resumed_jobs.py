@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from support import warm_python
 from support.collected_outcomes import Collect, collect_in, collect_sync
 from toolcast import CallError, Prices, RemoteMCP, ToolOrchestratingLLM, WebSearch
 from toolcast.batch import CheckpointError, CheckpointMismatch, Outcome, RowError, UnstableInput, read_status
@@ -241,7 +241,7 @@ def test_the_system_refuses_to_write(path: Path) -> None:
 
     def run(limit: int) -> Any:
         command = [sys.executable, "-c", SMALL_FILES, str(path), str(limit)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=True)
+        done = warm_python.run(command, capture_output=True, text=True, timeout=50, check=True)
         return json.loads(done.stdout)
 
     found, asked, error = run(200_000)

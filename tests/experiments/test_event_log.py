@@ -20,6 +20,7 @@ from typing import Any, get_args
 import pytest
 from hypothesis import given, strategies as st
 
+from support import warm_python
 from support.process import Process
 from toolcast.errors import ToolcastError
 from toolcast.experiments import event_log
@@ -418,7 +419,7 @@ def python(code: str, *arguments: object) -> subprocess.Popen[str]:
         "from toolcast.experiments.event_log import JsonlLogger, LogTaken, read_log\n"
         "from toolcast.errors import ToolcastError\n"
     )
-    return subprocess.Popen(
+    return warm_python.Popen(
         [sys.executable, "-c", head + code, *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

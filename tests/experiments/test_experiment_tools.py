@@ -16,6 +16,7 @@ import anyio.to_thread
 import pytest
 from hypothesis import given, strategies as st
 
+from support import warm_python
 from toolcast.async_support.sync_driver import run as run_sync
 from toolcast.cancellation import Cancellation
 from toolcast.errors import TurnCancelled, ValidationError
@@ -443,7 +444,7 @@ print("over", file=sys.stderr)
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 @pytest.mark.parametrize("channel", ["Deaf", "Terminal"])
 def test_a_program_ends_though_no_one_has_answered(backend: str, channel: str) -> None:
-    with subprocess.Popen(
+    with warm_python.Popen(
         [sys.executable, "-c", GIVEN_UP, backend, channel],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

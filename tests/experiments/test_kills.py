@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support import warm_python
 from support.experiments import logged, of_type
 from support.ollama_by_rule import MODEL, OllamaByRule, write_then_reflect
 from toolcast.experiments.event_log import read_log
@@ -30,7 +31,7 @@ ExperimentRunner(sys.argv[1], resume=True).run()
 
 def started(config: Path) -> subprocess.Popen[str]:
     """A process that runs the experiment; it has begun to work."""
-    process = subprocess.Popen([sys.executable, "-c", RUN, str(config)], stdout=subprocess.PIPE, text=True)
+    process = warm_python.Popen([sys.executable, "-c", RUN, str(config)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     return process

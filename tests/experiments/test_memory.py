@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from support import warm_python
 from support.example_counts import examples
 from toolcast.errors import ToolcastError
 from toolcast.experiments.config import MemoryLimits
@@ -45,7 +46,7 @@ def in_process(path: Path, code: str) -> subprocess.CompletedProcess[str]:
         "from toolcast.experiments.memory import AgentMemory\n"
         f"memory = AgentMemory(sys.argv[1])\nrun = memory.of('run_1')\n{code}"
     )
-    return subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False)
+    return warm_python.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False)
 
 
 # The words.
@@ -326,7 +327,7 @@ def test_processes_share_it(memory: AgentMemory, run: RunMemory, path: Path) -> 
         "import sys\nfrom toolcast.experiments.memory import AgentMemory\nrun = AgentMemory(sys.argv[1]).of('r')\n"
         "for number in range(50):\n    run.write(sys.argv[2], str(number))"
     )
-    others = [subprocess.Popen([sys.executable, "-c", program, str(path), name]) for name in "ab"]
+    others = [warm_python.Popen([sys.executable, "-c", program, str(path), name]) for name in "ab"]
     assert [other.wait(30) for other in others] == [0, 0]
     assert sorted(memory.of("r").keys()) == ["a", "b"]
     assert memory.of("r").read("a") == "49"

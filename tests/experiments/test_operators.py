@@ -10,6 +10,7 @@ import sys
 import pexpect
 import pytest
 
+from support import warm_python
 from support.process import Process
 from toolcast.experiments.operators import TerminalOperator, UnattendedOperator
 
@@ -105,7 +106,7 @@ for number in range(int(sys.argv[1])):
 
 
 def test_answers_come_through_a_pipe() -> None:
-    ended = subprocess.run(
+    ended = warm_python.run(
         [sys.executable, "-c", ASKING, "3", "None"], input="one\ntwo\n", capture_output=True, text=True, check=True
     )
     assert ended.stdout == (
@@ -118,7 +119,7 @@ def test_answers_come_through_a_pipe() -> None:
 
 @posix
 def test_where_no_one_types_the_time_runs_out() -> None:
-    with subprocess.Popen(
+    with warm_python.Popen(
         [sys.executable, "-c", ASKING, "2", "0.2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdin is not None and process.stdout is not None

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from support import warm_python
 from toolcast.errors import SessionLocked, ToolcastError
 from toolcast.stores import jsonl
 from toolcast.stores.jsonl import JSONLStore
@@ -69,7 +70,7 @@ def again(kind: str, tmp_path: Path) -> Iterator[Callable[[], Store]]:
 @contextmanager
 def running(kind: str, folder: Path, code: str) -> Generator[subprocess.Popen[str]]:
     """A second process that runs `code` with a `store` on the same files; killed at the end."""
-    process = subprocess.Popen(
+    process = warm_python.Popen(
         [sys.executable, "-c", f"import os, sys\n{MAKE[kind]}\n{code}", str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -422,7 +423,7 @@ def test_processes_that_begin_at_once(kind: str, again: Callable[[], Store], tmp
     # Each makes its store only on a signal, so that they meet at files that are not there yet.
     code = f"import os, sys; sys.stdin.readline()\n{MAKE[kind]}\n{BEGIN}"
     started = [
-        subprocess.Popen(
+        warm_python.Popen(
             [sys.executable, "-c", code, str(tmp_path)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import pty
 import re
-import signal
 import sys
+import termios
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pexpect
+from pexpect.fdpexpect import fdspawn
 
+from support import warm_python
 from support.terminal_emulator import Emulated
 
 PATIENCE = 30.0
@@ -27,9 +30,13 @@ class Driven(Emulated):
     def __init__(self, command: list[str], env: Mapping[str, str], columns: int, rows: int) -> None:
         super().__init__(columns, rows, newline=False)
         self.raw = ""
-        self._child: pexpect.spawn[str] = pexpect.spawn(
-            command[0], command[1:], env=dict(env), dimensions=(rows, columns), encoding="utf-8"
+        ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (rows, columns))
+        self._process = warm_python.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, preexec_fn=warm_python.take_terminal
         )
+        os.close(theirs)
+        self._child: fdspawn[str] = fdspawn(ours, encoding="utf-8")
         self._child.delaybeforesend = None
 
     @property
@@ -75,24 +82,26 @@ class Driven(Emulated):
     def resize(self, columns: int, rows: int) -> None:
         """Resize the terminal; the program gets SIGWINCH."""
         super().resize(columns, rows)
-        self._child.setwinsize(rows, columns)
+        termios.tcsetwinsize(self._child.child_fd, (rows, columns))
 
     def ends(self) -> int:
         """Wait for the end of the program, and return its exit code."""
         while self._read():
             pass
         self._child.close()
-        return int(self._child.exitstatus if self._child.exitstatus is not None else -1)
+        return max(self._process.wait(PATIENCE), -1)
 
     def kill(self) -> None:
         """Kill the program with SIGKILL."""
-        self._child.kill(signal.SIGKILL)
+        self._process.kill()
         self.ends()
 
     def close(self) -> None:
         """Close the terminal, and end the program if it still runs."""
-        with suppress(pexpect.ExceptionPexpect):
-            self._child.close(force=True)
+        with suppress(OSError):
+            self._child.close()
+        self._process.kill()
+        self._process.wait()
 
     def _read(self) -> bool:
         """Read what the program writes; return False at the end of its output."""

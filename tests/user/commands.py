@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from support import warm_python
 from support.ollama_server import MODEL, OllamaServer
 from user.session import CTRL_C, Screen, command_environment, finish
 
@@ -47,7 +48,7 @@ def command(*words: str, env: dict[str, str]) -> subprocess.Popen[str]:
 
 def _begun(words: list[str], env: dict[str, str]) -> subprocess.Popen[str]:
     # What is no text goes in and comes out as surrogates.
-    return subprocess.Popen(
+    return warm_python.Popen(
         words,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

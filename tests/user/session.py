@@ -19,6 +19,7 @@ from textwrap import dedent
 from typing import IO
 from weakref import WeakSet
 
+from support import warm_python
 from support.loopback import END, Loopback, Piece, chunk, head, whole
 
 KEY = "sk-user-0123456789abcdef"
@@ -128,7 +129,7 @@ def type_in(lines: str, at: Loopback | str) -> Screen:
 def begin(script: str, at: Loopback | str, *, opening: str = OPENING) -> subprocess.Popen[str]:
     """The script, running. Ctrl-C means what it means at a terminal."""
     source = f"{opening}\n{CTRL_C}\n{dedent(script)}"
-    return subprocess.Popen(
+    return warm_python.Popen(
         [sys.executable, "-W", "error", "-u", "-c", source, _url(at)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
+from support import warm_python
 from support.chunks import album_body, album_stream
 from support.loopback import Loopback
 from user.session import KEY, answered, environment, play, spoken, type_in
@@ -143,7 +143,7 @@ def test_pulling_from_a_wrong_file(tmp_path: Path) -> None:
     wrong = tmp_path / "holiday.jpg"
     wrong.write_bytes(b"\xff\xd8 not a model")
     command = "import sys; from toolcast.apps.cli import main; sys.exit(main())"
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-W", "error", "-c", command, "pull", "smollm2", "--from", str(wrong)],
         capture_output=True,
         text=True,
@@ -158,7 +158,7 @@ def test_pulling_from_a_wrong_file(tmp_path: Path) -> None:
 
 def test_pulling_from_a_file_that_is_not_there(tmp_path: Path) -> None:
     command = "import sys; from toolcast.apps.cli import main; sys.exit(main())"
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-W", "error", "-c", command, "pull", "smollm2", "--from", str(tmp_path / "no.gguf")],
         capture_output=True,
         text=True,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from support import session_program as program
+from support import session_program as program, warm_python
 from support.sessions import BlockingTool, SessionAPI, call, check_history
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.session_state import fold
@@ -242,7 +242,7 @@ session.close()
 @pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
 def test_a_forked_child_has_no_part_in_the_session(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "store"
-    done = subprocess.run(
+    done = warm_python.run(
         [sys.executable, "-c", FORK, kind, str(path)], text=True, capture_output=True, env=environment(), check=False
     )
     assert (done.stderr, done.returncode) == ("", 0)
@@ -453,7 +453,7 @@ def test_what_waits_for_an_answer_outlives_a_restart(new_store: Callable[[], Sto
 def running(kind: str, path: Path, where: str) -> Iterator[subprocess.Popen[str]]:
     """The program, come to where it waits; killed in the end."""
     command = [sys.executable, "-W", "error", program.__file__, kind, str(path), where]
-    with subprocess.Popen(
+    with warm_python.Popen(
         command, text=True, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None and process.stderr is not None

@@ -1111,6 +1111,7 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 def test_an_idle_session_takes_little_room(benchmark: ModuleType) -> None:
     new, used = benchmark.idle_sessions(count=100, rounds=3).values()
     assert 500 < new < 5_000

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from importlib import util
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import PIPE
 from threading import Event
 from typing import Any
 
 import pytest
 
+from support import warm_python
 from support.driven_repl import PATIENCE, PROGRAM
 from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, reply, write_then_reflect
 from support.process import Process
@@ -34,7 +35,7 @@ def is_rating(messages: Sequence[ChatMessage]) -> bool:
 
 
 @pytest.fixture
-def server() -> Iterator[OllamaByRule]:
+def server(warm_programs: None) -> Iterator[OllamaByRule]:
     with OllamaByRule(rates, [MODEL, EVALUATOR]) as server:
         yield server
 
@@ -305,7 +306,7 @@ def test_a_grid_that_is_stopped_between_its_ratings(
     server.rule = waits
     configured(server, **GRID)
     words = ["experiment", "run", "--config", "config.json", "--pei", EVALUATOR, "--report", "report"]
-    with Popen([sys.executable, "-c", PROGRAM, *words], stdout=PIPE, stderr=PIPE, text=True) as process:
+    with warm_python.Popen([sys.executable, "-c", PROGRAM, *words], stdout=PIPE, stderr=PIPE, text=True) as process:
         assert reached.wait(PATIENCE)
         process.send_signal(stop)
         _, err = process.communicate(timeout=PATIENCE)

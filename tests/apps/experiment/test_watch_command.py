@@ -10,11 +10,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import PIPE
 from threading import Event
 
 import pytest
 
+from support import warm_python
 from support.driven_repl import CTRL_C, PATIENCE, PROGRAM, Driven
 from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, cycle_of, write_then_reflect
 from support.process import Process
@@ -205,7 +206,7 @@ def test_one_process_runs_and_another_watches(tmp_path: Path, columns: int) -> N
         }
         (tmp_path / "config.json").write_text(json.dumps(config))
         command = [sys.executable, "-c", PROGRAM, "experiment", "run", "--config", "config.json"]
-        with Popen(command, cwd=tmp_path, stdout=PIPE, stderr=PIPE) as running:
+        with warm_python.Popen(command, cwd=tmp_path, stdout=PIPE, stderr=PIPE) as running:
             terminal.until("first · by-rule", "running", "2/2  ", "invoke_llm", "cycle 1: In cycle 1 I have", "c1, c2")
             gate.set()
             terminal.until("cycle 2: In cycle 2 I have", "completed")

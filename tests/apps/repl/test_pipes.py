@@ -14,6 +14,7 @@ from typing import IO
 
 import pytest
 
+from support import warm_python
 from support.loopback import HOLD, Loopback
 from support.ollama_server import DONE, OllamaServer, call, delta
 from user.session import NOISE, command_environment
@@ -39,7 +40,7 @@ def variables(server: OllamaServer, tmp_path: Path) -> dict[str, str]:
 def started(*words: str, env: dict[str, str], stream: int = subprocess.PIPE) -> Iterator[subprocess.Popen[bytes]]:
     """A process, which is gone in the end. Each of its three streams is a pipe, or `stream`."""
     line = [*COMMAND, "chat", *words]
-    with subprocess.Popen(line, env=env, stdin=stream, stdout=stream, stderr=stream) as process:
+    with warm_python.Popen(line, env=env, stdin=stream, stdout=stream, stderr=stream) as process:
         try:
             yield process
         finally:

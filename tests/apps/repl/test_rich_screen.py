@@ -482,6 +482,7 @@ def test_a_terminal_of_few_rows_has_no_activity(monkeypatch: pytest.MonkeyPatch,
 WIDE_TABLE = "| name | text |\n|---|---|\n| one | " + "long " * 20 + "|\n| two | short |\n"
 
 
+@pytest.mark.slow
 def test_a_stream_redraws_only_the_rows_that_change(bench: Bench) -> None:
     """2,000 tokens with an activity below them: most cost the moves to the row and back."""
     screen = bench.screen

@@ -386,6 +386,7 @@ sys.exit(cli.main())
 """
 
 
+@pytest.mark.slow
 def test_a_hundred_kilobytes(tmp_path: Path) -> None:
     with driven(tmp_path, program=SCRIPTED) as terminal:
         terminal.submit("all of it")

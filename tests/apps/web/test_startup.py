@@ -18,6 +18,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from support import warm_python
 from support.loopback import whole
 from support.ollama_server import DONE, OllamaServer, delta
 from support.process import Process
@@ -37,7 +38,7 @@ QUIET = ["--model", "ollama:any", "--port", "0", "--no-browser"]
 @contextmanager
 def started(*options: str, folder: Path, host: str = "127.0.0.1:9") -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The command, and the address that it prints."""
-    with subprocess.Popen(
+    with warm_python.Popen(
         [*COMMAND, *QUIET, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

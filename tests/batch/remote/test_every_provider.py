@@ -19,6 +19,7 @@ import anyio
 import pytest
 from pydantic import BaseModel
 
+from support import warm_python
 from support.batch_double import BatchDouble
 from support.batch_services import SERVICES
 from support.google_batches import GoogleBatches
@@ -341,7 +342,7 @@ def test_a_killed_process(name: str, moment: str, tmp_path: Path) -> None:
     with SERVICES[name].double() as server:
         server.clock = time.time
         server.reply = lambda text: {"text": text}
-        with subprocess.Popen(
+        with warm_python.Popen(
             [*arguments, server.base, str(path)], env=environment, stdout=subprocess.PIPE, text=True
         ) as process:
 
@@ -355,7 +356,7 @@ def test_a_killed_process(name: str, moment: str, tmp_path: Path) -> None:
         killed = process.returncode == -signal.SIGKILL
         assert killed or not server.count(moment)
         server.processed = lambda line: None
-        again = subprocess.run(
+        again = warm_python.run(
             [*arguments, server.base, str(path)], env=environment, stdout=subprocess.PIPE, text=True, check=True
         )
         assert again.stdout.splitlines() == wanted(3)

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from support import warm_python
 from support.experiments import config_in, logged, of_cycles, of_type, types
 from support.loopback import PATIENCE
 from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, calls, cycle_of, reply, write_then_reflect
@@ -199,7 +200,7 @@ def test_what_cannot_be_meant_is_refused(values: dict[str, Any], error: type[Con
 
 
 @pytest.fixture
-def server() -> Iterator[OllamaByRule]:
+def server(warm_programs: None) -> Iterator[OllamaByRule]:
     with OllamaByRule(write_then_reflect, [MODEL, "other"]) as server:
         yield server
 
@@ -444,7 +445,7 @@ def test_a_grid_that_is_broken_off_leaves_no_one_and_is_resumed(
     config = on(server, tmp_path)
     file = tmp_path / "grid.json"
     file.write_text(config.model_dump_json(exclude_unset=True))
-    with subprocess.Popen(
+    with warm_python.Popen(
         [sys.executable, "-c", COORDINATOR, str(file)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -28,6 +28,7 @@ def draw(figure: Any) -> None:
 PICTURE = Picture("mine", 'What "it" <shows>', 3.0, draw)
 
 
+@pytest.mark.slow
 def test_the_same_figures_make_the_same_bytes() -> None:
     assert PICTURE.svg() == PICTURE.svg()
     assert PICTURE.png() == PICTURE.png()

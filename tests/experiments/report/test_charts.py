@@ -132,6 +132,7 @@ def test_the_axis_has_what_the_figures_need(seconds: float, tick: str) -> None:
     assert tick in texts(charts.time_picture("t", run))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cycles", [1, 60, 61, 1000])
 def test_of_many_cycles_a_bar_is_the_mean_of_some(cycles: int) -> None:
     run = long_run(cycles)
@@ -181,6 +182,7 @@ def test_equal_curves_do_not_hide_each_other(run: RunSummary) -> None:
     assert [len(dashed[colour]) for colour in COLOURS[:3]] == [0, 4, 0]
 
 
+@pytest.mark.slow
 def test_many_evaluators_are_distinguished() -> None:
     rows = {run: {f"evaluator-{number}": [number % 10 + 1] for number in range(12)} for run in ("one", "two")}
     picture = charts.ratings_picture("p", rows, LEVELS)
@@ -212,6 +214,7 @@ def test_runs_laid_over_each_other(run: RunSummary) -> None:
     assert picture.alt.startswith("2 runs laid over each other")
 
 
+@pytest.mark.slow
 def test_of_many_runs_the_median_stands_out(run: RunSummary) -> None:
     picture = charts.comparison_picture("c", {f"run{number}": run for number in range(9)})
     assert "median of 9 runs" in texts(picture) and "run1" not in texts(picture)

@@ -120,6 +120,7 @@ def test_the_page_stands_alone(tmp_path: Path, scripts: bool) -> None:
     assert inside and [each for each in inside if each.removeprefix("#") not in page.ids] == []
 
 
+@pytest.mark.slow
 def test_the_same_logs_make_the_same_bytes(tmp_path: Path) -> None:
     path = whole_run(tmp_path / "run.jsonl")
     one, other = report(path), report(path)
@@ -143,6 +144,7 @@ def test_a_page_without_scripts_is_the_same_page_but_for_them(tmp_path: Path) ->
     assert [picture.name for picture in plain.pictures] == [picture.name for picture in report(*logs).pictures]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("sketched")
 def test_scripts_and_their_data_are_less_than_a_megabyte(tmp_path: Path) -> None:
     """However much the logs have: a chart without room is a picture only, the comparison last of all."""
@@ -169,6 +171,7 @@ def test_the_choice_of_runs(tmp_path: Path) -> None:
     assert 'id="runs"' not in report(logs[0]).html
 
 
+@pytest.mark.slow
 def test_each_picture_names_its_run(tmp_path: Path) -> None:
     logs = [whole_run(tmp_path / f"{name}.jsonl", name) for name in ("sea", "land")]
     pictures = {picture.name: picture for picture in report(*logs).pictures}
@@ -178,6 +181,7 @@ def test_each_picture_names_its_run(tmp_path: Path) -> None:
     assert ">sea</text>" in pictures["comparison"].svg() and ">land</text>" in pictures["comparison"].svg()
 
 
+@pytest.mark.slow
 def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Picture, "png", lambda picture: picture.name.encode())
     logs = [whole_run(tmp_path / f"{name}.jsonl", name) for name in ("one", "two")]
@@ -221,6 +225,7 @@ def test_a_run_id_that_another_program_wrote(tmp_path: Path) -> None:
     assert [picture.name for picture in made.pictures] == ["comparison"] and 'id="run-run"' in made.html
 
 
+@pytest.mark.slow
 def test_two_runs_of_one_name_are_distinguished(tmp_path: Path) -> None:
     logs = [whole_run(tmp_path / folder / "run.jsonl") for folder in ("a", "b")]
     made = report(*logs, logs[0])
@@ -282,6 +287,7 @@ def test_a_run_that_has_just_begun_has_no_pictures(tmp_path: Path) -> None:
     assert report(LogWriter(tmp_path / "run.jsonl").start().finish(None)).pictures == ()
 
 
+@pytest.mark.slow
 def test_a_thousand_cycles_make_a_page_of_a_few_megabytes(tmp_path: Path) -> None:
     received = [f"Reflection {number}. " + "All work and no play. " * 300 for number in range(1000)]
     made = report(whole_run(tmp_path / "run.jsonl", reflections=received))
