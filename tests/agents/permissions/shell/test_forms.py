@@ -366,7 +366,7 @@ ROWS = [name for name, form in forms().items() if not form.traits & {"script", "
 
 @st.composite
 def calls(draw: st.DrawFn) -> list[str]:
-    """Return a call of a row, with options of it, of other rows and of nobody, attached and abbreviated values."""
+    """Return a call of a row, with options of it, of other rows and of no row, attached and abbreviated values."""
     name = draw(st.sampled_from(ROWS))
     form = forms()[name]
     own = st.sampled_from(sorted(form.flags | form.values) or ["-a"])

@@ -2,7 +2,7 @@
 
 Strategy: the words that a rule spells are literal. Every other word of a command needs a row of the file, for its
 program and subcommand, that lists it. Without a row, or for a word that the row does not list, a person is asked, so
-that an incomplete file leads to a question and never to a program that nobody approved.
+that an incomplete file leads to a question and never to a program without an approval.
 
 The fields of a row:
 
