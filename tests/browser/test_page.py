@@ -190,8 +190,8 @@ def test_a_tool_that_is_always_allowed_is_not_asked_about_again(tab: Tab) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ('{"command": "echo hi"}', "run_command: echo hi"),
-        ('{"timeout": 5, "command": "echo hi"}', "run_command: echo hi, timeout: 5"),
+        ('{"command": "echo hi"}', "run_command: echo"),
+        ('{"timeout": 5, "command": "echo hi"}', "run_command: echo, timeout: 5"),
     ],
 )
 def test_what_is_always_allowed_is_listed_in_plain_words(tab: Tab, arguments: str, words: str) -> None:
