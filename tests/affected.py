@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import import_module
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -95,9 +95,18 @@ def imports(name: str, path: Path, modules: Mapping[str, Path]) -> Iterator[Path
 def _origin(package: str, name: str, modules: Mapping[str, Path]) -> str:
     if f"{package}.{name}" in modules:
         return f"{package}.{name}"
-    is_package = package.startswith("toolcast") and modules.get(package, ROOT).name == "__init__.py"
-    exports: Mapping[str, str] = getattr(import_module(package), "_MODULE_OF", {}) if is_package else {}
+    exports = _exports(modules[package]) if package in modules else {}
     return f"{package}.{exports[name]}" if name in exports else package
+
+
+@cache
+def _exports(package: Path) -> dict[str, str]:
+    """Return the modules of the names that a package exports lazily, without importing it: pytest does that."""
+    tree = ast.parse(package.read_text(encoding="utf-8"))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_EXPORTS":
+            return {name: module for module, names in ast.literal_eval(node.value).items() for name in names.split()}
+    return {}
 
 
 class Deadline:
