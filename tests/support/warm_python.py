@@ -69,7 +69,7 @@ class Popen(subprocess.Popen[Any]):
         }
         self._status, theirs = socket.socketpair()  # ours is closed with the status
         streams = [own if fd == -1 else fd for own, fd in enumerate((stdin, stdout, stderr))]
-        _send(_server(options, variables), request, [*streams, theirs.fileno()])
+        socket.send_fds(_server(options, variables), [json.dumps(request).encode()], [*streams, theirs.fileno()])
         theirs.close()
         self._close_pipe_fds(*more[7:13])
         self.pid = self._next_number()
@@ -156,10 +156,6 @@ def _server(options: tuple[str, ...], env: Mapping[str, str]) -> socket.socket:
         _servers[key] = ours, subprocess.Popen(command, env=neutral, pass_fds=[theirs.fileno()])
         theirs.close()
     return _servers[key][0]
-
-
-def _send(connection: socket.socket, request: Mapping[str, Any], fds: list[int]) -> None:
-    socket.send_fds(connection, [json.dumps(request).encode()], fds)
 
 
 def _serve(connection: socket.socket) -> dict[str, Any] | None:
