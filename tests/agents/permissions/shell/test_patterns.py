@@ -67,6 +67,9 @@ def test_covered(pattern: str, text: str) -> None:
         ("", "git"),
         (" ", "git"),
         ("*", "X=1"),
+        ("*", "X=1 ls"),
+        ("*", "ls > file"),
+        ("*", "$X"),
     ],
 )
 def test_not_covered(pattern: str, text: str) -> None:

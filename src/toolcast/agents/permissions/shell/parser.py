@@ -38,7 +38,7 @@ _NEXT = {
     "{": ("}",),
 }
 """The reserved words that may continue a compound command, or end it."""
-_TEXTS = frozenset(("<<", "<<-", "<<<"))
+TEXTS = frozenset(("<<", "<<-", "<<<"))
 _OPENERS = frozenset(("if", "while", "until", "{"))
 _CLOSERS = frozenset(("fi", "done", "}"))
 
@@ -206,7 +206,7 @@ class _Parser(Lexer):
             else:
                 words.append(self.word())
             self.skip_blanks()
-        fed = self.fed or any(each.operator in _TEXTS for each in redirections)
+        fed = self.fed or any(each.operator in TEXTS for each in redirections)
         self.found.append(SimpleCommand(tuple(words), tuple(assignments), tuple(redirections), self.given, fed))
         self._texts(words, assignments)
 

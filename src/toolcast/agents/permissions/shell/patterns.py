@@ -26,10 +26,9 @@ from typing import NamedTuple
 
 from .forms import deny_table, forms, is_device, program, read
 from .lexer import MAX_DEPTH, Word
-from .parser import Redirection, SimpleCommand, is_data
+from .parser import TEXTS, Redirection, SimpleCommand, is_data
 
 _DESCRIPTORS = frozenset((">&", "<&"))
-_TEXTS = frozenset(("<<", "<<-", "<<<"))
 _ADDED = Word("$()", False)  # a word that `xargs` takes from its input
 _variable = re.compile(r"\$(?:\{[^{}]*\}|\(\)|\w+|[@*#?$!-])|\{[^{}]*\}")
 _code_word = re.compile(r"[^\s'\"()\[\]{},;|&<>=`!:+@]+").findall
@@ -60,8 +59,6 @@ def uncovered(patterns: Sequence[str], command: SimpleCommand) -> Uncovered | No
     most = -1
     for pattern in patterns:
         wanted = _words_of(pattern)
-        if wanted == ["*"] and command.words:
-            return None
         words = command.words
         found = len(words) >= len(wanted) > 0
         if not found or not all(
@@ -69,7 +66,7 @@ def uncovered(patterns: Sequence[str], command: SimpleCommand) -> Uncovered | No
         ):
             continue
         spelled = {at for at, want in enumerate(wanted) if want == _escaped(words[at].text)}
-        if (missing := _missing(patterns, command, spelled)) is None:
+        if (missing := _missing(patterns, command, spelled, every=wanted == ["*"])) is None:
             return None
         if len(spelled) > most:
             most, closest = len(spelled), Uncovered(pattern, *missing)
@@ -95,14 +92,21 @@ def form_pattern(command: SimpleCommand) -> str | None:
     return pattern if own is form and covers(pattern, command) else None
 
 
-def _missing(patterns: Sequence[str], command: SimpleCommand, spelled: set[int]) -> tuple[str, str] | None:
-    """Return the first word that is neither spelled nor fits its form, and why; None if there is none."""
+def _missing(
+    patterns: Sequence[str], command: SimpleCommand, spelled: set[int], *, every: bool
+) -> tuple[str, str] | None:
+    """Return the first word that is neither spelled nor fits its form, and why; None if there is none.
+
+    With `every` all words fit: the pattern is `*`.
+    """
     words, start = command.words, 0
     if command.assignments:
         return command.assignments[0].text, "it assigns a variable"
     for each in command.redirections:
         if not _writes_nothing(each):
             return f"{each.operator} {each.target.text}", "it redirects to or from a file"
+    if every:
+        return None
     is_bare = len(words) == 1 and (form := forms().get(program(words[0]))) is not None and form.has("script")
     if len(spelled) == len(words) and not command.fed and not is_bare:
         return None
@@ -260,7 +264,7 @@ def _writes_nothing(redirection: Redirection) -> bool:
     operator, target = redirection
     if operator in _DESCRIPTORS:
         return target.literal and (target.text.isdecimal() or target.text == "-")
-    return operator in _TEXTS or target == Word("/dev/null")
+    return operator in TEXTS or target == Word("/dev/null")
 
 
 def _occur_in(wanted: Sequence[str], words: Sequence[Word]) -> bool:
