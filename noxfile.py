@@ -50,6 +50,8 @@ COMPILED = tuple(
 )
 """The tests of the modules that are compiled in wheels for one platform, and of what contains their objects."""
 PARALLEL = ("-n", "logical")
+WAITING = ("-n", "4")
+"""For tests that wait for a browser or a server most of the time."""
 APPS = "*/toolcast/apps/*"
 WHOLE = (*PARALLEL, "--timeout=300")  # of a slow test, and on a busy machine
 IN_STEPS = os.environ.get("TOOLCAST_IN_STEPS") == "1"
@@ -288,11 +290,20 @@ def _verify_types(session: nox.Session, env: Environment) -> None:
 
 @nox.session
 def networked(session: nox.Session) -> None:
-    """The tests against real servers, which they start: llmock, aimock, llama.cpp with a real model."""
+    """The tests against real servers, which they start: llmock, aimock, llama.cpp with a real model; in CI, the fast.
+
+    Posargs are tests, and then they alone are run.
+    """
     env = local(session)
     _weights(session, env)
-    wanted = session.posargs or ["tests", "--ignore=tests/docs", "--ignore=tests/sdks"]
-    env.run("pytest", "--networked", "-m", "networked", *wanted, **_aimock(session, env))
+    elsewhere = {Path("tests", folder) for folder in ELSEWHERE if folder != "project"}
+    wanted = [
+        str(path)
+        for path in sorted(Path("tests").rglob("test_*.py"))
+        if "mark.networked" in path.read_text(encoding="utf-8") and not elsewhere & {*path.parents}
+    ]
+    part = (*PARALLEL, "--suite=fast" if IN_STEPS else "--suite=all")
+    env.run("pytest", "--networked", "-m", "networked", *(session.posargs or (*part, *wanted)), **_aimock(session, env))
 
 
 @nox.session
@@ -300,7 +311,7 @@ def browser(session: nox.Session) -> None:
     """The web page in a real Chromium; TOOLCAST_SCREENSHOTS=docs/images takes the pictures of the documentation."""
     env = local(session)
     _weights(session, env)
-    env.run("pytest", *(session.posargs or ["tests/browser"]), TOOLCAST_CHROMIUM=_chromium(session))
+    env.run("pytest", *(session.posargs or [*WAITING, "tests/browser"]), TOOLCAST_CHROMIUM=_chromium(session))
 
 
 @nox.session(name="browser-bench")
@@ -397,7 +408,7 @@ def nightly(session: nox.Session) -> None:
     env = Environment(session, "tests", lock="tests")
     if not session.posargs:
         env.script("tests/cross_fuzz.py", "--inputs", "5000000")
-        for gate in ("coverage", "audit", "mutation"):
+        for gate in ("coverage", "networked", "audit", "mutation"):
             session.notify(gate)
     soak = os.environ.get("TOOLCAST_SOAK_SECONDS", "1800")
     more = {"HYPOTHESIS_PROFILE": "nightly", "TOOLCAST_SOAK_SECONDS": soak}
@@ -533,11 +544,11 @@ def _uv() -> str | None:
 
 
 def _chromium(session: nox.Session) -> str:
-    """Where Chromium is; it is installed where it is missing and that can be done."""
-    names = ("chromium", "chromium-browser", "google-chrome")
-    if not any(map(shutil.which, names)):
-        _install_from_debian(session, "chromium", "the page is tested in it")
-    return next(filter(None, map(shutil.which, names)), "chromium")
+    """Where Chromium is, without a window if possible: it needs half the time. It is installed if that can be done."""
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    if not any(map(shutil.which, names[:1] if _has_debian() else names)):
+        _install_from_debian(session, names[0], "the page is tested in it")
+    return next(filter(None, map(shutil.which, names)), names[0])
 
 
 def _jq(session: nox.Session) -> None:
@@ -546,8 +557,13 @@ def _jq(session: nox.Session) -> None:
         _install_from_debian(session, "jq", "docs/reference/experiment-log.md is executed with it")
 
 
+def _has_debian() -> bool:
+    """Whether packages of Debian can be installed."""
+    return shutil.which("apt-get") is not None and os.geteuid() == 0
+
+
 def _install_from_debian(session: nox.Session, package: str, why: str) -> None:
-    if shutil.which("apt-get") is None or os.geteuid() != 0:
+    if not _has_debian():
         session.error(f"{package} is not here, and {why}: sudo apt-get install {package}")
     apt = ("apt-get", "-q", "-y", "-o", "Dpkg::Use-Pty=0")
     session.run_install(*apt, "update", external=True, silent=True)

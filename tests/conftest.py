@@ -48,6 +48,8 @@ settings.register_profile("nightly", parent=settings.get_profile("dev"), max_exa
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
 settings.register_profile("fast", parent=settings.get_profile(PROFILE), max_examples=10)
 
+IN_A_LOOP = re.compile(r"\[.*\b(trio|sync-in-asyncio)\b")
+"""The name of a test that runs on trio, or that calls sync code in the thread of a loop."""
 FAST_SESSIONS = {"test_first_steps.py"}  # of tests/user
 BETWEEN_COLLECTIONS = 100  # tests
 number_of_tests = count(1)
@@ -111,7 +113,7 @@ def is_fast(item: pytest.Item) -> bool:
     """Return whether a test is in the fast part of the suite."""
     if item.path.parent.name == "user" and item.path.name not in FAST_SESSIONS:
         return False
-    return item.get_closest_marker("slow") is None and not re.search(r"\[.*\btrio\b", item.name)
+    return item.get_closest_marker("slow") is None and not IN_A_LOOP.search(item.name)
 
 
 def is_slow(item: pytest.Item) -> bool:

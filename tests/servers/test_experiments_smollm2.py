@@ -48,6 +48,7 @@ def real(folder: Path, **changes: Any) -> dict[str, Any]:
     return usual | changes
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_ten_cycles_killed_at_ten_moments(tmp_path: Path) -> None:
     chance, config = random.Random(), tmp_path / "config.json"

@@ -498,6 +498,7 @@ def test_workers_are_gone_when_the_listener_interrupts(server: OllamaByRule, gat
     assert [logged(run.log_path)[-1]["payload"] for run in runs] == [ended, ended]
 
 
+@pytest.mark.slow
 @pytest.mark.networked
 @pytest.mark.timeout(300)
 def test_the_embedded_model_in_two_workers(smollm2: Path, tmp_path: Path) -> None:

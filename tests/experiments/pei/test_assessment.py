@@ -319,6 +319,7 @@ def test_a_failure_is_raised(rate: Any, log: Path) -> None:
 # A real model.
 
 
+@pytest.mark.slow
 @pytest.mark.networked
 @pytest.mark.timeout(300)
 def test_a_real_model_gives_a_rating(tmp_path: Path, smollm2: Path) -> None:
