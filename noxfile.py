@@ -49,7 +49,7 @@ COMPILED = tuple(
     f"tests/{name}" for name in ("test_builds.py", "test_closing.py", "parsing", "providers", "structured")
 )
 """The tests of the modules that are compiled in wheels for one platform, and of what contains their objects."""
-PARALLEL = ("-n", "logical")
+PARALLEL = ("-n", str((os.cpu_count() or 1) + 1))  # many tests wait for a process or a socket
 WAITING = ("-n", "4")
 """For tests that wait for a browser or a server most of the time."""
 APPS = "*/toolcast/apps/*"

@@ -142,7 +142,7 @@ def bodies(draw: st.DrawFn) -> bytes:
     )
     for place in draw(st.lists(st.integers(0, len(events) - 1), max_size=3)):
         if found := re.search(rb"\{.*\}", events[place]):
-            text = mutated(found[0].decode(), chance).encode("utf-8", "replace")
+            text = mutated(found[0].decode("utf-8", "replace"), chance).encode("utf-8", "replace")
             events[place] = events[place].replace(found[0], text)
     return b"".join(events)
 

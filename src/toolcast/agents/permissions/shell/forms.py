@@ -10,6 +10,7 @@ The fields of a row:
   input, which is an operand, and `--` ends the options. Options match as a whole, never abbreviated; short ones also in
   one word, unless `bundles` is false.
 * `values`: options with a value, within the word or in the next one.
+* `texts`: options of `values` whose value is any text, also one in double quotes that is only known at run time.
 * `never`: options that are not covered, with the reason that a person is shown.
 * `operands`, `first`: what other words match as a whole, and what the first of them matches; `most`: their number.
   Where a row has subcommands, an operand is one of them; a program whose subcommands alone have rows has none.
@@ -19,6 +20,7 @@ The fields of a row:
 * `script`: the first operand is a script file, which the rule has to spell; what follows are the script's arguments.
   `code`: options whose value is code. `shell`: the code is a shell command. `reads`: other programs that run what they
   read where their words do not fit.
+* `globs`: no option writes or runs anything, so that a file whose name begins with `-` does no harm as one.
 * `data`: all words are data, also those that are only known at run time.
 * `changes`: it changes files or runs what its operands name, so that "always allow" means the command as it is.
 
@@ -56,6 +58,7 @@ class Form(NamedTuple):
     key: str
     flags: frozenset[str]
     values: frozenset[str]
+    texts: frozenset[str]
     never: Mapping[str, str]
     operands: str
     first: str
@@ -69,24 +72,24 @@ class Form(NamedTuple):
         """Return whether a field such as `script` is true."""
         return trait in self.traits
 
-    def option(self, text: str) -> tuple[str, bool]:
-        """Return why the option is not covered, if it is not, and whether its value is the next word."""
+    def option(self, text: str) -> tuple[str, str]:
+        """Return why the option is not covered, if it is not, and its name if its value is the next word."""
         name, equals, _ = text.partition("=")
         if text in self.flags or f"{name}[=]" in self.flags or (equals and name in self.values):
-            return "", False
+            return "", ""
         if text in self.values:
-            return "", True
+            return "", text
         if "-#" in self.flags and _number(text):
-            return "", False
+            return "", ""
         if not text.startswith("--") and self.has("bundles"):
             for at, letter in enumerate(text[1:], 2):
                 short, rest = f"-{letter}", text[at:]
                 if short in self.values and (rest or short not in self.flags):
-                    return "", not rest
+                    return "", "" if rest else short
                 if short not in self.flags:
-                    return self._reason(short, text), False
-            return "", False
-        return self._reason(name, text), False
+                    return self._reason(short, text), ""
+            return "", ""
+        return self._reason(name, text), ""
 
     def operand(self, text: str, count: int) -> str:
         """Return why a word that is the operand of this number is not covered, if it is not."""
@@ -130,6 +133,7 @@ def forms() -> Mapping[str, Form]:
             key,
             options[0] | (like.flags if like else frozenset()),
             options[1] | (like.values if like else frozenset()),
+            frozenset(row.get("texts", "").split()),
             {**(like.never if like else {}), **row.get("never", {})},
             row.get("operands", like.operands if like else _ANY_OPERAND),
             row.get("first", ""),
@@ -193,7 +197,7 @@ def read(words: Sequence[Word], start: int = 0, spelled: Collection[int] | None 
 class _Reader:
     """The reading of the words behind a program: its `form`, how many operands there were, and what comes next.
 
-    `options`: there was no `--`. `value`: the next word is the value of an option.
+    `options`: there was no `--`. `value`: the option whose value is the next word.
     """
 
     __slots__ = ("form", "lenient", "operands", "options", "spelled", "value", "words")
@@ -205,7 +209,7 @@ class _Reader:
         self.spelled: Collection[int] = spelled or ()
         self.operands = 0
         self.options = True
-        self.value = False
+        self.value = ""
 
     def read(self, start: int) -> Reading:
         lost = ""
@@ -252,10 +256,12 @@ class _Reader:
     def _problem(self, word: Word) -> str:
         """Return why a word is not covered, if it is not."""
         form, text, problem = self.form, word.text, ""
-        if not (word.literal or self.lenient or _is_certain(text)):
+        value, self.value = self.value, ""
+        if value in form.texts and (word.literal or word.single):
+            return ""
+        if not (word.literal or self.lenient or _is_certain(text) or (form.has("globs") and "$" not in text)):
             return "it is only known at run time"
-        if self.value:
-            self.value = False
+        if value:
             is_number = "-#" in form.flags and _number(text)
             if text.startswith("-") and not (is_number or (text == "-" and text in form.flags)):
                 return "it is the value of an option, and looks like another"

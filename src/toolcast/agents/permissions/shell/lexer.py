@@ -33,12 +33,15 @@ class UnparsedCommand(ValueError):
 class Word(NamedTuple):
     """A word of a command, without its quotes. `literal`: the shell does not expand it.
 
+    `single`: it is in double quotes, so that it stays one word whatever it is expanded to.
+
     In one that is not literal, variables, wildcards, braces and `~` are as they were written, and `$()` is every other
     substitution.
     """
 
     text: str
     literal: bool = True
+    single: bool = False
 
 
 class Lexer(ABC):
@@ -102,7 +105,8 @@ class Lexer(ABC):
 
     def double_quoted(self) -> Word:
         self.pos += 1
-        return self.expanded('"')
+        word = self.expanded('"')
+        return word._replace(single="@" not in word.text and not word.literal)
 
     def expanded(self, stop: str) -> Word:
         """Read text with variables and substitutions up to the quote `stop`, or to the end."""
@@ -170,4 +174,6 @@ _CONSTRUCTS: Mapping[str, Callable[[Lexer], Word]] = {
 
 
 def _joined(parts: list[Word]) -> Word:
-    return Word("".join(part.text for part in parts), all(part.literal for part in parts))
+    literal = all(part.literal for part in parts)
+    single = not literal and all(part.literal or part.single for part in parts)
+    return Word("".join(part.text for part in parts), literal, single)
