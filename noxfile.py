@@ -31,8 +31,10 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import nox
 from nox.command import CommandFailed
@@ -254,29 +256,34 @@ def lint(session: nox.Session) -> None:
 def types(session: nox.Session) -> None:
     """mypy and pyright, both strict, over the library and tests/typing; that every public type is known."""
     env = lint_environment(session)
-    env.run("mypy")
-    env.run("pyright")
-    _verify_types(session, env)
+    known = ("pyright", "--verifytypes", "toolcast", "--ignoreexternal", "--outputjson")
+    verified, *others = _at_once(env, known, ("mypy",), ("pyright",))  # each has little use for a second core
+    for checker in others:
+        session.log(" ".join(checker.args[1:]))
+        print(checker.stdout)
+    if any(checker.returncode for checker in others):
+        session.error("a type checker found errors")
+    _verify_types(session, json.loads(verified.stdout)["typeCompleteness"])
     env.run("pytest", *(session.posargs or ["tests/typing"]))
 
 
-def _verify_types(session: nox.Session, env: Environment) -> None:
+def _at_once(env: Environment, *commands: tuple[str, ...]) -> list[subprocess.CompletedProcess[str]]:
+    """Run modules of an environment side by side; return what they printed."""
+    surroundings = {**os.environ, "PATH": env.path, "VIRTUAL_ENV": str(env.folder)}
+
+    def run(command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        arguments = [str(env.bin / "python"), "-m", *command]
+        return subprocess.run(arguments, stdout=subprocess.PIPE, text=True, check=False, env=surroundings)
+
+    with ThreadPoolExecutor() as threads:
+        return [*threads.map(run, commands)]
+
+
+def _verify_types(session: nox.Session, found: dict[str, Any]) -> None:
     """Fail if pyright does not know the type of a symbol, but for the containers of parsing and what refers to them.
 
     mypyc would give a container a second place for an inherited attribute that is annotated again, as pyright wants.
     """
-    command = [
-        str(env.bin / "python"),
-        "-m",
-        "pyright",
-        "--verifytypes",
-        "toolcast",
-        "--ignoreexternal",
-        "--outputjson",
-    ]
-    surroundings = {**os.environ, "PATH": env.path, "VIRTUAL_ENV": str(env.folder)}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings)
-    found = json.loads(done.stdout)["typeCompleteness"]
     unknown = [
         each["name"]
         for each in found["symbols"]
