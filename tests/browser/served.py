@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolcast import Engine, Permissions
 from toolcast.apps.web import make_app
@@ -16,7 +16,17 @@ from toolcast.chat.machine import AsyncChatMachine
 from toolcast.llms.base import FunctionCallingLLM
 from toolcast.messages import Message
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
 MODEL = "test:held"
+
+
+def send_message(page: Page, words: str) -> None:
+    """Type a message and send it. The page is ready until the server has it: wait for what comes next."""
+    box = page.get_by_role("textbox", name="Your message")
+    box.fill(words)
+    box.press("Enter")
 
 
 class Served:

@@ -14,7 +14,7 @@ import pytest
 
 from browser.axe import findings
 from browser.held_llm import Flow, Gate, HeldLLM, text
-from browser.served import served
+from browser.served import send_message, served
 from toolcast import DocumentPart, ImagePart, Message, user
 from toolcast.messages import AudioPart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 
@@ -27,12 +27,6 @@ if TYPE_CHECKING:
     Tab = Callable[[str], Page]
 
 READY = '#state[data-state="ready"]'
-
-
-def send_message(page: Page, words: str) -> None:
-    box = page.get_by_role("textbox", name="Your message")
-    box.fill(words)
-    box.press("Enter")
 
 
 def assistant(*parts: Any) -> Message:

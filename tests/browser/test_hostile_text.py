@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from browser.held_llm import HeldLLM, call, text, thinking
-from browser.served import served
+from browser.served import send_message, served
 from support.run_logs import LogWriter, whole_run
 from toolcast import DocumentPart, Permissions, Rule, ToolContext, user
 from toolcast.chat.effects import StageTask
@@ -148,12 +148,6 @@ def is_own(url: str) -> bool:
     return parts.hostname == "127.0.0.1" and (parts.path in OWN_PATHS or parts.path.startswith(("/assets/", "/chats/")))
 
 
-def send_message(page: Page, words: str) -> None:
-    box = page.get_by_role("textbox", name="Your message")
-    box.fill(words)
-    box.press("Enter")
-
-
 def is_in(page: Page, state: str) -> None:
     expect(page.locator("#state")).to_have_attribute("data-state", state)
 
@@ -267,6 +261,7 @@ def test_an_error_of_the_service(opened: Callable[[str], Tab]) -> None:
         shown = (page.locator("#notice-text").text_content() or "") + (page.locator("#log").text_content() or "")
         assert not {*shown} & {*"\u202e\u2066\u2069\u200b\u061c\ufeff\x1b\U000e0041"}
         send_message(page, LINES[2])
+        expect(page.locator(".message.assistant .prose")).to_have_count(1)
         is_in(page, "ready")
         tab.shows_no_markup("#log")
         tab.shows_no_markup("#notice")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from browser.held_llm import Flow, Gate, HeldLLM, asked, call, text, thinking
-from browser.served import served
+from browser.served import send_message, served
 from toolcast import Permissions, Prices, Rule, ToolContext
 from toolcast.chat.effects import StageTask
 from toolcast.chat.events import ModelLoadProgress, ModelLoadSuccess
@@ -37,12 +37,6 @@ def send_mail(to: str, subject: str) -> str:
 def run_command(command: str, timeout: int | None = None) -> str:
     """Run a command."""
     return f"ran {command} {timeout}"
-
-
-def send_message(page: Page, words: str) -> None:
-    box = page.get_by_role("textbox", name="Your message")
-    box.fill(words)
-    box.press("Enter")
 
 
 def load_model(page: Page, name: str) -> None:
@@ -769,6 +763,7 @@ def test_a_table_breaks_no_word_and_aligns_its_columns(tab: Tab) -> None:
     with served(HeldLLM(text(made, 30))) as chat:
         page = tab(chat.url)
         send_message(page, "Go")
+        expect(page.locator("tbody tr")).to_have_count(3)
         is_in(page, "ready")
         for width in (360, 768, 1280):
             page.set_viewport_size({"width": width, "height": 700})
@@ -792,6 +787,7 @@ def test_task_boxes_and_tables_from_right_to_left_are_at_the_right(tab: Tab) -> 
     with served(llm) as chat:
         page = tab(chat.url)
         send_message(page, "قائمة")
+        expect(page.locator("table")).to_have_count(2)
         is_in(page, "ready")
         item, box = page.locator("li").first, page.locator("li input").first
         begin = item.evaluate(

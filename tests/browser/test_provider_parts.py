@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from browser.held_llm import Gate, HeldLLM, text
-from browser.served import served
+from browser.served import send_message, served
 from toolcast import ServerToolUse
 from toolcast.citations import Citation
 from toolcast.events import TextCitation, ToolCallDelta, ToolCallDone, ToolCallStart
@@ -31,12 +31,6 @@ GOOD = TextCitation(Citation("url_citation", 0, 5, "https://weather.example/oslo
 SCRIPT = TextCitation(Citation("url_citation", 0, 5, "javascript:alert(1)", "Script"))
 DISGUISED = TextCitation(Citation("url_citation", 0, 5, "https://bank.example@evil.example/", "Bank"))
 DOCUMENT = TextCitation(Citation("page_location", 0, 5, title="Report", document=0, pages=(3, 4)))
-
-
-def send_message(page: Page, words: str) -> None:
-    box = page.get_by_role("textbox", name="Your message")
-    box.fill(words)
-    box.press("Enter")
 
 
 def check_parts(page: Page) -> None:
