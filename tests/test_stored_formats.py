@@ -53,6 +53,7 @@ from toolcast import (
     assistant,
     user,
 )
+from toolcast.agents.permissions.rules import Exactly, Others
 from toolcast.apps.repl.prompt_input import History
 from toolcast.experiments.config_files import load_config
 from toolcast.experiments.event_log import read_log
@@ -365,6 +366,8 @@ def test_rules_are_read() -> None:
         Rule("mail", "allow", {"to": OneOf("ada", "bob"), "urgent": False}),
         Rule("*_file", "deny", {"path": Under("/etc"), "size": AtLeast(1.5)}),
         Rule("shell", "allow", {"command": "git *", "timeout": AtMost(60), "": "*"}),
+        Rule("bash", "allow", {"": Exactly.of({"command": "make x"})}),
+        Rule("bash", "allow", {"command": "git log", "": Others.of("command", {"command": "", "timeout": 5})}),
     ]
     assert [Rule.from_dict(each) for each in data] == rules
     assert [rule.to_dict() for rule in rules] == data

@@ -63,7 +63,7 @@ from toolcast import (
     user,
 )
 from toolcast.agents.permissions.permissions import Mode
-from toolcast.agents.permissions.rules import RuleAction
+from toolcast.agents.permissions.rules import Exactly, Others, RuleAction
 from toolcast.agents.subagents.run import ElfOutcome
 from toolcast.approvals import Action
 from toolcast.apps import cli
@@ -345,6 +345,8 @@ def values(folder: Path) -> None:
         Rule("mail", "allow", {"to": OneOf("ada", "bob"), "urgent": False}),
         Rule("*_file", "deny", {"path": Under("/etc"), "size": AtLeast(1.5)}),
         Rule("shell", "allow", {"command": "git *", "timeout": AtMost(60), "": "*"}),
+        Rule("bash", "allow", {"": Exactly.of({"command": "make x"})}),
+        Rule("bash", "allow", {"command": "git log", "": Others.of("command", {"command": "", "timeout": 5})}),
     ]
     write(folder / "rules.json", [rule.to_dict() for rule in rules])
     waiting = Engine(scripted(MAILS), [mail], permissions=LATER)
