@@ -15,7 +15,7 @@ from os.path import normpath
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from ..agents.permissions.permissions import Permissions, ToolTraits
+from ..agents.permissions.permissions import Permissions, ToolTraits, no_rule_text
 from ..agents.permissions.protected_paths import protected_name
 from ..approvals import PermissionRequest
 from ..errors import TryAgain
@@ -125,6 +125,12 @@ def preview_call(
         if request.tool == "run_command" and _are_texts(given, "command"):
             return CommandPreview(exposed(given["command"]), exposed(root))
     return _command(given) or _any_call(request, given)
+
+
+def why_asked(request: PermissionRequest) -> str:
+    """Return the reason to ask, as a sentence; empty if it is the usual one, that no rule is about the tool."""
+    usual = request.reason == no_rule_text(request.tool)
+    return "" if usual else request.reason[:1].upper() + request.reason[1:]
 
 
 def describe_always(permissions: Permissions, tool: ToolTraits, request: PermissionRequest) -> str:

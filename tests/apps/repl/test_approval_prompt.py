@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,15 @@ def test_always_is_explained_before_it_is_chosen() -> None:
         screen = ScriptedScreen("n")
         decide(screen, request)
         assert f"[a]lways: {meaning}, in this session" in screen.prompts[0][0]
+
+
+def test_a_reason_to_ask_is_shown_with_the_call_unless_it_is_the_usual_one() -> None:
+    screen = ScriptedScreen("e", "make x", "y")
+    decide(screen, replace(COMMAND, reason="the rule 'make *' does not cover 'all'"))
+    assert screen.notes == "The rule 'make *' does not cover 'all'"
+    screen = ScriptedScreen("n")
+    decide(screen, replace(COMMAND, reason="no rule allows shell to run without an approval"))
+    assert screen.notes == ""
 
 
 def test_always_is_no_answer_where_its_meaning_is_unknown() -> None:

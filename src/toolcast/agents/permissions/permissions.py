@@ -320,18 +320,22 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> tuple[str | None, str]:
         return None, ""
     for command in call.commands:
         if not command.given and (found := uncovered(patterns, command)):
-            return None, _uncovered_text(found, command)
+            is_usual = not found.pattern and len(call.commands) == 1 and bool(command.words)
+            return None, "" if is_usual else _uncovered_text(found, command)
     return f"allowed by the rules for {', '.join(patterns)}", ""
 
 
 def _uncovered_text(found: Uncovered, command: SimpleCommand) -> str:
     """Return which word no rule covers, why, and the rule that would cover the command literally."""
+    if not command.words:
+        return "no rule covers an assignment or a redirection without a program"
     shown = shlex.join(word.text for word in command.words)
     literal = literal_pattern(command)
-    advice = f"; the rule {literal!r:.200} covers it literally" if literal else ""
     if not found.pattern:
-        return f"no rule is about the command {shown!r:.200}{advice}"
-    return f"the rule {found.pattern!r:.200} does not cover {found.word!r:.200} in {shown!r:.200}: {found.why}{advice}"
+        return f"no rule is about the command {shown!r:.200}"
+    word = f"{found.word!r:.200}" if literal else f"{found.word!r:.200} in {shown!r:.200}"
+    advice = f"; the rule {literal!r:.200} does" if literal else ""
+    return f"the rule {found.pattern!r:.200} does not cover {word}: {found.why}{advice}"
 
 
 def _evaluated(call: _Call, rule: Rule) -> tuple[str | None, bool | None]:

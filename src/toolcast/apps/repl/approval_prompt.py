@@ -19,7 +19,7 @@ from ...approvals import ApprovalDecision, PermissionRequest
 from ...errors import ToolcastError
 from ...lazy_dataclasses import dataclass
 from ...toolbox.questions import Question
-from ..approval_preview import BUILT_IN, IN_SESSION, CallSketch, describe_always, preview_call
+from ..approval_preview import BUILT_IN, IN_SESSION, CallSketch, describe_always, preview_call, why_asked
 from ..argument_text import EditableText, editable_text, edited_arguments
 from .choices import Answer, Choice
 from .preview_text import call_label, is_foldable
@@ -75,6 +75,8 @@ class _WaitingCall:
 
     def show(self, screen: Screen, *, whole: bool = False) -> None:
         screen.preview(self.request.tool, self.preview, number=self.number, whole=whole)
+        if not self.is_edited and (why := why_asked(self.request)):
+            screen.note(why)
 
     def choices(self) -> list[Choice]:
         """Return the answers to the question about this call."""

@@ -13,7 +13,6 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple, cast
 
 from ...agents.engine.history import estimate_tokens, unanswered_calls
-from ...agents.permissions.permissions import no_rule_text
 from ...agents.permissions.rules import Rule
 from ...approvals import PermissionRequest
 from ...capabilities import LLMMetadata
@@ -22,7 +21,7 @@ from ...chat.machine import AsyncChatMachine, ChatChange
 from ...messages import Message, TextPart, ToolCallPart, ToolResultPart
 from ...terminal_text import exposed
 from ...tools.execution import read_call
-from ..approval_preview import BUILT_IN, DiffPreview, describe_always, describe_edit, preview_call
+from ..approval_preview import BUILT_IN, DiffPreview, describe_always, describe_edit, preview_call, why_asked
 from ..argument_text import COMMAND_NAMES, exposed_line, parse_arguments
 from ..file_mentions import file_part
 from ..model_facts import ServedModels
@@ -218,9 +217,8 @@ class ChatView:
         """Return a call that waits, with what it would do, and what allowing it for the session will allow."""
         config = self._machine.config
         tool = config.by_name.get(request.tool)
-        is_usual = request.reason == no_rule_text(request.tool)
         return request.to_dict() | {
-            "reason": "" if is_usual else request.reason,
+            "reason": why_asked(request),
             "fingerprint": request.fingerprint,
             "preview": preview_call(request, self._root, built_in=self._built_in).to_dict(),
             "always": "" if tool is None else describe_always(config.permissions, tool, request),
