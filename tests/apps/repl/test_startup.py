@@ -17,6 +17,7 @@ from toolcast import LlamaCpp, MemoryStore, SQLiteStore
 from toolcast.apps import arguments
 from toolcast.apps.cli import main
 from toolcast.apps.repl import startup
+from toolcast.apps.repl.debug_log import logger, logging_to
 from toolcast.apps.repl.modes import MODES
 from toolcast.apps.repl.prompt_input import ReplCompleter
 from toolcast.apps.repl.repl import Repl
@@ -227,13 +228,19 @@ def test_words_that_complete_commands(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_log_is_silent_without_debug(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    logger = logging.getLogger("toolcast")
     before = logger.level, logger.propagate, list(logger.handlers)
     with at_terminal(tmp_path, TERM="dumb") as (_, shown):
         logger.warning("a stray line")
         assert "stray" not in shown.getvalue()
     assert (logger.level, logger.propagate, list(logger.handlers)) == before
     assert capfd.readouterr().err == ""
+
+
+def test_after_the_debug_log_the_logger_is_as_before() -> None:
+    level = logger.level
+    with logging_to(io.StringIO()):
+        assert logger.isEnabledFor(logging.DEBUG)
+    assert logger.level == level and not logger.isEnabledFor(logging.DEBUG)
 
 
 def test_debug_logs_requests_and_tracebacks(tmp_path: Path) -> None:

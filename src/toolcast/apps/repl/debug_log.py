@@ -31,7 +31,8 @@ def logging_to(stream: TextIO | None) -> Generator[None]:
         yield
     finally:
         logger.removeHandler(handler)
-        logger.level, logger.propagate = before
+        logger.propagate = before[1]
+        logger.setLevel(before[0])  # the attribute alone would leave what the logger has cached
 
 
 def log_turn(engine: Engine, state: str) -> None:
