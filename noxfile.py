@@ -260,10 +260,8 @@ def types(session: nox.Session) -> None:
     env = lint_environment(session)
     known = ("pyright", "--verifytypes", "toolcast", "--ignoreexternal", "--outputjson")
 
-    def check(command: tuple[str, ...]) -> str | None:  # None while the environments are prepared
-        codes = (0, 1) if command is known else (0,)
-        output = env.run(*command, silent=True, success_codes=codes)
-        return None if output is None else str(output)
+    def check(command: tuple[str, ...]) -> Any | None:  # None while the environments are prepared
+        return env.run(*command, silent=True, success_codes=(0, 1) if command is known else (0,))
 
     with ThreadPoolExecutor() as threads:  # each has little use for a second core
         verified, *others = threads.map(check, (known, ("mypy",), ("pyright",)))
