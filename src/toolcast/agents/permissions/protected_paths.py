@@ -186,10 +186,13 @@ def _alternatives(text: str) -> list[str]:
         path = waiting.pop()
         braces = _braces(path)
         if braces is None:
-            done.append(path)
+            done.append(path.replace("\0", "}"))
             continue
-        inside = ["*"] if ".." in braces[1] and "," not in braces[1] else braces[1].split(",")
-        waiting += (path[: braces.start()] + item + path[braces.end() :] for item in inside)
+        before, inside, after = path[: braces.start()], braces[1], path[braces.end() :]
+        items = ["*"] if ".." in inside and "," not in inside else inside.split(",")
+        waiting += (before + item + after for item in items)
+        if "," not in inside and "}" in after:  # `{a},x}` expands to `a}` and `x`
+            waiting.append(f"{before}{{\0{after}")
     return [] if waiting else done
 
 

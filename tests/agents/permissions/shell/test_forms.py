@@ -175,6 +175,45 @@ git commit -m "$@" --template=x
 git commit --cleanup "$(cat x)"
 test -v 'a[$(touch x)]'
 printf -v x y
+sort -t ''{},-oF} a
+find . ""{},-delete}
+awk -F a/{b,'c;BEGIN{system("x")}'} a
+make -l CC=./{x,y} test
+make -l ./a? test
+git clone -b x::/{a,b} d
+npm install --depth ./{x,y}
+pytest -k @./args{,}
+pytest src/{.,}./x
+pytest src/.*/x
+mypy --platform @./{a,b}
+mypy --platform=@x
+curl -A file:///{x,y} h
+curl -sd@f http://h
+uniq src/*
+uniq ./a{.txt,.out}
+git rebase -mx x HEAD~1
+git rebase -ms x other
+git checkout -mB main other
+git switch -mC main
+git pull -- --upload-pack x .
+git push ./x main
+git push file:///x main
+git commit -nm x
+git tag -u x v2
+git stash clear
+pytest -- -p x
+pytest test_a.py -- --junitxml=f
+eslint a.js -- --init
+black -c -- --config=x
+kubectl get -f -- --kubeconfig=x
+uv run - <<< x
+uv -
+tree -Lo 1 f
+tree -LR 1
+jest -tc x.js
+vitest init browser
+pip list --extra x
+cargo test -- --logfile=f
 """)
 
 EVERYDAY = lines(r"""
@@ -313,6 +352,12 @@ def test_what_a_developer_runs_every_day_is_covered(command: str) -> None:
         ("echo|bash -s", "echo x | bash -s"),
         ("tool", "tool <<< x"),
         ("python", "python"),
+        ("rm src/*", "rm src/../a"),
+        ("rm src/*", "rm src/a b"),
+        ("rm src/*", "rm src/a -r src/../b"),
+        ("rm a", "rm a b"),
+        ("cat docs/*", "cat docs/a /etc/passwd"),
+        ("* src", "rm src"),
     ],
 )
 def test_what_a_rule_does_not_spell_out_is_asked_about(patterns: str, command: str) -> None:
@@ -329,6 +374,9 @@ def test_what_a_rule_does_not_spell_out_is_asked_about(patterns: str, command: s
         ("bash -c 'ls; touch x'", "bash -c 'ls; touch x'"),
         ("find . -name '[*].py' -delete", "find . -name '*.py' -delete"),
         ("bash -eu x.sh", "bash -eu x.sh $X"),
+        ("rm src/*", "rm src/a src/b/c -f"),
+        ("cat docs/*", "cat docs/a docs/b"),
+        ("make test", "make test lint"),
         ("*", "git -c core.pager=x log; python -c 'x'; sudo rm x"),
     ],
 )
@@ -408,8 +456,8 @@ def is_listed(form: Form, text: str) -> bool:
     known, name = form.flags | form.values, text.partition("=")[0]
     if {text, name, f"{name}[=]"} & known or ("-#" in known and re.fullmatch(r"-\d+[kMG]?", text)):
         return True
-    until = next((at for at, letter in enumerate(text) if at and f"-{letter}" in form.values), len(text))
-    return not text.startswith("--") and all(f"-{letter}" in known for letter in text[1:until])
+    letters = re.findall("[a-zA-Z]", text)
+    return not text.startswith("--") and all(f"-{letter}" in known for letter in letters)
 
 
 @given(calls())
@@ -669,8 +717,27 @@ def test_a_deny_rule_leaves_other_commands_alone(command: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("pattern", "command"),
+    [
+        ("rm -rf", "rm ''{},-rf,x}"),
+        ("git push --force", "git push . ''{},--force}"),
+        ("git push --force", "git {push,--force}"),
+        ("git push", "{git,push}"),
+        ("git push", "tool {git,push}"),
+        ("rm -rf x", "rm {-rf,x}"),
+        ("find * -delete", "find . -not -name ''{},-delete}"),
+        ("rm", 'find . -name ""{},-exec,rm,x,;}'),
+    ],
+)
+def test_a_deny_rule_sees_what_braces_expand_to(pattern: str, command: str) -> None:
+    assert denied(pattern, command)
+
+
+@pytest.mark.parametrize(
     "command",
     [
+        "cat ''{},.env}",
+        "cat ''{a}b,.env}",
         "uv run sh -c 'cat .env'",
         "git -c core.pager='cat .env' log",
         "hyperfine 'cat .env'",

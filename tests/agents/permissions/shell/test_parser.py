@@ -1,9 +1,13 @@
-"""shell_commands.py and shell_words.py: what a shell would run, and what is refused because it is not certain."""
+"""parser.py and lexer.py: what a shell would run, and what is refused because it is not certain."""
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from toolcast.agents.permissions.shell.forms import program
 from toolcast.agents.permissions.shell.lexer import MAX_DEPTH, UnparsedCommand, Word
@@ -170,3 +174,21 @@ def test_what_is_joined_comes_apart_as_it_was(lines: list[list[str]], joints: li
     for around in ("(%s)", "{ %s\n}", "if %s\nthen %s\nfi"):
         assert run(around.replace("%s", text)) == expected * around.count("%s")
     assert run(f"x $({text})")[:-1] == expected
+
+
+PIECES = st.sampled_from(
+    ["{}", "{", "}", ",", "..", "a", "b", "''", '""', "'{'", '"}"', "\\{", "-", "=", "/", "[", "]", "."]
+)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@settings(max_examples=30)
+@given(st.lists(st.lists(PIECES, min_size=1, max_size=7).map("".join), max_size=40))
+@example(["''{},-a}", "a{},b}", "{},b}", "{a},b}", "x{}", "{}{a,b}"])
+def test_a_literal_word_is_what_bash_makes_of_it(texts: list[str]) -> None:
+    literal = [(text, word) for text in texts for word in commands(f"x {text}")[0].words[1:] if word.literal]
+    script = "printf '%s\\0' x " + " ".join(text for text, _ in literal)
+    printed = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=True, cwd=Path(__file__).parent
+    )
+    assert printed.stdout.split("\0")[1:-1] == [word.text for _, word in literal]

@@ -21,11 +21,14 @@ The fields of a row:
   `code`: options whose value is code. `shell`: the code is a shell command. `reads`: other programs that run what they
   read where their words do not fit.
 * `globs`: no option writes or runs anything, so that a file whose name begins with `-` does no harm as one.
+* `alike`: it changes what its operands name, so that the last operand of a rule is a pattern for others behind it.
+  Elsewhere it is one if it has wildcards.
 * `data`: all words are data, also those that are only known at run time.
 * `changes`: it changes files or runs what its operands name, so that "always allow" means the command as it is.
 
-A word that begins with `-` has to be a listed option wherever it is, also as the value of another, and a value has to
-match `operands`. So no word that is taken for a value hides an option.
+A word that begins with `-` has to be a listed option wherever it is, also as the value of another. A value has to match
+`operands`, be one word however the shell expands it, and have no letters behind a short option in the same word. So
+nothing that is taken for a value hides an option.
 
 Deny rules use the same rows, the other way round: words that fit are data, and any other word may be a command.
 """
@@ -35,7 +38,8 @@ from __future__ import annotations
 import posixpath
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -48,6 +52,9 @@ _SCRIPTS: Final = (".sh", ".bash", ".zsh", ".py", ".rb", ".pl", ".js", ".ts", ".
 _ASKING: Final = ("--version", "--help")
 
 _wild = re.compile(r"[*?\[{~]").search
+_braces = re.compile(r"\{\w+(?:,\w+)+\}|\{\w+\.\.\w+\}")
+_uncertain = re.compile(r"\$|\{|(?:^|/)\.[^/]*[*?\[]").search
+_joined = re.compile(r"(?:[^\w@=-]|\d|\\.)*", re.DOTALL).fullmatch
 _number = re.compile(r"-[0-9]+[kMG]?").fullmatch
 _upwards = re.compile(r"\.\./(?:.*/)?(?:dev|proc)/").match
 
@@ -74,18 +81,21 @@ class Form(NamedTuple):
 
     def option(self, text: str) -> tuple[str, str]:
         """Return why the option is not covered, if it is not, and its name if its value is the next word."""
-        name, equals, _ = text.partition("=")
-        if text in self.flags or f"{name}[=]" in self.flags or (equals and name in self.values):
+        name, equals, value = text.partition("=")
+        if text in self.flags or f"{name}[=]" in self.flags:
             return "", ""
+        if equals and name in self.values:
+            return self.value(value), ""
         if text in self.values:
             return "", text
         if "-#" in self.flags and _number(text):
             return "", ""
-        if not text.startswith("--") and self.has("bundles"):
+        if not text.startswith("--") and text != "-" and self.has("bundles"):
             for at, letter in enumerate(text[1:], 2):
                 short, rest = f"-{letter}", text[at:]
                 if short in self.values and (rest or short not in self.flags):
-                    return "", "" if rest else short
+                    problem = f"write it as two words, '{short} {rest}'" if not _joined(rest) else self.value(rest)
+                    return problem, "" if rest else short
                 if short not in self.flags:
                     return self._reason(short, text), ""
             return "", ""
@@ -99,6 +109,10 @@ class Form(NamedTuple):
             return f"{self.key!r} is covered with at most {self.most} operands"
         fits = re.fullmatch(self.first if self.first and count == 1 else self.operands, text, re.DOTALL)
         return "" if fits else f"it is no plain operand of {self.key!r}"
+
+    def value(self, text: str) -> str:
+        """Return why a word that is the value of an option is not covered, if it is not."""
+        return "" if self.subcommand else self.operand(text, 0)
 
     def _reason(self, name: str, text: str) -> str:
         found = (why for names, why in self.never.items() if {name, text} & {*names.split()})
@@ -173,40 +187,56 @@ def is_device(text: str) -> bool:
     return path.startswith(("/dev/", "/proc/", "//dev/", "//proc/")) or bool(_upwards(path))
 
 
-def read(words: Sequence[Word], start: int = 0, spelled: Collection[int] | None = None) -> Reading:
+def read(words: Sequence[Word], start: int = 0, wanted: Sequence[str] | None = None) -> Reading:
     """Compare the command that begins at `start` with the form of its program.
 
-    `spelled` are the words that a rule spells. None is for deny rules: there, a word that is only known at run time
-    counts as an operand, and any script or program as spelled.
+    `wanted` are the words of a rule, which spell that program. None is for deny rules: there, a word that is only known
+    at run time counts as an operand, and any script or program as spelled.
     """
-    name, is_path = program(words[start]), "/" in words[start].text
-    is_spelled = spelled is None or start in spelled
-    if is_path and is_spelled and name.endswith(_SCRIPTS):
+    name, spelled = program(words[start]), spelled_words(words, wanted or ())
+    if "/" in words[start].text and name.endswith(_SCRIPTS):
         return Reading(len(words))
     form = forms().get(name)
     if form is None:
-        at = next((at for at in range(start + 1, len(words)) if at not in (spelled or ())), start)
-        return Reading(at if is_spelled else start, f"toolcast knows no argument forms of {name!r}")
-    if is_path and not is_spelled:
-        return Reading(start, "it is a program in a folder, which the rule has to name")
+        at = next((at for at in range(start + 1, len(words)) if at not in spelled), start)
+        return Reading(at, f"toolcast knows no argument forms of {name!r}")
     if form.has("data") or (len(words) == start + 2 and words[-1].text in _ASKING):
         return Reading(len(words), form=form)
-    return _Reader(words, form, spelled).read(start + 1)
+    return _Reader(words, form, wanted, spelled).read(start + 1)
+
+
+def spelled_words(words: Sequence[Word], wanted: Sequence[str]) -> set[int]:
+    """Return which words a rule of the `wanted` words spells."""
+    return {at for at, (word, want) in enumerate(zip(words, wanted, strict=False)) if want == escaped(word.text)}
+
+
+def matches(text: str, pattern: str) -> bool:
+    """Return whether a literal word matches a pattern of one word; with `..` only if the pattern has it, or is `*`."""
+    is_upwards = ".." in text.split("/") and ".." not in pattern.split("/")
+    return pattern == "*" or (fnmatchcase(text, pattern) and not is_upwards)
+
+
+def escaped(text: str) -> str:
+    """Return the pattern of a literal text."""
+    return re.sub(r"([*?\[])", r"[\1]", text)
 
 
 class _Reader:
     """The reading of the words behind a program: its `form`, how many operands there were, and what comes next.
 
-    `options`: there was no `--`. `value`: the option whose value is the next word.
+    `options`: there was no `--`. `value`: the option whose value is the next word. `alike`: the operands that come next
+    have to match it.
     """
 
-    __slots__ = ("form", "lenient", "operands", "options", "spelled", "value", "words")
+    __slots__ = ("alike", "form", "lenient", "operands", "options", "spelled", "value", "wanted", "words")
 
-    def __init__(self, words: Sequence[Word], form: Form, spelled: Collection[int] | None) -> None:
+    def __init__(self, words: Sequence[Word], form: Form, wanted: Sequence[str] | None, spelled: set[int]) -> None:
         self.words = words
         self.form = form
-        self.lenient = spelled is None
-        self.spelled: Collection[int] = spelled or ()
+        self.lenient = wanted is None
+        self.wanted: Sequence[str] = wanted or ()
+        self.spelled = spelled
+        self.alike = "*"
         self.operands = 0
         self.options = True
         self.value = ""
@@ -244,6 +274,8 @@ class _Reader:
     def _end(self, at: int, word: Word) -> int | None:
         """Count an operand. Return where the form ends with it: at a program, or behind the words of a script."""
         self.operands += 1
+        if at < len(self.wanted) and (at not in self.spelled or self.form.has("alike")):
+            self.alike = self.wanted[at]
         form, is_spelled = self.form, self.lenient or at in self.spelled
         if form.has("script") and word.literal and is_spelled and not is_device(word.text):
             return len(self.words)
@@ -259,18 +291,21 @@ class _Reader:
         value, self.value = self.value, ""
         if value in form.texts and (word.literal or word.single):
             return ""
-        if not (word.literal or self.lenient or _is_certain(text) or (form.has("globs") and "$" not in text)):
+        expanded = not (word.literal or self.lenient)
+        if expanded and (value or not _is_certain(text)) and not (form.has("globs") and "$" not in text):
             return "it is only known at run time"
         if value:
             is_number = "-#" in form.flags and _number(text)
             if text.startswith("-") and not (is_number or (text == "-" and text in form.flags)):
                 return "it is the value of an option, and looks like another"
-            return form.operand(text, 0) if word.literal and not form.subcommand else ""
+            return form.value(text) if word.literal else ""
         if self._is_option(word):
             self.options = not (text == "--" and text in form.flags)
             problem, self.value = form.option(text)
-        elif form.first and self.operands == 1 and not (word.literal or self.lenient):
-            return "it is only known at run time"
+        elif expanded and ((form.first and self.operands == 1) or form.most is not None):
+            return "it may be several words"
+        elif not (self.lenient or matches(text, self.alike)):
+            return f"it does not match {self.alike!r}"
         elif form.has("script") or (form.after is not None and self.operands > form.after):
             return f"it is what {form.key!r} runs, which the rule has to name"
         elif word.literal or not self.lenient:
@@ -281,6 +316,5 @@ class _Reader:
 def _is_certain(text: str) -> bool:
     """Return whether each word that a shell expands the text to is the same option, or a file in the same folder."""
     wild = _wild(text)
-    if "$" in text or wild is None:
-        return False
-    return ("=" if text.startswith("-") else "/") in text[: wild.start()]
+    kept = "=" if text.startswith("-") else "/"
+    return wild is not None and kept in text[: wild.start()] and not _uncertain(_braces.sub("x", text))

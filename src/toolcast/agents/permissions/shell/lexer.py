@@ -17,7 +17,7 @@ MAX_DEPTH: Final = 10
 
 _SUBSTITUTION: Final = "$()"  # the place of a substitution's result in a word
 
-_plain = re.compile(r"(?:[^\s'\"\\$`<>()|&;*?\[{]|\{\}|\[(?=[ \t]))+").match
+_plain = re.compile(r"(?:[^\s'\"\\$`<>()|&;*?\[{]|\{\}(?=[\s<>()|&;]|\Z)|\[(?=[ \t]))+").match
 _unquoted = {'"': re.compile(r'[^"\\$`]+').match, "": re.compile(r"[^\\$`]+").match}
 _variable = re.compile(
     r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]"
@@ -76,7 +76,8 @@ class Lexer(ABC):
     def word(self) -> Word:
         """Read a word: text, quotes and expansions."""
         start = self.pos
-        parts: list[Word] = []
+        parts = [Word("{}")] if self.text.startswith("{}", start) else []  # elsewhere `{},a}` is expanded
+        self.pos += 2 * len(parts)
         while char := self.char():
             if plain := _plain(self.text, self.pos):
                 self.pos = plain.end()

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from .forms import deny_table, forms, is_device, program, read
+from .forms import deny_table, escaped, forms, is_device, matches, program, read, spelled_words
 from .lexer import MAX_DEPTH, Word
 from .parser import TEXTS, Redirection, SimpleCommand, is_data
 
@@ -61,15 +61,12 @@ def uncovered(patterns: Sequence[str], command: SimpleCommand) -> Uncovered | No
         wanted = _words_of(pattern)
         words = command.words
         found = len(words) >= len(wanted) > 0
-        if not found or not all(
-            w.literal and fnmatchcase(w.text, want) for w, want in zip(words, wanted, strict=False)
-        ):
+        if not found or not all(w.literal and matches(w.text, want) for w, want in zip(words, wanted, strict=False)):
             continue
-        spelled = {at for at, want in enumerate(wanted) if want == _escaped(words[at].text)}
-        if (missing := _missing(patterns, command, spelled, every=wanted == ["*"])) is None:
+        if (missing := _missing(patterns, command, wanted)) is None:
             return None
-        if len(spelled) > most:
-            most, closest = len(spelled), Uncovered(pattern, *missing)
+        if (spelled := len(spelled_words(words, wanted))) > most:
+            most, closest = spelled, Uncovered(pattern, *missing)
     return closest
 
 
@@ -77,41 +74,39 @@ def literal_pattern(command: SimpleCommand) -> str | None:
     """Return the pattern that covers this command literally, if there is one."""
     if not all(word.literal for word in command.words):
         return None
-    pattern = shlex.join(_escaped(word.text) for word in command.words)
+    pattern = shlex.join(escaped(word.text) for word in command.words)
     return pattern if covers(pattern, command) else None
 
 
 def form_pattern(command: SimpleCommand) -> str | None:
     """Return the pattern of the program and its subcommands, if it covers this command and changes nothing."""
-    form = read(command.words, 0, {0}).form if command.words else None
+    form = read(command.words, 0, [escaped(command.words[0].text)]).form if command.words else None
     if form is None or form.has("changes") or form.has("script"):
         return None
     words = command.words[: form.key.count(" ") + 1]
-    pattern = " ".join(_escaped(word.text) for word in words)
+    pattern = " ".join(escaped(word.text) for word in words)
     own = forms().get(" ".join([form.key.split()[0], *(word.text for word in words[1:])]))
     return pattern if own is form and covers(pattern, command) else None
 
 
-def _missing(
-    patterns: Sequence[str], command: SimpleCommand, spelled: set[int], *, every: bool
-) -> tuple[str, str] | None:
-    """Return the first word that is neither spelled nor fits its form, and why; None if there is none.
-
-    With `every` all words fit: the pattern is `*`.
-    """
+def _missing(patterns: Sequence[str], command: SimpleCommand, wanted: Sequence[str]) -> tuple[str, str] | None:
+    """Return the first word that the `wanted` words do not spell and that does not fit its form, and why, if any."""
     words, start = command.words, 0
     if command.assignments:
         return command.assignments[0].text, "it assigns a variable"
     for each in command.redirections:
         if not _writes_nothing(each):
             return f"{each.operator} {each.target.text}", "it redirects to or from a file"
-    if every:
+    if wanted == ["*"]:
         return None
+    spelled = spelled_words(words, wanted)
+    if 0 not in spelled and wanted[0] != words[0].text:  # `[` is not escaped
+        return words[0].text, "a rule has to spell the program"
     is_bare = len(words) == 1 and (form := forms().get(program(words[0]))) is not None and form.has("script")
     if len(spelled) == len(words) and not command.fed and not is_bare:
         return None
     for _ in range(MAX_DEPTH):
-        reading = read(words, start, spelled)
+        reading = read(words, start, wanted)
         if reading.problem:
             return words[reading.at].text if reading.at < len(words) else words[start].text, reading.problem
         if reading.at == len(words):
@@ -244,10 +239,6 @@ def _loads(word: Word) -> bool:
     return loading or (not word.literal and any(fnmatchcase(name, each) for each in table["commands"]))
 
 
-def _escaped(text: str) -> str:
-    return re.sub(r"([*?\[])", r"[\1]", text)
-
-
 def _words_of(pattern: str) -> list[str]:
     """Return the words of a pattern. A last `*` is dropped, as anything may follow a pattern."""
     try:
@@ -312,7 +303,7 @@ def _program_may_be(word: Word, want: str) -> bool:
 
 def _is_several(word: Word) -> bool:
     """Return whether a shell may make several words of this one."""
-    return not word.literal and "$" in word.text
+    return not word.literal and ("$" in word.text or word.text.startswith("{"))
 
 
 def _may_be(word: Word, want: str) -> bool:
