@@ -203,3 +203,12 @@ def test_a_retry_removes_the_mark_and_a_new_message_does_not() -> None:
 def test_the_mode_is_set_in_every_state(state: ChatState) -> None:
     walker = Walker.at(state)
     assert (walker.context.mode, walker.go(SetMode("plan")).state, walker.context.mode) == (None, state, "plan")
+
+
+def test_another_answer_that_waits_for_the_model_can_be_left() -> None:
+    walker = Walker(*LOADED, *turn("Look.", "42."), LoadModel("other"), Regenerate(1), SwitchBranch(1, 0))
+    assert (texts(walker), walker.context.retry) == (["Look.", "42."], None)
+    walker.go(SwitchBranch(1, 1), Regenerate(0))
+    assert (texts(walker), points(walker)) == (["Look."], [(1, 1, 2)])
+    walker.go(ModelLoadSuccess())
+    assert walker.state == "searching_tools"

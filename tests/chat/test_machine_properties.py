@@ -407,7 +407,7 @@ class ChatMachineModel(RuleBasedStateMachine):
         indexes = [point.index for point in context.branches]
         assert indexes == sorted(set(indexes))
         for point in context.branches:
-            assert point.index <= len(context.messages) + len(context.queue)
+            assert point.index <= len(context.messages)
             assert len(point.branches) > 1
             assert point.branches[point.current] == Branch()
         places = [mark.at for mark in context.marks]

@@ -9,7 +9,7 @@ let step, actions;
 
 function guard(name) {
   return ({ event }) => {
-    if (!(name in step.guards) || (event.type !== step.event.type && name !== "has_queued_messages")) {
+    if (!(name in step.guards) || (event.type !== step.event.type && !(name in input.always))) {
       throw new Error(`${name} is asked at ${event.type}, and not to be`);
     }
     return step.guards[name];
@@ -22,7 +22,7 @@ const machine = createMachine(input.config).provide({
 });
 
 for (const walk of input.walks) {
-  step = { event: {}, guards: { has_queued_messages: false } };
+  step = { event: {}, guards: input.always };
   const snapshot = machine.resolveState({ value: walk.state, context: machine.config.context });
   const actor = createActor(machine, { snapshot }).start();
   const reached = [];

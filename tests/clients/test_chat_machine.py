@@ -13,14 +13,14 @@ from toolcast.chat.guards import is_late
 from toolcast.chat.transitions import ACTIONS, ALWAYS, GUARDS, TABLE, Action, Row, transition
 from toolcast.testing import ScriptedLLM
 
-QUEUED = "has_queued_messages"
-UNASKED = {QUEUED: False}
+UNASKED = {row.guard.__name__: False for rows in ALWAYS.values() for row in rows if row.guard is not None}
+"""The guards of the transitions that need no event."""
 
 
 def walk(*walks: dict[str, Any]) -> list[list[dict[str, Any]]]:
     """Return what XState does at each step of each walk."""
     names = {"guards": [is_late.__name__, *GUARDS], "actions": [*ACTIONS]}
-    return run_node("chat_walk.mjs", config=chat_machine_config(), walks=walks, **names)
+    return run_node("chat_walk.mjs", config=chat_machine_config(), walks=walks, always=UNASKED, **names)
 
 
 def names(actions: Sequence[Action]) -> list[str]:
@@ -39,15 +39,15 @@ def cases(state: ChatState, event: type[ChatEvent], rows: Sequence[Row]) -> list
     for at, row in enumerate(rows):
         guards = {**late, **asked(rows, at)}
         own = {"state": row.target, "actions": names(row.actions), "taken": True}
-        found.append(({"event": sent, "guards": {**guards, QUEUED: False}}, own))
-        for following in ALWAYS.get(row.target, ()):
+        found.append(({"event": sent, "guards": {**guards, **UNASKED}}, own))
+        for place, following in enumerate(always := ALWAYS.get(row.target, ())):
             then = {"state": following.target, "actions": [*own["actions"], *names(following.actions)], "taken": True}
-            found.append(({"event": sent, "guards": {**guards, QUEUED: True}}, then))
+            found.append(({"event": sent, "guards": {**guards, **asked(always, place)}}, then))
     ignored = {"state": state, "actions": [], "taken": False}
     if rows[-1].guard is not None:
-        found.append(({"event": sent, "guards": {**late, **asked(rows, len(rows)), QUEUED: False}}, ignored))
+        found.append(({"event": sent, "guards": {**late, **asked(rows, len(rows)), **UNASKED}}, ignored))
     if late:
-        found.append(({"event": sent, "guards": {is_late.__name__: True, QUEUED: False}}, ignored))
+        found.append(({"event": sent, "guards": {is_late.__name__: True, **UNASKED}}, ignored))
     return found
 
 
@@ -106,10 +106,11 @@ def recorded(state: ChatState, change: ChatChange) -> tuple[dict[str, Any], dict
     outcome = transition(state, change.before, change.event, {name: note(name) for name in ACTIONS})
     assert (outcome.state, outcome.ignored) == (change.state, change.ignored)
     guards = {is_late.__name__: is_late(change.before, change.event)}
+    always = UNASKED | asked(ALWAYS[outcome.path[0]], 0) if len(outcome.path) > 1 else UNASKED
     for row in TABLE[state].get(type(change.event), ()):
         if row.guard is not None:
             guards[row.guard.__name__] = row.guard(change.before, change.event)
-    step = {"event": event_to_dict(change.event), "guards": {**guards, QUEUED: len(outcome.path) > 1}}
+    step = {"event": event_to_dict(change.event), "guards": {**guards, **always}}
     return step, {"state": change.state, "actions": done, "taken": not change.ignored}
 
 

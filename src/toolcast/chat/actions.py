@@ -139,24 +139,15 @@ def edit_message(builder: ContextBuilder, event: EditMessage) -> None:
 
 
 def regenerate(builder: ContextBuilder, event: Regenerate) -> None:
-    """Begin a branch in place of the answer of a turn, and queue the messages of the user again."""
+    """Begin a branch in place of the answer of a turn, which begins again as soon as a model is ready."""
     _leave_calls(builder)
     messages = builder.context.messages
-    first = event.index
-    while messages[first].role != "user":
-        first -= 1
-    end = first + 1
+    end = event.index
+    while messages[end].role != "user":
+        end -= 1
     while end < len(messages) and messages[end].role == "user":
         end += 1
-    while first and messages[first - 1].role == "user":
-        first -= 1
-    context = begin_branch(builder.context, end)
-    builder.context = replace(
-        context,
-        messages=messages[:first],
-        queue=(*messages[first:end], *context.queue),
-        marks=tuple([mark for mark in context.marks if mark.at <= first]),
-    )
+    builder.context = replace(begin_branch(builder.context, end), retry="turn")
 
 
 def select_branch(builder: ContextBuilder, event: SwitchBranch) -> None:

@@ -17,10 +17,10 @@ _NO_MESSAGES: Final = Branch()
 def begin_branch(context: ChatContext, index: int) -> ChatContext:
     """Return the context without the messages from `index` on, which are kept as a branch if there are any."""
     point = _point(context, index)
-    branches = point.branches
     if index < len(context.messages):
-        branches = (*_with(branches, point.current, _tail(context, index)), _NO_MESSAGES)
-    return _put(context, BranchPoint(index, len(branches) - 1, branches), _NO_MESSAGES)
+        branches = (*_with(point.branches, point.current, _tail(context, index)), _NO_MESSAGES)
+        point = BranchPoint(index, len(branches) - 1, branches)
+    return _put(context, point, _NO_MESSAGES)
 
 
 def switch_branch(context: ChatContext, index: int, branch: int) -> ChatContext:
@@ -60,13 +60,14 @@ def _tail(context: ChatContext, index: int) -> Branch:
 def _put(context: ChatContext, point: BranchPoint, branch: Branch) -> ChatContext:
     """Return the context with `branch` from the point on."""
     index, gone = point.index, _tail(context, point.index)
+    taken = {mark.at for mark in branch.marks}
     before = [each for each in context.branches if each.index < index]
     here = [point] if len(point.branches) > 1 else []
     return replace(
         context,
         messages=(*context.messages[:index], *branch.messages),
         interrupted=(*[at for at in context.interrupted if at < index], *branch.interrupted),
-        marks=(*[mark for mark in context.marks if mark not in gone.marks], *branch.marks),
+        marks=(*[mark for mark in context.marks if mark not in gone.marks and mark.at not in taken], *branch.marks),
         branches=(*before, *here, *branch.branches),
         last_error=None,
         retry=None,

@@ -191,9 +191,10 @@ class ChatContext:
     indexes of incomplete messages. `streamed` is the partial answer. `tools` are those that the search found. `pending`
     calls wait for an approval; `running` are the ids of those that run, with the `answers` that allowed them;
     `remembered` are the rules for the session. `last_error` is the last failure, and `retry` the stage that a RETRY_*
-    event repeats. `load_progress` is in percent. `rounds` counts the rounds of tool calls in this turn, of at most
-    `max_rounds`. `run` is the number of the last work. `mode` is the one that the user has selected. `marks` are the
-    traces of turns that ended early, and `branches` the messages that an edit or another answer has replaced.
+    event repeats, or the "turn" of which another answer was requested. `load_progress` is in percent. `rounds` counts
+    the rounds of tool calls in this turn, of at most `max_rounds`. `run` is the number of the last work. `mode` is the
+    one that the user has selected. `marks` are the traces of turns that ended early, and `branches` the messages that
+    an edit or another answer has replaced.
     """
 
     messages: tuple[Message, ...] = ()
@@ -202,7 +203,7 @@ class ChatContext:
     model: str | None = None
     load_progress: float = 0.0
     last_error: ChatError | None = None
-    retry: Stage | None = None
+    retry: Stage | Literal["turn"] | None = None
     tools: tuple[str, ...] = ()
     streamed: Streamed = NOTHING_STREAMED
     stop_reason: StopReason | None = None

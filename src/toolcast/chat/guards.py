@@ -33,6 +33,11 @@ def has_queued_messages(context: ChatContext, event: ChatEvent) -> bool:
     return bool(context.queue)
 
 
+def is_turn_requested(context: ChatContext, event: ChatEvent) -> bool:
+    """Return True if another answer was requested, and its turn has not begun."""
+    return context.retry == "turn"
+
+
 def is_queued(context: ChatContext, event: EditQueued | RemoveQueued) -> bool:
     """Return True if there is a message at the index, in the queue or held back after it."""
     return event.index < len(context.queue) + len(context.held)

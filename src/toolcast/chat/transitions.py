@@ -15,6 +15,7 @@ have no effect.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import takewhile
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..states import Table
@@ -116,6 +117,7 @@ from .guards import (
     is_pending,
     is_queued,
     is_running,
+    is_turn_requested,
     is_user_message,
     leaves_calls,
     leaves_pending,
@@ -171,8 +173,13 @@ def transition(
         path.append(row.target)
         row = _row(ALWAYS.get(row.target, ()), builder.context, event)
         if row is not None:
-            delivered = len(builder.context.queue)
+            delivered = _count_delivered(builder.context)
     return Transition(path[-1], builder.context, tuple(builder.effects), path=tuple(path), delivered=delivered)
+
+
+def _count_delivered(context: ChatContext) -> int:
+    again = reversed(context.messages if context.retry == "turn" else ())
+    return sum(1 for _ in takewhile(lambda message: message.role == "user", again)) + len(context.queue)
 
 
 def _row(rows: Iterable[Row], context: ChatContext, event: ChatEvent) -> Row | None:
@@ -221,7 +228,10 @@ def _then_next_round(*actions: Action) -> tuple[Row, ...]:
 
 
 ALWAYS: Final[Mapping[ChatState, tuple[Row, ...]]] = {
-    "ready": (Row("searching_tools", (deliver_queue, start_tool_search), has_queued_messages),),
+    "ready": (
+        Row("searching_tools", (deliver_queue, start_tool_search), has_queued_messages),
+        Row("searching_tools", (begin_anew, start_tool_search), is_turn_requested),
+    ),
 }
 """The transitions that follow at once when a state is reached."""
 

@@ -143,8 +143,9 @@ def test_a_summary_is_no_question() -> None:
     assert asked(llm)[-1][-1] == "and now?"
 
 
-def test_a_compaction_that_fails_changes_nothing() -> None:
-    llm = ScriptedLLM("One. " * 3000, "Two.", RateLimited("slow down"), "Three.")
+@pytest.mark.parametrize("error", [RateLimited("slow down"), ZeroDivisionError("slow down")])
+def test_a_compaction_that_fails_changes_nothing(error: Exception) -> None:
+    llm = ScriptedLLM("One. " * 3000, "Two.", error, "Three.")
     screen = chat("count", "go on", "/compact", "and now?", llm=llm)
     assert "slow down" in screen.errors[0]
     assert len([message for message in llm.requests[-1].messages if message.role == "user"]) == 3

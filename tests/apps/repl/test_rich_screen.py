@@ -205,6 +205,15 @@ def test_a_terminal_that_is_hardly_one(monkeypatch: pytest.MonkeyPatch, columns:
     assert "wrong" in shown
 
 
+@pytest.mark.parametrize("before", ["    ", "- one\n\n  ```py\n  ", "> ```\n> ", "1. one\n\n       "])
+def test_no_end_of_a_line_of_code_is_cut_off(monkeypatch: pytest.MonkeyPatch, before: str) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    bench = Bench()
+    in_pieces(bench.screen.content, f"{before}run(all, the, words, of, a, long, line, to='the end')\n")
+    bench.screen.end_answer()
+    assert "to='theend')" in "".join(bench.lines).replace(" ", "").replace("▌", "")
+
+
 @given(st.text(alphabet=st.sampled_from("> -1.`|*_[]()<&;\\\t\n#~a漢é\x1b"), max_size=60))
 def test_whatever_a_model_writes_is_no_reason_to_fail(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:

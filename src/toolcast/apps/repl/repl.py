@@ -307,8 +307,10 @@ class Repl:
         self._step("entered")
         try:
             self._dispatch(text, piped, is_typed=is_typed)
-        except ToolcastError as error:
-            self.fail(str(error))
+        except BrokenPipeError:  # the reader of stdout has gone
+            raise
+        except Exception as error:  # a command may run code of a model: any error is shown, and the prompt returns
+            self.fail(_described(error))
         except KeyboardInterrupt:
             # A turn does not end, or there is no terminal, or no next input.
             if self.state != "processing_input" or self._is_single:
@@ -487,14 +489,18 @@ class Repl:
             hint = hint.replace(" or OLLAMA_HOST", "")
         if self._is_single:
             hint = "; ".join(part for part in hint.split("; ") if not _NAMES_COMMAND.search(part))
-        kind = "" if isinstance(error, ToolcastError) else f"{type(error).__name__}: "
-        self.fail(f"{kind}{error}".removesuffix(": "), hint)
+        self.fail(_described(error), hint)
         if self._on_error is not None:
             self._on_error(error)
 
     def _step(self, event: str) -> None:
         self._states.step(event)
         self.trace.append(self.state)
+
+
+def _described(error: BaseException) -> str:
+    kind = "" if isinstance(error, ToolcastError) else f"{type(error).__name__}: "
+    return f"{kind}{error}".removesuffix(": ")
 
 
 def _waiting_label(llm: FunctionCallingLLM) -> str:

@@ -75,14 +75,20 @@ class _Code(CodeBlock):
     """Code in a list or a quote."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield highlight_code(str(self.text).rstrip("\n"), self.lexer_name)
+        yield _wrapped(highlight_code(str(self.text).rstrip("\n"), self.lexer_name))
 
 
 class _IndentedCode(CodeBlock):
     """Code that has no fence, and is recognized by its indentation."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Padding(highlight_code(str(self.text).rstrip("\n"), ""), (0, 0, 0, _INDENT))
+        yield Padding(_wrapped(highlight_code(str(self.text).rstrip("\n"), "")), (0, 0, 0, _INDENT))
+
+
+def _wrapped(code: Text) -> Text:
+    """Return code whose lines are wrapped: within a list or a quote they would be cut off at the margin."""
+    code.no_wrap, code.overflow = False, "fold"
+    return code
 
 
 class _Heading(Heading):
