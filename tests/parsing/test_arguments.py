@@ -174,6 +174,11 @@ def test_a_lax_number_is_found_where_the_parts_of_a_long_text_meet(number: str, 
         assert is_lax(text)
 
 
+def test_a_string_that_does_not_end_costs_no_more_than_its_length() -> None:
+    """With the square of its length this text would take an hour."""
+    assert is_lax('"' + r"\"" * 500_000 + "1e999")
+
+
 LONG: list[Any] = [
     {f"key{number:05}": number for number in range(20_000)},
     {f"key{number:05}": {} for number in range(20_000)},

@@ -148,6 +148,21 @@ def test_nothing_is_left_for_later() -> None:
     assert found == []
 
 
+POSSESSIVE_GROUP = re.compile(r"(?<![(\\])\)(?:[*+?]|\{+[\d,]+\}+)\+")
+
+
+def test_no_group_is_possessive() -> None:
+    """Require `(?>(...)*)` for `(...)*+`, which Python before 3.11.5 may end within a repetition (gh-106052)."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sorted((ROOT / "src").rglob("*"))
+        if path.suffix in (".py", ".toml")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if POSSESSIVE_GROUP.search(line)
+    ]
+    assert found == []
+
+
 # Words that belong to a machine or a mirror, not to the project. In pieces: this file is looked through too.
 PLACES = re.compile(
     r"(?<![\w./-])/(?:wo" r"rk|ro" r"ot)(?:/|\b)"

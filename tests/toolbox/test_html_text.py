@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -65,6 +67,7 @@ def test_the_text(html: str, text: str) -> None:
         ("<a href='javascript:alert(1)'>x</a><a href=data:,x>y</a>", "xy"),
         ("<a href='http://[x'>x</a>", "x"),
         (f"<a href=/{'x' * 500}>x</a>", "x"),
+        (f"<a {'b=c ' * 200}{'= ' * 200}d='>' href=/x>x</a>", "x (https://example.com/x)"),
         ("<base href=/else/><a href=x>x</a><base href='javascript:'><a href=y>y</a>",
          "x (https://example.com/else/x)y (https://example.com/else/y)"),
     ],
@@ -97,6 +100,16 @@ def test_no_more_is_written_than_was_asked_for() -> None:
 def test_no_page_takes_longer_than_it_is_long(piece: str) -> None:
     """With the square of its length a page of this size would take hours, and the test would not end."""
     page_text(piece * (1_000_000 // len(piece)), BASE)
+
+
+def test_a_tag_that_does_not_end_needs_little_memory() -> None:
+    html = "<a " + "=a" * 100_000
+    tracemalloc.start()
+    try:
+        page_text(html, BASE)
+        assert tracemalloc.get_traced_memory()[1] < 20 * len(html)
+    finally:
+        tracemalloc.stop()
 
 
 markup = st.lists(

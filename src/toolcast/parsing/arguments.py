@@ -39,7 +39,7 @@ _PART = 1 << 14
 """The number of characters that the cheap test reads at once, so that it needs no copy of a long text."""
 
 # The exact tests. Possessive quantifiers and lookbehinds keep each of them linear: a run of digits is entered once.
-_string = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_string = re.compile(r'"[^"]*+"')  # without escaped quotes
 _large_number = re.compile(
     r"(?<![0-9.])[0-9]++(?:\.[0-9]++)?[eE]\+?[0-9]{3,}+|(?<![0-9.])[0-9]{200,}+(?:\.[0-9]++)?(?:[eE]\+?[0-9]++)?"
 )
@@ -165,7 +165,7 @@ def is_lax(text: str) -> bool:
     """
     if not _may_be_lax(text):
         return False
-    bare = _string.sub("", text)
+    bare = _string.sub("", text.replace(r"\\", "").replace(r"\"", ""))
     if "NaN" in bare or "Infinity" in bare:
         return True
     if any(math.isinf(float(number[0])) for number in _large_number.finditer(bare) if not number[0].isdecimal()):

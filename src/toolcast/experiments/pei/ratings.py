@@ -43,7 +43,7 @@ _NAMES: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight",
 _LEVELS: Final = {name: level for level, name in enumerate(_NAMES, 1)}
 _ONE: Final = rf"(?:\d{{1,2}}|{'|'.join(_NAMES)})"
 _ENDS: Final = r"(?![\w%]|[.,]\d)"
-_NUMBER: Final = _pattern(rf"(?<![\w.,/])\d++(?:[.,]\d++)*+(?![\w%])|{_any_of(*_NAMES)}")
+_NUMBER: Final = _pattern(rf"(?<![\w.,/])\d++(?:[.,]\d++)*{_ENDS}|{_any_of(*_NAMES)}")
 _RANGE: Final = _pattern(
     rf"(?<![\w.,/])(?:{_ONE}\s?[-–—]\s?{_ONE}|{_ONE}\s(?:to|or|through)\s{_ONE}){_ENDS}"
     rf"|{_any_of('between levels? statements? both neither')}\s{_ONE}\s(?:and|nor)\s{_ONE}{_ENDS}"
