@@ -30,7 +30,7 @@ RESULTS = ROOT / "docs" / "mutation.json"
 PERMISSIONS = "tests/agents/permissions"
 TARGETS = {
     "accumulator.py": ("tests/test_accumulator.py",),
-    "retries.py": ("tests/test_retries.py", "tests/llms/test_http_exchange.py"),
+    "retries.py": ("tests/test_retries.py", "tests/llms/test_http_exchange.py", "tests/test_call_report.py"),
     "states.py": ("tests/test_states.py",),
     "agents/engine/compaction.py": ("tests/agents/engine/test_compaction.py",),
     "agents/engine/turn_loop.py": ("tests/agents/engine/test_turn_loop.py", "tests/agents/engine/test_engine.py"),
