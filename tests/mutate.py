@@ -68,7 +68,7 @@ TARGETS = {
     "providers/chat_completions/decoder.py": ("tests/providers/chat_completions",),
     "providers/cohere/decoder.py": ("tests/providers/cohere",),
     "providers/event_fast_path.py": ("tests/providers/test_event_fast_path.py",),
-    "providers/google/decoder.py": ("tests/providers/google",),
+    "providers/google/decoder.py": ("tests/providers/google", "tests/providers/test_media_output.py"),
     "providers/mistral/decoder.py": ("tests/providers/mistral",),
     "providers/ollama/decoder.py": ("tests/providers/ollama",),
     "providers/openai/responses_decoder.py": ("tests/providers/openai",),

@@ -513,6 +513,14 @@ def test_a_session_remembers_exactly_this_command() -> None:
     assert verdict(permissions, BASH, {"command": ""}, [nothing]) == "ask"
 
 
+def test_a_session_remembers_the_form_of_a_command() -> None:
+    permissions = Permissions(approve=approve)
+    rule = Rule.from_dict(permissions.rule_for_session(BASH, {"command": "git log -3", "cwd": "a"}).to_dict())
+    assert verdict(permissions, BASH, {"command": "git log", "cwd": "a"}, [rule]) == "allow"
+    for other in ({"command": "git push", "cwd": "a"}, {"command": "git log", "cwd": "b"}, {"command": "git log"}):
+        assert verdict(permissions, BASH, other, [rule]) == "ask"
+
+
 def test_a_session_remembers_all_that_a_command_runs_with() -> None:
     permissions = Permissions(approve=approve)
     given = {"command": "make", "cwd": "a", "env": {"X": "1"}, "n": 1}
