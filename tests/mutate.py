@@ -65,7 +65,9 @@ TARGETS = {
     "providers/anthropic/decoder.py": ("tests/providers/anthropic",),
     "providers/aws_event_stream.py": ("tests/providers/test_aws_event_stream.py",),
     "providers/bedrock/decoder.py": ("tests/providers/bedrock/test_decoder.py",),
-    "providers/chat_completions/decoder.py": ("tests/providers/test_media_output.py", "tests/providers/chat_completions"),
+    "providers/chat_completions/decoder.py": (
+        *("tests/providers/test_media_output.py", "tests/providers/chat_completions"),
+    ),
     "providers/cohere/decoder.py": ("tests/providers/cohere", "tests/providers/test_citation_forms.py"),
     "providers/event_fast_path.py": ("tests/providers/test_event_fast_path.py",),
     "providers/google/decoder.py": ("tests/providers/google", "tests/providers/test_media_output.py"),

@@ -113,6 +113,7 @@ REASONS = [
     (Permissions("plan"), {}, "the mode plan lets only tools run that change nothing, and send_mail may"),
     (Permissions("bypass"), {}, "the mode bypass lets every tool run"),
     (Permissions("bypass"), {"path": "a/.env"}, "the path 'a/.env' is protected"),
+    (Permissions("bypass"), {"path": ".env/" + "a" * 99}, f"the path '.env/{'a' * 95}' is protected"),
     (Permissions("bypass"), [], "the arguments of send_mail are no object"),
     (Permissions(rules=[Rule("send_*", "allow")]), {}, "allowed by the rule (allow send_*)"),
     (Permissions(rules=[Rule("*", "deny")]), {}, "denied by the rule (deny *)"),
