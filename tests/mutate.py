@@ -30,7 +30,7 @@ RESULTS = ROOT / "docs" / "mutation.json"
 PERMISSIONS = "tests/agents/permissions"
 TARGETS = {
     "accumulator.py": ("tests/test_accumulator.py",),
-    "retries.py": ("tests/test_retries.py", "tests/llms/test_http_exchange.py"),
+    "retries.py": ("tests/test_retries.py", "tests/llms/test_http_exchange.py", "tests/test_call_report.py"),
     "states.py": ("tests/test_states.py",),
     "agents/engine/compaction.py": ("tests/agents/engine/test_compaction.py",),
     "agents/engine/turn_loop.py": ("tests/agents/engine/test_turn_loop.py", "tests/agents/engine/test_engine.py"),
@@ -65,14 +65,19 @@ TARGETS = {
     "providers/anthropic/decoder.py": ("tests/providers/anthropic",),
     "providers/aws_event_stream.py": ("tests/providers/test_aws_event_stream.py",),
     "providers/bedrock/decoder.py": ("tests/providers/bedrock/test_decoder.py",),
-    "providers/chat_completions/decoder.py": ("tests/providers/chat_completions",),
-    "providers/cohere/decoder.py": ("tests/providers/cohere",),
+    "providers/chat_completions/decoder.py": (
+        *("tests/providers/test_media_output.py", "tests/providers/chat_completions"),
+    ),
+    "providers/cohere/decoder.py": ("tests/providers/cohere", "tests/providers/test_citation_forms.py"),
     "providers/event_fast_path.py": ("tests/providers/test_event_fast_path.py",),
-    "providers/google/decoder.py": ("tests/providers/google",),
+    "providers/google/decoder.py": ("tests/providers/google", "tests/providers/test_media_output.py"),
     "providers/mistral/decoder.py": ("tests/providers/mistral",),
-    "providers/ollama/decoder.py": ("tests/providers/ollama",),
+    "providers/ollama/decoder.py": ("tests/providers/ollama", "tests/providers/test_event_fast_path.py"),
     "providers/openai/responses_decoder.py": ("tests/providers/openai",),
-    "providers/response_decoder.py": ("tests/providers/chat_completions", "tests/providers/anthropic"),
+    "providers/response_decoder.py": (
+        *("tests/providers/test_event_fast_path.py", "tests/providers/bedrock/test_decoder.py"),
+        *("tests/providers/chat_completions", "tests/providers/anthropic"),
+    ),
     "providers/sse.py": ("tests/providers/test_sse.py",),
     "providers/tool_calls/by_index.py": ("tests/providers/tool_calls/test_by_index.py",),
     "transport/content_decoding.py": ("tests/transport/test_content_decoding.py",),

@@ -6,6 +6,8 @@ import pytest
 
 from toolcast import (
     Accumulator,
+    AudioOutput,
+    AudioPart,
     Finish,
     Message,
     RawEvent,
@@ -105,6 +107,21 @@ def test_usage_alone_is_no_content(event: Event) -> None:
 def test_redacted_thoughts_stand_alone() -> None:
     response = folded(ThinkingDelta(redacted="xyz"), ThinkingDelta("more"), ThinkingDelta("", opaque={"a": 1}))
     assert response.message.parts == (ThinkingPart("", None, "xyz"), ThinkingPart("more", opaque={"a": 1}))
+
+
+def test_audio_is_one_part_up_to_its_opaque_data_or_another_type() -> None:
+    response = folded(
+        AudioOutput(b"a", "audio/pcm", "he"),
+        AudioOutput(b"b", "audio/pcm", "llo"),
+        AudioOutput(b"", "audio/pcm", opaque={"id": "1"}),
+        AudioOutput(b"c", "audio/pcm"),
+        AudioOutput(b"d", "audio/wav"),
+    )
+    assert response.message.parts == (
+        AudioPart(data=b"ab", media_type="audio/pcm", transcript="hello", opaque={"id": "1"}),
+        AudioPart(data=b"c", media_type="audio/pcm"),
+        AudioPart(data=b"d", media_type="audio/wav"),
+    )
 
 
 # -- chunks that other code appends to ----------------------------------------------------------------------------

@@ -81,6 +81,7 @@ def test_a_wait_stays_within_every_limit(
         ({"retry-after": "soon"}, None),
         ({"retry-after": ""}, None),
         ({"retry-after": formatdate(NOW + 20, usegmt=True)}, 20.0),
+        ({"retry-after": formatdate(NOW, usegmt=True)}, 0.0),
         ({"retry-after": formatdate(NOW - 20, usegmt=True)}, None),
         # The service's clock is an hour ahead of ours: only the difference counts.
         ({"retry-after": formatdate(NOW + 3620, usegmt=True), "date": formatdate(NOW + 3600, usegmt=True)}, 20.0),

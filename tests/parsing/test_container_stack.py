@@ -295,10 +295,11 @@ def test_open_items_that_turn_out_invalid_stay_as_they_last_looked() -> None:
     assert seen[-1] == [{"title": "abc", "seconds": 0}] * REUSE_THRESHOLD + [{"title": "a"}, {"seconds": 5}] * 20
 
 
-def test_a_string_grows_at_the_end_of_a_long_list() -> None:
-    words = ["w"] * REUSE_THRESHOLD + ["a long word that comes in many pieces", "end"]
+@pytest.mark.parametrize(("word", "size"), [("a long word that comes in many pieces", 2), ("long " * 4_000, 1_000)])
+def test_a_string_grows_at_the_end_of_a_long_list(word: str, size: int) -> None:
+    words = ["w"] * REUSE_THRESHOLD + [word, "end"]
     growing, held = PartialValue(plan_for(list[str])), []
-    for piece in pieces_of(words, 2):
+    for piece in pieces_of(words, size):
         if growing.feed(piece):
             held.append((growing.value, list(growing.value)))
     assert all(value == before for value, before in held)

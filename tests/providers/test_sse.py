@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import httpx_sse
 import pytest
@@ -66,6 +67,12 @@ SSE_BODIES = [
 def test_server_sent_events_for_every_cut(body: bytes, expected: list[tuple[str, bytes]]) -> None:
     for pieces in every_cut(body):
         assert events(pieces) == expected, pieces
+
+
+@pytest.mark.parametrize("make", [bytes, bytearray, memoryview])
+def test_a_buffer_of_any_type(make: Any) -> None:
+    assert events([make(b"data: a\n\n"), make(b"data: b\n")]) == [("", b"a"), ("", b"b")]
+    assert documents([make(b"1\n"), make(b"2")]) == [b"1", b"2"]
 
 
 def test_whole_events_after_whole_events() -> None:

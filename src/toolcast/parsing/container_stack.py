@@ -90,9 +90,8 @@ class Container:
         self.spans: list[tuple[int, int]] | None = None if plan.trivial else []
         self.closed_values: list[Any] = []
 
-    def on_key(self, name: str) -> bool:
-        """Prepare for the value of the key `name`; return whether the key itself must be validated."""
-        return False
+    def on_key(self, name: str) -> None:
+        """Prepare for the value of the key `name`."""
 
     def set_value(self, value: Any) -> None:
         """Set the value at `key`."""
@@ -210,9 +209,8 @@ class RootContainer(Container):
         wrapped, self.wrapped = self.wrapped, False
         return wrapped
 
-    def on_key(self, name: str) -> bool:
+    def on_key(self, name: str) -> None:
         self.arriving = self._root if name == self.key else None
-        return super().on_key(name)
 
 
 class ObjectContainer(Container):
@@ -229,14 +227,13 @@ class ObjectContainer(Container):
         if not container_plan.not_null and self._extra is None:
             self.lazy_root = parent.lazy_root or (self if self.plain_class is not None else None)
 
-    def on_key(self, name: str) -> bool:
+    def on_key(self, name: str) -> None:
         self.loc = name
         slot = self.container_plan.slots.get(name)
         if slot is None:
             self.slot, self.key, self.arriving, self.certain = None, name, self.container_plan.extra_plan, True
         else:
             self.select(slot)
-        return False
 
     def select(self, slot: FieldSlot) -> None:
         """Direct the next value to this field."""
@@ -324,11 +321,10 @@ class DictContainer(Container):
         self.values = {}
         self.lazy_root = parent.lazy_root
 
-    def on_key(self, name: str) -> bool:
+    def on_key(self, name: str) -> None:
         self.key = self.loc = name
         self.arriving = self.container_plan.value
         self.remove(name)
-        return self.container_plan.keys is not None
 
 
 class ListContainer(Container):

@@ -191,11 +191,8 @@ class PartialBuilder:
 
     def _key(self, change: Change) -> None:
         container = self.container
-        if (
-            container.on_key(change[1])
-            and type(container) is DictContainer
-            and container.container_plan.keys is not None
-        ):
+        container.on_key(change[1])
+        if type(container) is DictContainer and container.container_plan.keys is not None:
             self._check_key(container, container.container_plan.keys)
 
     def _check_key(self, container: DictContainer, keys: SchemaValidator) -> None:

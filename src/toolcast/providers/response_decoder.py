@@ -381,8 +381,8 @@ def decoded_frames(body: bytes) -> list[Any]:
 
         messages = AWSEventStream().feed(body)
         return [{each.text(":event-type"): _decoded_frame(each.payload)} for each in messages]
-    lines = JSONLines(len(body) + 1) if body.lstrip()[:1] == b"{" else None
-    events = ServerSentEvents(len(body) + 1)
+    lines = JSONLines(len(body)) if body.lstrip()[:1] == b"{" else None
+    events = ServerSentEvents(len(body))
     found = [*lines.feed(body), *lines.close()] if lines else [e.data for e in (*events.feed(body), *events.close())]
     return [_decoded_frame(data) for data in found if not is_done(data)]
 

@@ -30,7 +30,7 @@ from pydantic import (
     TypeAdapter,
 )
 
-from toolcast.agents.permissions.argument_values import PathText, UnseenValue, to_plain
+from toolcast.agents.permissions.argument_values import PathText, UnseenValue, is_plain_object, to_plain
 
 
 class Suit(StrEnum):
@@ -172,7 +172,9 @@ for _ in range(40):
         (HIMSELF, "contain themselves"),
         (TWICE, "too many"),
         (nested(101), "nested too deeply"),
+        ([[]] * 100_000, "too many"),
         ({Path("a"): 1, "a": 2}, "two keys of an argument are both 'a'"),
+        ({Path("a" * 101): 1, "a" * 101: 2}, f"two keys of an argument are both '{'a' * 100}'$"),
     ],
 )
 def test_what_cannot_be_looked_at(value: Any, message: str) -> None:
@@ -184,6 +186,8 @@ def test_values_may_be_deep_and_shared() -> None:
     assert to_plain(nested(100)) == nested(100)
     shared = ["a"]
     assert to_plain([shared, shared]) == [["a"], ["a"]]
+    many: list[Any] = [[]] * 99_990
+    assert to_plain(many) == many
 
 
 JSON = st.recursive(
@@ -195,3 +199,21 @@ JSON = st.recursive(
 @given(JSON)
 def test_plain_data_is_itself(value: Any) -> None:
     assert to_plain(value) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "is_plain"),
+    [
+        ("{}", True),
+        ('{"a": "b:c"}', True),
+        ('{"a": {"b": 1}, "c": {"b": 1}}', True),
+        ('{"a": 1, "a": 1}', False),
+        ('{"a": [{"b": 1, "b": 2}]}', False),
+        ("[]", False),
+        ('"a"', False),
+        ('{"a": 1', False),
+        ('{"a": "\ud800"}', False),
+    ],
+)
+def test_json_that_shows_what_will_run(text: str, is_plain: bool) -> None:
+    assert is_plain_object(text) is is_plain

@@ -113,6 +113,7 @@ REASONS = [
     (Permissions("plan"), {}, "the mode plan lets only tools run that change nothing, and send_mail may"),
     (Permissions("bypass"), {}, "the mode bypass lets every tool run"),
     (Permissions("bypass"), {"path": "a/.env"}, "the path 'a/.env' is protected"),
+    (Permissions("bypass"), {"path": ".env/" + "a" * 99}, f"the path '.env/{'a' * 95}' is protected"),
     (Permissions("bypass"), [], "the arguments of send_mail are no object"),
     (Permissions(rules=[Rule("send_*", "allow")]), {}, "allowed by the rule (allow send_*)"),
     (Permissions(rules=[Rule("*", "deny")]), {}, "denied by the rule (deny *)"),
@@ -511,6 +512,14 @@ def test_a_session_remembers_exactly_this_command() -> None:
         assert verdict(permissions, BASH, {"command": other}, [rule]) == "ask"
     nothing = permissions.rule_for_session(BASH, {})
     assert verdict(permissions, BASH, {"command": ""}, [nothing]) == "ask"
+
+
+def test_a_session_remembers_the_form_of_a_command() -> None:
+    permissions = Permissions(approve=approve)
+    rule = Rule.from_dict(permissions.rule_for_session(BASH, {"command": "git log -3", "cwd": "a"}).to_dict())
+    assert verdict(permissions, BASH, {"command": "git log", "cwd": "a"}, [rule]) == "allow"
+    for other in ({"command": "git push", "cwd": "a"}, {"command": "git log", "cwd": "b"}, {"command": "git log"}):
+        assert verdict(permissions, BASH, other, [rule]) == "ask"
 
 
 def test_a_session_remembers_all_that_a_command_runs_with() -> None:

@@ -20,10 +20,11 @@ from toolcast.agents.permissions.protected_paths import PROTECTED, is_path_name,
         *("%2eenv", "%2Eenv", "%252eenv", "%25252eenv", ".env\0.txt", "a\n.env", "．env", ".e\u200cnv", ".en\u034fv"),
         *("file:///a/.ssh/id", "FILE://localhost/a/.git/x", "file:.env", "~/.ssh/x", "$HOME/.gnupg", "${HOME}/.env"),
         *(".e*", ".en[v]", ".[e]nv", ".?nv", ".*", "**/.git*", "*.env", "c*", "id_*", ".[^x]nv", ".[e]nv.local"),
-        *("{.env,x}", "{a,.e{nv,x}}", ".{a..e}nv", "{a,b}/.env", "$X/.env", "${X}nv", ".e$()nv", "$().env"),
+        *("{.env,x}", "{../a,.env}", "{a,.e{nv,x}}", ".{a..e}nv", "{a,b}/.env", "$X/.env", "${X}nv", ".e$()nv"),
         *("id_dsa", "id_ecdsa", "key.pem", "a/server.KEY", "x.p12", "x.pfx", "credentials.json", ".git-credentials"),
         *(".netrc", "_netrc", ".pgpass", ".npmrc", ".pypirc", ".kube/config", ".docker/config.json", "server.p*"),
         *(".[[:alpha:]]nv", ".[^[:digit:]]nv", ".[x[:alpha:]_]nv", ".[[=e=]]nv", ".[[.e.]]nv", "[[:alpha:]" * 99),
+        "$().env",
         "a/" * 10_000,
         "{a,b}" * 9,  # too much to look at
         "[a" * 99 + "*",
@@ -40,7 +41,7 @@ def test_protected(text: str) -> None:
         *(".env.example", ".env.sample", ".ENV.TEMPLATE", "id_rsa.pub", "my_credentials", "credentials.py", "ssh/x"),
         *("key.pem.txt", "pem", "keys", "*.p[xy]", "credentials.yaml.txt", "[[:alpha:]]", "monkey"),
         *("*", "**/*.py", "src/*", "*.txt", "$X", "$X/a", "[a-z]*.py", "{a,b}", "https://a.b/c.git", "é"),
-        *("ignore .env", "a" * 5000, "\ud800", "~missing/x", "%zz", "a/\ud800"),
+        *("ignore .env", "a" * 5000, "\ud800", "~missing/x", "%zz", "a/\ud800", "[[:alpha:]]" * 64),
     ],
 )  # fmt: skip
 def test_not_protected(text: str) -> None:

@@ -404,7 +404,7 @@ def test_thoughts_text_and_citations() -> None:
         cohere_event("content-delta", 1, content={"text": "24"}),
         cohere_event("citation-start", 0, citations=citation),
         cohere_event("citation-end", 0),
-        {"type": "debug", "prompt": "x"},
+        {"type": "debug", "prompt": "x", "message": "y"},
         cohere_event("content-end", 1),
         {
             "type": "message-end",
@@ -446,12 +446,17 @@ def test_a_plan_after_a_thought_is_a_thought_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("finish", "stop"),
-    [("COMPLETE", "end_turn"), ("STOP_SEQUENCE", "stop_sequence"), ("MAX_TOKENS", "max_tokens"), ("NEW", "other")],
+    [
+        *(("COMPLETE", "end_turn"), ("STOP_SEQUENCE", "stop_sequence"), ("MAX_TOKENS", "max_tokens"), ("NEW", "other")),
+        ("", "other"),
+    ],
 )
 def test_stop_reasons(finish: str, stop: str) -> None:
     delta = cohere_event("content-delta", 0, content={"text": "Hi"})
-    response = folded(decode(stream(START, delta, {"type": "message-end", "delta": {"finish_reason": finish}})))
+    events = decode(stream(START, delta, {"type": "message-end", "delta": {"finish_reason": finish}}))
+    response = folded(events)
     assert (response.text, response.stop_reason, response.usage) == ("Hi", stop, Usage())
+    assert isinstance(events[-1], Finish) and events[-1].raw == (finish or None)
 
 
 @pytest.mark.parametrize(

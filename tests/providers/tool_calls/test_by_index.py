@@ -71,6 +71,12 @@ DIALECTS = [
     pytest.param(
         [[entry(0, "x", "f"), entry(0, arguments='{"a"'), entry(0, arguments=":1}")]], ONE, id="one index in one chunk"
     ),
+    pytest.param([[entry(0, "x", "f", A)] * 2], ONE, id="a call twice in one chunk"),
+    pytest.param([[entry(name="f", arguments=A)] * 2], [("call_1", "f", A), ("call_2", "f", A)],
+                 id="no index, two equal calls in one chunk"),
+    pytest.param([[entry(None, "x"), entry(None, "x", "f", A)]], ONE, id="no index, the id first, in one chunk"),
+    pytest.param([[entry(None, "x", "f"), entry(arguments=A)]], ONE, id="no index, the name first, in one chunk"),
+    pytest.param([[3, entry(None, "x", "f", A)]], ONE, id="no index, noise before it"),
     pytest.param([entry(2, "x", "f", A), entry(0, "y", "g", B)], [*ONE, ("y", "g", B)], id="indexes jump"),
     pytest.param([entry("0", "x", "f", ""), entry("0", arguments=A)], ONE, id="index is text"),
     pytest.param([entry(0, "x", "f", A), entry(0, "y", "g", B)], [*ONE, ("y", "g", B)], id="index always 0"),
