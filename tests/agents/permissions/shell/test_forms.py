@@ -100,6 +100,8 @@ awk '{print > "x"}'
 awk -f x
 awk 1*
 awk x/*
+awk 'BEGIN{ARGV[1]="x"; ARGC = 2} {print}'
+jq -n 'import "./x" as $x; $x'
 rg --pre x a
 rg -nz a
 tree -o f
