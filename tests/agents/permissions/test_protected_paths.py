@@ -26,6 +26,8 @@ from toolcast.agents.permissions.protected_paths import PROTECTED, is_path_name,
         *(".[[:alpha:]]nv", ".[^[:digit:]]nv", ".[x[:alpha:]_]nv", ".[[=e=]]nv", ".[[.e.]]nv", "[[:alpha:]" * 99),
         "$().env",
         "a/" * 10_000,
+        *("x[.]pem", "x?pem", "*pem", "*[.]pem", "x[!a]pem", "x[^a]pem", "x[[:punct:]]pem", "server[.]k[e]y"),
+        *(".env[.]local", ".env?local", "a/.env[[:punct:]]x"),
         "{a,b}" * 9,  # too much to look at
         "[a" * 99 + "*",
     ],

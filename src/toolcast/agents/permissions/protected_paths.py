@@ -57,6 +57,7 @@ _class = re.compile(r"\[[^][/]*(?:\[([:.=])[^][/]*\1\][^][/]*)+\]")  # [[:alpha:
 _variable = re.compile(r"\$(?:\{[^{}]*\}|\(\)|\w+|[@*#?$!-])")
 _braces = re.compile(r"\{([^{}]*)\}").search
 _component = re.compile(r"[/\\:]")
+_dot = re.compile(r"\[[!^]?\]?[^\]]*\]|[.?*]")
 _piece = re.compile(r"[=@:,;|&?#]")
 _scheme = re.compile(r"file:(?://[^/]*)?", re.IGNORECASE).match
 _quoted = re.compile(r"[\[\]{}()\"',\s]+")
@@ -219,14 +220,15 @@ def _name_of(component: str, names: tuple[str, ...]) -> str | None:
     plain = _plain(component).rstrip(" .")
     if plain in OPEN:
         return None
-    if _is_pattern(plain) and max(map(plain.count, "[.")) > _MOST_WILDCARDS:  # matching it takes too long
+    if _is_pattern(plain) and max(map(plain.count, "[.?*")) > _MOST_WILDCARDS:  # matching it takes too long
         return plain[:40]
     if not _is_pattern(plain) and not _any_of(names)(plain):
         return None
     for name in names:
         if fnmatchcase(plain, name):
             return name
-        if any(_could_be(name.removesuffix(".*").removeprefix("*."), part) for part in _parts(plain, name)):
+        part = name.removesuffix(".*").removeprefix("*.")
+        if any(_could_be(part, each) or (each == part and part != name) for each in _parts(plain, name)):
             return name
     return None
 
@@ -237,11 +239,12 @@ def _any_of(names: tuple[str, ...]) -> Callable[[str], object]:
 
 
 def _parts(component: str, name: str) -> Iterable[str]:
-    """Return the parts of a component that may be the name without its `.*` or `*.`."""
+    """Return the parts of a component that may be the name without its `.*` or `*.`: those beside what may be a dot."""
+    dots = (dot for dot in _dot.finditer(component) if fnmatchcase(".", dot[0].replace("[^", "[!")))
     if name.endswith(".*"):
-        return (component[: dot.start()] for dot in re.finditer(r"\.", component))
+        return (component[: dot.start()] for dot in dots)
     if name.startswith("*."):
-        return (component.rpartition(".")[2],) if "." in component else ()
+        return (component[dot.end() :] for dot in dots)
     return (component,)
 
 

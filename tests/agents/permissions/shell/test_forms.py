@@ -177,6 +177,22 @@ git commit -m "$@" --template=x
 git commit --cleanup "$(cat x)"
 test -v 'a[$(touch x)]'
 printf -v x y
+npx <<< x
+npx -y <<< x
+parallel <<< x
+npm test '$(x)'
+npm run build -- '`x`'
+prettier ../x/a.js
+eslint /tmp/x/a.js
+tsc -p /tmp/x
+git clone ./a ../home/.config/git
+git clone a .vscode
+git init /root/x
+pytest data.txt
+jq -n env
+jq '$ENV' a
+awk 'BEGIN{for(k in ENVIRON) print k}'
+kubectl get pods -o jsonpath-file=/etc/x
 sort -t ''{},-oF} a
 find . ""{},-delete}
 awk -F a/{b,'c;BEGIN{system("x")}'} a
@@ -360,6 +376,7 @@ def test_what_a_developer_runs_every_day_is_covered(command: str) -> None:
         ("rm a", "rm a b"),
         ("cat docs/*", "cat docs/a /etc/passwd"),
         ("* src", "rm src"),
+        ("npx eslint", "npx eslint '`x`'"),
     ],
 )
 def test_what_a_rule_does_not_spell_out_is_asked_about(patterns: str, command: str) -> None:
@@ -729,9 +746,43 @@ def test_a_deny_rule_leaves_other_commands_alone(command: str) -> None:
         ("rm -rf x", "rm {-rf,x}"),
         ("find * -delete", "find . -not -name ''{},-delete}"),
         ("rm", 'find . -name ""{},-exec,rm,x,;}'),
+        ("git push", "/usr/bin/g[[:alpha:]]t push"),
+        ("git push", "timeout 5 /usr/bin/gi[[:lower:]] push"),
+        ("git push", "sh -c '/usr/bin/gi[[:lower:]] push'"),
+        ("git push", "git p[[:alpha:]]sh"),
+        ("git push", "git [^[:digit:]]ush"),
+        ("rm -rf", "/bin/r[^a] -rf x"),
+        ("rm -rf", "rm -r[[:alpha:]] x"),
+        ("curl", "/usr/bin/cur[[:alpha:]] x"),
+        ("sudo", "/usr/bin/sud[[:alpha:]] x"),
+        ("make deploy", "make test deploy"),
+        ("cat secret.txt", "cat a secret.txt"),
+        ("rm important.txt", "rm x -f important.txt"),
+        ("git add secrets", "git add a secrets"),
+        ("pytest tests/slow", "pytest a tests/slow"),
+        ("kubectl get secrets", "kubectl get pods secrets"),
+        ("git push origin main", "git push origin dev main"),
+        ("npm install", "npm isntall x"),
+        ("pip install", "pip3.11 install x"),
+        ("pip install", "python -m pip install x"),
+        ("python manage.py flush", "python3 manage.py flush"),
+        ("rm -rf", "rm -fr x"),
+        ("rm -rf", "rm -r -f x"),
+        ("rm -rf", "rm -rfv x"),
+        ("git push --force", "git push --forc"),
+        ("git reset --hard", "git reset --har"),
+        ("git clean -f", "git clean -fd"),
+        ("git branch -D", "git branch -aD x"),
+        ("sed -i", "sed -i.bak p x"),
+        ("sort -o", "sort -uo x"),
+        ("curl -o", "curl -so x y"),
+        ("git push --force", "git push --force=x"),
+        ("docker ps", "docker container ls"),
+        ("find * -delete", "find . -name x -delete"),
+        ("make deploy", "make ./deploy"),
     ],
 )
-def test_a_deny_rule_sees_what_braces_expand_to(pattern: str, command: str) -> None:
+def test_a_deny_rule_sees_other_spellings(pattern: str, command: str) -> None:
     assert denied(pattern, command)
 
 

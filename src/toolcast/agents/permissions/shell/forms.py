@@ -23,6 +23,7 @@ The fields of a row:
 * `globs`: no option writes or runs anything, so that a file whose name begins with `-` does no harm as one.
 * `alike`: it changes what its operands name, so that the last operand of a rule is a pattern for others behind it.
   Elsewhere it is one if it has wildcards.
+* `expands`: it may give its words to a shell in double quotes.
 * `data`: all words are data, also those that are only known at run time.
 * `changes`: it changes files or runs what its operands name, so that "always allow" means the command as it is.
 
@@ -55,6 +56,7 @@ _wild = re.compile(r"[*?\[{~]").search
 _braces = re.compile(r"\{\w+(?:,\w+)+\}|\{\w+\.\.\w+\}")
 _uncertain = re.compile(r"\$|\{|(?:^|/)\.[^/]*[*?\[]").search
 _joined = re.compile(r"(?:[^\w@=-]|\d|\\.)*", re.DOTALL).fullmatch
+_expanded = re.compile(r"[$`\\]").search
 _number = re.compile(r"-[0-9]+[kMG]?").fullmatch
 _upwards = re.compile(r"\.\./(?:.*/)?(?:dev|proc)/").match
 
@@ -202,6 +204,10 @@ def read(words: Sequence[Word], start: int = 0, wanted: Sequence[str] | None = N
         return Reading(at, f"toolcast knows no argument forms of {name!r}")
     if form.has("data") or (len(words) == start + 2 and words[-1].text in _ASKING):
         return Reading(len(words), form=form)
+    if form.has("expands") and wanted is not None:
+        at = next((at for at in range(start, len(words)) if at not in spelled and _expanded(words[at].text)), None)
+        if at is not None:
+            return Reading(at, f"some versions of {name!r} give it to a shell", form)
     return _Reader(words, form, wanted, spelled).read(start + 1)
 
 
@@ -256,6 +262,10 @@ class _Reader:
                 if (problem := self._problem(word)) and not is_spelled:
                     return Reading(at, problem, self.form)
                 lost = word.text if problem else ""
+        if not lost and self.form.after is not None and not self.lenient:
+            return Reading(
+                len(self.words), f"{self.form.key!r} may run what it reads, as it names no program", self.form
+            )
         if lost or self.form.has("script"):
             return Reading(len(self.words), f"{self.form.key!r} may run what it reads", self.form)
         return Reading(len(self.words), form=self.form)

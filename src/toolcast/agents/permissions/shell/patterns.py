@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from .forms import deny_table, escaped, forms, is_device, matches, program, read, spelled_words
+from .forms import Form, deny_table, escaped, forms, is_device, matches, program, read, spelled_words
 from .lexer import MAX_DEPTH, Word
 from .parser import TEXTS, Redirection, SimpleCommand, is_data
 
@@ -32,6 +32,7 @@ _DESCRIPTORS = frozenset((">&", "<&"))
 _ADDED = Word("$()", False)  # a word that `xargs` takes from its input
 _variable = re.compile(r"\$(?:\{[^{}]*\}|\(\)|\w+|[@*#?$!-])|\{[^{}]*\}")
 _code_word = re.compile(r"[^\s'\"()\[\]{},;|&<>=`!:+@]+").findall
+_bracket = re.compile(r"\[.*\]")
 _shell_for = re.compile(r"-[A-Za-z]*[si][A-Za-z]*|--shell|--login").fullmatch
 _Words = tuple[Word, ...]
 
@@ -166,7 +167,7 @@ def _may_match(wanted: Sequence[str], words: _Words) -> bool:
         words = (Word("git"), Word(name[4:]), *words[1:])
     if not _program_may_be(words[0], wanted[0]):
         return False
-    return _is_several(words[0]) or _follow(wanted[1:], words[1:])
+    return _is_several(words[0]) or _follow(program(words[0]), wanted[1:], words[1:])
 
 
 def _runs_unread(words: _Words, given: bool) -> bool:
@@ -272,27 +273,54 @@ def _occur_in(wanted: Sequence[str], words: Sequence[Word]) -> bool:
 
 def _is_open(word: Word, want: str) -> bool:
     """Return whether a word that is only known at run time may be `want` as a whole: `$X` may, `$X:/w` may not."""
-    pattern = _variable.sub("*", word.text)
+    pattern = _bracket.sub("*", _variable.sub("*", word.text))
     return fnmatchcase(want.rpartition("/")[2], pattern.rpartition("/")[2]) or bool(re.search(r"[*?\[]", want))
 
 
-def _follow(wanted: Sequence[str], words: Sequence[Word]) -> bool:
-    """Return whether the wanted words may come next, options and one value of each aside; options may be anywhere."""
-    left = iter(words)
-    for want in wanted:
-        after_option = want.startswith("-")
+def _follow(name: str, wanted: Sequence[str], words: Sequence[Word]) -> bool:
+    """Return whether the wanted words may follow a program: options anywhere, and subcommands in their place.
+
+    In front of a subcommand there may be options, with one value each; in front of an operand anything.
+    """
+    form = forms().get(name)
+    for each in (each for want in wanted if want.startswith("-") for each in _options(want, form)):
+        if not any(_may_be_option(word, each) for word in words):
+            return False
+    left, in_place = iter(words), form is None or form.subcommand
+    for want in (want for want in wanted if not want.startswith("-")):
+        after_option = False
         for word in left:
             if _may_be(word, want):
                 if _is_several(word):
                     return True
                 break
             is_option = word.text.startswith("-")
-            if not (is_option or after_option):
+            if in_place and not (is_option or after_option):
                 return False
-            after_option = is_option or want.startswith("-")
+            after_option = is_option
         else:
             return False
+        if form is not None:
+            name = f"{name} {want}"
+            form = forms().get(name)
+            in_place = form is not None and form.subcommand
     return True
+
+
+def _options(want: str, form: Form | None) -> Iterator[str]:
+    """Yield the option that is wanted, or the short ones that are in one word."""
+    is_bundle = re.fullmatch(r"-[A-Za-z]{2,}", want) and (form is None or form.has("bundles"))
+    yield from (f"-{letter}" for letter in want[1:]) if is_bundle else (want,)
+
+
+def _may_be_option(word: Word, want: str) -> bool:
+    """Return whether a word may be the option, with its value, abbreviated, or among other short ones."""
+    text = word.text
+    if _may_be(word, want) or _may_be(word, f"{want}=*"):
+        return True
+    if want.startswith("--"):
+        return len(text) > len("--") and want.startswith(text.partition("=")[0]) and text.startswith("--")
+    return len(want) == len("-x") and bool(re.match(rf"-[A-Za-z]*{re.escape(want[1])}", text))
 
 
 def _program_may_be(word: Word, want: str) -> bool:
@@ -310,5 +338,6 @@ def _may_be(word: Word, want: str) -> bool:
     """Return whether a shell may expand the word to `want`. A variable may be anything, also several words."""
     text = word.text
     if word.literal:
-        return fnmatchcase(text, want)
-    return "$" in text or "{" in text or any(char in want for char in "*?[") or fnmatchcase(want, text)
+        return fnmatchcase(text, want) or (text.startswith("./") and fnmatchcase(text[2:], want))
+    pattern = _bracket.sub("*", text)  # a shell has classes and `[^a]`, which fnmatch has not
+    return "$" in text or "{" in text or any(char in want for char in "*?[") or fnmatchcase(want, pattern)
