@@ -187,7 +187,7 @@ eslint /tmp/x/a.js
 tsc -p /tmp/x
 git clone ./a ../home/.config/git
 git clone a .vscode
-git init /root/x
+git init /srv/x
 pytest data.txt
 jq -n env
 jq '$ENV' a

@@ -205,9 +205,9 @@ def read(words: Sequence[Word], start: int = 0, wanted: Sequence[str] | None = N
     if form.has("data") or (len(words) == start + 2 and words[-1].text in _ASKING):
         return Reading(len(words), form=form)
     if form.has("expands") and wanted is not None:
-        at = next((at for at in range(start, len(words)) if at not in spelled and _expanded(words[at].text)), None)
-        if at is not None:
-            return Reading(at, f"some versions of {name!r} give it to a shell", form)
+        for at in range(start, len(words)):
+            if at not in spelled and _expanded(words[at].text):
+                return Reading(at, f"some versions of {name!r} give it to a shell", form)
     return _Reader(words, form, wanted, spelled).read(start + 1)
 
 
