@@ -228,7 +228,7 @@ def _name_of(component: str, names: tuple[str, ...]) -> str | None:
         if fnmatchcase(plain, name):
             return name
         part = name.removesuffix(".*").removeprefix("*.")
-        if any(_could_be(part, each) or (each == part and part != name) for each in _parts(plain, name)):
+        if any(_could_be(part, each) or each == part for each in _parts(plain, name)):
             return name
     return None
 

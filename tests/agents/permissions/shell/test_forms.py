@@ -787,6 +787,23 @@ def test_a_deny_rule_sees_other_spellings(pattern: str, command: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("pattern", "command"),
+    [
+        ("rm -rf", "rm *.txt"),
+        ("rm -rf", "rm -f x"),
+        ("sort -o", "sort -u *.txt"),
+        ("git push --force", "git push --follow-tags origin src/*"),
+        ("git push origin main", "git push origin dev"),
+        ("npm run build", "npm run test"),
+        ("git push", "git stash push"),
+        ("docker run", "docker ps -a run"),
+    ],
+)
+def test_a_deny_rule_leaves_other_options_and_subcommands_alone(pattern: str, command: str) -> None:
+    assert not denied(pattern, command)
+
+
+@pytest.mark.parametrize(
     "command",
     [
         "cat ''{},.env}",

@@ -23,6 +23,7 @@ The fields of a row:
 * `globs`: no option writes or runs anything, so that a file whose name begins with `-` does no harm as one.
 * `alike`: it changes what its operands name, so that the last operand of a rule is a pattern for others behind it.
   Elsewhere it is one if it has wildcards.
+* `inside`: its operands are in the working folder, as others may have a configuration that runs or is written.
 * `expands`: it may give its words to a shell in double quotes.
 * `data`: all words are data, also those that are only known at run time.
 * `changes`: it changes files or runs what its operands name, so that "always allow" means the command as it is.
@@ -58,6 +59,7 @@ _uncertain = re.compile(r"\$|\{|(?:^|/)\.[^/]*[*?\[]").search
 _joined = re.compile(r"(?:[^\w@=-]|\d|\\.)*", re.DOTALL).fullmatch
 _expanded = re.compile(r"[$`\\]").search
 _number = re.compile(r"-[0-9]+[kMG]?").fullmatch
+_outside = re.compile(r"[/~]|(?:.*/)?\.\.(?:/|\Z)", re.DOTALL).match
 _upwards = re.compile(r"\.\./(?:.*/)?(?:dev|proc)/").match
 
 
@@ -109,6 +111,8 @@ class Form(NamedTuple):
             return f"toolcast knows no argument forms of {f'{self.key} {text}'!r}"
         if self.most is not None and count > self.most:
             return f"{self.key!r} is covered with at most {self.most} operands"
+        if self.has("inside") and _outside(text):
+            return "it is outside of the working folder"
         fits = re.fullmatch(self.first if self.first and count == 1 else self.operands, text, re.DOTALL)
         return "" if fits else f"it is no plain operand of {self.key!r}"
 

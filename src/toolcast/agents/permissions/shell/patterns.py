@@ -316,11 +316,12 @@ def _options(want: str, form: Form | None) -> Iterator[str]:
 def _may_be_option(word: Word, want: str) -> bool:
     """Return whether a word may be the option, with its value, abbreviated, or among other short ones."""
     text = word.text
-    if _may_be(word, want) or _may_be(word, f"{want}=*"):
+    if _may_be(word, want) or text.startswith(f"{want}="):
         return True
     if want.startswith("--"):
         return len(text) > len("--") and want.startswith(text.partition("=")[0]) and text.startswith("--")
-    return len(want) == len("-x") and bool(re.match(rf"-[A-Za-z]*{re.escape(want[1])}", text))
+    wild = "" if word.literal else r"*?\["
+    return len(want) == len("-x") and bool(re.match(rf"-[A-Za-z]*[{re.escape(want[1])}{wild}]", text))
 
 
 def _program_may_be(word: Word, want: str) -> bool:
