@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from support.terminal_emulator import Emulated
 from toolcast.agents.subagents.run import ElfEvent
@@ -249,6 +249,9 @@ EVENT = st.one_of(
 
 
 @given(st.lists(EVENT, max_size=40))
+@example([("call_progress", "1", "tool", "step\n"), ("thinking", "# "), ("thinking", "\n"), ("note", "one")])
+@example([("content", "```\na\n\n"), ("note", "one")])
+@example([("thinking", "#\n#\n\n#\n"), ("content", "# \n"), ("note", "one")])
 def test_how_often_it_is_drawn_leaves_no_trace(events: list[tuple[Any, ...]]) -> None:
     """What stands there in the end is the same, whether each piece was drawn or hardly any."""
     with pytest.MonkeyPatch.context() as patch:

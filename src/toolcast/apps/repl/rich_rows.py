@@ -302,11 +302,14 @@ class RichRows:
         return rows
 
     def of_blocks(self, blocks: Iterable[Block], style: str = "none") -> list[LiveRow]:
-        """Return the rows of Markdown blocks, with a blank row before each that is not joined to the previous one."""
+        """Return the rows of Markdown blocks, with a blank row before each that is not joined to the previous one.
+
+        A block that shows nothing, such as an empty heading, has no rows.
+        """
         rows: list[LiveRow] = []
         for block in blocks:
-            rows += [] if block.joined else [LiveRow("", 0)]
-            rows += self._of_block(block, style)
+            shown = self._of_block(block, style)
+            rows += [LiveRow("", 0), *shown] if shown and not block.joined else shown
         return rows
 
     def _of_block(self, block: Block, style: str) -> list[LiveRow]:

@@ -328,11 +328,13 @@ class RichScreen:
 
     def _draw(self, rows: Iterable[LiveRow] = ()) -> None:
         """Write all finished rows, `rows` after them, and the tail below."""
-        finished, self._ready = [*self._ready, *rows], []
-        if finished == [_GAP] and self._is_after_gap:
-            finished = []
+        finished, self._ready = self._ready, []
         if finished:
             self._is_after_gap = finished[-1] == _GAP
+        rows = list(rows)
+        if rows and not (rows == [_GAP] and self._is_after_gap):
+            finished += rows
+            self._is_after_gap = rows[-1] == _GAP
         written = self._live.draw(finished, self._tail(), self._layout.columns)
         if written:
             self._stdout.write(written)
