@@ -126,7 +126,8 @@ def dialect(name: str) -> Iterator[Sequence[str]]:
 
 
 def _address(service: ServiceSpec) -> str:
-    address = re.sub(r"(\{[A-Z_]+)[^}]*", r"\1", service.base_url + service.path)
+    path = service.path if service.api == "chat" else service.path.replace("/chat/completions", "/responses")
+    address = re.sub(r"(\{[A-Z_]+)[^}]*", r"\1", service.base_url + path)
     return f"`{address}`"
 
 
@@ -251,6 +252,7 @@ def content() -> Iterator[Sequence[str]]:
 
 def _speakers() -> Iterator[tuple[str, ServiceLLM]]:
     """Each class with a protocol of its own, and each row of OpenAI's."""
+    yield "OpenAI", OpenAI("m")
     yield "OpenAIResponses", OpenAIResponses("m", base_url="http://host/v1")
     yield "Anthropic", Anthropic("m")
     yield "AnthropicVertex", AnthropicVertex("m", project="p", region="l")
@@ -265,7 +267,8 @@ def _speakers() -> Iterator[tuple[str, ServiceLLM]]:
 
 def _sends(llm: ServiceLLM, messages: tuple[Message, ...]) -> bool:
     try:
-        body = llm.adapter.request(RequestInput("m", messages), Settings()).body
+        request_input, settings = RequestInput("m", messages), Settings()
+        body = llm.adapter.for_request(request_input, settings).request(request_input, settings).body
     except BadRequest:
         return False
     return _BYTES in body or b64encode(_BYTES) in body
@@ -343,7 +346,7 @@ def _providers() -> Iterator[tuple[str, ServiceLLM]]:
     """Each provider and API with adapters of its own, with a model that can do what its provider can."""
     key = "key"
     yield "OpenAI Responses", OpenAIResponses("gpt-5.4", api_key=key)
-    yield "OpenAI chat", OpenAI("gpt-5.4", api_key=key)
+    yield "OpenAI chat", OpenAI("gpt-5.4", api="chat", api_key=key)
     yield "Anthropic", Anthropic("claude-sonnet-4-5", api_key=key)
     yield "Anthropic on Vertex AI", AnthropicVertex("claude-sonnet-4-5@20250929", project="p", region="l")
     yield "Google", Google("gemini-3-flash-preview", api_key=key)

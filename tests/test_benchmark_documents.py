@@ -323,7 +323,7 @@ def test_a_call_takes_so_many_steps() -> None:
     document = documents.album()
     message = {"tool_calls": [{"id": "call_1", "function": {"name": "Album", "arguments": document.text}}]}
     body = json.dumps({"model": "m", "choices": [{"message": message, "finish_reason": "tool_calls"}]})
-    llm = OpenAI("m", api_key="none", network=ReplayNetwork(*[Recorded.of(body)] * 9))
+    llm = OpenAI("m", api="chat", api_key="none", network=ReplayNetwork(*[Recorded.of(body)] * 9))
     make = ToolOrchestratingLLM(document.type, "Make one.", llm)
 
     def calls() -> Iterator[Any]:

@@ -112,7 +112,7 @@ def test_answers_in_an_account_have_no_hidden_input(
 
 def test_answers_in_an_account_have_no_credentials(api: API, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = Recorded.of(album_body(json.dumps({"title": f"{'x' * 250} {KEY * 3}"})))
-    llm = OpenAI("m", api_key=KEY, network=ReplayNetwork(wrong, wrong))
+    llm = OpenAI("m", api="chat", api_key=KEY, network=ReplayNetwork(wrong, wrong))
     with pytest.raises(ValidationError):
         api.call(ToolOrchestratingLLM(Album, "x", llm, verbose=True, max_attempts=2))
     first, last = [line for line in written(capsys) if line.startswith("  assistant: ")]
@@ -143,7 +143,7 @@ def test_a_wait_has_its_reason(
     caplog.set_level(logging.INFO, "toolcast")
     headers = {"content-type": "application/json"} | ({} if asked is None else {"retry-after": str(asked)})
     down = Recorded([b'{"error": {"message": "down"}}'], 503, headers)
-    llm = OpenAI("m", api_key=KEY, network=ReplayNetwork(down, Recorded.of(album_body())))
+    llm = OpenAI("m", api="chat", api_key=KEY, network=ReplayNetwork(down, Recorded.of(album_body())))
     llm.clock = VirtualClock()
     api.call(ToolOrchestratingLLM(Album, "x", llm, verbose=True))
     assert f" s later ({reason}): Overloaded: " in written(capsys)[3]
@@ -265,7 +265,10 @@ def test_bodies_are_logged_without_keys_and_cut(api: API, caplog: pytest.LogCapt
     body = json.dumps(answer, ensure_ascii=False).encode()
     pieces = [body[at : at + 1000] for at in range(0, len(body), 1000)]
     llm = OpenAI(
-        "m", api_key=KEY, network=ReplayNetwork(Recorded(pieces, status, {"content-type": "application/json"}))
+        "m",
+        api="chat",
+        api_key=KEY,
+        network=ReplayNetwork(Recorded(pieces, status, {"content-type": "application/json"})),
     )
     if status == 200:
         api.chat(llm, text)
@@ -285,6 +288,6 @@ def test_bodies_are_logged_without_keys_and_cut(api: API, caplog: pytest.LogCapt
 def test_a_short_body_is_logged_whole(api: API, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "toolcast")
     pieces = sse(delta(content="Hi"), delta("stop"))
-    api.events(OpenAI("m", api_key=KEY, network=ReplayNetwork(Recorded(pieces))), "x")
+    api.events(OpenAI("m", api="chat", api_key=KEY, network=ReplayNetwork(Recorded(pieces))), "x")
     _, response = lines(caplog, logging.DEBUG)
     assert response.endswith(b"".join(pieces).decode())

@@ -23,7 +23,7 @@ each_copy = pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
 
 def service() -> tuple[OpenAI, ReplayNetwork]:
     network = ReplayNetwork(Recorded(album_stream()))
-    return OpenAI("m", api_key="k", network=network), network
+    return OpenAI("m", api="chat", api_key="k", network=network), network
 
 
 @each_copy

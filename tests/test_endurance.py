@@ -146,7 +146,7 @@ def test_a_response_takes_at_most_four_times_the_memory_of_what_is_kept(book: Bo
     grown = (delta(tool_calls=[{"index": 0, "function": {"arguments": piece}}]) for piece in pieces)
     body = album_body(text).replace(b'"Album"', b'"Book"')
     answer = Recorded(sse(begun, *grown, delta("tool_calls"))) if streamed else Recorded([body])
-    make = ToolOrchestratingLLM(Book, "x", OpenAI("m-1", api_key="k", network=ReplayNetwork(answer)))
+    make = ToolOrchestratingLLM(Book, "x", OpenAI("m-1", api="chat", api_key="k", network=ReplayNetwork(answer)))
     gc.collect()
     tracemalloc.start()
     try:

@@ -102,7 +102,7 @@ class Notes(Hooks):
 
 
 def service(*answers: Recorded | BaseException, **options: Any) -> OpenAI:
-    made = OpenAI("m-1", api_key="sk-secret", network=ReplayNetwork(*answers), **options)
+    made = OpenAI("m-1", api="chat", api_key="sk-secret", network=ReplayNetwork(*answers), **options)
     made.clock = VirtualClock()
     return made
 
@@ -167,7 +167,7 @@ def test_anything_but_hooks_is_a_type_error(wrong: Any) -> None:
 
 def test_a_copy_of_an_llm_has_its_hooks_and_a_pickle_has_none() -> None:
     notes = Notes()
-    llm = OpenAI("m-1", api_key="k", hooks=notes)
+    llm = OpenAI("m-1", api="chat", api_key="k", hooks=notes)
     assert copy(llm).hooks == (notes,)
     assert pickle.loads(pickle.dumps(llm)).hooks == ()
     assert pickle.loads(pickle.dumps(FallbackLLM([llm], hooks=notes))).hooks == ()

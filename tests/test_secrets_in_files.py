@@ -53,7 +53,7 @@ def everything_in(folder: Path) -> Iterator[tuple[str, str]]:
 def test_in_a_recorded_exchange(api: API) -> None:
     """A `ReplayNetwork` keeps the requests, and a test may print, store or compare them."""
     network = ReplayNetwork(Recorded([album_body()]), *[Recorded([b'{"error": {"message": "no"}}'], 400)])
-    llm = OpenAI("m-1", api_key=canary(), headers={"x-token": canary()}, network=network)
+    llm = OpenAI("m-1", api="chat", api_key=canary(), headers={"x-token": canary()}, network=network)
     make = ToolOrchestratingLLM(Album, "x", llm)
     api.call(make)
     with pytest.raises(BadRequest):
@@ -117,7 +117,10 @@ def test_in_the_errors_of_a_recording(tmp_path: Path) -> None:
     """A refused write, a filter that raises an exception, and a request that is not in the recording."""
     hidden = "".join(f"&#{ord(char)};" for char in canary())  # an encoding that is recognized and not removed
     llm = OpenAI(
-        "m-1", api_key=canary(), network=ReplayNetwork(*[Recorded([text_body(f"You have sent {canary()}.")])] * 3)
+        "m-1",
+        api="chat",
+        api_key=canary(),
+        network=ReplayNetwork(*[Recorded([text_body(f"You have sent {canary()}.")])] * 3),
     )
     still = pytest.raises(RecordingError, match="was not written: the body of request 1 still contains")
     with still as refused, record(tmp_path / "a", "all"):
@@ -146,7 +149,7 @@ def test_in_a_stored_session(kind: type[SQLiteStore] | type[JSONLStore], tmp_pat
     network = ReplayNetwork(
         Recorded([text_body("Hello.")], headers={"content-type": "application/json"}), Recorded([refused], 401)
     )
-    llm = OpenAI("m-1", api_key=canary(), network=network, max_retries=0)
+    llm = OpenAI("m-1", api="chat", api_key=canary(), network=network, max_retries=0)
     store = kind(tmp_path / "store")
     with Session(Engine(llm), id="a", store=store) as session:
         session.run("Hi.")
@@ -164,7 +167,7 @@ def test_in_a_stored_session(kind: type[SQLiteStore] | type[JSONLStore], tmp_pat
 @pytest.mark.gate("G11")
 def test_in_an_error_that_is_sent_to_another_process() -> None:
     refused = f'{{"error": {{"message": "not with {canary()}"}}}}'.encode()
-    llm = OpenAI("m-1", api_key=canary(), network=ReplayNetwork(Recorded([refused], 401)), max_retries=0)
+    llm = OpenAI("m-1", api="chat", api_key=canary(), network=ReplayNetwork(Recorded([refused], 401)), max_retries=0)
     with pytest.raises(CallError) as caught:
         ToolOrchestratingLLM(Album, "x", llm)()
     data = pickle.dumps(caught.value)

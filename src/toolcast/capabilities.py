@@ -70,10 +70,14 @@ _FACTS = tuple(field.name for field in fields(Capabilities) if field.name != "kn
 
 @dataclass(frozen=True, slots=True)
 class LLMMetadata:
-    """The description of an LLM's model. `context_window` is in tokens; None: unknown."""
+    """The description of an LLM's model.
+
+    `context_window` is in tokens; None: unknown. `base_model` is the model behind the name of a deployment.
+    """
 
     model_name: str
     provider: str = "custom"
     is_function_calling_model: bool = True
     context_window: int | None = None
     capabilities: Capabilities = field(default=Capabilities(), compare=False)  # no part of the model's identity
+    base_model: str | None = None

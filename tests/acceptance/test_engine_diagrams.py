@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -297,7 +298,7 @@ def body_of(chunks: list[dict[str, Any]], done: str = "") -> str:
     ("make", "body"),
     [
         (Anthropic, "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in ANTHROPIC)),
-        (OpenAI, body_of(CHAT, "data: [DONE]\n\n")),
+        (partial(OpenAI, api="chat"), body_of(CHAT, "data: [DONE]\n\n")),
         (Mistral, body_of(CHAT, "data: [DONE]\n\n")),
         (Google, body_of(GOOGLE)),
     ],

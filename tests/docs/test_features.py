@@ -99,6 +99,7 @@ def test_content_is_reported_as_the_wires_send_it(features: ModuleType) -> None:
         "LlamaCpp",
         "Mistral",
         "Ollama",
+        "OpenAI",
         "OpenAIResponses",
     } == text.keys()
     assert {cell for line in lines for cell in line[1:]} == {"yes", "no"}

@@ -30,7 +30,7 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 def service() -> tuple[OpenAI, ReplayNetwork]:
     network = ReplayNetwork(Recorded(album_stream()))
-    return OpenAI("m", api_key="k", network=network), network
+    return OpenAI("m", api="chat", api_key="k", network=network), network
 
 
 def test_a_forgotten_event_stream_gives_its_connection_back() -> None:
@@ -151,7 +151,7 @@ def test_words_of_a_service_as_a_stream(backend: str) -> None:
 
     async def main() -> None:
         network = ReplayNetwork(Recorded([text_body("Hello")], headers={"content-type": "application/json"}))
-        async with OpenAI("m", api_key="k", network=network).astream_chat("x") as stream:
+        async with OpenAI("m", api="chat", api_key="k", network=network).astream_chat("x") as stream:
             events = [event async for event in stream]
         assert events[0] == TextDelta("Hello")
         assert stream.response.text == "Hello"
@@ -201,7 +201,7 @@ class BufferNetwork(ReplayNetwork):
 @pytest.mark.parametrize("pieces", [album_stream(), [bytes([byte]) for byte in b"".join(album_stream())]])
 def test_a_network_may_reuse_its_buffer(api: API, pieces: list[bytes]) -> None:
     network = BufferNetwork(Recorded(pieces))
-    seen = api.stream(ToolOrchestratingLLM(Album, "x", OpenAI("m", api_key="k", network=network)))
+    seen = api.stream(ToolOrchestratingLLM(Album, "x", OpenAI("m", api="chat", api_key="k", network=network)))
     assert seen.final == SEA
     assert len(seen.items) > 10
     assert network.open_replies == 0

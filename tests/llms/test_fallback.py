@@ -76,7 +76,7 @@ class Playing(FunctionCallingLLM):
 
 def service(model: str, *answers: Recorded, **options: Any) -> tuple[OpenAI, ReplayNetwork]:
     network = ReplayNetwork(*answers)
-    return OpenAI(model, api_key="k", network=network, **options), network
+    return OpenAI(model, api="chat", api_key="k", network=network, **options), network
 
 
 def standing_still(llm: FallbackLLM) -> VirtualClock:
@@ -440,7 +440,7 @@ def test_closing_closes_all() -> None:
             closed.append("aclose")
 
     def made() -> FallbackLLM:
-        return FallbackLLM([OpenAI(name, api_key="k", network=Counting()) for name in ("a", "b")])
+        return FallbackLLM([OpenAI(name, api="chat", api_key="k", network=Counting()) for name in ("a", "b")])
 
     with made():
         pass

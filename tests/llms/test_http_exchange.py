@@ -53,7 +53,7 @@ def maker(*answers: Recorded | BaseException, **options: Any) -> tuple[Any, Repl
     network = ReplayNetwork(*answers)
     settings = options.pop("settings", None)
     attempts = options.pop("max_attempts", 1)
-    llm = OpenAI("m-1", api_key="sk-canary", network=network, **options)
+    llm = OpenAI("m-1", api="chat", api_key="sk-canary", network=network, **options)
     llm.clock = clock = VirtualClock()
     return ToolOrchestratingLLM(Album, "x", llm, settings=settings, max_attempts=attempts), network, clock
 
@@ -247,7 +247,7 @@ def test_a_thousand_tasks_that_are_refused_at_once() -> None:
     """Each is retried no more often than alone, and the waits of all are spread over the whole of their bound."""
     tasks = 1000
     network = ReplayNetwork(*[refused(429)] * tasks * 3)
-    llm = OpenAI("m-1", api_key="k", network=network)
+    llm = OpenAI("m-1", api="chat", api_key="k", network=network)
     llm.clock = clock = VirtualClock()
     make = ToolOrchestratingLLM(Album, "x", llm)
     attempts: list[int] = []
@@ -305,7 +305,7 @@ class Slow(ReplayNetwork):
 def slow(seconds: float, timeouts: Timeouts, *answers: Recorded) -> tuple[Any, Slow]:
     clock = VirtualClock()
     network = Slow(clock, seconds, *answers)
-    llm = OpenAI("m-1", api_key="k", max_retries=0, network=network)
+    llm = OpenAI("m-1", api="chat", api_key="k", max_retries=0, network=network)
     llm.clock = clock
     return ToolOrchestratingLLM(Album, "x", llm, settings=Settings(timeout=timeouts)), network
 
@@ -371,7 +371,7 @@ class Noted(ReplayNetwork):
 def test_the_headers_are_waited_for_so_long(api: API, timeouts: Timeouts, blocking: Any, awaited: Any) -> None:
     """A network without an event loop may know but one limit for all reads of a body: the larger."""
     network = Noted(STREAM)
-    llm = OpenAI("m-1", api_key="k", network=network)
+    llm = OpenAI("m-1", api="chat", api_key="k", network=network)
     llm.clock = VirtualClock()
     api.stream(ToolOrchestratingLLM(Album, "x", llm, settings=Settings(timeout=timeouts)))
     assert network.limits == (awaited if api.name in ("asyncio", "trio") else blocking)
@@ -642,7 +642,7 @@ def test_a_failed_call_is_collected_with_its_error(api: API) -> None:
 def test_no_key_is_sent_before_anything_is_sent(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     network = ReplayNetwork()
-    make = ToolOrchestratingLLM(Album, "x", OpenAI("m-1", network=network))
+    make = ToolOrchestratingLLM(Album, "x", OpenAI("m-1", api="chat", network=network))
     with pytest.raises(AuthFailed, match="OPENAI_API_KEY"):
         api.call(make)
     assert network.requests == []

@@ -37,20 +37,20 @@ def body(*, model: str = "gpt-4o-2024-08-06", **usage: Any) -> Recorded:
 
 
 def test_a_listed_model_has_a_cost(api: API) -> None:
-    response = api.chat(OpenAI("gpt-4o", api_key="k", network=ReplayNetwork(body())), "Hello")
+    response = api.chat(OpenAI("gpt-4o", api="chat", api_key="k", network=ReplayNetwork(body())), "Hello")
     assert response.usage.cost is not None
     assert response.usage.cost > 0
 
 
 def test_an_unknown_model_has_none(api: API) -> None:
-    llm = OpenAI("my-model", api_key="k", network=ReplayNetwork(body(model="my-model")))
+    llm = OpenAI("my-model", api="chat", api_key="k", network=ReplayNetwork(body(model="my-model")))
     response = api.chat(llm, "Hello")
     assert response.usage.cost is None
     assert response.usage.known_cost == 0
 
 
 def test_own_prices_go_first(api: API) -> None:
-    llm = OpenAI("gpt-4o", api_key="k", network=ReplayNetwork(body(cost=7)), prices=Prices(1, 10))
+    llm = OpenAI("gpt-4o", api="chat", api_key="k", network=ReplayNetwork(body(cost=7)), prices=Prices(1, 10))
     assert api.chat(llm, "Hello").usage.cost == 2
 
 
@@ -77,14 +77,14 @@ def test_every_attempt_counts(api: API) -> None:
 
 def test_prices_must_be_prices() -> None:
     with pytest.raises(TypeError, match="prices"):
-        OpenAI("gpt-4o", prices=3)  # type: ignore[arg-type]  # the error is the subject
+        OpenAI("gpt-4o", api="chat", prices=3)  # type: ignore[arg-type]  # the error is the subject
 
 
 # Budgets.
 
 
 def test_a_budget_in_dollars_needs_no_prices_for_a_listed_model() -> None:
-    llm = OpenAI("gpt-4o", api_key="k", network=ReplayNetwork(body(), body()))
+    llm = OpenAI("gpt-4o", api="chat", api_key="k", network=ReplayNetwork(body(), body()))
     engine = Engine(llm, budget=Budget(usd=1))
     turn = engine.submit("Hello")
     assert turn.cost is not None
@@ -104,7 +104,7 @@ def without_list(process: Process) -> Iterator[None]:
 
 def test_without_the_list_a_budget_in_dollars_names_the_install(without_list: None) -> None:
     network = ReplayNetwork()
-    engine = Engine(OpenAI("gpt-4o", api_key="k", network=network), budget=Budget(usd=1))
+    engine = Engine(OpenAI("gpt-4o", api="chat", api_key="k", network=network), budget=Budget(usd=1))
     with pytest.raises(
         UnsupportedLLMError, match=r"needs the prices of openai gpt-4o: pip install 'toolcast\[prices\]'"
     ):

@@ -175,7 +175,7 @@ def text_stream(text: str) -> Recorded:
 def test_the_text_of_a_service(api: API, mode: Any) -> None:
     text = SEA.model_dump_json()
     network = ReplayNetwork(Recorded([text_body(text)], headers=JSON), text_stream(text))
-    make = ToolOrchestratingLLM(Album, "x", OpenAI("gpt-4o", api_key="k", network=network), mode=mode)
+    make = ToolOrchestratingLLM(Album, "x", OpenAI("gpt-4o", api="chat", api_key="k", network=network), mode=mode)
     assert api.call(make) == SEA
     assert api.stream(make).final == SEA
     assert make.parse(text_body(text)) == SEA
@@ -186,17 +186,17 @@ def test_the_text_of_a_service(api: API, mode: Any) -> None:
 
 
 def test_a_schema_that_openai_can_hold_strictly() -> None:
-    preview = ToolOrchestratingLLM(Album, "x", OpenAI("gpt-4o", api_key="k"), mode="json_schema").preview()
+    preview = ToolOrchestratingLLM(Album, "x", OpenAI("gpt-4o", api="chat", api_key="k"), mode="json_schema").preview()
     held = preview.body["response_format"]["json_schema"]
     assert held["strict"] is True and held["name"] == "Album"
     assert held["schema"]["additionalProperties"] is False
-    (tool,) = ToolOrchestratingLLM(Album, "x", OpenAI("gpt-4o", api_key="k")).preview().body["tools"]
+    (tool,) = ToolOrchestratingLLM(Album, "x", OpenAI("gpt-4o", api="chat", api_key="k")).preview().body["tools"]
     assert tool["function"]["strict"] is True and tool["function"]["parameters"] == held["schema"]
 
 
 @pytest.mark.parametrize("mode", ["json_schema", "tool_call"])
 def test_a_schema_that_cannot_be_strict_is_sent_loose_and_sent(mode: Any) -> None:
-    preview = ToolOrchestratingLLM(Note, "x", OpenAI("gpt-4o", api_key="k"), mode=mode).preview()
+    preview = ToolOrchestratingLLM(Note, "x", OpenAI("gpt-4o", api="chat", api_key="k"), mode=mode).preview()
     assert "strict" not in json.dumps(preview.body)
     (note,) = preview.notes
     assert note.startswith("a strict schema of Note (") and "about" in note
@@ -213,7 +213,9 @@ def test_several_tools_in_one_schema(api: API) -> None:
     song = SEA.songs[0].model_dump()
     text = json.dumps({"calls": [{"name": "Song", "arguments": song}]})
     network = ReplayNetwork(Recorded([text_body(text)], headers=JSON))
-    make = ToolOrchestratingLLM(Album | Song, "x", OpenAI("gpt-4o", api_key="k", network=network), mode="json_schema")
+    make = ToolOrchestratingLLM(
+        Album | Song, "x", OpenAI("gpt-4o", api="chat", api_key="k", network=network), mode="json_schema"
+    )
     assert api.call(make) == SEA.songs[0]
     held = json.loads(network.requests[0].body)["response_format"]["json_schema"]
     assert held["name"] == "Album_Song" and held["schema"]["type"] == "object"
@@ -231,6 +233,8 @@ def test_a_model_that_cannot_be_asked_for_a_tool_that_is_none() -> None:
 
 
 def test_settings_go_with_every_mode() -> None:
-    make = ToolOrchestratingLLM(SHORT.__class__, "x", OpenAI("gpt-4o", api_key="k"), settings=Settings(temperature=0))
+    make = ToolOrchestratingLLM(
+        SHORT.__class__, "x", OpenAI("gpt-4o", api="chat", api_key="k"), settings=Settings(temperature=0)
+    )
     for mode in ("tool_call", "json_schema", "prompted"):
         assert make.with_(mode=mode).preview().body["temperature"] == 0

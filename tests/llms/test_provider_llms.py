@@ -211,7 +211,7 @@ def test_native_tools_are_left_to_the_template(local: Local, api: API) -> None:
 
 def test_a_setting_that_is_not_sent_is_warned_of_once(caplog: pytest.LogCaptureFixture, api: API) -> None:
     network = ReplayNetwork(*[Recorded([text_body("a")], headers=JSON)] * 3)
-    made = OpenAI("m-1", api_key="k", network=network)
+    made = OpenAI("m-1", api="chat", api_key="k", network=network)
     for settings in (Settings(top_k=5), Settings(top_k=5), None):
         api.chat(made, "x", settings=settings)
     assert caplog.text.count("top_k is not supported and was not sent") == 1
@@ -223,7 +223,7 @@ def test_headers_that_are_awaited(api: API) -> None:
         return {"Authorization": "Bearer awaited"}
 
     network = ReplayNetwork(Recorded([text_body("a")], headers=JSON))
-    api.chat(OpenAI("m-1", auth=token, network=network), "x")
+    api.chat(OpenAI("m-1", api="chat", auth=token, network=network), "x")
     assert network.requests[0].headers["authorization"] == Secret("Bearer awaited")
 
 
@@ -235,7 +235,7 @@ def test_headers_are_made_anew_for_each_request_and_off_the_event_loop(api: API)
         return {"Authorization": f"Bearer {len(made)}"}
 
     network = ReplayNetwork(*[Recorded([text_body("a")], headers=JSON)] * 2)
-    service = OpenAI("m-1", auth=token, network=network)
+    service = OpenAI("m-1", api="chat", auth=token, network=network)
     api.chat(service, "x")
     api.chat(service, "x")
     assert [sent.headers["authorization"] for sent in network.requests] == [Secret("Bearer 1"), Secret("Bearer 2")]
@@ -254,7 +254,7 @@ def test_headers_are_made_anew_for_each_request_and_off_the_event_loop(api: API)
 def test_what_auth_gives_is_checked(api: API, given: Any, kind: type[Exception], words: str) -> None:
     network = ReplayNetwork()
     with pytest.raises(kind, match=words) as caught:
-        api.chat(OpenAI("m-1", auth=lambda: given, network=network), "x")
+        api.chat(OpenAI("m-1", api="chat", auth=lambda: given, network=network), "x")
     assert not network.requests
     assert "of-a-file" not in str(caught.value)
 
@@ -293,7 +293,7 @@ def test_keys_of_the_environment(
 @pytest.mark.parametrize(
     ("name", "url"),
     [
-        ("openai:m", "https://api.openai.com/v1/chat/completions"),
+        ("openai:m", "https://api.openai.com/v1/responses"),
         ("openai-responses:m", "https://api.openai.com/v1/responses"),
         ("anthropic:m", "https://api.anthropic.com/v1/messages"),
         ("google:m", "https://generativelanguage.googleapis.com/v1beta/models/m:generateContent"),
@@ -301,7 +301,7 @@ def test_keys_of_the_environment(
         ("cohere:m", "https://api.cohere.com/v2/chat"),
         ("mistral:m", "https://api.mistral.ai/v1/chat/completions"),
         ("azure:m", "https://me.openai.azure.com/openai/deployments/m/chat/completions?api-version=2024-10-21"),
-        ("azure-v1:m", "https://me.openai.azure.com/openai/v1/chat/completions"),
+        ("azure-v1:m", "https://me.openai.azure.com/openai/v1/responses"),
         ("bedrock:m", "https://bedrock-runtime.eu-west-1.amazonaws.com/model/m/converse"),
         ("bedrock-mantle:m", "https://bedrock-mantle.eu-west-1.api.aws/v1/chat/completions"),
         ("groq:m", "https://api.groq.com/openai/v1/chat/completions"),
@@ -404,7 +404,7 @@ def test_an_llm_of_ones_own_may_stand_before_a_ready_made_one() -> None:
                 yield TextDelta(event.text.upper()) if isinstance(event, TextDelta) else event
 
     network = ReplayNetwork(*[Recorded(sse(delta(content="hello"), delta("stop")))] * 2)
-    loud = Loud(OpenAI("m", api_key="k", network=network))
+    loud = Loud(OpenAI("m", api="chat", api_key="k", network=network))
     for backend in ("asyncio", "trio"):
         assert anyio.run(loud.achat, "x", backend=backend).text == "HELLO"
     assert network.open_replies == 0
@@ -504,7 +504,9 @@ def test_a_whole_body_without_an_answer_is_an_empty_response(name: str, body: by
 
 def test_what_came_out_of_a_pickle_can_call(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-here")
-    made = OpenAI("m-1", api_key="sk-there", system_prompt="Be brief.", headers={"x-team": "a"}, max_retries=5)
+    made = OpenAI(
+        "m-1", api="chat", api_key="sk-there", system_prompt="Be brief.", headers={"x-team": "a"}, max_retries=5
+    )
     again = pickle.loads(pickle.dumps(made))
     again._network = network = ReplayNetwork(Recorded([text_body("a")], headers=JSON))
     assert api.chat(again, "x").text == "a"

@@ -85,7 +85,7 @@ class Recorder:
 
 def openai(*answers: Any, clock: VirtualClock | None = None, **options: Any) -> tuple[OpenAI, ReplayNetwork]:
     network = ReplayNetwork(*(Recorded.of(a) if isinstance(a, bytes) else a for a in answers))
-    llm = OpenAI("m", api_key="sk-secret", network=network, **options)
+    llm = OpenAI("m", api="chat", api_key="sk-secret", network=network, **options)
     llm.clock = clock or VirtualClock()
     return llm, network
 
@@ -212,7 +212,7 @@ def test_the_time_of_the_service_still_counts(api: API) -> None:
             clock.advance(20)
             return super().open(request, **limits)
 
-    llm = OpenAI("m", api_key="k", network=Slow(*[busy()] * 5), settings=Settings(timeout=30))
+    llm = OpenAI("m", api="chat", api_key="k", network=Slow(*[busy()] * 5), settings=Settings(timeout=30))
     llm.clock = clock
     gate = Recorder(wait=3600, most=9)
     with use_gate(gate), pytest.raises(Timeout, match="total"):
@@ -254,7 +254,7 @@ def test_an_error_before_the_request_ends_the_passage(api: API) -> None:
     def auth() -> dict[str, str]:
         raise ZeroDivisionError
 
-    llm = OpenAI("m", network=ReplayNetwork(), auth=auth)
+    llm = OpenAI("m", api="chat", network=ReplayNetwork(), auth=auth)
     gate = Recorder()
     with use_gate(gate), pytest.raises(ZeroDivisionError):
         api.chat(llm, "x")
@@ -272,7 +272,7 @@ async def test_a_cancelled_request_ends_its_passage() -> None:
             started.set()
             await anyio.sleep_forever()
 
-    llm = OpenAI("m", api_key="k", network=Stuck())
+    llm = OpenAI("m", api="chat", api_key="k", network=Stuck())
     gate = Recorder()
     with use_gate(gate):
         async with anyio.create_task_group() as group:
@@ -420,7 +420,7 @@ def test_when_a_gate_refuses_the_passage_of_the_one_before_ends(api: API) -> Non
 
 def test_origins_differ_by_key_and_reveal_none() -> None:
     def origin(**options: Any) -> RequestOrigin:
-        return OpenAI("m", **options).request_origin
+        return OpenAI("m", api="chat", **options).request_origin
 
     first, second = (origin(api_key=f"sk-{name}") for name in "ab")
     assert first == origin(api_key="sk-a")
@@ -433,7 +433,7 @@ def test_origins_differ_by_key_and_reveal_none() -> None:
 
 
 def test_an_origin_is_not_pickled() -> None:
-    llm = OpenAI("m", api_key="sk-a")
+    llm = OpenAI("m", api="chat", api_key="sk-a")
     assert llm.request_origin.key
     assert pickle.loads(pickle.dumps(llm))._origin is None
 

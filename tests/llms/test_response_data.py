@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from toolcast.testing import Recorded, ReplayNetwork
 
 JSON, EVENTS = {"content-type": "application/json"}, {"content-type": "text/event-stream"}
 LLMS: dict[str, Callable[..., FunctionCallingLLM]] = {
-    "chat": OpenAI,
+    "chat": partial(OpenAI, api="chat"),
     "responses": OpenAIResponses,
     "anthropic": Anthropic,
     "google": Google,
@@ -117,7 +118,7 @@ def test_a_document_in_answer_to_a_stream_is_kept_as_it_is() -> None:
 
 def test_keep_raw_is_a_flag() -> None:
     with pytest.raises(TypeError, match="keep_raw: expected True or False"):
-        OpenAI("m", keep_raw="no")  # type: ignore[arg-type]  # the error is the subject
+        OpenAI("m", api="chat", keep_raw="no")  # type: ignore[arg-type]  # the error is the subject
 
 
 # Token counts.

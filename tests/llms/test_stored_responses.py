@@ -306,7 +306,7 @@ OTHERS: list[tuple[FunctionCallingLLM, Settings]] = [
     (Anthropic("claude-sonnet-4-5", api_key=KEY), Settings(conversation="conv_1")),
     (Anthropic("claude-sonnet-4-5", api_key=KEY), Settings(background=True)),
     (Anthropic("claude-sonnet-4-5", api_key=KEY), Settings(store=True)),
-    (OpenAI("gpt-5.4", api_key=KEY), Settings(previous_response_id="resp_1")),
+    (OpenAI("gpt-5.4", api="chat", api_key=KEY), Settings(previous_response_id="resp_1")),
     (OpenAIResponses("grok-4", service="xai", api_key=KEY), Settings(background=True)),
     (OpenAIResponses("grok-4", service="xai", api_key=KEY), Settings(conversation="conv_1")),
     (OpenAIResponses("m", service="groq", api_key=KEY), Settings(previous_response_id="resp_1")),
@@ -329,7 +329,7 @@ def test_what_a_service_does_not_store_is_refused_before_sending(
     ("llm", "notes"),
     [
         (Anthropic("claude-sonnet-4-5", api_key=KEY), ["store", "previous_response_id"]),
-        (OpenAI("gpt-5.4", api_key=KEY), ["previous_response_id"]),
+        (OpenAI("gpt-5.4", api="chat", api_key=KEY), ["previous_response_id"]),
         (OpenAIResponses("m", service="groq", api_key=KEY), ["store", "previous_response_id"]),
     ],
 )

@@ -284,7 +284,7 @@ def test_a_call_that_cannot_fit_sends_nothing(
 
 
 def test_a_stream_is_checked_too() -> None:
-    llm = OpenAI("a-model", capabilities=SMALL, api_key="any", network=Unsent())  # type: ignore[arg-type]  # a network of the test's own
+    llm = OpenAI("a-model", api="chat", capabilities=SMALL, api_key="any", network=Unsent())  # type: ignore[arg-type]  # a network of the test's own
     with pytest.raises(ContextTooLong):
         list(llm.stream_chat(LONG))
 
@@ -309,7 +309,7 @@ def test_an_engine_compacts_what_would_not_fit() -> None:
             return BufferedReply(json.dumps(replies).encode())
 
     network = Answering()
-    llm = OpenAI("a-model", capabilities=SMALL, api_key="any", network=network)  # type: ignore[arg-type]  # as above
+    llm = OpenAI("a-model", api="chat", capabilities=SMALL, api_key="any", network=network)  # type: ignore[arg-type]  # as above
     history = [user(LONG), assistant("Hm."), user("Next?"), assistant("Yes.")]
     turn = Engine(llm, history=history, compaction=Compaction(keep=100)).submit("And now?")
     assert turn.text == "Fine."

@@ -257,7 +257,7 @@ def test_a_file_of_another_provider_is_refused_before_sending(calls: Calls, name
     [
         AnthropicVertex("claude-sonnet-4-6", project="p", region="l", auth=dict),
         OpenAICompatible("m", service="groq", api_key="k"),
-        OpenAICompatible("m", service="azure-v1", base_url="http://host", api_key="k"),
+        OpenAICompatible("m", service="azure-v1", api="chat", base_url="http://host", api_key="k"),
         OpenAICompatible("m", service="xai", api_key="k"),
     ],
 )

@@ -182,7 +182,7 @@ def test_with_capture_spans_have_content_and_metrics_have_none(api: API) -> None
 
 def test_credentials_are_removed_from_content(api: API) -> None:
     body = Recorded.of(album_body(json.dumps({"title": "sk-secret", "artist": "", "songs": []})))
-    llm = OpenAI("m-1", api_key="sk-secret", network=ReplayNetwork(body))
+    llm = OpenAI("m-1", api="chat", api_key="sk-secret", network=ReplayNetwork(body))
     with recorded(capture_content=True) as telemetry:
         api.call(ToolOrchestratingLLM(Album, "Make one about sk-secret.", llm))
     assert "sk-secret" not in telemetry.everything()

@@ -69,7 +69,7 @@ WRONG = Recorded.of(album_body('{"title": 1}'))
 
 
 def service(*answers: Recorded | BaseException, **options: Any) -> OpenAI:
-    made = OpenAI("m-1", api_key="sk-secret", network=ReplayNetwork(*answers), **options)
+    made = OpenAI("m-1", api="chat", api_key="sk-secret", network=ReplayNetwork(*answers), **options)
     made.clock = VirtualClock()
     return made
 
@@ -290,7 +290,7 @@ PROVIDERS: dict[str, FunctionCallingLLM] = {
     "gcp.gemini": Google("m-1", api_key="k"),
     "mistral_ai": Mistral("m-1", api_key="k"),
     "anthropic": Anthropic("m-1", api_key="k"),
-    "openai": OpenAI("m-1", api_key="k"),
+    "openai": OpenAI("m-1", api="chat", api_key="k"),
 }
 
 

@@ -55,7 +55,7 @@ PACKAGES = {
     "Google": {"google"},
     "Mistral": {"mistral", "chat_completions"},
     "Ollama": {"ollama"},
-    "OpenAI": {"chat_completions"},
+    "OpenAI": {"openai"},
     "OpenAIResponses": {"openai"},
 }
 

@@ -384,7 +384,7 @@ def _without_marks(value: Any) -> Any:
 @pytest.mark.parametrize(
     "llm",
     [
-        OpenAI("gpt-5.4", api_key="k"),
+        OpenAI("gpt-5.4", api="chat", api_key="k"),
         OpenAIResponses("gpt-5.4", api_key="k"),
         Google("gemini-3-flash-preview", api_key="k"),
         Mistral("mistral-large-2512", api_key="k"),
@@ -414,7 +414,7 @@ def test_services_without_marks_get_none(llm: FunctionCallingLLM) -> None:
 @pytest.mark.parametrize(
     ("llm", "sent", "notes"),
     [
-        (OpenAI("gpt-5.4", api_key="k"), {"prompt_cache_key": "u1", "prompt_cache_retention": "24h"}, ()),
+        (OpenAI("gpt-5.4", api="chat", api_key="k"), {"prompt_cache_key": "u1", "prompt_cache_retention": "24h"}, ()),
         (OpenAIResponses("gpt-5.4", api_key="k"), {"prompt_cache_key": "u1", "prompt_cache_retention": "24h"}, ()),
         (Mistral("m", api_key="k"), {"prompt_cache_key": "u1"}, ("prompt_cache_retention",)),
         (
@@ -450,7 +450,7 @@ def test_the_key_of_xai_is_a_header() -> None:
 
 OPENROUTER = OpenAICompatible("anthropic/claude-sonnet-4.5", service="openrouter", api_key="k")
 QWEN = OpenAICompatible("qwen3-coder-plus", service="qwen", api_key="k")
-CHAT = OpenAI("gpt-5.6", api_key="k")
+CHAT = OpenAI("gpt-5.6", api="chat", api_key="k")
 RESPONSES = OpenAIResponses("gpt-5.6", api_key="k")
 BREAK: Any = {"mode": "explicit"}
 CALL = ToolCallPart("c1", "get_time", '{"timezone":"UTC"}')
@@ -514,7 +514,7 @@ def test_breakpoints_of_openai(llm: FunctionCallingLLM) -> None:
 
 @pytest.mark.parametrize("model", ["gpt-4o", "gpt-5", "gpt-5.4", "gpt-5.5-mini", "o3"])
 def test_earlier_models_of_openai_have_no_breakpoints(model: str) -> None:
-    for llm in (OpenAI(model, api_key="k"), OpenAIResponses(model, api_key="k")):
+    for llm in (OpenAI(model, api="chat", api_key="k"), OpenAIResponses(model, api_key="k")):
         assert "prompt_cache" not in json.dumps(body(llm, [user("a", CachePoint(), "b")]))
 
 

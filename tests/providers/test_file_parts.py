@@ -43,7 +43,7 @@ def parts_of(llm: Any, *parts: Any) -> list[Any]:
 
 
 def openai() -> OpenAI:
-    return OpenAI("gpt-5.4", api_key="k")
+    return OpenAI("gpt-5.4", api="chat", api_key="k")
 
 
 def responses() -> OpenAIResponses:

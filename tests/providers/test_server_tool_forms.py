@@ -36,7 +36,7 @@ from toolcast.server_tools import ServerTool
 KEY = "sk-test-0123456789"
 TOKEN = "mcp-token-0123456789"
 OPENAI = OpenAIResponses("gpt-5.4", api_key=KEY)
-CHAT = OpenAI("gpt-5.4", api_key=KEY)
+CHAT = OpenAI("gpt-5.4", api="chat", api_key=KEY)
 XAI = OpenAIResponses("grok-4.5", service="xai", api_key=KEY)
 XAI_CHAT = OpenAICompatible("grok-4.5", service="xai", api_key=KEY)
 GROQ = OpenAICompatible("openai/gpt-oss-120b", service="groq", api_key=KEY)

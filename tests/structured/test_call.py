@@ -81,7 +81,9 @@ def test_damage_to_an_answer_in_words_carries_the_attempt(api: API) -> None:
     text = SEA.model_dump_json()
     pieces = sse(*(delta(content=text[at : at + 8]) for at in range(0, len(text), 8)), delta("stop"))
     pieces[4] = pieces[4][:40] + b"\n\n"
-    make = ToolOrchestratingLLM(Album, "x", OpenAI("m-1", api_key="k", network=ReplayNetwork(Recorded(pieces))))
+    make = ToolOrchestratingLLM(
+        Album, "x", OpenAI("m-1", api="chat", api_key="k", network=ReplayNetwork(Recorded(pieces)))
+    )
     error = api.stream(make).error
     assert isinstance(error, MalformedEvent)
     assert [attempt.error for attempt in error.attempts] == [error]
@@ -399,7 +401,7 @@ def test_parse_runs_the_tool_and_gives_lists_where_they_were_asked_for() -> None
 
 
 def test_parse_takes_the_data_of_a_body() -> None:
-    make = ToolOrchestratingLLM(Album, "x", OpenAI("m-1", api_key="k", network=ReplayNetwork()))
+    make = ToolOrchestratingLLM(Album, "x", OpenAI("m-1", api="chat", api_key="k", network=ReplayNetwork()))
     function = {"name": "Album", "arguments": SHORT.model_dump_json()}
     message = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": function}]}
     body = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}

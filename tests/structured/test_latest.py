@@ -111,7 +111,7 @@ def test_several_events_in_one_read_are_one_item(api: API) -> None:
 
     def make() -> Any:
         pieces = [head, b"".join(rest[:middle]), b"".join(rest[middle:])]
-        llm = OpenAI("m", api_key="k", network=ReplayNetwork(Recorded(pieces)), max_retries=0)
+        llm = OpenAI("m", api="chat", api_key="k", network=ReplayNetwork(Recorded(pieces)), max_retries=0)
         llm.clock = VirtualClock()
         return ToolOrchestratingLLM(Album, "x", llm)
 
@@ -339,7 +339,7 @@ def test_final_after_some_of_the_latest_awaited(backend: str) -> None:
 @pytest.mark.parametrize("slow", [True, False])
 def test_closing_midway_gives_the_connection_back(slow: bool) -> None:
     network = ReplayNetwork(Recorded(album_stream()))
-    llm = OpenAI("m", api_key="k", network=network, max_retries=0)
+    llm = OpenAI("m", api="chat", api_key="k", network=network, max_retries=0)
     llm.clock = clock = VirtualClock()
     with ToolOrchestratingLLM(Album, "x", llm).stream() as stream:
         items = stream.latest()
@@ -356,7 +356,7 @@ def test_closing_midway_gives_the_connection_back(slow: bool) -> None:
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
 def test_closing_midway_gives_the_connection_back_there_too(backend: str) -> None:
     network = ReplayNetwork(Recorded(album_stream()))
-    make = ToolOrchestratingLLM(Album, "x", OpenAI("m", api_key="k", network=network, max_retries=0))
+    make = ToolOrchestratingLLM(Album, "x", OpenAI("m", api="chat", api_key="k", network=network, max_retries=0))
 
     async def main() -> None:
         async with make.astream() as stream:
@@ -370,13 +370,13 @@ def test_closing_midway_gives_the_connection_back_there_too(backend: str) -> Non
 
 def test_the_view_keeps_its_stream_alive() -> None:
     network = ReplayNetwork(Recorded(album_stream()))
-    items = ToolOrchestratingLLM(Album, "x", OpenAI("m", api_key="k", network=network)).stream().latest()
+    items = ToolOrchestratingLLM(Album, "x", OpenAI("m", api="chat", api_key="k", network=network)).stream().latest()
     next(items)
     assert network.open_replies == 1
     *_, last = items
     assert last == SEA
     dropped = ReplayNetwork(Recorded(album_stream()))
-    items = ToolOrchestratingLLM(Album, "x", OpenAI("m", api_key="k", network=dropped)).stream().latest()
+    items = ToolOrchestratingLLM(Album, "x", OpenAI("m", api="chat", api_key="k", network=dropped)).stream().latest()
     next(items)
     del items
     assert dropped.open_replies == 0

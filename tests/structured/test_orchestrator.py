@@ -148,7 +148,7 @@ def test_use_llm_replaces_the_llm_of_every_call() -> None:
 
 @pytest.mark.parametrize("mode", ["tool_call", "json_schema", "prompted"])
 def test_what_stands_in_for_an_llm_need_not_have_its_modes(mode: Any) -> None:
-    make = ToolOrchestratingLLM(Album, "About {topic}", toolcast.OpenAI("m-1", api_key="k"), mode=mode)
+    make = ToolOrchestratingLLM(Album, "About {topic}", toolcast.OpenAI("m-1", api="chat", api_key="k"), mode=mode)
     with use_llm(ScriptedLLM(SHORT, SEA)):
         assert make(topic="a") == SHORT
         assert make.stream(topic="a").final() == SEA
@@ -645,7 +645,7 @@ def test_what_all_calls_have_in_common_is_written_once(monkeypatch: pytest.Monke
         return json_member(name, value)
 
     monkeypatch.setattr("toolcast.providers.http_adapter.json_member", counted)
-    make = ToolOrchestratingLLM(Album, "About {topic}", OpenAI("gpt-4o", api_key="sk-1"))
+    make = ToolOrchestratingLLM(Album, "About {topic}", OpenAI("gpt-4o", api="chat", api_key="sk-1"))
     bodies = [json.loads(make.request(topic=topic).body) for topic in ("one", "two")]
     assert written.count("tools") == 1 and written.count("messages") == 3  # an empty place, and twice the messages
     assert [body["messages"][0]["content"] for body in bodies] == ["About one", "About two"]

@@ -373,7 +373,7 @@ def _body(made: Made) -> bytes:
 
 def _wired(output: Any, *answers: Recorded, **options: Any) -> tuple[Any, ReplayNetwork]:
     network = ReplayNetwork(*answers)
-    llm = OpenAI("m-1", api_key="k", network=network, max_retries=0)
+    llm = OpenAI("m-1", api="chat", api_key="k", network=network, max_retries=0)
     return ToolOrchestratingLLM(output, "x", llm, **options), network
 
 

@@ -155,7 +155,10 @@ def check_sync(make: Maker, **how: Any) -> Seen:
     return seen
 
 
-def maker(pieces: Pieces, *more: Pieces, output: Any = Album, llm: Any = OpenAI, **changes: Any) -> Maker:
+OPENAI = functools.partial(OpenAI, api="chat")
+
+
+def maker(pieces: Pieces, *more: Pieces, output: Any = Album, llm: Any = OPENAI, **changes: Any) -> Maker:
     """A maker whose network answers with these pieces, and then with `more`."""
 
     def make() -> tuple[Any, ReplayNetwork]:
@@ -171,7 +174,7 @@ def maker(pieces: Pieces, *more: Pieces, output: Any = Album, llm: Any = OpenAI,
 
 SERVICES: dict[str, Any] = {
     "anthropic-messages": Anthropic,
-    "openai-chat": OpenAI,
+    "openai-chat": OPENAI,
     "openai-responses": OpenAIResponses,
     "gemini": Google,
     "mistral-chat": Mistral,
@@ -240,7 +243,7 @@ def joined(events: Sequence[bytes], chance: random.Random) -> Iterator[bytes]:
 def test_there_are_recorded_calls() -> None:
     assert len(answers()) > 70
     assert sum(answer.deltas for answer in answers()) > 600
-    assert {answer.llm for answer in answers()} >= {Anthropic, OpenAI, OpenAIResponses}
+    assert {answer.llm for answer in answers()} >= {Anthropic, OPENAI, OpenAIResponses}
 
 
 @needs_shared
@@ -415,7 +418,7 @@ def test_anything_else_in_between(odd: bytes, place: int) -> None:
 def test_llms_around_the_llm(changes: dict[str, Any]) -> None:
     def make() -> tuple[Any, ReplayNetwork]:
         network = ReplayNetwork(Recorded(STREAM))
-        llm: Any = OpenAI("m", api_key="k", network=network, max_concurrency=changes.get("max_concurrency"))
+        llm: Any = OpenAI("m", api="chat", api_key="k", network=network, max_concurrency=changes.get("max_concurrency"))
         return ToolOrchestratingLLM(Album, "x", FallbackLLM([llm]) if "fallback" in changes else llm), network
 
     assert check(make).items[-1] == repr(SEA)

@@ -87,7 +87,7 @@ def test_a_chunk_that_cannot_be_read_is_skipped_and_the_next_one_counts(
     pieces[6:6] = [b'data: {"choices": [\n\n']
     for observer in (None, lambda *_: None):
         make = ToolOrchestratingLLM(
-            Album, "x", OpenAI("m", api_key="k", network=ReplayNetwork(Recorded(pieces))), observer=observer
+            Album, "x", OpenAI("m", api="chat", api_key="k", network=ReplayNetwork(Recorded(pieces))), observer=observer
         )
         seen = api.stream(make)
         assert isinstance(seen.error, toolcast.MalformedEvent)
@@ -103,7 +103,7 @@ DAMAGE = b'data: {"choices": [\n\n'
 
 def replayed(*bodies: list[bytes], **options: Any) -> tuple[Any, ReplayNetwork]:
     network = ReplayNetwork(*map(Recorded, bodies))
-    return ToolOrchestratingLLM(Album, "x", OpenAI("m", api_key="k", network=network), **options), network
+    return ToolOrchestratingLLM(Album, "x", OpenAI("m", api="chat", api_key="k", network=network), **options), network
 
 
 @pytest.mark.parametrize("body", [CALLED, WORDS], ids=["call", "words"])
@@ -173,7 +173,7 @@ def test_the_response_grows_with_the_stream() -> None:
 def test_a_request_id_is_known_as_soon_as_there_is_one(api: API) -> None:
     headers = {"content-type": "text/event-stream", "x-request-id": "req-7"}
     network = ReplayNetwork(Recorded(album_stream(), headers=headers), Recorded(album_stream()[:6], headers=headers))
-    make = ToolOrchestratingLLM(Album, "x", OpenAI("m", api_key="k", network=network, max_retries=0))
+    make = ToolOrchestratingLLM(Album, "x", OpenAI("m", api="chat", api_key="k", network=network, max_retries=0))
     stream = make.stream()
     assert stream.response.request_id is None
     next(stream)

@@ -33,7 +33,7 @@ def function_call(name: str, arguments: Any, call_id: str = "call_1") -> Item:
 class ResponsesService(ServiceDouble):
     """The service. `cuts`: after how many events each of the next streams is cut; `polls`: statuses before the end."""
 
-    routes: ClassVar = (
+    routes: ClassVar[Any] = (
         (r"POST /v1/responses", "create"),
         (r"GET /v1/responses/([^/]+)", "retrieve"),
         (r"POST /v1/responses/([^/]+)/cancel", "cancel"),

@@ -85,7 +85,7 @@ def test_a_missing_key_is_not_what_stops_a_blocked_request(api: API, monkeypatch
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with intercept_by_default(BlockRequests()):
         with pytest.raises(RequestBlocked, match="toolcast_record"):
-            api.chat(OpenAI("m-1"), "x")
+            api.chat(OpenAI("m-1", api="chat"), "x")
         with pytest.raises(AuthFailed):  # which is not blocked
             api.chat(OpenAI("m-1", base_url="http://127.0.0.1:9/v1"), "x")
 
@@ -95,6 +95,6 @@ def test_a_replay_needs_no_key(api: API, tmp_path: Any, monkeypatch: pytest.Monk
     body = '{"choices": [{"message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]}'
     answer = Recorded([body.encode()], headers={"content-type": "application/json"})
     with record(tmp_path / "x.jsonl", mode="all"):
-        api.chat(OpenAI("m-1", api_key="sk-0123456789", network=ReplayNetwork(answer)), "x")
+        api.chat(OpenAI("m-1", api="chat", api_key="sk-0123456789", network=ReplayNetwork(answer)), "x")
     with record(tmp_path / "x.jsonl", mode="none", process_wide=True):
-        assert api.chat(OpenAI("m-1"), "x").text == "Hello"
+        assert api.chat(OpenAI("m-1", api="chat"), "x").text == "Hello"

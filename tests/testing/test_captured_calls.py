@@ -37,7 +37,7 @@ def test_attempts_of_a_structured_call(api: API) -> None:
 
 def test_retries_over_http_without_credentials(api: API) -> None:
     network = ReplayNetwork(Recorded.of("{}", status=503), Recorded.of(album_body()))
-    llm = OpenAI("m-1", api_key="sk-secret", network=network)
+    llm = OpenAI("m-1", api="chat", api_key="sk-secret", network=network)
     llm.clock = VirtualClock()
     with capture_calls() as calls:
         api.call(ToolOrchestratingLLM(Album, "x", llm))

@@ -383,13 +383,14 @@ class FunctionCallingLLM(FileMethods, Closing, AsyncClosing):
         if usage.pricing is not None and self.prices is None:
             return usage
         metadata = self.metadata
-        models = (model, metadata.model_name) if model else (metadata.model_name,)
+        own = metadata.base_model or metadata.model_name
+        models = (model, own) if model else (own,)
         return usage.with_pricing(ModelPricing(metadata.provider, models, self.prices))
 
     def require_prices(self) -> None:
         """Raise `UnsupportedLLMError` if the cost of requests is unknown, for a budget in US dollars."""
         metadata = self.metadata
-        if self.prices is not None or has_prices(metadata.provider, metadata.model_name):
+        if self.prices is not None or has_prices(metadata.provider, metadata.base_model or metadata.model_name):
             return
         name = f"{metadata.provider} {metadata.model_name}"
         install = "" if has_price_list() else "pip install 'toolcast[prices]', or "

@@ -282,7 +282,8 @@ class HTTPExchange:
         # Before anything that can fail, so that it has the number that its `Attempt` will have.
         hooks = None if self._call.hooks is None else self._call.begin_request(self._service.hooks, now)
         limit = None if (deadline := self._call.deadline) is None else deadline - now
-        self._adapter = await self._service.prepare(self._conversation, self._backend, limit)
+        adapter = await self._service.prepare(self._conversation, self._backend, limit)
+        self._adapter = adapter.for_request(self._conversation, self._settings)
         for message in self._conversation.messages:
             for part in message.parts:
                 if type(part) is FileRef:
@@ -434,8 +435,10 @@ class HTTPExchange:
             await self._backend.sleep(wait)
 
     def _renews(self, error: LLMError) -> bool:
-        """Return True, once, if the service refused credentials that can be replaced."""
+        """Return True if the service refused what can be left out, or, once, credentials that can be replaced."""
         request = self._request
+        if error.status == 400 and self._adapter is not None and self._adapter.adapt_to(error):
+            return True
         if self._renewed or error.status != 401 or request is None or not self._service.renew(request):
             return False
         self._renewed = True

@@ -284,16 +284,19 @@ class ServiceLLM(FunctionCallingLLM):
 
     def cache_data(self, request: ChatRequest) -> list[Any]:
         """Return the JSON-compatible data that a cached answer to `request` is found by, without credentials."""
-        return [self.metadata.provider, self.adapter.base_url, self.model, *request.cache_data()]
+        adapter = self.adapter.for_request(self._request_input(request)[0], request.settings)
+        return [self.metadata.provider, adapter.base_url, self.model, *request.cache_data()]
 
     def preview(self, request: ChatRequest) -> HTTPRequest | None:
         """Return the HTTP request for `request` without sending it."""
-        return self.adapter.request(self._request_input(request)[0], request.settings)
+        request_input = self._request_input(request)[0]
+        return self.adapter.for_request(request_input, request.settings).request(request_input, request.settings)
 
-    def decoder(self, request: ChatRequest) -> ResponseDecoder:
-        """Return the decoder for the body of a response to `request`."""
+    def decoder(self, request: ChatRequest, body: bytes = b"") -> ResponseDecoder:
+        """Return the decoder for the body of a response to `request`: for `body`, if it is there already."""
         request_input, calls = self._request_input(request)
-        decoder = self.adapter.decoder(request_input)
+        adapter = self.adapter.for_request(request_input, request.settings).for_answer(body)
+        decoder = adapter.decoder(request_input)
         if calls is None:
             return decoder
         return JSONTextDecoder(decoder, calls, accept_damaged=request.accept_damaged)

@@ -40,7 +40,8 @@ from .request_state import RequestState, ResponseEvents
 
 if TYPE_CHECKING:
     from ..providers.anthropic.adapter import AnthropicAdapter
-    from ..providers.chat_completions.services import ServiceSpec as Row
+    from ..providers.chat_completions.adapter import OpenAIChatAdapter
+    from ..providers.chat_completions.services import API, ServiceSpec as Row
     from ..providers.llama_cpp.adapter import LlamaCppAdapter
     from ..providers.llama_cpp.grammar import SchemaLimits
     from .google_credentials import GoogleCredentials
@@ -60,23 +61,45 @@ class LocalOptions(TypedDict, total=False):
     prices: Prices | None
 
 
+_AZURE = ("azure", "azure-v1")  # where the models of OpenAI are deployed
+
+
 class OpenAICompatible(ServiceLLM):
     """A model behind any service that speaks OpenAI's chat completions.
 
     `service` names a row of `toolcast.providers.chat_completions.services` (`"groq"`, `"deepseek"`, ...) for the ways
-    in which it differs; without it, the row whose address `base_url` is.
+    in which it differs; without it, the row whose address `base_url` is. `api` is the protocol: `"chat"`, or
+    `"responses"`, OpenAI's Responses API, which sends the model's reasoning back in later turns; the default is that of
+    the service. `base_model` is the model behind the name of a deployment (`"gpt-5.4"`), whose rules apply to it.
     """
 
     provider = "openai-compatible"
 
-    def __init__(self, model: str, *, service: str | None = None, **options: Unpack[LLMOptions]) -> None:
+    def __init__(
+        self,
+        model: str,
+        *,
+        service: str | None = None,
+        api: API | None = None,
+        base_model: str | None = None,
+        **options: Unpack[LLMOptions],
+    ) -> None:
         super().__init__(model, **take_options(options))
+        if api not in (None, "chat", "responses"):
+            raise ValueError(f"api: expected 'chat', 'responses' or None, got {api!r:.100}")
         self.service = service
+        self.api: API | None = api
+        require_text("base_model", base_model)
+        self.base_model: str | None = base_model
 
     @property
     def metadata(self) -> LLMMetadata:
         """The name, provider and capabilities of the model."""
-        return known_metadata(self.model, self._row.name, self._capabilities)
+        provider = self._row.name
+        if self.base_model is None:
+            return known_metadata(self.model, provider, self._capabilities)
+        known = known_metadata(self.base_model, "openai" if provider in _AZURE else provider, self._capabilities)
+        return replace(known, model_name=self.model, provider=provider, base_model=self.base_model)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -86,7 +109,20 @@ class OpenAICompatible(ServiceLLM):
     def _required_key(self) -> tuple[str, ...] | None:
         return (*self._row.key_env, *self._row.bearer_env) if self._row.needs_key else None
 
+    def _best_mode(self, request: ChatRequest) -> OutputMode:
+        mode = super()._best_mode(request)
+        if self.api == "chat" and mode == "tool_call":
+            limits = cast("OpenAIChatAdapter", self.adapter).limits(self.model, request.settings.thinking)
+            if "tools" in limits and request.tools and request.is_typed and self.metadata.capabilities.json_schema:
+                return "json_schema"
+        return mode
+
     def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
+        if self._speaks_responses:
+            # OpenAI and xAI constrain the text after a search to a schema; a function is no output, and has to be
+            # called.
+            can = self._row.responses_tools in ("openai", "xai") and self.metadata.capabilities.json_schema
+            return "json_schema" if can and request.is_typed else "tool_call"
         # The Compound systems of Groq have no tools but their own.
         compound = self._row.server_tools == "groq" and "compound" in self.model
         return "prompted" if compound else "tool_call"
@@ -119,32 +155,66 @@ class OpenAICompatible(ServiceLLM):
         headers = {**read_headers(row, os.environ), **self._headers}
         header, key = read_auth_header(row, self._key, {} if self._auth else os.environ)
         url = service_url(row, self._given_url, self.model, os.environ)
-        return replace(row, key_header=header), key, url, headers
+        return replace(row, key_header=header, base_model=self.base_model or ""), key, url, headers
 
     def _counting_adapter(self, adapter: ProviderAdapter) -> ProviderAdapter:
         # The endpoint takes requests of the Responses API, also for tokens of chat completions.
-        return _responses_adapter(*self._endpoint()) if self._row.counts == "responses" else adapter
+        if self._row.counts != "responses" or self._speaks_responses:
+            return adapter
+        return _responses_adapter(*self._endpoint())
 
     def _build_adapter(
         self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]
     ) -> ProviderAdapter:
-        """Return the adapter of this service for the URL of its chat completions."""
-        from ..providers.chat_completions.adapter import OpenAIChatAdapter
+        """Return the adapter of this service for the URL of its chat completions.
 
-        return OpenAIChatAdapter(row, api_key=key, base_url=url, headers=headers)
+        A base URL that is the endpoint of a protocol chooses that protocol.
+        """
+        if not _is_at(row, url):
+            row = replace(row, api="chat")
+        given = (self.base_url or read_variable(row.url_env) or "").partition("?")[0].rstrip("/")
+        named = {"completions": "chat", "responses": "responses"}.get(given.rpartition("/")[2])
+        api = self.api or named
+        chat = partial(_chat_adapter, row, key, url, headers)
+        if (api or row.api) == "chat":
+            return chat()
+        return _responses_adapter(row, key, url, headers, None if api else chat)
+
+    @property
+    def _speaks_responses(self) -> bool:
+        """True if requests go to the Responses API, but for those that it cannot carry."""
+        return self.api != "chat" and self.adapter.base_url.partition("?")[0].endswith("/responses")
+
+    @property
+    def stores_responses(self) -> bool:
+        """True if the service stores responses, so that requests can continue them."""
+        return self._speaks_responses and "responses" in self._row.stores
+
+    def _send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        settings = request.settings
+        is_stored = settings.previous_response_id or settings.conversation or settings.background
+        if not (is_stored and self._speaks_responses):
+            return super()._send(request, mode, backend, call)
+        from .stored_responses import open_stored
+
+        return open_stored(self, request, mode, backend, call)
 
 
 class OpenAI(OpenAICompatible):
-    """A model of OpenAI, through chat completions. Reads OPENAI_API_KEY and OPENAI_BASE_URL."""
+    """A model of OpenAI. Reads OPENAI_API_KEY and OPENAI_BASE_URL.
+
+    At OpenAI's own address it speaks the Responses API, but for what only chat completions take: audio, `seed`, `stop`;
+    at any other address chat completions. `api="responses"` and `api="chat"` choose one of them.
+    """
 
     provider = "openai"
 
-    def __init__(self, model: str, **options: Unpack[LLMOptions]) -> None:
-        super().__init__(model, service="openai", **take_options(options))
+    def __init__(self, model: str, *, api: API | None = None, **options: Unpack[LLMOptions]) -> None:
+        super().__init__(model, service="openai", api=api, **take_options(options))
 
 
 class OpenAIResponses(OpenAICompatible):
-    """A model of OpenAI, through the Responses API: the model's reasoning is sent back in later turns.
+    """A model of OpenAI, through the Responses API at any address: `OpenAI(..., api="responses")`.
 
     Reads OPENAI_API_KEY and OPENAI_BASE_URL. `service` names another service that has a Responses API: `"azure-v1"`,
     `"xai"`, `"lmstudio"`, `"llama.cpp"`, ...
@@ -153,39 +223,34 @@ class OpenAIResponses(OpenAICompatible):
     provider = "openai"
 
     def __init__(self, model: str, *, service: str = "openai", **options: Unpack[LLMOptions]) -> None:
-        super().__init__(model, service=service, **take_options(options))
-
-    def _build_adapter(
-        self, row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]
-    ) -> ProviderAdapter:
-        return _responses_adapter(row, key, url, headers)
-
-    @property
-    def stores_responses(self) -> bool:
-        """True if the service stores responses, so that requests can continue them."""
-        return "responses" in self._row.stores
-
-    def _send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
-        settings = request.settings
-        if settings.previous_response_id is None and settings.conversation is None and not settings.background:
-            return super()._send(request, mode, backend, call)
-        from .stored_responses import open_stored
-
-        return open_stored(self, request, mode, backend, call)
-
-    def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
-        # OpenAI and xAI constrain the text after a search to a schema; a function is no output, and has to be called.
-        can = self._row.responses_tools in ("openai", "xai") and self.metadata.capabilities.json_schema
-        return "json_schema" if can and request.is_typed else "tool_call"
+        super().__init__(model, service=service, api="responses", **take_options(options))
 
 
-def _responses_adapter(row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> ProviderAdapter:
+def _is_at(row: Row, url: str) -> bool:
+    """Return True if the URL is one of the service itself, such as in a region, or the service has no usual one."""
+    own, host = urlsplit(row.base_url).hostname or "", urlsplit(url).hostname or ""
+    return f".{host}".endswith(f".{own}") or "{" in row.base_url
+
+
+def _chat_adapter(row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> OpenAIChatAdapter:
+    from ..providers.chat_completions.adapter import OpenAIChatAdapter
+
+    return OpenAIChatAdapter(row, api_key=key, base_url=url, headers=headers)
+
+
+def _responses_adapter(
+    row: Row,
+    key: Secret | None,
+    url: str,
+    headers: Mapping[str, str | Secret],
+    chat: Callable[[], OpenAIChatAdapter] | None = None,
+) -> ProviderAdapter:
     """Return the adapter of the Responses API of a service, for the URL of its chat completions."""
     from ..providers.openai.responses import OpenAIResponsesAdapter
 
     # `service_url` appends the path of chat completions, also to a URL of the Responses API.
     url = re.sub(r"(/responses)?/chat/completions", "/responses", url, count=1)
-    return OpenAIResponsesAdapter(row, api_key=key, base_url=url, headers=headers)
+    return OpenAIResponsesAdapter(row, chat=chat, api_key=key, base_url=url, headers=headers)
 
 
 class Anthropic(ServiceLLM):
@@ -703,7 +768,14 @@ def unknown_llm(name: str) -> UnsupportedLLMError:
     return UnsupportedLLMError(f"{name!r} names no LLM: {advice}{of_ollama}")
 
 
-def llm(name: str, **options: Unpack[LLMOptions]) -> FunctionCallingLLM:
+class NamedLLMOptions(LLMOptions, total=False):
+    """The keyword arguments of `llm`: `api` and `base_model` are for services that speak OpenAI's protocols."""
+
+    api: API | None
+    base_model: str | None
+
+
+def llm(name: str, **options: Unpack[NamedLLMOptions]) -> FunctionCallingLLM:
     """Return the LLM called `name`: `"provider:model"`, for example `"anthropic:claude-sonnet-4-5"`, or `"local"`.
 
     Providers are `openai`, `openai-responses`, `anthropic`, `anthropic-vertex`, `bedrock`, `cohere`, `google`,

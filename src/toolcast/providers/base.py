@@ -128,6 +128,18 @@ class ProviderAdapter(Protocol):
         """The URL of the endpoint, with `***` in place of credentials."""
         ...
 
+    def for_request(self, request_input: RequestInput, settings: Settings) -> ProviderAdapter:
+        """Return the adapter of the protocol that this request takes. Raise `BadRequest` if there is none."""
+        return self
+
+    def for_answer(self, body: bytes) -> ProviderAdapter:
+        """Return the adapter of the protocol of a complete response, which may be older than this LLM."""
+        return self
+
+    def adapt_to(self, refusal: LLMError) -> bool:
+        """Leave out of all requests what the service has refused. Return True if nothing depends on it."""
+        return False
+
     def request(self, request_input: RequestInput, settings: Settings) -> HTTPRequest:
         """Return the request to send. Raise `BadRequest` for input that the provider does not support."""
         ...

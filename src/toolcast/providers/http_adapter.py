@@ -214,7 +214,7 @@ class HTTPAdapter(ABC):
         own = {name.lower(): value for name, value in address.headers.items()}
         self._endpoint = address
         self._own_headers = own
-        self._cached_encoder = cache_by_options(self._new_encoder)
+        self.forget_encoders()
         self._error_source = lru_cache(16)(address.error_source)
 
     @property
@@ -226,6 +226,22 @@ class HTTPAdapter(ABC):
     def base_url(self) -> str:
         """The URL of the endpoint, with `***` in place of credentials."""
         return self._endpoint.url.shown
+
+    def for_request(self, request_input: RequestInput, settings: Settings) -> HTTPAdapter:
+        """Return the adapter of the protocol that this request takes. Raise `BadRequest` if there is none."""
+        return self
+
+    def for_answer(self, body: bytes) -> HTTPAdapter:
+        """Return the adapter of the protocol of a complete response, which may be older than this LLM."""
+        return self
+
+    def adapt_to(self, refusal: LLMError) -> bool:
+        """Leave out of all requests what the service has refused. Return True if nothing depends on it."""
+        return False
+
+    def forget_encoders(self) -> None:
+        """Make new encoders from now on, as what they depend on has changed."""
+        self._cached_encoder = cache_by_options(self._new_encoder)
 
     def request(self, request_input: RequestInput, settings: Settings) -> HTTPRequest:
         """Return the request to send. Raise `BadRequest` for input that the provider does not support."""

@@ -399,14 +399,19 @@ def is_done(payload: bytes) -> bool:
     return payload.strip(b' \t"') == b"[DONE]"
 
 
+# Not of a type that a checker narrows to, so that each object of each event is not passed through `cast`.
+_OBJECT: Any = dict
+_ARRAY: Any = list
+
+
 def as_dict(value: Any) -> dict[str, Any]:
     """Return `value` if it is a JSON object, else an empty one."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return value if type(value) is _OBJECT else {}
 
 
 def as_list(value: Any) -> list[object]:
     """Return `value` if it is a JSON array, else an empty one."""
-    return cast("list[object]", value) if isinstance(value, list) else []
+    return value if type(value) is _ARRAY else []
 
 
 def as_str(value: Any) -> str:

@@ -259,6 +259,8 @@ class Recording:
         if find_match(sent, requests) is not None:
             return f"{sent}: the program sends it more often than it is in {self.path}. Nothing was sent. {how}"
         unused = [exchange.request for exchange in self._unused]
+        if sent.url.endswith("/responses") and any(each.url.endswith("/chat/completions") for each in unused):
+            how = f"It was recorded with chat completions, which api='chat' of the LLM selects. {how}"
         difference = describe_difference(sent, unused or requests)
         return (
             f"{sent}: no request in {self.path} matches, and nothing was sent. {how} The most similar one (- recorded, "

@@ -196,7 +196,9 @@ def model_without_tools(text: str, **known: Any) -> tuple[ReplayNetwork, OpenAI]
     """Return the network and the LLM of a model without tools, which answers `text`."""
     body = b"".join(sse(delta(content=text), delta("stop"), USAGE))
     network = ReplayNetwork(Recorded([body], headers={"content-type": "text/event-stream"}))
-    return network, OpenAI("m", api_key="k", network=network, capabilities=Capabilities(tools=False, **known))
+    return network, OpenAI(
+        "m", api="chat", api_key="k", network=network, capabilities=Capabilities(tools=False, **known)
+    )
 
 
 def test_it_is_offered_none(engine_api: EngineAPI) -> None:

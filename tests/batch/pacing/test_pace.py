@@ -375,7 +375,7 @@ def test_headers_are_obeyed(api: API) -> None:
     """A service that reports one remaining request: the next one waits until its window ends."""
     headers = {"x-ratelimit-limit": "10", "x-ratelimit-reset": "3600"}
     answers = [Recorded([album_body()], headers={**headers, "x-ratelimit-remaining": left}) for left in "10"]
-    make = ToolOrchestratingLLM(Album, "x", OpenAI("m", api_key="k", network=ReplayNetwork(*answers)))
+    make = ToolOrchestratingLLM(Album, "x", OpenAI("m", api="chat", api_key="k", network=ReplayNetwork(*answers)))
     pace = Pace()
     with use_gate(pace):
         assert api.call(make) == SEA
@@ -387,7 +387,7 @@ def test_headers_are_obeyed(api: API) -> None:
 def test_a_refusal_is_followed_by_the_same_request(api: API) -> None:
     refusal = Recorded([b'{"error": {"message": "slow down"}}'], 429, {"retry-after-ms": "1"})
     network = ReplayNetwork(refusal, refusal, refusal, Recorded.of(album_body()))
-    llm = OpenAI("m", api_key="k2", network=network, max_retries=0)
+    llm = OpenAI("m", api="chat", api_key="k2", network=network, max_retries=0)
     with use_gate(Pace()):
         assert api.call(ToolOrchestratingLLM(Album, "x", llm)) == SEA
     assert len(network.requests) == 4

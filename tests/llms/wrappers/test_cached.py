@@ -110,7 +110,7 @@ def test_streamed_and_complete_answers_are_the_same(api: API, streamed_first: bo
     network = ReplayNetwork(
         Recorded(album_stream(), headers=STREAM) if streamed_first else Recorded([album_body()], headers=JSON)
     )
-    make = ToolOrchestratingLLM(Album, "x", CachedLLM(OpenAI("m-1", api_key="k", network=network)))
+    make = ToolOrchestratingLLM(Album, "x", CachedLLM(OpenAI("m-1", api="chat", api_key="k", network=network)))
     ways: list[Callable[[], Any]] = [lambda: api.stream(make).final, lambda: api.call(make)]
     for way in ways if streamed_first else reversed(ways):
         assert way() == SEA
@@ -152,13 +152,13 @@ def test_models_and_urls_are_apart(cache: Cache, monkeypatch: pytest.MonkeyPatch
         return str(llm.cache_data(llm.build_request("x", [], None, None, parallel=True)))
 
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    one = OpenAI("m-1", api_key="one")
-    assert key(one) == key(OpenAI("m-1", api_key="two"))
-    assert key(one) != key(OpenAI("m-2", api_key="one"))
+    one = OpenAI("m-1", api="chat", api_key="one")
+    assert key(one) == key(OpenAI("m-1", api="chat", api_key="two"))
+    assert key(one) != key(OpenAI("m-2", api="chat", api_key="one"))
     assert key(one) != key(OpenAI("m-1", api_key="one", base_url="http://127.0.0.1:9/v1"))
     before = key(one)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-    assert before != key(OpenAI("m-1", api_key="one"))
+    assert before != key(OpenAI("m-1", api="chat", api_key="one"))
     assert "secret" not in key(OpenAI("m-1", base_url="http://me:secret@127.0.0.1:9/v1", api_key="secret"))
 
 
@@ -307,7 +307,7 @@ def first_events(api: API, llm: FunctionCallingLLM, count: int) -> list[Event]:
 
 def test_a_stream_that_is_closed_after_any_event_is_not_stored(api: API, cache: Cache) -> None:
     network = ReplayNetwork(*[Recorded(album_stream(), headers=STREAM)] * 99)
-    llm = CachedLLM(OpenAI("m-1", api_key="k", network=network), cache)
+    llm = CachedLLM(OpenAI("m-1", api="chat", api_key="k", network=network), cache)
     expected = api.events(llm.llm, "x", tools=[Album])
     for count in range(1, len(expected) + 1):
         assert first_events(api, llm, count) == expected[:count]
@@ -323,7 +323,7 @@ def test_a_stream_that_is_closed_after_any_event_is_not_stored(api: API, cache: 
 
 def test_partial_objects_of_a_stream_that_is_closed_after_any_of_them(api: API) -> None:
     network = ReplayNetwork(*[Recorded(album_stream(), headers=STREAM)] * 99)
-    llm = CachedLLM(OpenAI("m-1", api_key="k", network=network))
+    llm = CachedLLM(OpenAI("m-1", api="chat", api_key="k", network=network))
     make = ToolOrchestratingLLM(Album, "x", llm)
     expected = api.stream(make.with_(llm=llm.llm)).items
     for count in range(1, len(expected)):  # the last object comes when the answer has been accepted

@@ -51,7 +51,7 @@ def test_errors_and_early_ends(api: API, tmp_path: Path) -> None:
 def test_no_credentials(api: API, tmp_path: Path) -> None:
     path = tmp_path / "calls.jsonl"
     network = ReplayNetwork(Recorded([album_body()], headers={"content-type": "application/json"}))
-    wrapped = OpenAI("m-1", api_key="sk-secret", headers={"x-token": "sk-secret"}, network=network)
+    wrapped = OpenAI("m-1", api="chat", api_key="sk-secret", headers={"x-token": "sk-secret"}, network=network)
     api.call(ToolOrchestratingLLM(Album, "x", RecordingLLM(wrapped, path)))
     assert "sk-secret" not in path.read_text(encoding="utf-8") and len(lines(path)) == 1
 
@@ -76,5 +76,5 @@ def test_a_file_that_cannot_be_written(tmp_path: Path, caplog: pytest.LogCapture
 
 
 def test_a_copy_writes_to_the_same_file(tmp_path: Path) -> None:
-    llm = RecordingLLM(OpenAI("m-1", api_key="k"), tmp_path / "calls.jsonl")
+    llm = RecordingLLM(OpenAI("m-1", api="chat", api_key="k"), tmp_path / "calls.jsonl")
     assert copy.deepcopy(llm).path == llm.path

@@ -123,7 +123,7 @@ def test_documents_that_are_text(kind: str) -> None:
 
 def test_an_error_of_the_function_stops_the_call(api: API) -> None:
     network = ReplayNetwork()
-    wrapped = OpenAI("m-1", api_key="k", network=network)
+    wrapped = OpenAI("m-1", api="chat", api_key="k", network=network)
 
     def fail(text: str) -> str:
         raise LookupError("no rule")
@@ -142,7 +142,9 @@ def test_an_error_of_the_function_stops_the_call(api: API) -> None:
 
 def test_the_preview_is_redacted_as_the_request_is() -> None:
     network = ReplayNetwork(Recorded([album_body()], headers={"content-type": "application/json"}))
-    make = ToolOrchestratingLLM(Album, "About Ada", RedactedLLM(OpenAI("m-1", api_key="k", network=network), hide))
+    make = ToolOrchestratingLLM(
+        Album, "About Ada", RedactedLLM(OpenAI("m-1", api="chat", api_key="k", network=network), hide)
+    )
     preview = make.preview().request
     assert preview is not None and b"Ada" not in preview.body
     make()

@@ -103,7 +103,7 @@ class Playing(FunctionCallingLLM):
 
 def service(*answers: Recorded, **options: Any) -> tuple[OpenAI, ReplayNetwork]:
     network = ReplayNetwork(*answers)
-    return OpenAI("m-1", api_key="k", network=network, **options), network
+    return OpenAI("m-1", api="chat", api_key="k", network=network, **options), network
 
 
 # Every way of calling.
@@ -464,7 +464,7 @@ def test_prompt_settings_and_metadata_of_the_wrapped_llm(api: API) -> None:
     assert sent.messages == (system("Be brief."), user("Hi."))
     assert (sent.settings.temperature, sent.settings.seed) == (0.1, 2)
     assert (llm.metadata, llm.origin) == (wrapped.metadata, wrapped.origin)
-    assert repr(Passing(OpenAI("m-1"))) == "Passing(OpenAI('m-1'))"
+    assert repr(Passing(OpenAI("m-1", api="chat"))) == "Passing(OpenAI('m-1'))"
 
 
 def test_the_output_mode_of_the_wrapped_llm(api: API) -> None:
@@ -592,7 +592,7 @@ def test_a_replacement_replaces_the_wrapper_too(api: API) -> None:
 
 
 def test_copies_and_pickles() -> None:
-    llm = Canned(OpenAI("m-1", api_key="k"), max_concurrency=2, hooks=Notes())
+    llm = Canned(OpenAI("m-1", api="chat", api_key="k"), max_concurrency=2, hooks=Notes())
     for other in (pickle.loads(pickle.dumps(llm)), copy.deepcopy(llm)):
         assert other.chat("Hi.").text == "Hello."
         assert (repr(other), other.max_concurrency, other.hooks) == (repr(llm), 2, ())

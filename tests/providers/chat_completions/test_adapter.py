@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -367,7 +368,7 @@ def test_settings() -> None:
 def test_settings_that_thinking_models_reject(model: str, thinking: Any, left_out: list[str]) -> None:
     settings = Settings(temperature=0.5, top_p=0.9, stop="x", thinking=thinking)
     assert notes(OPENAI, settings, model=model) == tuple(left_out)
-    sent = body(settings=settings, model=model, tools=(F,))
+    sent = body(settings=settings, model=model, tools=(F,), service=replace(OPENAI, api="chat"))
     assert not sent.keys() & set(left_out)
     assert ("parallel_tool_calls" in sent) == (model != "o3")
 

@@ -31,7 +31,7 @@ def codec_of(llm: Any) -> BatchCodec:
 
 @pytest.fixture
 def codec() -> BatchCodec:
-    return codec_of(toolcast.OpenAI("gpt-4o-mini", api_key="sk-secret-key"))
+    return codec_of(toolcast.OpenAI("gpt-4o-mini", api="chat", api_key="sk-secret-key"))
 
 
 def reply(document: Any) -> HTTPResponse:
@@ -56,7 +56,7 @@ def test_the_services_with_this_api() -> None:
 @pytest.mark.parametrize(
     ("llm", "line", "url"),
     [
-        (toolcast.OpenAI("m", api_key="k"), "/v1/chat/completions", "https://api.openai.com/v1/batches"),
+        (toolcast.OpenAI("m", api="chat", api_key="k"), "/v1/chat/completions", "https://api.openai.com/v1/batches"),
         (toolcast.OpenAIResponses("m", api_key="k"), "/v1/responses", "https://api.openai.com/v1/batches"),
         (
             toolcast.OpenAICompatible("m", service="groq", api_key="k"),
@@ -69,7 +69,9 @@ def test_the_services_with_this_api() -> None:
             "https://me.openai.azure.com/openai/batches?api-version=2024-10-21",
         ),
         (
-            toolcast.OpenAICompatible("m", service="azure-v1", api_key="k", base_url="https://me.openai.azure.com"),
+            toolcast.OpenAICompatible(
+                "m", service="azure-v1", api="chat", api_key="k", base_url="https://me.openai.azure.com"
+            ),
             "/chat/completions",
             "https://me.openai.azure.com/openai/v1/batches",
         ),
@@ -186,7 +188,7 @@ EXPECTED = [
 
 @given(st.lists(st.integers(0, len(FILE)), max_size=8), st.booleans())
 def test_results_cut_anywhere(cuts: list[int], ends: bool) -> None:
-    codec = codec_of(toolcast.OpenAI("gpt-4o-mini", api_key="k"))
+    codec = codec_of(toolcast.OpenAI("gpt-4o-mini", api="chat", api_key="k"))
     decoder = codec.result_decoder()
     content = FILE if ends else FILE[:-1]
     places = sorted({0, *cuts, len(content)})

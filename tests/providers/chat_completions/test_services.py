@@ -56,6 +56,7 @@ def test_a_row_is_consistent(service: ServiceSpec) -> None:
     for rule in service.rules:
         re.compile(rule.models)
     fields = {field.name for field in dataclasses.fields(Settings)} | {"parallel_tool_calls", "include", "tool_stream"}
+    fields |= {"tools", "chat", "responses"}
     assert {*service.drops, *(name for rule in service.rules for name in rule.fields)} <= fields
 
 

@@ -64,7 +64,7 @@ def read_answer(llm: ServiceLLM, prepared: PreparedCall, body: bytes, factor: De
     Raises:
         LLMError: The body is no response.
     """
-    decoder = llm.decoder(prepared.request)
+    decoder = llm.decoder(prepared.request, body)
     accumulator = Accumulator()
     for event in (*decoder.feed(body), *decoder.close()):
         if isinstance(event, UsageReport):

@@ -68,12 +68,14 @@ class GuidedLlamaCpp(LlamaCpp):
             return None  # the request for the answer will report an error of the server
 
 
-class _GuidedAdapter:
+class _GuidedAdapter(ProviderAdapter):
     """An adapter for one `request_input`, which replaces every other."""
 
+    provider: str = ""
+    base_url: str = ""
+
     def __init__(self, adapter: ProviderAdapter, request_input: RequestInput) -> None:
-        self.provider: str = adapter.provider
-        self.base_url: str = adapter.base_url
+        self.provider, self.base_url = adapter.provider, adapter.base_url
         self._adapter = adapter
         self._request_input = request_input
 

@@ -61,8 +61,14 @@ class OpenAIBatches(FileBatches):
         """Return one request of a batch, as one line without a line end.
 
         Raises:
-            BadRequest: The request would run in the background, so that the batch would have no response to it.
+            BadRequest: The request would run in the background, so that the batch would have no response to it; or it
+                is one for another endpoint.
         """
+        if request.url.partition("?")[0].rpartition("/")[2] != self._endpoint.rpartition("/")[2]:
+            raise BadRequest(
+                f"all requests of a batch go to {self._endpoint}, and this one has what only chat completions take "
+                "(seed, stop, audio): leave that out, or give the LLM of the job api='chat'"
+            )
         # The text alone may be a part of another field.
         if b'"background":true' in request.body and json.loads(request.body).get("background"):
             raise BadRequest("background=True has no place in a batch: leave it out")

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
+
+from typing_extensions import Unpack
 
 from ...credentials import Secret, SecretURL
 from ...errors import BadRequest
@@ -27,28 +30,32 @@ if TYPE_CHECKING:
     from ..file_codec import FileCodec
 
 
-class OpenAIBaseAdapter(HTTPAdapter):
-    """An adapter for one service of the services table.
+class AddressOptions(TypedDict, total=False):
+    """The keyword arguments of an adapter.
 
-    Args:
-        base_url: The URL of the service, with or without the protocol's `path`, a slash or a query at its end.
-        headers: Additional headers of every request; they override the adapter's own.
+    `base_url` is the URL of the service, with or without the protocol's `path`, a slash or a query at its end;
+    `headers` are additional headers of every request, which override the adapter's own.
     """
+
+    api_key: Secret | None
+    base_url: str | None
+    headers: Mapping[str, str | Secret] | None
+
+
+class OpenAIBaseAdapter(HTTPAdapter):
+    """An adapter for one service of the services table."""
 
     path: ClassVar[str]
 
-    def __init__(
-        self,
-        service: ServiceSpec,
-        *,
-        api_key: Secret | None = None,
-        base_url: str | None = None,
-        headers: Mapping[str, str | Secret] | None = None,
-    ) -> None:
+    def __init__(self, service: ServiceSpec, **address: Unpack[AddressOptions]) -> None:
         names = (*service.key_env, *service.bearer_env)
-        url = join_url(base_url or service.base_url, self.path)
-        super().__init__(Endpoint(service.name, SecretURL(url), api_key, headers or {}, service.key_header, names))
+        url = SecretURL(join_url(address.get("base_url") or service.base_url, self.path))
+        headers = address.get("headers") or {}
+        super().__init__(Endpoint(service.name, url, address.get("api_key"), headers, service.key_header, names))
         self._service = service
+        self.limits: Callable[[str, bool | str | int | None], frozenset[str]] = lru_cache(64, typed=True)(
+            partial(model_limits, service)
+        )
 
     @property
     def service_root(self) -> str:
@@ -110,7 +117,7 @@ class OpenAIBaseEncoder(RequestEncoder):
         super().__init__(service.name, options)
         self._service = service
         marks = service.cache_marks
-        if marks == "prompt_cache_breakpoint" and not _HAS_BREAKPOINTS.match(options.model):
+        if marks == "prompt_cache_breakpoint" and not _HAS_BREAKPOINTS.match(service.base_model or options.model):
             marks = None  # such models are cached without marks
         self._marks = marks
         self.takes_cache_points: bool = marks is not None
@@ -118,7 +125,7 @@ class OpenAIBaseEncoder(RequestEncoder):
         # Other models behind such a service are cached without marks.
         alone = marks == "message_cache_control" or re.search(r"claude|qwen", options.model)
         self._marks_alone = settings.cache == "auto" and marks not in (None, "prompt_cache_breakpoint") and bool(alone)
-        self._left_out = frozenset(_left_out(service, options.model, settings.thinking))
+        self._left_out = model_limits(service, options.model, settings.thinking)
 
     def _mark(self, encoded: dict[str, Any], name: str, types: tuple[str, ...], run_by_service: int) -> None:
         """Mark what the service is to cache: in the tools, and in the messages in the field `name`."""
@@ -230,11 +237,15 @@ _HAS_BREAKPOINTS = re.compile(r"(ft:)?gpt-(5\.([6-9]|\d\d)|[6-9]|\d\d)")
 """The models that take marks: GPT-5.6 and later (developers.openai.com/api/docs/guides/prompt-caching)."""
 
 
-def _left_out(service: ServiceSpec, model: str, thinking: bool | str | int | None) -> Iterator[str]:
-    yield from service.drops
-    name = model.rpartition("/")[2]
+_PROTOCOLS = frozenset(("tools", "chat", "responses"))
+"""What rules say about the protocols of OpenAI itself, which is not so at another address."""
+
+
+def model_limits(service: ServiceSpec, model: str, thinking: bool | str | int | None) -> frozenset[str]:
+    """Return the fields that a service, or this model of it, rejects."""
+    name = (service.base_model or model).rpartition("/")[2]
     off = thinking is not None and thinking_effort(thinking) == "none"
-    on = {"always": True, "unless_off": not off, "if_on": bool(thinking), "if_off": off}
-    for rule in service.rules:
-        if on[rule.when] and re.match(rule.models, name):
-            yield from rule.fields
+    on = {"always": True, "unless_off": not off, "if_on": bool(thinking) and not off, "if_off": off}
+    rules = [rule.fields for rule in service.rules if on[rule.when] and re.match(rule.models, name)]
+    found = frozenset(service.drops).union(*rules)
+    return found if service.api == "responses" else found - _PROTOCOLS

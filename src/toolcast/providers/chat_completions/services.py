@@ -14,6 +14,7 @@ from typing import Literal
 
 from ...lazy_dataclasses import dataclass
 
+API = Literal["chat", "responses"]
 Stores = Literal["chat", "responses", "conversations", "background"]
 ThinkingIn = Literal["effort", "reasoning", "thinking", "adaptive", "enable_thinking", "template"]
 
@@ -79,9 +80,11 @@ class FilesSpec:
 class ServiceSpec:
     """A row of the services table: the protocol of one service.
 
-    Endpoint: `name` in errors and responses; `base_url`, and `path` after it. Both may have variables: `{A}`, `{A|B}`
-    for the first environment variable that is set, `{A=this}` with a default; and `{model}` in `path`. `url_env`:
-    environment variables that replace `base_url`; `header_env`: header name -> environment variable.
+    Endpoint: `api`, the protocol of an LLM that names none; `base_model`, the model behind the name of a deployment;
+    `name` in errors and responses; `base_url`, and `path`
+    after it. Both may have variables: `{A}`, `{A|B}` for the first environment variable that is set, `{A=this}` with a
+    default; and `{model}` in `path`. `url_env`: environment variables that replace `base_url`; `header_env`: header
+    name -> environment variable.
 
     Credentials: `key_env`, the environment variables of the key (the first that is set); `key_header`, the header of
     the key, which follows `Bearer` if that is `authorization`; `bearer_env`, environment variables of a token that is
@@ -127,6 +130,8 @@ class ServiceSpec:
     name: str
     base_url: str
     path: str = "/chat/completions"
+    api: API = "chat"
+    base_model: str = ""
     key_env: tuple[str, ...] = ()
     key_header: str = "authorization"
     bearer_env: tuple[str, ...] = ()
@@ -178,6 +183,7 @@ class ServiceSpec:
 OPENAI = ServiceSpec(
     "openai",
     "https://api.openai.com/v1",
+    api="responses",
     key_env=("OPENAI_API_KEY",),
     url_env=("OPENAI_BASE_URL",),
     header_env=MappingProxyType({"openai-organization": "OPENAI_ORG_ID", "openai-project": "OPENAI_PROJECT_ID"}),
@@ -193,6 +199,13 @@ OPENAI = ServiceSpec(
         ModelRule(r"gpt-5\.[1-4]", ("temperature", "top_p", "logprobs"), "if_on"),
         ModelRule(r"o\d|gpt-5(?!(\.\d)?-chat)|gpt-[6-9]", ("stop",)),
         ModelRule(r"o\d", ("parallel_tool_calls",)),
+        # With tools: developers.openai.com/api/docs/guides/migrate-to-responses and /api/docs/guides/reasoning.
+        ModelRule(r"(ft:)?gpt-5\.4(?!-chat)", ("tools",), "if_on"),
+        ModelRule(r"(ft:)?gpt-(5\.([5-9]|\d\d)(?!-chat)|[6-9]|\d\d)", ("tools",), "unless_off"),
+        ModelRule(r"gpt-6-astra|gpt-6\.1-sol", ("tools",)),
+        # With one protocol alone, as their pages say.
+        ModelRule(r"gpt-audio|.*-audio-preview|.*-search-(preview|api)|o1-mini", ("responses",)),
+        ModelRule(r".*-pro(-|$)|.*-codex|codex-|.*-deep-research|computer-use", ("chat",)),
         # Asked for its encrypted thoughts, a model that does not think refuses.
         ModelRule(r"(ft:)?(gpt-[34]|chatgpt|gpt-5(\.\d)?-chat)", ("include", "thinking")),
     ),
@@ -218,6 +231,7 @@ AZURE = replace(
     name="azure",
     base_url="{AZURE_OPENAI_ENDPOINT}",
     path="/openai/deployments/{model}/chat/completions?api-version={OPENAI_API_VERSION=2024-10-21}",
+    api="chat",
     key_env=("AZURE_OPENAI_API_KEY",),
     key_header="api-key",
     bearer_env=("AZURE_OPENAI_AD_TOKEN",),
@@ -232,7 +246,7 @@ AZURE = replace(
     batches=BatchSpec("", requests=100_000, responses=True),
 )
 
-AZURE_V1 = replace(AZURE, name="azure-v1", path="/openai/v1/chat/completions")
+AZURE_V1 = replace(AZURE, name="azure-v1", path="/openai/v1/chat/completions", api="responses")
 
 # The models of other vendors in a resource of Azure AI Foundry. Source: learn.microsoft.com/azure/ai-foundry/
 # foundry-models/concepts/endpoints; the names of the variables are those of LiteLLM.

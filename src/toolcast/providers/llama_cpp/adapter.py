@@ -26,7 +26,7 @@ from ...http_request import HTTPRequest, build_request
 from ...messages import Message, TextPart
 from ...settings import Settings
 from ...tool_spec import ToolSpec
-from ..base import RequestInput, ResponseDecoder
+from ..base import ProviderAdapter, RequestInput, ResponseDecoder
 from ..chat_completions.adapter import OpenAIChatAdapter
 from ..chat_completions.services import LLAMA_CPP
 from ..http_adapter import join_url
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _PROBE = "The capital of France is"
 
 
-class LlamaCppAdapter:
+class LlamaCppAdapter(ProviderAdapter):
     """An adapter for one llama.cpp server. `max_tokens` is the default if the settings have none."""
 
     max_tokens: ClassVar[int] = 1024

@@ -8,10 +8,18 @@ it did not store or that another service made. A call and its result share the i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
+from jiter import from_json
+from typing_extensions import Unpack
+
+from ...errors import BadRequest, LLMError
 from ...messages import (
+    AudioPart,
     CachePoint,
     DocumentPart,
     FileRef,
@@ -28,7 +36,7 @@ from ...server_tools import APPROVED, is_reviewable
 from ...settings import Settings
 from ...tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
-from ..chat_completions.openai_base import OpenAIBaseAdapter, OpenAIBaseEncoder
+from ..chat_completions.openai_base import AddressOptions, OpenAIBaseAdapter, OpenAIBaseEncoder
 from ..chat_completions.services import ServiceSpec
 from ..content_parts import (
     base64_of,
@@ -48,15 +56,59 @@ from ..tool_calls.json_text import CallFormat, response_schema, schema_call_form
 from .responses_decoder import OpenAIResponsesDecoder
 
 if TYPE_CHECKING:
+    from ..chat_completions.adapter import OpenAIChatAdapter
     from ..file_codec import Exchange
 
 _Item: TypeAlias = dict[str, Any]
 
 
 class OpenAIResponsesAdapter(OpenAIBaseAdapter):
-    """An adapter for the Responses API of one service."""
+    """An adapter for the Responses API of one service.
+
+    Args:
+        chat: Makes the adapter of chat completions, for requests that this protocol cannot carry.
+    """
 
     path: ClassVar[str] = "/responses"
+
+    def __init__(
+        self,
+        service: ServiceSpec,
+        *,
+        chat: Callable[[], OpenAIChatAdapter] | None = None,
+        **address: Unpack[AddressOptions],
+    ) -> None:
+        super().__init__(service, **address)
+        self._chat = None if chat is None else cache(chat)
+
+    def for_request(self, request_input: RequestInput, settings: Settings) -> OpenAIBaseAdapter:
+        """Return the adapter of chat completions for a request that only they carry, if there is one."""
+        left_out = self.limits(request_input.model, settings.thinking)
+        if self._chat is None or "chat" in left_out or not (what := _only_in_chat(request_input, settings, left_out)):
+            return self
+        if other := _only_in_responses(request_input, settings, left_out):
+            raise BadRequest(
+                f"{self.provider} takes {what} in chat completions alone (api='chat'), and {other} in the Responses "
+                "API alone: leave one of them out",
+                provider=self.provider,
+                model=request_input.model,
+            )
+        return self._chat()
+
+    def for_answer(self, body: bytes) -> OpenAIBaseAdapter:
+        """Return the adapter of chat completions for a response of theirs: the batch was begun with them."""
+        if self._chat is None or b'"chat.completion"' not in body or from_json(body)["object"] != "chat.completion":
+            return self
+        return self._chat()
+
+    def adapt_to(self, refusal: LLMError) -> bool:
+        """Leave out encrypted thoughts or summaries of thoughts, if the model or the organization may not have them."""
+        found = {name for name, words in _REFUSED.items() if words in str(refusal).lower()}
+        if not found.difference(self._service.drops):
+            return False
+        self._service = replace(self._service, drops=(*self._service.drops, *found))
+        self.forget_encoders()
+        return True
 
     def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int] | None:
         """Return the request that counts the input tokens of a request; None if the service does not count them."""
@@ -73,6 +125,46 @@ class OpenAIResponsesAdapter(OpenAIBaseAdapter):
     def protocol_decoder(self, source: ErrorSource, request_input: RequestInput) -> ResponseDecoder:
         """Return the decoder of the protocol's events."""
         return OpenAIResponsesDecoder(source, request_input)
+
+
+# What `Settings.extra` may have for chat completions, and the Responses API rejects or has under another name.
+_CHAT_FIELD = re.compile(
+    "audio|(frequency|presence)_penalty|function_call|functions|logit_bias|logprobs|max_completion_tokens|messages|"
+    "modalities|n|prediction|reasoning_effort|response_format|seed|stop|stream_options|verbosity|web_search_options"
+)
+_LEAST_TOKENS = 16  # of `max_output_tokens` (developers.openai.com/api/reference/resources/responses)
+_REFUSED = {"include": "encrypted content is not supported", "summary": "generate reasoning summaries"}
+"""What a service may refuse although its documentation has it, and the words of its message."""
+
+
+def _only_in_chat(request_input: RequestInput, settings: Settings, left_out: frozenset[str]) -> str | None:
+    """Return what of a request chat completions carry, and the Responses API does not."""
+    if "responses" in left_out:
+        return "this model"
+    for name in ("seed", "stop"):
+        if getattr(settings, name) is not None and name not in left_out:
+            return name
+    if settings.max_tokens is not None and settings.max_tokens < _LEAST_TOKENS:
+        return f"max_tokens below {_LEAST_TOKENS}"
+    if settings.modalities is not None and "audio" in settings.modalities:
+        return "audio output"
+    for name in settings.extra or ():
+        if _CHAT_FIELD.fullmatch(name):
+            return f"extra[{name!r}]"
+    audio = any(type(part) is AudioPart for message in request_input.messages for part in message.parts)
+    return "AudioPart" if audio else None
+
+
+def _only_in_responses(request_input: RequestInput, settings: Settings, left_out: frozenset[str]) -> str | None:
+    """Return what of a request the Responses API carries, and chat completions do not."""
+    if "tools" in left_out and request_input.tools and schema_call_format(request_input) is None:
+        return "tools of a model that thinks"
+    if request_input.server_tools:
+        return "tools that the provider runs"
+    for name in ("previous_response_id", "conversation", "background"):
+        if getattr(settings, name) not in (None, False, "auto"):
+            return name
+    return None
 
 
 class ResponsesRequestEncoder(OpenAIBaseEncoder):
@@ -102,8 +194,9 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the system messages at the start as `instructions`, all others as items of `input`."""
         marks = self.takes_cache_points and has_cache_point(messages)
-        # `instructions` is a text, of which no part can be marked.
+        # `instructions` is a text, of which no part can be marked. Without any input a request is refused.
         start = 0 if marks else count_system_messages(messages)
+        start = 0 if start == len(messages) else start
         for message in messages[:start]:
             self._system(message)
         items = [item for message in messages[start:] for item in self._message(message)]
@@ -178,7 +271,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         if self._service.thinking_in is None or "thinking" in self._left_out:
             self.notes.append("thinking")
         else:
-            summary = {"summary": "auto"} if settings.thinking else {}
+            summary = {"summary": "auto"} if settings.thinking and "summary" not in self._left_out else {}
             self.fields["reasoning"] = {"effort": thinking_effort(settings.thinking), **summary}
 
     # -- messages

@@ -1,0 +1,388 @@
+"""Which protocol `OpenAI` and Azure's v1 endpoint are spoken to in, at a double that refuses what OpenAI refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+import toolcast
+from support.openai_batches import OpenAIBatchService, VirtualClock
+from support.openai_by_rule import OpenAIByRule
+from support.sync_and_async import API
+from toolcast import (
+    AudioPart,
+    DocumentPart,
+    Engine,
+    FileRef,
+    ImagePart,
+    Message,
+    OpenAI,
+    OpenAICompatible,
+    OpenAIResponses,
+    Session,
+    Settings,
+    SQLiteStore,
+    ToolCallPart,
+    ToolOrchestratingLLM,
+    ToolResultPart,
+    VideoPart,
+    WebSearch,
+    assistant,
+    user,
+)
+from toolcast.errors import BadRequest, UnsupportedLLMError
+from toolcast.llms.request import ChatRequest
+
+MODELS = ("gpt-4.1", "gpt-5.4", "gpt-5.6-sol", "gpt-6-luna", "gpt-6.1-sol", "gpt-7-nova")
+THINKING: tuple[Any, ...] = (None, "high")
+WAV = AudioPart(data=b"RIFF", media_type="audio/wav")
+CHAT, RESPONSES = "POST /v1/chat/completions", "POST /v1/responses"
+AZURE: dict[str, Any] = {"service": "azure-v1", "base_url": "https://me.openai.azure.com"}
+
+
+class Album(BaseModel):
+    title: str
+
+
+def look(title: str) -> str:
+    """Look at an album."""
+    return f"{title} is blue"
+
+
+@pytest.fixture
+def service() -> Iterator[OpenAIByRule]:
+    with OpenAIByRule() as double:
+        yield double
+
+
+def llm(double: OpenAIByRule, model: str, **options: Any) -> Any:
+    kind = OpenAICompatible if "service" in options else OpenAI
+    return kind(model, api_key="k", network=double.network, max_retries=0, **options)
+
+
+# -- every kind of call, with each model
+
+
+@pytest.mark.parametrize("thinking", THINKING)
+@pytest.mark.parametrize("model", MODELS)
+def test_calls_and_streams(service: OpenAIByRule, api: API, model: str, thinking: Any) -> None:
+    settings = Settings(thinking=thinking, temperature=0.5)
+    used = llm(service, model, settings=settings)
+    assert api.chat(used, "Hi").text == "Done."
+    assert "".join(getattr(event, "text", "") for event in api.events(used, "Hi")) == "Done."
+    make = ToolOrchestratingLLM(Album, "An album", used)
+    assert api.call(make).title == "Sea"
+    assert [item.title for item in api.stream(make).items][-1] == "Sea"
+    assert {*service.log} == {RESPONSES}
+
+
+@pytest.mark.parametrize("thinking", THINKING)
+@pytest.mark.parametrize("model", MODELS)
+def test_turns_with_tools(service: OpenAIByRule, model: str, thinking: Any) -> None:
+    engine = Engine(llm(service, model, settings=Settings(thinking=thinking)), [look])
+    turn = engine.submit("Look at it")
+    assert (turn.text, turn.rounds) == ("Done.", 2)
+    assert engine.history[2].parts == (ToolResultPart("call_1", "Sea is blue", "look"),)
+    assert engine.submit("An album", output_cls=Album).output == Album(title="Sea")
+    assert {*service.log} == {RESPONSES}
+    assert {request.json["store"] for request in service.created} == {False}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_batches(service: OpenAIByRule, model: str) -> None:
+    batches = OpenAIBatchService(service.in_a_batch)
+    batches.url = "https://api.openai.com/v1"
+    used = OpenAI(model, api_key="k", network=batches)
+    used.clock = VirtualClock()
+    outcomes = list(ToolOrchestratingLLM(Album, "{x}", used).map([{"x": "a"}, {"x": "b"}], via="batch"))
+    assert [outcome.output for outcome in outcomes] == [Album(title="Sea")] * 2
+    assert {batch["endpoint"] for batch in batches.batches.values()} == {"/v1/responses"}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_session_that_was_begun_with_chat(service: OpenAIByRule, model: str, tmp_path: Path) -> None:
+    """The model that began it takes tools in chat completions; the next one need not."""
+    store = SQLiteStore(tmp_path / "chats.db")
+    with Session(Engine(llm(service, "gpt-4.1", api="chat"), [look]), id="ada", store=store) as session:
+        assert session.run("Look at it").text == "Done."
+    assert {*service.log} == {CHAT}
+    with Session.resume("ada", Engine(llm(service, model), [look]), store) as session:
+        assert session.run("And now?").rounds == 2
+        kinds = [item.get("type", item.get("role")) for item in service.created[0].json["input"]]
+        assert kinds == ["user", "function_call", "function_call_output", "message", "user"]
+    assert {*service.log[2:]} == {RESPONSES}
+
+
+# -- api="chat"
+
+
+@pytest.mark.parametrize("thinking", [None, "high", False])
+@pytest.mark.parametrize("model", MODELS)
+def test_tools_in_chat_are_sent_where_they_are_taken(service: OpenAIByRule, model: str, thinking: Any) -> None:
+    """Refused before sending is exactly what the service refuses; typed output alone needs no tool."""
+    used = llm(service, model, api="chat", settings=Settings(thinking=thinking))
+    always = model in ("gpt-6.1-sol", "gpt-7-nova")
+    if always and thinking is False:
+        return  # they have no effort `none`
+    taken = model == "gpt-4.1" or (not always and (thinking is False or (model == "gpt-5.4" and thinking is None)))
+    if taken:
+        assert used.chat("Look", tools=[look]).message.tool_calls
+    else:
+        with pytest.raises(BadRequest, match=r"takes no tools in chat completions while it thinks: leave api='chat'"):
+            used.chat("Look", tools=[look])
+        assert service.log == []
+    assert used.chat("Hi").text == "Done."
+    assert ToolOrchestratingLLM(Album, "An album", used)().title == "Sea"
+    assert {*service.log} == {CHAT}
+
+
+def test_an_address_of_ones_own_speaks_chat(service: OpenAIByRule) -> None:
+    used = OpenAI("gpt-4.1", api_key="k", base_url=f"{service.base}/v1")
+    assert used.chat("Hi").text == "Done."
+    assert OpenAI("gpt-4.1", api_key="k", base_url=f"{service.base}/v1", api="responses").chat("Hi").text == "Done."
+    assert service.log == [CHAT, RESPONSES]
+
+
+@pytest.mark.parametrize(
+    ("base_url", "path"),
+    [
+        ("https://api.openai.com/v1", "/v1/responses"),
+        ("https://eu.api.openai.com/v1", "/v1/responses"),
+        ("https://eu.api.openai.com/v1/chat/completions", "/v1/chat/completions"),
+        ("http://localhost:8000/v1/responses/", "/v1/responses"),
+        ("https://api.openai.com.example.com/v1", "/v1/chat/completions"),
+        ("https://notapi.openai.com/v1", "/v1/chat/completions"),
+        ("http://localhost:8000/v1", "/v1/chat/completions"),
+    ],
+)
+def test_openais_own_addresses(base_url: str, path: str) -> None:
+    assert OpenAI("m", api_key="k", base_url=base_url).adapter.base_url.endswith(path)
+    assert (
+        OpenAIResponses("m", api_key="k", base_url=base_url).adapter.base_url.partition("?")[0].endswith("/responses")
+    )
+
+
+def test_the_choice_is_checked() -> None:
+    with pytest.raises(ValueError, match="api: expected 'chat', 'responses' or None, got 'Responses'"):
+        OpenAI("m", api="Responses")  # type: ignore[arg-type]  # the error is the subject
+    request = ChatRequest((user("Hi"),))
+    chat = toolcast.llm("openai:m", api="chat", api_key="k").preview(request)
+    azure = toolcast.llm("azure-v1:m", api_key="k", base_url=AZURE["base_url"]).preview(request)
+    assert chat and chat.url.endswith("/chat/completions")
+    assert azure and azure.url == "https://me.openai.azure.com/openai/v1/responses"
+
+
+# -- what only one of the protocols carries
+
+
+@pytest.mark.parametrize(
+    ("parts", "settings"),
+    [
+        (("Hi", WAV), Settings()),
+        (("Hi",), Settings(seed=7)),
+        (("Hi",), Settings(stop="x")),
+        (("Hi",), Settings(max_tokens=15)),
+        (("Hi",), Settings(extra={"n": 1})),
+        (("Hi",), Settings(extra={"frequency_penalty": 0.5})),
+    ],
+)
+def test_what_only_chat_carries_goes_there(service: OpenAIByRule, api: API, parts: Any, settings: Settings) -> None:
+    used = llm(service, "gpt-4.1")
+    assert api.chat(used, [user(*parts)], settings=settings).text == "Done."
+    assert api.chat(used, "Hi").text == "Done."
+    assert service.log == [CHAT, RESPONSES]
+
+
+AUDIO = {"modalities": ("text", "audio")}
+SETTINGS: dict[str, Any] = {
+    "temperature": 0.5,
+    "top_p": 0.9,
+    "top_k": 4,
+    "max_tokens": 100,
+    "stop": "x",
+    "seed": 7,
+    "thinking": "low",
+    "service_tier": "auto",
+    "logprobs": 2,
+    "keep_alive": 5,
+    "num_ctx": 4096,
+    "check_context": True,
+    "modalities": ("text", "audio"),
+    "voice": "alloy",
+    "audio_format": "wav",
+    "aspect_ratio": "1:1",
+    "image_size": "1K",
+    "cache": "off",
+    "prompt_cache_key": "a",
+    "prompt_cache_retention": "24h",
+    "cached_content": "cachedContents/a",
+    "store": True,
+    "previous_response_id": "resp_1",
+    "conversation": "conv_1",
+    "background": True,
+    "timeout": 5,
+    "extra": {"n": 1},
+}
+PARTS: dict[str, Any] = {
+    "image": ImagePart(data=b"a", media_type="image/png"),
+    "image by URL": ImagePart(url="https://host/a.png"),
+    "image of a tool": ToolResultPart("1", "x", "look", images=(ImagePart(data=b"a", media_type="image/png"),)),
+    "sound": WAV,
+    "other sound": AudioPart(data=b"a", media_type="audio/ogg"),
+    "video": VideoPart(data=b"a", media_type="video/mp4"),
+    "document": DocumentPart(data=b"a", media_type="application/pdf"),
+    "document by URL": DocumentPart(url="https://host/a.pdf"),
+    "file": FileRef("openai", "file-1", media_type="application/pdf"),
+    "file of an image": FileRef("openai", "file-1", media_type="image/png"),
+    "file of sound": FileRef("openai", "file-1", media_type="audio/wav"),
+}
+IN_CHAT = ("stop", "seed", "modalities", "voice", "audio_format", "extra", "sound")
+IN_NONE = ("top_k", "thinking", "keep_alive", "num_ctx", "aspect_ratio", "image_size", "cached_content")
+NOT_SENT = (*IN_NONE, "other sound", "video", "file of sound")
+
+
+@pytest.mark.parametrize("name", [*SETTINGS, *PARTS])
+def test_every_setting_and_part_is_carried_by_the_protocol_that_has_it(name: str) -> None:
+    """The list of what there is, by protocol; gpt-4.1 does not think."""
+    assert SETTINGS.keys() == {field.name for field in fields(Settings)}
+    messages: tuple[Message, ...] = (user("Hi"),)
+    settings = Settings()
+    if name in SETTINGS:
+        settings = Settings(**{**(AUDIO if name in ("voice", "audio_format") else {}), name: SETTINGS[name]})
+    elif name == "image of a tool":
+        messages = (user("Hi"), assistant(ToolCallPart("1", "look", "{}")), Message("tool", (PARTS[name],)))
+    else:
+        messages = (user("Hi", PARTS[name]),)
+
+    def carried_by(api: Any) -> str:
+        try:
+            request = OpenAI("gpt-4.1", api=api, api_key="k").preview(ChatRequest(messages, settings=settings))
+        except BadRequest:
+            return "none"
+        assert request is not None
+        return "none" if name in request.notes else request.url.rpartition("/")[2]
+
+    expected = "completions" if name in IN_CHAT else "none" if name in NOT_SENT else "responses"
+    assert carried_by(None) == expected
+    if name != "extra":  # which is sent as it is
+        assert carried_by("responses") == ("none" if expected == "completions" else expected)
+    if name in IN_CHAT:
+        assert carried_by("chat") == "completions"
+    elif expected == "none":
+        assert carried_by("chat") == "none"
+
+
+@pytest.mark.parametrize("model", ["gpt-audio-1.5", "gpt-4o-audio-preview", "gpt-4o-search-preview"])
+def test_a_model_with_chat_alone(service: OpenAIByRule, model: str) -> None:
+    assert llm(service, model).chat("Hi").text == "Done."
+    assert service.log == [CHAT]
+
+
+def test_a_model_without_chat(service: OpenAIByRule) -> None:
+    used = llm(service, "gpt-5-pro")
+    assert used.chat("Hi", settings=Settings(seed=1)).text == "Done."
+    assert used.preview(ChatRequest((user("Hi"),), settings=Settings(seed=1))).notes == ("seed",)
+    assert service.log == [RESPONSES]
+    with pytest.raises(BadRequest, match="gpt-5-pro has no chat completions: leave api='chat' out"):
+        llm(service, "gpt-5-pro", api="chat").chat("Hi")
+
+
+@pytest.mark.parametrize(
+    ("settings", "tools", "other"),
+    [
+        (Settings(seed=1), [look], "tools of a model that thinks"),
+        (Settings(seed=1), [WebSearch()], "tools that the provider runs"),
+        (Settings(seed=1, previous_response_id="resp_1"), [], "previous_response_id"),
+        (Settings(seed=1, conversation="conv_1"), [], "conversation"),
+        (Settings(seed=1, background=True), [], "background"),
+    ],
+)
+def test_what_no_protocol_carries_is_refused(
+    service: OpenAIByRule, api: API, settings: Settings, tools: Any, other: str
+) -> None:
+    with pytest.raises(BadRequest, match=rf"seed in chat completions alone \(api='chat'\), and {other} in the Resp"):
+        api.chat(llm(service, "gpt-5.6-sol"), "Hi", tools=tools, settings=settings)
+    assert service.log == []
+
+
+def test_a_cache_distinguishes_the_protocols(service: OpenAIByRule) -> None:
+    used = toolcast.CachedLLM(llm(service, "gpt-4.1"))
+    for settings in (Settings(), Settings(seed=7), Settings(), Settings(seed=7)):
+        assert used.chat("Hi", settings=settings).text == "Done."
+    assert service.log == [RESPONSES, CHAT]
+    keys = [
+        json.dumps(llm(service, "gpt-4.1", api=api).cache_data(ChatRequest((user("Hi"),)))) for api in ("chat", None)
+    ]
+    assert "chat/completions" in keys[0] and "responses" in keys[1]
+
+
+def test_system_messages_alone(service: OpenAIByRule) -> None:
+    assert llm(service, "gpt-5.4").chat([toolcast.system("Begin.")]).text == "Done."
+    assert service.created[0].json["input"] == [{"role": "system", "content": "Begin."}]
+
+
+# -- what a model or an organization may not have
+
+
+def test_encrypted_thoughts_are_left_out_once_they_are_refused(service: OpenAIByRule, api: API) -> None:
+    service.hides = "gpt-4.1"
+    used = llm(service, "my-deployment", **AZURE)
+    for _ in range(2):
+        assert api.chat(used, "Hi").text == "Done."
+    assert len(service.log) == 3
+    assert ["include" in request.json for request in service.created] == [False, False]
+    named = llm(service, "my-deployment", base_model="gpt-4.1", **AZURE)
+    assert api.chat(named, "Hi").text == "Done."
+    assert len(service.log) == 4
+    assert named.metadata.model_name == "my-deployment"
+    assert named.metadata.context_window == llm(service, "gpt-4.1").metadata.context_window
+    named.require_prices()
+    with pytest.raises(UnsupportedLLMError, match="needs the prices of azure-v1 my-deployment"):
+        used.require_prices()
+
+
+def test_summaries_are_left_out_once_they_are_refused(service: OpenAIByRule, api: API) -> None:
+    service.unverified = True
+    used = llm(service, "gpt-5.4", settings=Settings(thinking="low"))
+    report = api.chat(used, "Hi")
+    assert report.text == api.chat(used, "Hi").text == "Done."
+    assert len(service.log) == 3
+    assert [request.json["reasoning"] for request in service.created] == [{"effort": "low"}] * 2
+
+
+def test_another_refusal_is_an_error_at_once(service: OpenAIByRule, api: API) -> None:
+    with pytest.raises(BadRequest, match="Unknown parameter: 'colour'"):
+        api.chat(llm(service, "gpt-5.4"), "Hi", settings=Settings(extra={"colour": 1}))
+    assert len(service.log) == 1
+
+
+# -- batches
+
+
+def test_a_batch_that_was_submitted_as_chat_is_read(service: OpenAIByRule) -> None:
+    request = ChatRequest((user("Hi"),))
+    _, body = service.in_a_batch({"model": "gpt-4.1", "messages": [{"role": "user", "content": "Hi"}]})
+    decoder = llm(service, "gpt-4.1").decoder(request, json.dumps(body).encode())
+    events = [*decoder.feed(json.dumps(body).encode()), *decoder.close()]
+    assert "".join(getattr(event, "text", "") for event in events) == "Done."
+
+
+def test_a_batch_has_one_protocol(service: OpenAIByRule) -> None:
+    batches = OpenAIBatchService(service.in_a_batch)
+    batches.url = "https://api.openai.com/v1"
+    choices: tuple[tuple[Any, int], ...] = ((None, 0), ("chat", 1))
+    for chosen, count in choices:
+        used = OpenAI("gpt-4.1", api=chosen, api_key="k", network=batches, settings=Settings(seed=7))
+        used.clock = VirtualClock()
+        (outcome,) = ToolOrchestratingLLM(Album, "{x}", used).map([{"x": "a"}], via="batch")
+        assert len(batches.batches) == count
+        if chosen is None:
+            assert "give the LLM of the job api='chat'" in str(outcome.error)
+        else:
+            assert outcome.output == Album(title="Sea")
