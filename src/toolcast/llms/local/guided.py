@@ -71,13 +71,17 @@ class GuidedLlamaCpp(LlamaCpp):
 class _GuidedAdapter(ProviderAdapter):
     """An adapter for one `request_input`, which replaces every other."""
 
-    provider: str = ""
-    base_url: str = ""
-
     def __init__(self, adapter: ProviderAdapter, request_input: RequestInput) -> None:
-        self.provider, self.base_url = adapter.provider, adapter.base_url
         self._adapter = adapter
         self._request_input = request_input
+
+    @property
+    def provider(self) -> str:
+        return self._adapter.provider
+
+    @property
+    def base_url(self) -> str:
+        return self._adapter.base_url
 
     def request(self, request_input: RequestInput, settings: Settings) -> HTTPRequest:
         return self._adapter.request(self._request_input, settings)
