@@ -232,6 +232,18 @@ jest -tc x.js
 vitest init browser
 pip list --extra x
 cargo test -- --logfile=f
+prettier '{/tmp,x}/a.js'
+prettier --check '{.,}./x/a.js'
+npx prettier \{/tmp,x}/a.js
+eslint "{..,x}/a.js"
+tsc --noEmit false a.ts
+tsc -p a.json --noEmit null
+git commit --allow-empty <<< ':!x'
+git commit -a <<< x -- -m
+echo ':!x' | git commit --amend
+git tag -a v9 <<< ':!x'
+git merge --continue <<< ':!x'
+git revert HEAD < /dev/null | git rebase --continue
 """)
 
 EVERYDAY = lines(r"""
@@ -377,6 +389,28 @@ def test_what_a_developer_runs_every_day_is_covered(command: str) -> None:
         ("cat docs/*", "cat docs/a /etc/passwd"),
         ("* src", "rm src"),
         ("npx eslint", "npx eslint '`x`'"),
+        ("timeout|git commit", "timeout 5 git commit <<< ':!x'"),
+        ("prettier --check", "prettier --check --write a.json"),
+        ("prettier -c .", "prettier -c . -w"),
+        ("git restore --staged", "git restore --staged . -W"),
+        ("git restore --staged *", "git restore --staged -s other ."),
+        ("git branch -a", "git branch -a -m x"),
+        ("git branch -r", "git branch -r --set-upstream-to=x"),
+        ("git branch --sort=x", "git branch --sort=x y"),
+        ("git tag --sort=x", "git tag --sort=x -d v1"),
+        ("git tag --format x", "git tag --format x y"),
+        ("mv -n *", "mv -n -fv a b"),
+        ("rm -i", "rm -i -rf src"),
+        ("git reset --soft", "git reset --soft --mixed HEAD~1"),
+        ("git merge --ff-only", "git merge --ff-only --no-ff x"),
+        ("git pull --ff-only", "git pull --ff-only --rebase"),
+        ("git commit -m *", "git commit -m x --amend"),
+        ("git push -u origin", "git push -u origin main --tags"),
+        ("curl -X GET", "curl -X GET -X DELETE http://h"),
+        ("curl -I", "curl -I -d x http://h"),
+        ("ruff check --diff", "ruff check --diff --fix x"),
+        ("tsc --noEmit", "tsc --noEmit --incremental"),
+        ("jest --ci", "jest --ci -u"),
     ],
 )
 def test_what_a_rule_does_not_spell_out_is_asked_about(patterns: str, command: str) -> None:
@@ -396,6 +430,15 @@ def test_what_a_rule_does_not_spell_out_is_asked_about(patterns: str, command: s
         ("rm src/*", "rm src/a src/b/c -f"),
         ("cat docs/*", "cat docs/a docs/b"),
         ("make test", "make test lint"),
+        ("git branch", "git branch -m x"),
+        ("git branch --list", "git branch --list 'a*'"),
+        ("git branch --merged", "git branch --merged main"),
+        ("git tag -d *", "git tag -d v1"),
+        ("git commit -m *", "git commit -m x -q"),
+        ("git commit", "git commit -F - <<< x"),
+        ("git commit", "git commit -qm x <<< y"),
+        ("prettier --write", "prettier --write src -l"),
+        ("ruff check --fix", "ruff check --fix x"),
         ("*", "git -c core.pager=x log; python -c 'x'; sudo rm x"),
     ],
 )

@@ -21,6 +21,9 @@ The fields of a row:
   `code`: options whose value is code. `shell`: the code is a shell command. `reads`: other programs that run what they
   read where their words do not fit.
 * `globs`: no option writes or runs anything, so that a file whose name begins with `-` does no harm as one.
+* `acts`: options, or `operands`, that do something of their own. A rule with another option covers them only if it
+  spells them (`prettier --check` not `--write`), unless it has one of `safe`, beside which they do nothing.
+* `editor`: it starts an editor, which takes its input for commands, except with one of these options.
 * `alike`: it changes what its operands name, so that the last operand of a rule is a pattern for others behind it.
   Elsewhere it is one if it has wildcards.
 * `inside`: its operands are in the working folder, as others may have a configuration that runs or is written.
@@ -51,6 +54,7 @@ from .lexer import Word
 _ANY_OPERAND: Final = r"(?!@|.*::|(?!https?:|ssh:|git:|file:)[\w+.-]*://).*"
 """`@x` may name a file of options; `ext::x` and `x://` name programs that git runs."""
 _SCRIPTS: Final = (".sh", ".bash", ".zsh", ".py", ".rb", ".pl", ".js", ".ts", ".mjs", ".php")
+_LISTS: Final = ("flags", "values", "texts", "acts", "safe", "editor")
 _ASKING: Final = ("--version", "--help")
 
 _wild = re.compile(r"[*?\[{~]").search
@@ -76,6 +80,9 @@ class Form(NamedTuple):
     most: int | None
     after: int | None
     code: str
+    acts: frozenset[str]
+    safe: frozenset[str]
+    editor: frozenset[str]
     traits: frozenset[str]
     subcommand: bool
 
@@ -113,6 +120,8 @@ class Form(NamedTuple):
             return f"{self.key!r} is covered with at most {self.most} operands"
         if self.has("inside") and _outside(text):
             return "it is outside of the working folder"
+        if self.has("inside") and "{" in text:
+            return "it may be several files, also outside of the working folder"
         fits = re.fullmatch(self.first if self.first and count == 1 else self.operands, text, re.DOTALL)
         return "" if fits else f"it is no plain operand of {self.key!r}"
 
@@ -147,19 +156,22 @@ def forms() -> Mapping[str, Form]:
     data = {head: dict[str, Any]() for head in heads if head not in keys} | data
     for key, row in data.items():
         like = found.get(row.get("like", ""))
-        options = [frozenset(row.get(name, "").split()) for name in ("flags", "values")]
+        listed = {name: frozenset(row.get(name, "").split()) for name in _LISTS}
         traits = {name for name, value in ({"bundles": True} | row).items() if value is True}
         form = Form(
             key,
-            options[0] | (like.flags if like else frozenset()),
-            options[1] | (like.values if like else frozenset()),
-            frozenset(row.get("texts", "").split()),
+            listed["flags"] | (like.flags if like else frozenset()),
+            listed["values"] | (like.values if like else frozenset()),
+            listed["texts"],
             {**(like.never if like else {}), **row.get("never", {})},
             row.get("operands", like.operands if like else _ANY_OPERAND),
             row.get("first", ""),
             row.get("most"),
             row.get("after"),
             row.get("code", "(?!)"),
+            listed["acts"],
+            listed["safe"],
+            listed["editor"],
             frozenset(traits),
             {"operands", "most"}.isdisjoint(row) and any(each.startswith(f"{key} ") for each in keys),
         )

@@ -110,6 +110,10 @@ def _missing(patterns: Sequence[str], command: SimpleCommand, wanted: Sequence[s
         reading = read(words, start, wanted)
         if reading.problem:
             return words[reading.at].text if reading.at < len(words) else words[start].text, reading.problem
+        if reading.form and (
+            found := _unexpected(reading.form, words[start : reading.at], wanted[start:], command.fed)
+        ):
+            return found
         if reading.at == len(words):
             return None
         start = reading.at
@@ -117,6 +121,27 @@ def _missing(patterns: Sequence[str], command: SimpleCommand, wanted: Sequence[s
             inner = uncovered(patterns, SimpleCommand(words[start:], fed=command.fed))
             return inner and (inner.word or words[start].text, inner.why)
     return words[start].text, "too many programs run one another"
+
+
+def _unexpected(form: Form, words: _Words, wanted: Sequence[str], fed: bool) -> tuple[str, str] | None:
+    """Return a word that does what a reader of the rule would not expect, and why, if there is one."""
+    if fed and form.editor and not _has_option(words, form.editor):
+        return words[0].text, "it starts an editor, which takes its input for commands"
+    if not form.acts or not any(want.startswith("-") for want in wanted) or _has_option(words, form.safe):
+        return None
+    spelled = spelled_words(words, wanted)
+    takes_operands = "operands" not in form.acts or _has_option([words[at] for at in spelled], form.acts)
+    for at, word in enumerate(words[form.key.count(" ") + 1 :], form.key.count(" ") + 1):
+        is_operand = not (takes_operands or word.text.startswith("-"))
+        if at not in spelled and (is_operand or _has_option((word,), form.acts)):
+            return word.text, "it does something else than the options of the rule"
+    return None
+
+
+def _has_option(words: Sequence[Word], options: frozenset[str]) -> bool:
+    """Return whether one of the words, in front of a `--`, is one of these options."""
+    end = next((at for at, word in enumerate(words) if word.text == "--"), len(words))
+    return any(_may_be_option(word, option) for word in words[:end] for option in options)
 
 
 def forbids(pattern: str, command: SimpleCommand) -> bool:
