@@ -534,7 +534,7 @@ def check_outputs(provider: str, supported: frozenset[str], settings: Settings) 
     """Return the settings of `OUTPUT_SETTINGS` that are left out. Raise `BadRequest` for a kind of output."""
     for kind in settings.modalities or ():
         if kind not in supported:
-            other = ", or use tools=[ImageGeneration()] with OpenAIResponses" if kind == "image" else ""
+            other = ", or use tools=[ImageGeneration()] with OpenAI's Responses API" if kind == "image" else ""
             raise BadRequest(
                 f"{provider} has no {kind} output with this protocol: leave {kind!r} out of modalities={other}"
             )
@@ -555,7 +555,7 @@ def check_stored(supported: frozenset[str], settings: Settings) -> list[str]:
         if value is not False and value != "auto":
             raise BadRequest(
                 f"{name} is not supported by this service and its protocol: leave it out, or use "
-                "OpenAIResponses with a service that stores responses"
+                "api='responses' with a service that stores responses"
             )
         left_out.append(name)
     if "previous_response_id" not in supported:

@@ -342,17 +342,15 @@ FORMS: Final[Mapping[str, Mapping[type[ServerTool], Form]]] = MappingProxyType(
 )
 """The tools of each protocol: of the Responses API for openai and xai, of chat completions for groq."""
 
-_RESPONSES: Final = "Its Responses API has it: OpenAIResponses(model{service})"
-_OPENAI_RESPONSES: Final = _RESPONSES.format(service="")
-_XAI_RESPONSES: Final = _RESPONSES.format(service=", service='xai'")
+_RESPONSES: Final = "Its Responses API has it: pass api='responses' to the LLM"
 _CONVERSATIONS: Final = "Its Conversations API has it, and chat completions have not: toolcast has no such adapter"
 
 ELSEWHERE: Final[Mapping[str, Mapping[type[ServerTool], str]]] = MappingProxyType(
     {
-        "openai-chat": dict.fromkeys(_OPENAI, _OPENAI_RESPONSES),
-        "xai-chat": dict.fromkeys(_OPENAI, _XAI_RESPONSES),
+        "openai-chat": dict.fromkeys(_OPENAI, _RESPONSES),
+        "xai-chat": dict.fromkeys(_OPENAI, _RESPONSES),
         "bedrock-other": dict.fromkeys((WebSearch, CodeExecution), "Models of Amazon Nova have it"),
-        "groq": {RemoteMCP: _RESPONSES.format(service=", service='groq'")},
+        "groq": {RemoteMCP: _RESPONSES},
         "mistral": dict.fromkeys((WebSearch, CodeExecution, FileSearch), _CONVERSATIONS),
     }
 )

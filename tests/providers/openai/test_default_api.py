@@ -134,7 +134,9 @@ def test_tools_in_chat_are_sent_where_they_are_taken(service: OpenAIByRule, mode
     if taken:
         assert used.chat("Look", tools=[look]).message.tool_calls
     else:
-        with pytest.raises(BadRequest, match=r"takes no tools in chat completions while it thinks: leave api='chat'"):
+        with pytest.raises(
+            BadRequest, match="this model takes no tools in chat completions while it thinks: leave api="
+        ):
             used.chat("Look", tools=[look])
         assert service.log == []
     assert used.chat("Hi").text == "Done."
@@ -289,7 +291,7 @@ def test_a_model_without_chat(service: OpenAIByRule) -> None:
     assert used.chat("Hi", settings=Settings(seed=1)).text == "Done."
     assert used.preview(ChatRequest((user("Hi"),), settings=Settings(seed=1))).notes == ("seed",)
     assert service.log == [RESPONSES]
-    with pytest.raises(BadRequest, match="gpt-5-pro has no chat completions: leave api='chat' out"):
+    with pytest.raises(BadRequest, match="this model has no chat completions: leave api='chat' out"):
         llm(service, "gpt-5-pro", api="chat").chat("Hi")
 
 
@@ -306,7 +308,7 @@ def test_a_model_without_chat(service: OpenAIByRule) -> None:
 def test_what_no_protocol_carries_is_refused(
     service: OpenAIByRule, api: API, settings: Settings, tools: Any, other: str
 ) -> None:
-    with pytest.raises(BadRequest, match=rf"seed in chat completions alone \(api='chat'\), and {other} in the Resp"):
+    with pytest.raises(BadRequest, match=rf"\(api='chat'\) take seed, and only the Responses API takes {other}"):
         api.chat(llm(service, "gpt-5.6-sol"), "Hi", tools=tools, settings=settings)
     assert service.log == []
 

@@ -99,15 +99,15 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
             if settings.store is not None:
                 self.fields["store"] = settings.store
         if "chat" in self._left_out:
-            raise BadRequest(f"{options.model} has no chat completions: leave api='chat' out")
+            raise BadRequest("this model has no chat completions: leave api='chat' out")
         self._instructions: str | None = None
         self._run = len(options.server_tools)
         form = schema_call_format(options)
         if form is None:
             if options.tools and "tools" in self._left_out:
                 raise BadRequest(
-                    f"{options.model} takes no tools in chat completions while it thinks: leave api='chat' out, or for "
-                    "typed output alone pass mode='json_schema'"
+                    "this model takes no tools in chat completions while it thinks: leave api='chat' out, or for typed "
+                    "output alone pass mode='json_schema'"
                 )
             self._tools(options, bool(settings.thinking))
         else:

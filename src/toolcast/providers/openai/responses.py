@@ -88,8 +88,8 @@ class OpenAIResponsesAdapter(OpenAIBaseAdapter):
             return self
         if other := _only_in_responses(request_input, settings, left_out):
             raise BadRequest(
-                f"{self.provider} takes {what} in chat completions alone (api='chat'), and {other} in the Responses "
-                "API alone: leave one of them out",
+                f"only chat completions (api='chat') take {what}, and only the Responses API takes {other}: leave one "
+                "of them out",
                 provider=self.provider,
                 model=request_input.model,
             )
