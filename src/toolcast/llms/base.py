@@ -477,8 +477,8 @@ class FunctionCallingLLM(FileMethods, Closing, AsyncClosing):
         """Return the HTTP request for `request` without sending it; None for an LLM without HTTP."""
         return None
 
-    def decoder(self, request: ChatRequest) -> ResponseDecoder:
-        """Return the decoder for the body of a response to `request`."""
+    def decoder(self, request: ChatRequest, body: bytes = b"") -> ResponseDecoder:
+        """Return the decoder for the body of a response to `request`: for `body`, if it is there already."""
         raise TypeError(f"{type(self).__name__} has no HTTP bodies to parse; pass its ChatResponse to parse()")
 
     def mode(self, request: ChatRequest) -> OutputMode:

@@ -86,9 +86,9 @@ class FallbackLLM(FunctionCallingLLM):
         """Return the HTTP request of the current LLM without sending it."""
         return self.current.preview(self.request_for(self.current, request))
 
-    def decoder(self, request: ChatRequest) -> ResponseDecoder:
+    def decoder(self, request: ChatRequest, body: bytes = b"") -> ResponseDecoder:
         """Return the current LLM's decoder for the body of a response."""
-        return self.current.decoder(self.request_for(self.current, request))
+        return self.current.decoder(self.request_for(self.current, request), body)
 
     def mode(self, request: ChatRequest) -> OutputMode:
         """Return the output mode of `request` for the current LLM; each LLM decides its own when it is called."""

@@ -437,12 +437,18 @@ class HTTPExchange:
     def _renews(self, error: LLMError) -> bool:
         """Return True if the service refused what can be left out, or, once, credentials that can be replaced."""
         request = self._request
-        if error.status == 400 and self._adapter is not None and self._adapter.adapt_to(error):
+        if error.status == 400 and request is not None and self._is_sent_without(error, request):
             return True
         if self._renewed or error.status != 401 or request is None or not self._service.renew(request):
             return False
         self._renewed = True
         return True
+
+    def _is_sent_without(self, error: LLMError, request: HTTPRequest) -> bool:
+        """Return True if the request is another one without what the service has refused in it."""
+        if self._adapter is None or not self._adapter.adapt_to(error):
+            return False
+        return self._adapter.request(self._conversation, self._settings).body != request.body
 
     def _log_wait(self, error: LLMError, wait: float) -> None:
         attempt = f"{f'{self._call.id} ' if self._call.id else ''}attempt {len(self._call.attempts)}"

@@ -10,6 +10,7 @@ import inspect
 import logging
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypedDict, cast
@@ -284,7 +285,9 @@ class ServiceLLM(FunctionCallingLLM):
 
     def cache_data(self, request: ChatRequest) -> list[Any]:
         """Return the JSON-compatible data that a cached answer to `request` is found by, without credentials."""
-        adapter = self.adapter.for_request(self._request_input(request)[0], request.settings)
+        adapter = self.adapter
+        with suppress(BadRequest):  # of a request that another LLM of a fallback may take
+            adapter = adapter.for_request(self._request_input(request)[0], request.settings)
         return [self.metadata.provider, adapter.base_url, self.model, *request.cache_data()]
 
     def preview(self, request: ChatRequest) -> HTTPRequest | None:
@@ -295,8 +298,7 @@ class ServiceLLM(FunctionCallingLLM):
     def decoder(self, request: ChatRequest, body: bytes = b"") -> ResponseDecoder:
         """Return the decoder for the body of a response to `request`: for `body`, if it is there already."""
         request_input, calls = self._request_input(request)
-        adapter = self.adapter.for_request(request_input, request.settings).for_answer(body)
-        decoder = adapter.decoder(request_input)
+        decoder = self.adapter.for_request(request_input, request.settings).decoder(request_input)
         if calls is None:
             return decoder
         return JSONTextDecoder(decoder, calls, accept_damaged=request.accept_damaged)

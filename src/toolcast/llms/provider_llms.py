@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from ..http_request import HTTPRequest
 from ..option_types import require_text
 from ..output_mode import OutputMode
 from ..prices import Prices
-from ..providers.base import ProviderAdapter, RequestInput
+from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 from ..settings import Settings
 from ..tool_spec import ToolChoice
 from ..transport.network import IOBackend
@@ -41,6 +42,7 @@ from .request_state import RequestState, ResponseEvents
 if TYPE_CHECKING:
     from ..providers.anthropic.adapter import AnthropicAdapter
     from ..providers.chat_completions.adapter import OpenAIChatAdapter
+    from ..providers.chat_completions.openai_base import OpenAIBaseAdapter
     from ..providers.chat_completions.services import API, ServiceSpec as Row
     from ..providers.llama_cpp.adapter import LlamaCppAdapter
     from ..providers.llama_cpp.grammar import SchemaLimits
@@ -111,11 +113,14 @@ class OpenAICompatible(ServiceLLM):
 
     def _best_mode(self, request: ChatRequest) -> OutputMode:
         mode = super()._best_mode(request)
-        if self.api == "chat" and mode == "tool_call":
-            limits = cast("OpenAIChatAdapter", self.adapter).limits(self.model, request.settings.thinking)
-            if "tools" in limits and request.tools and request.is_typed and self.metadata.capabilities.json_schema:
-                return "json_schema"
-        return mode
+        if mode != "tool_call" or self._row.api == "chat":
+            return mode
+        adapter, settings = cast("OpenAIBaseAdapter", self.adapter), request.settings
+        limits = adapter.limits(self.model, settings.thinking)
+        if "tools" not in limits or not (request.tools and request.is_typed):
+            return mode
+        holds = self.metadata.capabilities.json_schema is not False
+        return "json_schema" if holds and adapter.needs_chat(request.messages, settings, limits) else mode
 
     def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
         if self._speaks_responses:
@@ -140,7 +145,8 @@ class OpenAICompatible(ServiceLLM):
                 )
             return SERVICES[self.service]
         host = urlsplit(self.base_url or "").hostname
-        return next((row for row in SERVICES.values() if host and urlsplit(row.base_url).hostname == host), GENERIC)
+        rows = (row for row in SERVICES.values() if "{" not in row.base_url)
+        return next((row for row in rows if host and _is_at(row, self.base_url or "")), GENERIC)
 
     def _make_adapter(self) -> ProviderAdapter:
         return self._build_adapter(*self._endpoint())
@@ -185,6 +191,15 @@ class OpenAICompatible(ServiceLLM):
         """True if requests go to the Responses API, but for those that it cannot carry."""
         return self.api != "chat" and self.adapter.base_url.partition("?")[0].endswith("/responses")
 
+    def decoder(self, request: ChatRequest, body: bytes = b"") -> ResponseDecoder:
+        """Return the decoder for the body of a response to `request`: of either protocol, for `body`."""
+        api = _api_of(body)
+        if api is None or self.api == api:
+            return super().decoder(request, body)
+        other = copy(self)  # such as of a batch that an earlier version has submitted
+        other.api = api
+        return super(OpenAICompatible, other).decoder(request, body)
+
     @property
     def stores_responses(self) -> bool:
         """True if the service stores responses, so that requests can continue them."""
@@ -226,6 +241,21 @@ class OpenAIResponses(OpenAICompatible):
         super().__init__(model, service=service, api="responses", **take_options(options))
 
 
+def _api_of(body: bytes) -> API | None:
+    """Return the protocol of a complete response, as it names its kind."""
+    if b'"chat.completion"' not in body and b'"response"' not in body:
+        return None
+    from jiter import from_json  # with what decodes responses
+
+    try:
+        found: Any = from_json(body)
+    except ValueError:
+        return None
+    kinds: dict[Any, API] = {"chat.completion": "chat", "response": "responses"}
+    kind = cast("dict[str, object]", found).get("object") if isinstance(found, dict) else None
+    return kinds.get(kind) if isinstance(kind, str) else None
+
+
 def _is_at(row: Row, url: str) -> bool:
     """Return True if the URL is one of the service itself, such as in a region, or the service has no usual one."""
     own, host = urlsplit(row.base_url).hostname or "", urlsplit(url).hostname or ""
@@ -248,8 +278,7 @@ def _responses_adapter(
     """Return the adapter of the Responses API of a service, for the URL of its chat completions."""
     from ..providers.openai.responses import OpenAIResponsesAdapter
 
-    # `service_url` appends the path of chat completions, also to a URL of the Responses API.
-    url = re.sub(r"(/responses)?/chat/completions", "/responses", url, count=1)
+    url = re.sub(r"/chat/completions", "/responses", url, count=1)
     return OpenAIResponsesAdapter(row, chat=chat, api_key=key, base_url=url, headers=headers)
 
 

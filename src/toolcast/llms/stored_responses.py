@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -63,6 +64,9 @@ def open_stored(
     if not llm.stores_responses or (settings.previous_response_id != "auto" and settings.conversation is None):
         return exchange(request)
     adapter = llm.adapter
+    with suppress(BadRequest):  # which the exchange raises
+        if adapter.for_request(request.conversation(llm.model, mode), settings) is not adapter:
+            return exchange(request)  # by the protocol that stores nothing
     own = StoredResponse("", adapter.provider, llm.model, adapter.base_url, settings.conversation or "")
     return ContinuedEvents(request, own, exchange, call)
 

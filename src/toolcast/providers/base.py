@@ -132,12 +132,8 @@ class ProviderAdapter(Protocol):
         """Return the adapter of the protocol that this request takes. Raise `BadRequest` if there is none."""
         return self
 
-    def for_answer(self, body: bytes) -> ProviderAdapter:
-        """Return the adapter of the protocol of a complete response, which may be older than this LLM."""
-        return self
-
     def adapt_to(self, refusal: LLMError) -> bool:
-        """Leave out of all requests what the service has refused. Return True if nothing depends on it."""
+        """Leave out of all requests what the service has refused, if nothing depends on it. Return True for that."""
         return False
 
     def request(self, request_input: RequestInput, settings: Settings) -> HTTPRequest:

@@ -231,12 +231,8 @@ class HTTPAdapter(ABC):
         """Return the adapter of the protocol that this request takes. Raise `BadRequest` if there is none."""
         return self
 
-    def for_answer(self, body: bytes) -> HTTPAdapter:
-        """Return the adapter of the protocol of a complete response, which may be older than this LLM."""
-        return self
-
     def adapt_to(self, refusal: LLMError) -> bool:
-        """Leave out of all requests what the service has refused. Return True if nothing depends on it."""
+        """Leave out of all requests what the service has refused, if nothing depends on it. Return True for that."""
         return False
 
     def forget_encoders(self) -> None:

@@ -524,7 +524,7 @@ class ToolOrchestratingLLM(Generic[T]):
             accept_damaged=lenient,
             server_tools=self._server_tools,
         )
-        decoder = self._llm.decoder(request)
+        decoder = self._llm.decoder(request, raw)
         accumulator = Accumulator()
         for event in (*decoder.feed(raw), *decoder.close()):
             accumulator.apply(event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from toolcast import (
     assistant,
     user,
 )
-from toolcast.errors import BadRequest, UnsupportedLLMError
+from toolcast.errors import BadRequest, StreamTruncated, UnsupportedLLMError
 from toolcast.llms.request import ChatRequest
 
 MODELS = ("gpt-4.1", "gpt-5.4", "gpt-5.6-sol", "gpt-6-luna", "gpt-6.1-sol", "gpt-7-nova")
@@ -388,3 +389,101 @@ def test_a_batch_has_one_protocol(service: OpenAIByRule) -> None:
             assert "give the LLM of the job api='chat'" in str(outcome.error)
         else:
             assert outcome.output == Album(title="Sea")
+
+
+# -- beside these
+
+
+def test_many_first_requests_at_once(service: OpenAIByRule) -> None:
+    """Each is sent again without what was refused in it, also where another one has found that out before."""
+    service.hides = "gpt-4.1"
+    used = llm(service, "my-deployment", **AZURE)
+    with ThreadPoolExecutor(8) as threads:
+        assert [each.text for each in threads.map(lambda _: used.chat("Hi"), range(8))] == ["Done."] * 8
+    service.unverified = True
+    asked = Settings(extra={"reasoning": {"effort": "low", "summary": "auto"}})
+    before = len(service.log)
+    with pytest.raises(BadRequest, match="must be verified"):
+        used.chat("Hi", settings=asked)
+    assert len(service.log) == before + 1
+
+
+@pytest.mark.parametrize("api", [None, "chat", "responses"])
+def test_a_response_is_read_as_what_it_is(service: OpenAIByRule, api: Any) -> None:
+    tools = [{"type": "function", "function": {"name": "Album"}}]
+    _, chat = service.in_a_batch({"model": "gpt-4.1", "messages": [{"role": "user"}], "tools": tools})
+    _, response = service.in_a_batch({"model": "gpt-4.1", "input": [{"role": "user"}], "tools": [{"name": "Album"}]})
+    make = ToolOrchestratingLLM(Album, "x", toolcast.CachedLLM(llm(service, "gpt-4.1", api=api)))
+    assert make.parse(json.dumps(chat)) == make.parse(response) == Album(title="Sea")
+    with pytest.raises(StreamTruncated):
+        make.parse('["chat.completion"')
+
+
+@pytest.mark.parametrize(
+    ("model", "takes_tools"),
+    [
+        *[(name, True) for name in ("gpt-35-turbo", "gpt-41-mini", "sales-pro", "my-codex", "gpt-4o", "gpt-5.3")],
+        *[(name, True) for name in ("ft:gpt-4.1:acme:my-pro-x:1", "ft:gpt-4.1:acme:my-codex:1", "gpt-5.4")],
+        *[(name, False) for name in ("gpt-5.6", "gpt-10", "ft:gpt-6.1-sol:acme::1", "o3-pro", "gpt-5-pro-2026-01-01")],
+        *[(name, False) for name in ("gpt-5.3-codex", "codex-mini-latest", "gpt-6-cyber", "o3-deep-research")],
+    ],
+)
+def test_what_the_name_of_a_model_says(model: str, takes_tools: bool) -> None:
+    used = OpenAI(model, api="chat", api_key="k")
+    request = ChatRequest((user("Hi"),), tools=(toolcast.CallableTool.from_function(look),))
+    if takes_tools:
+        assert used.preview(request)
+    else:
+        with pytest.raises(BadRequest, match="leave api='chat' out"):
+            used.preview(request)
+
+
+@pytest.mark.parametrize("settings", [Settings(seed=7), Settings(max_tokens=5)])
+def test_typed_output_alone_needs_no_tools_in_chat(service: OpenAIByRule, api: API, settings: Settings) -> None:
+    assert api.call(ToolOrchestratingLLM(Album, "x", llm(service, "gpt-5.6-sol", settings=settings))).title == "Sea"
+    assert service.log == [CHAT]
+
+
+def test_a_response_of_chat_is_not_continued(service: OpenAIByRule) -> None:
+    engine = Engine(llm(service, "gpt-4.1", settings=Settings(previous_response_id="auto")))
+    for message in (user("Hi", WAV), "And?", "And?"):
+        assert engine.submit(message).text == "Done."
+    assert service.log == [CHAT] * 3
+
+
+@pytest.mark.parametrize("name", ["text", "truncation", "reasoning", "max_output_tokens"])
+def test_words_of_both_protocols(name: str) -> None:
+    settings = Settings(seed=1, extra={name: 1, "stop": None})
+    with pytest.raises(BadRequest, match=rf"take seed, and only the Responses API takes extra\['{name}'\]"):
+        OpenAI("gpt-4.1", api_key="k").preview(ChatRequest((user("Hi"),), settings=settings))
+    request = OpenAI("gpt-4.1", api_key="k").preview(ChatRequest((user("Hi"),), settings=Settings(stop=())))
+    assert request and request.url.endswith("/responses")
+
+
+@pytest.mark.parametrize(
+    ("options", "url"),
+    [
+        ({"service": "azure-v1", "base_url": "https://me.openai.azure.com/openai/v1/responses"}, "responses"),
+        (
+            {"service": "azure-v1", "base_url": "https://me.openai.azure.com/openai/v1/chat/completions"},
+            "chat/completions",
+        ),
+        ({"base_url": "https://me.openai.azure.com/openai/v1/responses/", "api": "chat"}, "chat/completions"),
+    ],
+)
+def test_the_endpoint_of_another_protocol(options: Any, url: str) -> None:
+    assert (
+        OpenAICompatible("m", api_key="k", **options).adapter.base_url == f"https://me.openai.azure.com/openai/v1/{url}"
+    )
+
+
+def test_a_region_is_openai_by_its_address_alone() -> None:
+    used = OpenAICompatible("m", api_key="k", base_url="https://eu.api.openai.com/v1")
+    assert (used.metadata.provider, used.adapter.base_url) == ("openai", "https://eu.api.openai.com/v1/responses")
+
+
+def test_a_fallback_has_a_key_in_a_cache_though_one_llm_would_refuse(service: OpenAIByRule) -> None:
+    both = toolcast.FallbackLLM([llm(service, "gpt-4.1"), llm(service, "gpt-5.6-sol")])
+    used = toolcast.CachedLLM(both)
+    assert used.chat("Hi", tools=[look], settings=Settings(seed=1)).message.tool_calls
+    assert service.log == [CHAT]

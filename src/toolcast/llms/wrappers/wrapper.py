@@ -149,9 +149,9 @@ class WrapperLLM(FunctionCallingLLM):
         """Return the HTTP request of the wrapped LLM for `request`, as it is without `respond`."""
         return self.llm.preview(request)
 
-    def decoder(self, request: ChatRequest) -> ResponseDecoder:
+    def decoder(self, request: ChatRequest, body: bytes = b"") -> ResponseDecoder:
         """Return the wrapped LLM's decoder for the body of a response."""
-        return self.llm.decoder(request)
+        return self.llm.decoder(request, body)
 
     def cache_data(self, request: ChatRequest) -> list[Any]:
         """Return the JSON-compatible data that a `CachedLLM` around this LLM finds an answer to `request` by.

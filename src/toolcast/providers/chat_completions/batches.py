@@ -66,8 +66,8 @@ class OpenAIBatches(FileBatches):
         """
         if request.url.partition("?")[0].rpartition("/")[2] != self._endpoint.rpartition("/")[2]:
             raise BadRequest(
-                f"all requests of a batch go to {self._endpoint}, and this one has what only chat completions take "
-                "(seed, stop, audio): leave that out, or give the LLM of the job api='chat'"
+                f"all requests of a batch go to {self._endpoint}, and this one has what only chat completions take: "
+                "leave it out, or give the LLM of the job api='chat'"
             )
         # The text alone may be a part of another field.
         if b'"background":true' in request.body and json.loads(request.body).get("background"):

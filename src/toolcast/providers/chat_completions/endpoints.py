@@ -26,6 +26,7 @@ def service_url(service: ServiceSpec, base_url: str | None, model: str, environ:
     """
     base = base_url or read_variable(service.url_env, environ) or _fill(service, service.base_url, environ)
     url, _, query = base.strip().partition("?")
+    url = re.sub(r"/responses/*\Z", "", url)  # the endpoint of the other protocol
     path, _, row_query = service.path.partition("?")
     path = path.replace("{model}", quote(model, safe=""))
     query = query or _fill(service, row_query, environ)

@@ -16,7 +16,7 @@ from typing_extensions import Unpack
 
 from ...credentials import Secret, SecretURL
 from ...errors import BadRequest
-from ...messages import Part, TextPart
+from ...messages import Message, Part, TextPart
 from ...settings import Settings
 from ...tool_spec import ToolSpec
 from ..base import RequestOptions
@@ -56,6 +56,10 @@ class OpenAIBaseAdapter(HTTPAdapter):
         self.limits: Callable[[str, bool | str | int | None], frozenset[str]] = lru_cache(64, typed=True)(
             partial(model_limits, service)
         )
+
+    def needs_chat(self, messages: Sequence[Message], settings: Settings, left_out: frozenset[str]) -> str | None:
+        """Return why a request goes to chat completions; None if it does not."""
+        return "api='chat'"
 
     @property
     def service_root(self) -> str:
@@ -233,7 +237,7 @@ class OpenAIBaseEncoder(RequestEncoder):
         return schema, False
 
 
-_HAS_BREAKPOINTS = re.compile(r"(ft:)?gpt-(5\.([6-9]|\d\d)|[6-9]|\d\d)")
+_HAS_BREAKPOINTS = re.compile(r"(ft:)?gpt-(5\.([6-9]|\d\d)|[6-9]|1\d)")
 """The models that take marks: GPT-5.6 and later (developers.openai.com/api/docs/guides/prompt-caching)."""
 
 

@@ -201,11 +201,15 @@ OPENAI = ServiceSpec(
         ModelRule(r"o\d", ("parallel_tool_calls",)),
         # With tools: developers.openai.com/api/docs/guides/migrate-to-responses and /api/docs/guides/reasoning.
         ModelRule(r"(ft:)?gpt-5\.4(?!-chat)", ("tools",), "if_on"),
-        ModelRule(r"(ft:)?gpt-(5\.([5-9]|\d\d)(?!-chat)|[6-9]|\d\d)", ("tools",), "unless_off"),
-        ModelRule(r"gpt-6-astra|gpt-6\.1-sol", ("tools",)),
-        # With one protocol alone, as their pages say.
-        ModelRule(r"gpt-audio|.*-audio-preview|.*-search-(preview|api)|o1-mini", ("responses",)),
-        ModelRule(r".*-pro(-|$)|.*-codex|codex-|.*-deep-research|computer-use", ("chat",)),
+        ModelRule(r"(ft:)?gpt-(5\.([5-9]|\d\d)(?!-chat)|[6-9]|1\d)", ("tools",), "unless_off"),
+        ModelRule(r"(ft:)?gpt-(6-astra|6\.1-sol)", ("tools",)),
+        # With one protocol alone, as their pages and the types of OpenAI's SDK say.
+        ModelRule(r"(ft:)?(gpt-audio|gpt-[\w.-]*-(audio-preview|search-(preview|api))|o1-mini)", ("responses",)),
+        ModelRule(
+            r"(gpt-\d[\w.]*|o\d)-pro(-|$)|(gpt-\d[\w.]*-)?codex(-|$)|(gpt|o\d)[\w.-]*-deep-research|computer-use-preview"
+            r"|gpt-\d[\w.]*-(cyber|rosalind|astra-law)|gpt-(daybreak|rosalind)",
+            ("chat",),
+        ),
         # Asked for its encrypted thoughts, a model that does not think refuses.
         ModelRule(r"(ft:)?(gpt-[34]|chatgpt|gpt-5(\.\d)?-chat)", ("include", "thinking")),
     ),

@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from jiter import from_json
 from typing_extensions import Unpack
 
 from ...errors import BadRequest, LLMError
@@ -80,11 +79,12 @@ class OpenAIResponsesAdapter(OpenAIBaseAdapter):
     ) -> None:
         super().__init__(service, **address)
         self._chat = None if chat is None else cache(chat)
+        self._refused: set[str] = set()
 
     def for_request(self, request_input: RequestInput, settings: Settings) -> OpenAIBaseAdapter:
         """Return the adapter of chat completions for a request that only they carry, if there is one."""
         left_out = self.limits(request_input.model, settings.thinking)
-        if self._chat is None or "chat" in left_out or not (what := _only_in_chat(request_input, settings, left_out)):
+        if not (what := self.needs_chat(request_input.messages, settings, left_out)) or self._chat is None:
             return self
         if other := _only_in_responses(request_input, settings, left_out):
             raise BadRequest(
@@ -95,20 +95,17 @@ class OpenAIResponsesAdapter(OpenAIBaseAdapter):
             )
         return self._chat()
 
-    def for_answer(self, body: bytes) -> OpenAIBaseAdapter:
-        """Return the adapter of chat completions for a response of theirs: the batch was begun with them."""
-        if self._chat is None or b'"chat.completion"' not in body or from_json(body)["object"] != "chat.completion":
-            return self
-        return self._chat()
+    def needs_chat(self, messages: Sequence[Message], settings: Settings, left_out: frozenset[str]) -> str | None:
+        """Return what of a request chat completions carry, and the Responses API does not."""
+        return None if self._chat is None or "chat" in left_out else _only_in_chat(messages, settings, left_out)
 
     def adapt_to(self, refusal: LLMError) -> bool:
         """Leave out encrypted thoughts or summaries of thoughts, if the model or the organization may not have them."""
         found = {name for name, words in _REFUSED.items() if words in str(refusal).lower()}
-        if not found.difference(self._service.drops):
-            return False
-        self._service = replace(self._service, drops=(*self._service.drops, *found))
-        self.forget_encoders()
-        return True
+        if found - self._refused:
+            self._refused |= found
+            self.forget_encoders()
+        return bool(found)
 
     def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int] | None:
         """Return the request that counts the input tokens of a request; None if the service does not count them."""
@@ -120,7 +117,8 @@ class OpenAIResponsesAdapter(OpenAIBaseAdapter):
 
     def encoder(self, options: RequestOptions, settings: Settings) -> ResponsesRequestEncoder:
         """Return the encoder of requests with these options and settings."""
-        return ResponsesRequestEncoder(self._service, options, settings)
+        service = replace(self._service, drops=(*self._service.drops, *self._refused))
+        return ResponsesRequestEncoder(service, options, settings)
 
     def protocol_decoder(self, source: ErrorSource, request_input: RequestInput) -> ResponseDecoder:
         """Return the decoder of the protocol's events."""
@@ -129,29 +127,32 @@ class OpenAIResponsesAdapter(OpenAIBaseAdapter):
 
 # What `Settings.extra` may have for chat completions, and the Responses API rejects or has under another name.
 _CHAT_FIELD = re.compile(
-    "audio|(frequency|presence)_penalty|function_call|functions|logit_bias|logprobs|max_completion_tokens|messages|"
+    "audio|(frequency|presence)_penalty|function_call|functions|logit_bias|logprobs|max_(completion_)?tokens|messages|"
     "modalities|n|prediction|reasoning_effort|response_format|seed|stop|stream_options|verbosity|web_search_options"
+)
+_RESPONSES_FIELD = re.compile(
+    "background|conversation|include|instructions|max_(output_tokens|tool_calls)|previous_response_id|prompt|reasoning|"
+    "text|truncation"
 )
 _LEAST_TOKENS = 16  # of `max_output_tokens` (developers.openai.com/api/reference/resources/responses)
 _REFUSED = {"include": "encrypted content is not supported", "summary": "generate reasoning summaries"}
 """What a service may refuse although its documentation has it, and the words of its message."""
 
 
-def _only_in_chat(request_input: RequestInput, settings: Settings, left_out: frozenset[str]) -> str | None:
-    """Return what of a request chat completions carry, and the Responses API does not."""
+def _only_in_chat(messages: Sequence[Message], settings: Settings, left_out: frozenset[str]) -> str | None:
     if "responses" in left_out:
         return "this model"
     for name in ("seed", "stop"):
-        if getattr(settings, name) is not None and name not in left_out:
+        if getattr(settings, name) not in (None, ()) and name not in left_out:
             return name
     if settings.max_tokens is not None and settings.max_tokens < _LEAST_TOKENS:
         return f"max_tokens below {_LEAST_TOKENS}"
     if settings.modalities is not None and "audio" in settings.modalities:
         return "audio output"
-    for name in settings.extra or ():
-        if _CHAT_FIELD.fullmatch(name):
+    for name, value in (settings.extra or {}).items():
+        if value is not None and _CHAT_FIELD.fullmatch(name):
             return f"extra[{name!r}]"
-    audio = any(type(part) is AudioPart for message in request_input.messages for part in message.parts)
+    audio = any(type(part) is AudioPart for message in messages for part in message.parts)
     return "AudioPart" if audio else None
 
 
@@ -164,7 +165,7 @@ def _only_in_responses(request_input: RequestInput, settings: Settings, left_out
     for name in ("previous_response_id", "conversation", "background"):
         if getattr(settings, name) not in (None, False, "auto"):
             return name
-    return None
+    return next((f"extra[{name!r}]" for name in settings.extra or () if _RESPONSES_FIELD.fullmatch(name)), None)
 
 
 class ResponsesRequestEncoder(OpenAIBaseEncoder):
