@@ -20,6 +20,7 @@ class HTTPRequest:
         tls_name: The host name that the server's certificate must match, if `url` has an IP address instead.
         secret_url: The URL with its credentials, if it has any.
         secrets: The credentials in the body, such as the token of an MCP server.
+        prefix: The hash of what the thoughts of the response are bound to; None for a model that binds none.
     """
 
     method: str
@@ -30,6 +31,7 @@ class HTTPRequest:
     tls_name: str | None = None
     secret_url: SecretURL | None = field(default=None, repr=False)
     secrets: tuple[Secret, ...] = field(default=(), repr=False)
+    prefix: str | None = None
 
     @property
     def target(self) -> str:

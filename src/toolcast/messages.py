@@ -209,7 +209,8 @@ def _media_type(path: str | Path) -> str:
 class ThinkingPart:
     """Reasoning of the model. `signature`, `redacted` and `opaque` are the service's, and are returned unchanged.
 
-    Where `opaque` names a `model`, it is sent to that one alone: it is signed or encrypted, and others reject it.
+    Where `opaque` names a `model`, it is sent to that one alone: it is signed or encrypted, and others reject it. With
+    a `prefix`, it is sent only after the same prompt, tools and messages (Claude since Fable 5.1).
     """
 
     text: str = ""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from ..capabilities import LLMMetadata
 from ..credentials import Secret
@@ -371,7 +371,10 @@ class HTTPExchange:
                 self._usage = self._service.price(event.usage, self._decoder.model if self._decoder else None)
                 events[place] = UsageReport(self._usage)
             elif type(event) in _SIGNED:
-                events[place] = tag_with_model(self._conversation.model, event)
+                prefix = self._request.prefix if self._request else None
+                events[place] = tag_with_origin(
+                    cast("ThinkingDelta | ToolCallDone", event), self._conversation.model, prefix
+                )
             elif type(event) is Finish and self._keeps_raw and event.body is None and self._received is not None:
                 events[place] = replace(event, body=decoded_frames(bytes(self._received)))
         if self._only is None or not events:
@@ -446,7 +449,7 @@ class HTTPExchange:
 
     def _is_sent_without(self, error: LLMError, request: HTTPRequest) -> bool:
         """Return True if the request is another one without what the service has refused in it."""
-        if self._adapter is None or not self._adapter.adapt_to(error):
+        if self._adapter is None or not self._adapter.adapt_to(error, self._conversation):
             return False
         return self._adapter.request(self._conversation, self._settings).body != request.body
 
@@ -486,10 +489,12 @@ def log_body(kind: str, request: HTTPRequest, body: bytes) -> None:
     logger.debug("%s, %s %s: %s", kind, request.method, request.url, visible(shown))
 
 
-def tag_with_model(model: str, event: Event) -> Event:
-    """Return `event`, with the opaque data in it tagged with the one model that can read it."""
-    if isinstance(event, (ThinkingDelta, ToolCallDone)) and event.opaque:
-        return replace(event, opaque={**event.opaque, "model": model})
+def tag_with_origin(event: ThinkingDelta | ToolCallDone, model: str, prefix: str | None) -> Event:
+    """Return `event`, with its opaque data tagged with the model that can read it, and a thought with its prefix."""
+    if event.opaque:
+        event = replace(event, opaque={**event.opaque, "model": model})
+    if prefix and isinstance(event, ThinkingDelta) and (event.signature or event.redacted or event.opaque):
+        event = replace(event, opaque={**(event.opaque or {}), "prefix": prefix})
     return event
 
 

@@ -217,11 +217,18 @@ class ServiceLLM(FunctionCallingLLM):
             raise
 
     def warn_of_dropped_settings(self, request: HTTPRequest) -> None:
-        """Log a warning, once per LLM, for each setting that the service does not support and that is not sent."""
+        """Log a warning, once per LLM, for each setting or content that the service does not take and is not sent."""
         for note in request.notes:
             if note not in self._warned:
+                from ..providers.bound_thoughts import LEFT_OUT
+
                 self._warned.add(note)
-                logger.warning("%s %s: %s is not supported and was not sent", self.provider, self.model, note)
+                why = (
+                    "bound to instructions, tools or messages that have changed"
+                    if note == LEFT_OUT
+                    else "not supported"
+                )
+                logger.warning("%s %s: %s is %s and was not sent", self.provider, self.model, note, why)
 
     async def prepare(
         self, conversation: RequestInput, backend: IOBackend, limit: float | None = None

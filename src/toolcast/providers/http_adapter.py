@@ -12,6 +12,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
@@ -136,6 +137,8 @@ class RequestEncoder(ABC):
     """True if the subclass encodes `ServerToolPart`s of its provider; if not, it gets none."""
     takes_cached_content: ClassVar[bool] = False
     """True if the encoder encodes `Settings.cached_content`; if not, a request with it is refused."""
+    binds_thoughts: bool = False
+    """True for a model whose thoughts are bound to what is before them (bound_thoughts.py)."""
     takes_cache_points: bool = False
     """True if the encoder encodes `CachePoint`s; if not, it gets none."""
     tools_field: ClassVar[str] = "tools"
@@ -200,10 +203,12 @@ class HTTPAdapter(ABC):
     Attributes:
         accept: The media types of complete and of streamed responses.
         fixed_headers: The headers that the protocol requires.
+        has_signed_thoughts: True if the protocol has thoughts that may be bound to a conversation (bound_thoughts.py).
     """
 
     accept: ClassVar[tuple[str, str]] = ("application/json", "text/event-stream")
     fixed_headers: ClassVar[Mapping[str, str]] = {}
+    has_signed_thoughts: ClassVar[bool] = False
 
     @property
     def takes_files(self) -> bool:
@@ -216,6 +221,7 @@ class HTTPAdapter(ABC):
         self._own_headers = own
         self.forget_encoders()
         self._error_source = lru_cache(16)(address.error_source)
+        self._refused: set[str] = set()  # signatures of thoughts
 
     @property
     def provider(self) -> str:
@@ -231,9 +237,18 @@ class HTTPAdapter(ABC):
         """Return the adapter of the protocol that this request takes. Raise `BadRequest` if there is none."""
         return self
 
-    def adapt_to(self, refusal: LLMError) -> bool:
+    def adapt_to(self, refusal: LLMError, request_input: RequestInput) -> bool:
         """Leave out of all requests what the service has refused, if nothing depends on it. Return True for that."""
-        return False
+        if not self.has_signed_thoughts:
+            return False
+        from .bound_thoughts import REFUSAL, signatures
+
+        if REFUSAL not in str(refusal):
+            return False
+        # Another request may have been refused for the same thoughts while this one was on its way.
+        refused = signatures(request_input.messages)
+        self._refused.update(refused)
+        return bool(refused)
 
     def forget_encoders(self) -> None:
         """Make new encoders from now on, as what they depend on has changed."""
@@ -257,6 +272,14 @@ class HTTPAdapter(ABC):
                 own = {**own, "previous_response_id": settings.previous_response_id}
             if settings.extra:
                 own = own | _extra(encoder, encoder.fields | own, settings.extra)
+            notes, prefix = tuple(encoder.notes), None
+            if encoder.binds_thoughts or self._refused:
+                from .bound_thoughts import LEFT_OUT, bind_thoughts, signatures
+
+                body = {**encoder.fields, **own}
+                own["messages"], prefix = bind_thoughts(body, signatures(request_input.messages), self._refused)
+                if own["messages"] is not body["messages"]:
+                    notes = (*notes, LEFT_OUT)
             for name, value in own.items():
                 members[name] = json_member(name, value)
             url, headers = self.url(request_input), self.headers(request_input.stream)
@@ -271,7 +294,8 @@ class HTTPAdapter(ABC):
         secrets: tuple[Secret, ...] = ()
         if request_input.server_tools:
             secrets = tuple([secret for tool in request_input.server_tools for secret in tool.secrets])
-        return build_request("POST", url, headers, json_object(members), tuple(encoder.notes), secrets)
+        request = build_request("POST", url, headers, json_object(members), notes, secrets)
+        return request if prefix is None else replace(request, prefix=prefix)
 
     def decoder(self, request_input: RequestInput) -> ResponseDecoder:
         """Return a fresh decoder for one response, streamed or not."""

@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ..errors import MalformedEvent
+from ..errors import LLMError, MalformedEvent
 from ..http_request import HTTPRequest, HTTPResponse
 from .batch_codec import as_object, optional_count, text_field
 from .file_codec import Exchange
@@ -36,6 +36,16 @@ _VERTEX: Final = ("contents", "systemInstruction", "tools", "generationConfig")
 
 Post = Callable[[str, Mapping[str, Any]], HTTPRequest]
 """Returns the request to a path of the service with this JSON body."""
+
+
+def count_adapted(count: Callable[[], Exchange[int]], adapt: Callable[[LLMError], bool]) -> Exchange[int]:
+    """Count by `count`, and once more if the request was refused and `adapt` has left out what it was refused for."""
+    try:
+        return (yield from count())
+    except LLMError as error:
+        if not adapt(error):
+            raise
+    return (yield from count())
 
 
 def count_by_anthropic(request: HTTPRequest, post: Post) -> Exchange[int]:

@@ -36,6 +36,7 @@ from ...server_tools import CodeExecution, RemoteMCP
 from ...settings import NOTHING_SET, Settings
 from ...tool_spec import ToolChoice, ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
+from ..bound_thoughts import BINDING
 from ..content_parts import (
     POINT,
     arguments_object,
@@ -79,6 +80,7 @@ class AnthropicAdapter(HTTPAdapter):
     """
 
     fixed_headers: ClassVar[Mapping[str, str]] = {"anthropic-version": "2023-06-01"}
+    has_signed_thoughts: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -120,9 +122,12 @@ class AnthropicAdapter(HTTPAdapter):
 
     def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int]:
         """Return the request that counts the input tokens of a request."""
-        from ..token_counters import count_by_anthropic
+        from ..token_counters import count_adapted, count_by_anthropic
 
-        return count_by_anthropic(self.request(request_input, settings), self.post)
+        def count() -> Exchange[int]:
+            return count_by_anthropic(self.request(request_input, settings), self.post)
+
+        return count_adapted(count, lambda refusal: self.adapt_to(refusal, request_input))
 
     def can_hold(self, request_input: RequestInput) -> bool:
         """Return True if the text of a response can be constrained to the schema of these tools."""
@@ -162,6 +167,7 @@ class AnthropicRequestEncoder(RequestEncoder):
         self._points = options.cache_points
         self._marks_alone = settings.cache == "auto"
         self._facts, self._features = features_of(options.model)
+        self.binds_thoughts: bool = BINDING.search(options.model) is not None
         self._call_format = schema_call_format(options)
         self._tools = [self._tool(tool) for tool in options.tools]
         self._server_tools = self.server_tools(options, self.protocol)

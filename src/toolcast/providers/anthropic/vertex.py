@@ -73,9 +73,12 @@ class AnthropicVertexAdapter(AnthropicAdapter):
 
     def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int]:
         """Return the request that counts the input tokens of a request."""
-        from ..token_counters import count_by_anthropic_on_vertex
+        from ..token_counters import count_adapted, count_by_anthropic_on_vertex
 
-        return count_by_anthropic_on_vertex(self.request(request_input, settings), self.post, request_input.model)
+        def count() -> Exchange[int]:
+            return count_by_anthropic_on_vertex(self.request(request_input, settings), self.post, request_input.model)
+
+        return count_adapted(count, lambda refusal: self.adapt_to(refusal, request_input))
 
     def encoder(self, options: RequestOptions, settings: Settings) -> AnthropicRequestEncoder:
         """Return the encoder of requests with these options and settings."""

@@ -40,6 +40,7 @@ from ...settings import NOTHING_SET, Settings
 from ...tool_spec import ToolSpec, legal_name
 from ..anthropic.adapter import AnthropicRequestEncoder, features_of
 from ..base import RequestInput, RequestOptions, ResponseDecoder
+from ..bound_thoughts import BINDING
 from ..content_parts import (
     POINT,
     arguments_object,
@@ -79,6 +80,7 @@ class BedrockAdapter(HTTPAdapter):
     """
 
     accept: ClassVar[tuple[str, str]] = ("application/json", "application/vnd.amazon.eventstream")
+    has_signed_thoughts: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -99,10 +101,14 @@ class BedrockAdapter(HTTPAdapter):
         name = bedrock_model_name(request_input.model)
         if not name.startswith("anthropic."):
             return None
-        from ..token_counters import count_by_bedrock
+        from ..token_counters import count_adapted, count_by_bedrock
 
         path = f"/model/{quote(name, safe='')}/count-tokens"
-        return count_by_bedrock(self.request(request_input, settings), self.post, path)
+
+        def count() -> Exchange[int]:
+            return count_by_bedrock(self.request(request_input, settings), self.post, path)
+
+        return count_adapted(count, lambda refusal: self.adapt_to(refusal, request_input))
 
     def can_hold(self, request_input: RequestInput) -> bool:
         """Return True if the text of a response can be constrained to the schema of these tools."""
@@ -155,6 +161,7 @@ class BedrockRequestEncoder(RequestEncoder):
     def __init__(self, options: RequestOptions, settings: Settings) -> None:
         super().__init__("bedrock", options)
         self._name = bedrock_model_name(options.model)
+        self.binds_thoughts: bool = BINDING.search(self._name) is not None
         # AWS caches prompts of these alone, and refuses points for others.
         self.takes_cache_points: bool = self._name.startswith(("anthropic.", "amazon.nova"))
         self._points = options.cache_points if self._name.startswith("anthropic.") else ()

@@ -79,7 +79,7 @@ class OpenAIResponsesAdapter(OpenAIBaseAdapter):
     ) -> None:
         super().__init__(service, **address)
         self._chat = None if chat is None else cache(chat)
-        self._refused: set[str] = set()
+        self._given_up: set[str] = set()
 
     def for_request(self, request_input: RequestInput, settings: Settings) -> OpenAIBaseAdapter:
         """Return the adapter of chat completions for a request that only they carry, if there is one."""
@@ -99,11 +99,11 @@ class OpenAIResponsesAdapter(OpenAIBaseAdapter):
         """Return what of a request chat completions carry, and the Responses API does not."""
         return None if self._chat is None or "chat" in left_out else _only_in_chat(messages, settings, left_out)
 
-    def adapt_to(self, refusal: LLMError) -> bool:
+    def adapt_to(self, refusal: LLMError, request_input: RequestInput) -> bool:
         """Leave out encrypted thoughts or summaries of thoughts, if the model or the organization may not have them."""
         found = {name for name, words in _REFUSED.items() if words in str(refusal).lower()}
-        if found - self._refused:
-            self._refused |= found
+        if found - self._given_up:
+            self._given_up |= found
             self.forget_encoders()
         return bool(found)
 
@@ -117,7 +117,7 @@ class OpenAIResponsesAdapter(OpenAIBaseAdapter):
 
     def encoder(self, options: RequestOptions, settings: Settings) -> ResponsesRequestEncoder:
         """Return the encoder of requests with these options and settings."""
-        service = replace(self._service, drops=(*self._service.drops, *self._refused))
+        service = replace(self._service, drops=(*self._service.drops, *self._given_up))
         return ResponsesRequestEncoder(service, options, settings)
 
     def protocol_decoder(self, source: ErrorSource, request_input: RequestInput) -> ResponseDecoder:

@@ -1,0 +1,532 @@
+"""bound_thoughts.py, against a double that has Claude's rule: whatever changes, no request is refused.
+
+Each test runs against Anthropic, Vertex AI and Bedrock. A thought is left out only where its prefix has changed.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from pydantic import BaseModel
+
+from support import warm_python
+from support.bound_thoughts_service import BoundThoughtsService, Call, Thought
+from support.service_double import as_json
+from support.sync_and_async import API, APIS
+from toolcast import (
+    Anthropic,
+    AnthropicVertex,
+    Bedrock,
+    Compaction,
+    Engine,
+    Hooks,
+    Settings,
+    assistant,
+    system,
+    tool_result,
+    user,
+)
+from toolcast.agents.sessions.session import Session
+from toolcast.errors import BadRequest
+from toolcast.events import TextDelta
+from toolcast.llms.http_llm import ServiceLLM
+from toolcast.messages import Message, ThinkingPart
+from toolcast.providers.bound_thoughts import BINDING
+from toolcast.stores.sqlite import SQLiteStore
+from user.session import environment
+
+LEFT_OUT = "thinking of earlier messages"
+FABLE, OPUS, OLD = "claude-fable-5-1", "claude-opus-5-5", "claude-opus-4-8"
+
+MakeLLM = Callable[..., ServiceLLM]
+
+
+def anthropic(base: str, model: str = FABLE, **options: Any) -> ServiceLLM:
+    return Anthropic(model, base_url=base, api_key="any", **options)
+
+
+def vertex(base: str, model: str = FABLE, **options: Any) -> ServiceLLM:
+    where = f"{base}/v1"
+    return AnthropicVertex(f"{model}@20261001", region="global", project="p", base_url=where, api_key="any", **options)
+
+
+def bedrock(base: str, model: str = FABLE, **options: Any) -> ServiceLLM:
+    return Bedrock(f"us.anthropic.{model}", base_url=base, region="us-east-1", api_key="any", **options)
+
+
+CLOUDS: dict[str, MakeLLM] = {"anthropic": anthropic, "vertex": vertex, "bedrock": bedrock}
+
+
+@pytest.fixture(params=CLOUDS)
+def cloud(request: pytest.FixtureRequest) -> MakeLLM:
+    return CLOUDS[request.param]
+
+
+@pytest.fixture
+def service() -> Iterator[BoundThoughtsService]:
+    with BoundThoughtsService() as service:
+        yield service
+
+
+@pytest.fixture(params=APIS[:2], ids=lambda api: api.name)
+def api(request: pytest.FixtureRequest) -> API:
+    chosen: API = request.param
+    return chosen
+
+
+class Album(BaseModel):
+    """An album."""
+
+    title: str
+
+
+def look(place: str) -> str:
+    """Look somewhere."""
+    return f"There is tea in {place}."
+
+
+def listen() -> str:
+    """Listen."""
+    return "Rain."
+
+
+TOOLS: tuple[list[Any], ...] = ([look], [look, listen], [listen, look])
+
+
+class Notes(Hooks):
+    """The notes of each request."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, ...]] = []
+
+    def request(self, call: Any, request: Any) -> None:
+        self.seen.append(request.http.notes)
+
+
+numbers = count(1)
+
+
+def tool_turn(text: str = "Found it.") -> list[Sequence[Any]]:
+    """The responses of a turn with a tool call."""
+    return [(Thought(), Call(f"call_{next(numbers)}", "look", {"place": "here"})), (Thought(), text)]
+
+
+def without_hashes(messages: Sequence[Message]) -> list[Message]:
+    """The messages as toolcast stored them before it stored the prefixes of thoughts."""
+
+    def old(part: Any) -> Any:
+        if not isinstance(part, ThinkingPart):
+            return part
+        opaque = {name: value for name, value in (part.opaque or {}).items() if name != "prefix"}
+        return replace(part, opaque=opaque or None)
+
+    return [replace(message, parts=tuple(map(old, message.parts))) for message in messages]
+
+
+def conversation(llm: ServiceLLM, turns: int = 3) -> list[Message]:
+    """A conversation with thoughts, and the next question."""
+    messages = [user("Hi.")]
+    for _ in range(turns):
+        messages += [llm.chat([system("Be brief."), *messages]).message, user("And?")]
+    return messages
+
+
+# -- what changes
+
+
+def test_names_of_models() -> None:
+    bound = ["fable-5-1", "fable-5.2", "mythos-5-2", "opus-5-5", "sonnet-5-5", "haiku-5-5", "opus-5-5-20261001"]
+    bound += ["opus-6", "fable-6-1", "sonnet-10"]
+    for name in bound:
+        assert BINDING.search(f"claude-{name}"), name
+        assert BINDING.search(f"anthropic.claude-{name}-v1:0"), name
+        assert BINDING.search(f"claude-{name}@20261001"), name
+    for name in [
+        "mythos-5-1",
+        "fable-5",
+        "opus-5",
+        "sonnet-5-20260501",
+        "opus-4-8",
+        "sonnet-4-5-20250929",
+        "haiku-4-5",
+    ]:
+        assert not BINDING.search(f"claude-{name}"), name
+        assert not BINDING.search(f"us.anthropic.claude-{name}-v1:0"), name
+    assert not BINDING.search("claude-3-7-sonnet-20250219")
+
+
+def test_an_unchanged_conversation(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    notes = Notes()
+    engine = Engine(cloud(service.base, hooks=[notes]), [look], instructions="Be brief.")
+    for _ in range(20):
+        service.script += tool_turn()
+        engine.submit("Where is tea?")
+    assert [service.thoughts_sent(at) for at in range(40)] == list(range(40))
+    assert (service.refusals, set(notes.seen)) == ([], {()})
+    assert service.cached_share > 0.9
+
+
+def test_dynamic_instructions(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    notes, times = Notes(), count(1)
+    engine = Engine(cloud(service.base, hooks=[notes]), [look], instructions=lambda _: f"It is {next(times)} o'clock.")
+    for _ in range(5):
+        service.script += tool_turn()
+        assert engine.submit("Where is tea?").text == "Found it."
+    assert service.refusals == []
+    assert [service.thoughts_sent(at) for at in range(10)] == [0] * 10
+    assert notes.seen == [(), *[(LEFT_OUT,)] * 9]
+
+
+def test_instructions_that_change_once(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    now = "It is Monday."
+    engine = Engine(cloud(service.base), [look], instructions=lambda _: now)
+    for day in ("Monday", "Monday", "Tuesday", "Tuesday", "Monday"):
+        now = f"It is {day}."
+        service.script += tool_turn()
+        engine.submit("Where is tea?")
+    assert service.refusals == []
+    # The thoughts of Tuesday are after those of Monday, which are left out for good.
+    assert [service.thoughts_sent(at) for at in range(10)] == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
+
+
+def test_a_tool_is_added(cloud: MakeLLM, service: BoundThoughtsService, api: API) -> None:
+    llm, messages = cloud(service.base), [user("Hi.")]
+    for tools in ([look], [look], [look, listen], [look, listen], [look]):
+        messages += [api.chat(llm, messages, tools=tools).message, user("And?")]
+    assert service.refusals == []
+    assert [service.thoughts_sent(at) for at in range(5)] == [0, 1, 0, 1, 0]
+
+
+def test_typed_output_and_back(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    engine = Engine(cloud(service.base), [look], instructions="Be brief.")
+    text = json.dumps({"calls": [{"name": "Album", "arguments": {"title": "Rain"}}]})
+    album = Call("call_album", "Album", {"title": "Rain"}) if cloud is vertex else text
+    for _ in range(2):
+        service.script += tool_turn()
+        engine.submit("Where is tea?")
+        service.script += [tool_turn()[0], (Thought(), album)]
+        assert engine.submit("An album?", output_cls=Album).output == Album(title="Rain")
+    assert service.refusals == []
+
+
+def test_compaction(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    notes = Notes()
+    compaction = Compaction(keep=100, summarise=lambda messages: "They looked for tea.", at=300)
+    engine = Engine(cloud(service.base, hooks=[notes]), [look], compaction=compaction, instructions="Be brief.")
+    for _ in range(8):
+        service.script += tool_turn("Found it, and it is a rather long story, which fills the context window.")
+        engine.submit("Where is tea, and where is it not? Look everywhere, and describe it at length.")
+    assert service.refusals == []
+    assert "They looked for tea." in json.dumps(service.bodies[-1])
+    shortened = notes.seen.index((LEFT_OUT,))
+    assert sum(service.thoughts_sent(at) for at in range(shortened, 16)) > 3
+
+
+def test_an_edited_history(cloud: MakeLLM, service: BoundThoughtsService, api: API) -> None:
+    llm = cloud(service.base)
+    messages = conversation(llm)
+    api.chat(llm, [system("Be brief."), *messages])
+    messages[2] = user("And how?")
+    api.chat(llm, [system("Be brief."), *messages])
+    assert service.refusals == []
+    assert [service.thoughts_sent(at) for at in (-2, -1)] == [3, 0]
+
+
+def test_thoughts_removed_by_hand(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    llm = cloud(service.base)
+    messages = conversation(llm, 4)
+    parts = tuple([part for part in messages[3].parts if not isinstance(part, ThinkingPart)])
+    messages[3] = replace(messages[3], parts=parts)
+    llm.chat([system("Be brief."), *messages])
+    assert service.refusals == []
+    assert service.thoughts_sent() == 2
+
+
+@pytest.mark.parametrize("other", [OPUS, OLD])
+def test_another_model_in_between(cloud: MakeLLM, service: BoundThoughtsService, other: str) -> None:
+    llm = cloud(service.base)
+    messages = conversation(llm)
+    prompts = ["Be brief."] * 4 + ["Be verbose."] * 2
+    for model, prompt in zip((other, other, FABLE, FABLE, FABLE, FABLE), prompts, strict=True):
+        messages += [cloud(service.base, model).chat([system(prompt), *messages]).message, user("And?")]
+    assert service.refusals == []
+    assert [service.thoughts_sent(at) for at in range(3, 9)] == [3, 4, 5, 6, 0, 1]
+
+
+def test_a_session_in_another_process(cloud: MakeLLM, service: BoundThoughtsService, tmp_path: Path) -> None:
+    store = SQLiteStore(path := tmp_path / "sessions")
+    with Session(Engine(cloud(service.base), [look], instructions="Be brief."), id="tea", store=store) as session:
+        for _ in range(2):
+            service.script += tool_turn()
+            session.run("Where is tea?")
+    store.close()
+    llm = cloud(service.base)
+    options = {"region": "us-east-1"} if isinstance(llm, Bedrock) else {}
+    if isinstance(llm, AnthropicVertex):
+        options = {"region": "global", "project": "p"}
+    base = f"{service.base}/v1" if isinstance(llm, AnthropicVertex) else service.base
+    for prompt in ("Be brief.", "Be verbose.", "Be verbose."):
+        program = f"""
+import toolcast
+from toolcast.stores.sqlite import SQLiteStore
+
+def look(place: str) -> str:
+    "Look somewhere."
+    return "There is tea."
+
+llm = toolcast.{type(llm).__name__}({llm.model!r}, base_url={base!r}, api_key="any", **{options!r})
+engine = toolcast.Engine(llm, [look], instructions={prompt!r})
+with toolcast.Session.resume("tea", engine, SQLiteStore({str(path)!r})) as session:
+    print(session.run("And?").text)
+"""
+        command = [sys.executable, "-W", "error", "-c", program]
+        with warm_python.Popen(
+            command, text=True, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            output, errors = process.communicate(timeout=30)
+        assert output.startswith("Answer"), errors
+    assert service.refusals == []
+    assert [service.thoughts_sent(at) for at in (-3, -2, -1)] == [4, 0, 1]
+
+
+# -- thoughts without a hash
+
+
+def test_an_older_conversation_heals_by_itself(
+    cloud: MakeLLM, service: BoundThoughtsService, api: API, caplog: pytest.LogCaptureFixture
+) -> None:
+    messages = without_hashes(conversation(cloud(service.base)))
+    notes = Notes()
+    llm = cloud(service.base, hooks=[notes])
+    for _ in range(4):
+        messages += [api.chat(llm, [system("Be verbose."), *messages]).message, user("And?")]
+    assert len(service.refusals) == 1
+    assert "`system` prompt differs" in service.refusals[0]
+    assert [service.thoughts_sent(at) for at in range(-5, 0)] == [3, 0, 1, 2, 3]
+    assert notes.seen == [(), *[(LEFT_OUT,)] * 4]
+    assert [LEFT_OUT in record.message for record in caplog.records].count(True) == 1
+    # Another process does not know which thoughts were refused, but what the newer ones were made after.
+    cloud(service.base).chat([system("Be verbose."), *messages])
+    assert (len(service.refusals), service.thoughts_sent()) == (1, 4)
+
+
+def test_an_older_conversation_that_did_not_change(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    messages = without_hashes(conversation(llm := cloud(service.base)))
+    for _ in range(2):
+        messages += [llm.chat([system("Be brief."), *messages]).message, user("And?")]
+    assert (service.refusals, service.thoughts_sent()) == ([], 4)
+
+
+def test_a_stream_heals_too(cloud: MakeLLM, service: BoundThoughtsService, api: API) -> None:
+    llm = cloud(service.base)
+    messages = without_hashes(conversation(llm))
+    texts = [event.text for event in api.events(llm, [system("Other."), *messages]) if isinstance(event, TextDelta)]
+    assert "".join(texts) == "Answer 4."
+    assert len(service.refusals) == 1
+
+
+REFUSAL = {"message": "messages.1: Invalid `signature`. The block is bound to a different conversation. Remove it."}
+
+
+def test_two_requests_are_refused_at_once(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    """One is refused, and finds out why, while the other is on its way."""
+    texts: list[str] = []
+
+    class Between(Hooks):
+        def request(self, call: Any, request: Any) -> None:
+            if not texts:
+                texts.append("")
+                texts.append(llm.chat(messages).text)
+
+    llm = cloud(service.base, hooks=[Between()])
+    messages = [system("Be verbose."), *without_hashes(conversation(cloud(service.base)))]
+    assert llm.chat(messages).text == "Answer 5."
+    assert (texts[1], len(service.refusals)) == ("Answer 4.", 2)
+
+
+def test_a_service_that_refuses_whatever_is_sent(cloud: MakeLLM, service: BoundThoughtsService, api: API) -> None:
+    llm = cloud(service.base)
+    messages = without_hashes(conversation(llm))
+    service.fail("POST", *as_json({**REFUSAL, "error": REFUSAL}, 400), times=20)
+    with pytest.raises(BadRequest, match="bound to a different conversation"):
+        api.chat(llm, messages)
+    with pytest.raises(BadRequest, match="bound to a different conversation"):
+        api.chat(llm, "There is no thought in this one.")
+    assert len(service.log) == 3 + 2 + 1
+
+
+def test_a_damaged_signature_is_an_error(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    llm = cloud(service.base)
+    thought = ThinkingPart("Hm.", signature="ZGFtYWdlZA==")
+    with pytest.raises(BadRequest, match="Invalid `signature`"):
+        llm.chat([user("Hi."), assistant(thought, "Hello."), user("And?")])
+    assert len(service.refusals) == 1
+
+
+def test_token_counts(cloud: MakeLLM, service: BoundThoughtsService, api: API) -> None:
+    llm = cloud(service.base)
+    messages = conversation(llm)
+    for sent in (messages, without_hashes(messages)):
+        assert api.method(llm, "count_tokens", [system("Other."), *sent]).tokens > 0
+    assert len(service.refusals) == 1
+
+
+# -- kinds of thoughts
+
+
+def test_two_thoughts_in_a_response(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    now = "Be brief."
+    engine = Engine(cloud(service.base), [look], instructions=lambda _: now)
+    places = [{"place": "here"}, {"place": "there"}]
+    for turn in range(3):
+        calls = [Call(f"call_{turn}_{at}", "look", place) for at, place in enumerate(places)]
+        service.script += [(Thought(), calls[0], Thought(), calls[1]), (Thought(), "Found it.")]
+        engine.submit("Where is tea?")
+    assert [service.thoughts_sent(at) for at in range(6)] == [0, 2, 3, 5, 6, 8]
+    now = "Be verbose."
+    engine.submit("Why?")
+    assert (service.refusals, service.thoughts_sent()) == ([], 0)
+
+
+def test_a_thought_after_a_text(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    engine = Engine(cloud(service.base), [look])
+    for turn in range(3):
+        service.script += [("I will look.", Thought(), Call(f"call_{turn}", "look", {"place": "here"})), ("Found it.",)]
+        engine.submit("Where is tea?")
+    assert (service.refusals, [service.thoughts_sent(at) for at in range(6)]) == ([], [0, 1, 1, 2, 2, 3])
+
+
+def test_two_responses_in_a_turn(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    llm = cloud(service.base)
+    messages = conversation(llm, 1)[:2]
+    messages.append(llm.chat([system("Be brief."), *messages]).message)
+    llm.chat([system("Be brief."), *messages, user("And?")])
+    assert (service.refusals, service.thoughts_sent()) == ([], 2)
+    # The second response is made without the thought of the first: another process must leave that out, too.
+    messages = without_hashes(messages[:2])
+    for _ in range(2):
+        messages.append(cloud(service.base).chat([system("Be verbose."), *messages]).message)
+        messages.append(user("And?"))
+    assert len(service.refusals) == 1
+
+
+def test_redacted_thoughts(cloud: MakeLLM, service: BoundThoughtsService, api: API) -> None:
+    llm, messages = cloud(service.base), [user("Hi.")]
+    for prompt in ("Be brief.", "Be brief.", "Be brief.", "Be verbose.", "Be verbose."):
+        service.script.append((Thought(redacted=True), Thought(), "Hello."))
+        messages += [api.chat(llm, [system(prompt), *messages]).message, user("And?")]
+    assert service.refusals == []
+    assert [service.thoughts_sent(at) for at in range(5)] == [0, 2, 4, 0, 2]
+
+
+def test_marks_of_a_cache(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    notes = Notes()
+    messages: Sequence[Message] = ()
+    for turn in range(6):
+        llm = cloud(service.base, hooks=[notes], settings=Settings(cache="off" if turn == 3 else "auto"))
+        engine = Engine(llm, [look], instructions="Be brief. " * 2000, history=messages)
+        service.script += tool_turn()
+        engine.submit("Where is tea?")
+        messages = engine.history
+    bodies = [json.dumps(body) for body in service.bodies]
+    assert any("cache_control" in body or "cachePoint" in body for body in bodies)
+    assert (service.refusals, [service.thoughts_sent(at) for at in range(12)]) == ([], list(range(12)))
+    assert set(notes.seen) == {()}
+
+
+def test_a_message_that_is_a_thought_alone(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    llm = cloud(service.base)
+    messages = conversation(llm)
+    parts = tuple([part for part in messages[3].parts if isinstance(part, ThinkingPart)])
+    messages[3] = replace(messages[3], parts=parts)
+    messages.append(llm.chat([system("Other."), *messages]).message)
+    llm.chat([system("Other."), *messages, user("And?")])
+    assert service.refusals == []
+    assert [len(body["messages"]) for body in service.bodies[-2:]] == [5, 7]
+
+
+def test_a_preview_has_the_note(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    llm = cloud(service.base)
+    messages = conversation(llm)
+    for prompt, notes in (("Be brief.", ()), ("Other.", (LEFT_OUT,))):
+        request = llm.preview(llm.build_request([system(prompt), *messages], [], None, Settings(), parallel=True))
+        assert request is not None
+        assert request.notes == notes
+
+
+# -- any sequence
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("turn"), st.booleans()),
+        st.tuples(st.just("system"), st.integers(0, 2)),
+        st.tuples(st.just("tools"), st.integers(0, 2)),
+        st.tuples(st.just("edit"), st.integers(0, 20)),
+        st.tuples(st.just("model"), st.sampled_from([FABLE, OPUS, OLD])),
+        st.tuples(st.just("restart"), st.none()),
+    ),
+    min_size=3,
+    max_size=25,
+)
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+@settings(max_examples=60)
+@given(steps=STEPS)
+def test_no_request_is_ever_refused(name: str, steps: list[tuple[str, Any]]) -> None:
+    cloud = CLOUDS[name]
+    with BoundThoughtsService() as service:
+        prompt, tools, model, changed, models = 0, 0, FABLE, 0, {FABLE}
+        llm = cloud(service.base, model)
+        messages: list[Message] = []
+        fits = 0  # the thoughts since the last change
+        before: Any = None
+
+        def ask() -> None:
+            nonlocal fits, before
+            sent = [system(f"Prompt {prompt}."), *messages]
+            frame = (prompt, tools)
+            texts = [message.to_dict() for message in messages if message.role != "assistant"]
+            if before is not None and before != (frame, texts[: len(before[1])]):
+                fits = 0
+            before = (frame, texts)
+            reply = llm.chat(sent, tools=TOOLS[tools]).message
+            messages.append(reply)
+            if len(models) == 1:
+                assert service.thoughts_sent() == fits
+            fits += 1
+
+        for kind, value in [*steps, ("turn", True), ("turn", False)]:
+            if kind == "turn":
+                messages.append(user(f"Question {len(messages)}."))
+                if value:
+                    service.script.append((Thought(), Call(f"call_{len(messages)}", "look", {"place": "here"})))
+                    ask()
+                    messages.append(tool_result(messages[-1].tool_calls[0].id, "There is tea."))
+                ask()
+            elif kind == "system":
+                prompt = value
+            elif kind == "tools":
+                tools = value
+            elif kind == "model":
+                model = value
+                models.add(model)
+                llm = cloud(service.base, model)
+            elif kind == "restart":
+                llm = cloud(service.base, model)
+                messages = [Message.from_dict(json.loads(json.dumps(message.to_dict()))) for message in messages]
+            else:
+                asked = [at for at, message in enumerate(messages) if message.role == "user"]
+                if asked:
+                    changed += 1
+                    messages[asked[value % len(asked)]] = user(f"Edited {changed}.")
+        assert service.refusals == []
