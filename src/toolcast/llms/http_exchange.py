@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar
 
 from ..capabilities import LLMMetadata
 from ..credentials import Secret
@@ -372,9 +372,7 @@ class HTTPExchange:
                 events[place] = UsageReport(self._usage)
             elif type(event) in _SIGNED:
                 prefix = self._request.prefix if self._request else None
-                events[place] = tag_with_origin(
-                    cast("ThinkingDelta | ToolCallDone", event), self._conversation.model, prefix
-                )
+                events[place] = tag_with_origin(event, self._conversation.model, prefix)
             elif type(event) is Finish and self._keeps_raw and event.body is None and self._received is not None:
                 events[place] = replace(event, body=decoded_frames(bytes(self._received)))
         if self._only is None or not events:
@@ -489,9 +487,9 @@ def log_body(kind: str, request: HTTPRequest, body: bytes) -> None:
     logger.debug("%s, %s %s: %s", kind, request.method, request.url, visible(shown))
 
 
-def tag_with_origin(event: ThinkingDelta | ToolCallDone, model: str, prefix: str | None) -> Event:
+def tag_with_origin(event: Event, model: str, prefix: str | None) -> Event:
     """Return `event`, with its opaque data tagged with the model that can read it, and a thought with its prefix."""
-    if event.opaque:
+    if isinstance(event, (ThinkingDelta, ToolCallDone)) and event.opaque:
         event = replace(event, opaque={**event.opaque, "model": model})
     if prefix and isinstance(event, ThinkingDelta) and (event.signature or event.redacted or event.opaque):
         event = replace(event, opaque={**(event.opaque or {}), "prefix": prefix})

@@ -305,10 +305,14 @@ class ServiceLLM(FunctionCallingLLM):
     def decoder(self, request: ChatRequest, body: bytes = b"") -> ResponseDecoder:
         """Return the decoder for the body of a response to `request`: for `body`, if it is there already."""
         request_input, calls = self._request_input(request)
-        decoder = self.adapter.for_request(request_input, request.settings).decoder(request_input)
+        decoder = self._answering_adapter(request_input, request.settings, body).decoder(request_input)
         if calls is None:
             return decoder
         return JSONTextDecoder(decoder, calls, accept_damaged=request.accept_damaged)
+
+    def _answering_adapter(self, request_input: RequestInput, settings: Settings, body: bytes) -> ProviderAdapter:
+        """Return the adapter for the response to a request: for `body`, if it is there already."""
+        return self.adapter.for_request(request_input, settings)
 
     async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
         """Return the input tokens of `request` as the provider counts them; None if it has no endpoint for that."""

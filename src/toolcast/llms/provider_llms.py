@@ -27,7 +27,7 @@ from ..http_request import HTTPRequest
 from ..option_types import require_text
 from ..output_mode import OutputMode
 from ..prices import Prices
-from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
+from ..providers.base import ProviderAdapter, RequestInput
 from ..settings import Settings
 from ..tool_spec import ToolChoice
 from ..transport.network import IOBackend
@@ -64,6 +64,7 @@ class LocalOptions(TypedDict, total=False):
 
 
 _AZURE = ("azure", "azure-v1")  # where the models of OpenAI are deployed
+_KIND = re.compile(rb'"object":\s*"(chat\.completion|response)"')  # of a complete response
 
 
 class OpenAICompatible(ServiceLLM):
@@ -191,14 +192,15 @@ class OpenAICompatible(ServiceLLM):
         """True if requests go to the Responses API, but for those that it cannot carry."""
         return self.api != "chat" and self.adapter.base_url.partition("?")[0].endswith("/responses")
 
-    def decoder(self, request: ChatRequest, body: bytes = b"") -> ResponseDecoder:
-        """Return the decoder for the body of a response to `request`: of either protocol, for `body`."""
-        api = _api_of(body)
-        if api is None or self.api == api:
-            return super().decoder(request, body)
-        other = copy(self)  # such as of a batch that an earlier version has submitted
+    def _answering_adapter(self, request_input: RequestInput, settings: Settings, body: bytes) -> ProviderAdapter:
+        if (kind := _KIND.search(body)) is None:
+            return super()._answering_adapter(request_input, settings, body)
+        api: API = "responses" if kind[1] == b"response" else "chat"
+        if (api == "responses") == self._speaks_responses:
+            return self.adapter
+        other = copy(self)  # for a response of the other protocol, such as of a batch of an earlier version
         other.api = api
-        return super(OpenAICompatible, other).decoder(request, body)
+        return other.adapter
 
     @property
     def stores_responses(self) -> bool:
@@ -241,21 +243,6 @@ class OpenAIResponses(OpenAICompatible):
         super().__init__(model, service=service, api="responses", **take_options(options))
 
 
-def _api_of(body: bytes) -> API | None:
-    """Return the protocol of a complete response, as it names its kind."""
-    if b'"chat.completion"' not in body and b'"response"' not in body:
-        return None
-    from jiter import from_json  # with what decodes responses
-
-    try:
-        found: Any = from_json(body)
-    except ValueError:
-        return None
-    kinds: dict[Any, API] = {"chat.completion": "chat", "response": "responses"}
-    kind = cast("dict[str, object]", found).get("object") if isinstance(found, dict) else None
-    return kinds.get(kind) if isinstance(kind, str) else None
-
-
 def _is_at(row: Row, url: str) -> bool:
     """Return True if the URL is one of the service itself, such as in a region, or the service has no usual one."""
     own, host = urlsplit(row.base_url).hostname or "", urlsplit(url).hostname or ""
@@ -278,7 +265,7 @@ def _responses_adapter(
     """Return the adapter of the Responses API of a service, for the URL of its chat completions."""
     from ..providers.openai.responses import OpenAIResponsesAdapter
 
-    url = re.sub(r"/chat/completions", "/responses", url, count=1)
+    url = url.replace("/chat/completions", "/responses", 1)
     return OpenAIResponsesAdapter(row, chat=chat, api_key=key, base_url=url, headers=headers)
 
 

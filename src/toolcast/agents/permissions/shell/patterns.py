@@ -131,7 +131,8 @@ def _unexpected(form: Form, words: _Words, wanted: Sequence[str], fed: bool) -> 
         return None
     spelled = spelled_words(words, wanted)
     takes_operands = "operands" not in form.acts or _has_option([words[at] for at in spelled], form.acts)
-    for at, word in enumerate(words[form.key.count(" ") + 1 :], form.key.count(" ") + 1):
+    first = form.key.count(" ") + 1
+    for at, word in enumerate(words[first:], first):
         is_operand = not (takes_operands or word.text.startswith("-"))
         if at not in spelled and (is_operand or _has_option((word,), form.acts)):
             return word.text, "it does something else than the options of the rule"
