@@ -64,7 +64,8 @@ def uncovered(patterns: Sequence[str], command: SimpleCommand) -> Uncovered | No
         found = len(words) >= len(wanted) > 0
         if not found or not all(w.literal and matches(w.text, want) for w, want in zip(words, wanted, strict=False)):
             continue
-        if (missing := _missing(patterns, command, wanted)) is None:
+        open_end = ["*"] if pattern.endswith(" *") else []
+        if (missing := _missing(patterns, command, wanted + open_end)) is None:
             return None
         if (spelled := len(spelled_words(words, wanted))) > most:
             most, closest = spelled, Uncovered(pattern, *missing)
