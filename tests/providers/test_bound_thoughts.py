@@ -35,8 +35,9 @@ from toolcast import (
     tool_result,
     user,
 )
+from toolcast.agents.engine.instructions import SentInstructions
 from toolcast.agents.sessions.session import Session
-from toolcast.errors import BadRequest
+from toolcast.errors import BadRequest, LLMError
 from toolcast.events import TextDelta
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.messages import Message, ThinkingPart
@@ -45,6 +46,8 @@ from toolcast.stores.sqlite import SQLiteStore
 from user.session import environment
 
 LEFT_OUT = "thinking of earlier messages"
+REPLACED = "From now on, this takes the place of its earlier version in the instructions:"
+ALL_REPLACED = "From now on, these instructions take the place of all earlier ones:"
 FABLE, OPUS, OLD = "claude-fable-5-1", "claude-opus-5-5", "claude-opus-4-8"
 
 MakeLLM = Callable[..., ServiceLLM]
@@ -178,12 +181,18 @@ def test_an_unchanged_conversation(cloud: MakeLLM, service: BoundThoughtsService
 def test_dynamic_instructions(cloud: MakeLLM, service: BoundThoughtsService) -> None:
     notes, times = Notes(), count(1)
     engine = Engine(cloud(service.base, hooks=[notes]), [look], instructions=lambda _: f"It is {next(times)} o'clock.")
-    for _ in range(5):
+    for _ in range(20):
         service.script += tool_turn()
         assert engine.submit("Where is tea?").text == "Found it."
-    assert service.refusals == []
-    assert [service.thoughts_sent(at) for at in range(10)] == [0] * 10
-    assert notes.seen == [(), *[(LEFT_OUT,)] * 9]
+    assert (service.refusals, set(notes.seen)) == ([], {()})
+    assert [service.thoughts_sent(at) for at in range(40)] == list(range(40))
+    assert service.cached_share > 0.9
+    assert {json.dumps(body["system"]).count("o'clock") for body in service.bodies} == {1}
+    late = [message for message in engine.history if message.role == "system"]
+    assert late[-1] == system(f"{REPLACED}\n\nIt is 40 o'clock.")
+    last = service.bodies[-1]["messages"][-1]
+    assert last["role"] == ("user" if cloud is bedrock else "system")
+    assert last["content"][-1]["text"] == late[-1].text
 
 
 def test_instructions_that_change_once(cloud: MakeLLM, service: BoundThoughtsService) -> None:
@@ -194,8 +203,98 @@ def test_instructions_that_change_once(cloud: MakeLLM, service: BoundThoughtsSer
         service.script += tool_turn()
         engine.submit("Where is tea?")
     assert service.refusals == []
-    # The thoughts of Tuesday are after those of Monday, which are left out for good.
-    assert [service.thoughts_sent(at) for at in range(10)] == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
+    assert [service.thoughts_sent(at) for at in range(10)] == list(range(10))
+    texts = [message.text for message in engine.history if message.role == "system"]
+    assert texts == [f"{REPLACED}\n\nIt is {day}." for day in ("Tuesday", "Monday")]
+
+
+def test_the_number_of_instructions_changes(service: BoundThoughtsService) -> None:
+    wanted: list[str | None] = ["Be brief.", None]
+    functions = [lambda _, at=at: wanted[at] for at in range(2)]
+    engine = Engine(anthropic(service.base), instructions=["Be kind.", *functions])
+    for wanted[:] in (["Be brief.", None], ["Be brief.", "Rhyme."], [None, None], [None, "Rhyme."]):
+        engine.submit("And?")
+    texts = [message.text for message in engine.history if message.role == "system"]
+    all_new = f"{ALL_REPLACED}\n\nBe kind."
+    assert texts == [f"{all_new}\n\nBe brief.\n\nRhyme.", all_new, f"{all_new}\n\nRhyme."]
+    assert (service.refusals, service.thoughts_sent()) == ([], 3)
+
+
+def test_instructions_that_end(service: BoundThoughtsService) -> None:
+    wanted: str | None = "Be brief."
+    engine = Engine(anthropic(service.base), instructions=lambda _: wanted)
+    engine.submit("Hi.")
+    wanted = None
+    engine.submit("And?")
+    assert engine.history[-2].role == "system"
+    assert "do not apply any more" in engine.history[-2].text
+    assert (service.refusals, service.thoughts_sent()) == ([], 1)
+
+
+def test_a_failed_turn_leaves_no_late_instructions(service: BoundThoughtsService) -> None:
+    now = "It is Monday."
+    engine = Engine(anthropic(service.base, max_retries=0), instructions=lambda _: now)
+    engine.submit("Hi.")
+    before, now = engine.history, "It is Tuesday."
+    service.fail("POST", *as_json({"error": {"type": "overloaded_error", "message": "Later."}}, 529))
+    with pytest.raises(LLMError, match="Later"):
+        engine.submit("And?")
+    assert engine.history == before
+    engine.submit("And?")
+    assert [message.role for message in engine.history[2:]] == ["user", "system", "assistant"]
+
+
+def test_an_answer_that_is_continued_gets_no_late_instructions(service: BoundThoughtsService) -> None:
+    numbers = count(1)
+    history = [user("Hi."), assistant(ThinkingPart("Hm.", opaque={"prefix": "a.b"}), "I am")]
+    engine = Engine(anthropic(service.base), instructions=lambda _: f"Number {next(numbers)}.", history=history)
+    engine.conversation.instructions = SentInstructions.of((system("Number 0."),))
+    engine.submit([])
+    assert [message.role for message in engine.history] == ["user", "assistant", "assistant"]
+
+
+def test_a_server_without_late_system_messages(service: BoundThoughtsService) -> None:
+    service.takes_late_system = False
+    times = count(1)
+    engine = Engine(llm := anthropic(service.base), instructions=lambda _: f"It is {next(times)} o'clock.")
+    for _ in range(4):
+        engine.submit("And?")
+    assert service.refusals == []
+    assert [body["messages"][-1]["role"] for body in service.bodies] == ["user", "user", "user", "user"]
+    assert [service.thoughts_sent(at) for at in range(4)] == [0, 1, 2, 3]
+    assert len(service.log) == 5  # it refused once
+    assert llm.chat([user("Hi."), system("Be brief.")]).text == "Answer 5."
+
+
+@pytest.mark.parametrize(
+    ("model", "roles"),
+    [
+        ("claude-opus-4-7", "user"),
+        ("claude-opus-4-8", "user system"),
+        ("claude-sonnet-5", "user"),
+        ("claude-sonnet-5-20260501", "user"),
+        ("claude-sonnet-5-5", "user system"),
+        ("claude-fable-5", "user system"),
+        ("another", "user"),
+    ],
+)
+def test_models_with_late_system_messages(service: BoundThoughtsService, model: str, roles: str) -> None:
+    anthropic(service.base, model).chat([user("Hi."), system("Be"), system("brief.")])
+    assert " ".join(message["role"] for message in service.bodies[0]["messages"]) == roles
+    assert [block["text"] for message in service.bodies[0]["messages"] for block in message["content"]][-1] == "brief."
+
+
+def test_a_system_message_at_another_place_is_text_of_the_user(service: BoundThoughtsService) -> None:
+    chat = [user("Hi."), system("Be kind."), user("And?"), assistant("Hello."), system("Be brief."), user("So?")]
+    anthropic(service.base).chat(chat)
+    assert [message["role"] for message in service.bodies[0]["messages"]] == ["user", "assistant", "user"]
+    anthropic(service.base).chat([*chat, system("Rhyme."), assistant(ThinkingPart("Hm.")), user("Well?")])
+    assert [message["role"] for message in service.bodies[1]["messages"]] == ["user", "assistant", "user"]
+    # Where a thought alone is left out, too.
+    known = [*chat[3:], system("Rhyme.")]
+    thought = anthropic(service.base).chat(known).message.parts[0]
+    anthropic(service.base).chat([system("Other."), *known, assistant(thought), user("Well?")])
+    assert [message["role"] for message in service.bodies[-1]["messages"]] == ["assistant", "user"]
 
 
 def test_a_tool_is_added(cloud: MakeLLM, service: BoundThoughtsService, api: API) -> None:
@@ -221,12 +320,16 @@ def test_typed_output_and_back(cloud: MakeLLM, service: BoundThoughtsService) ->
 def test_compaction(cloud: MakeLLM, service: BoundThoughtsService) -> None:
     notes = Notes()
     compaction = Compaction(keep=100, summarise=lambda messages: "They looked for tea.", at=300)
-    engine = Engine(cloud(service.base, hooks=[notes]), [look], compaction=compaction, instructions="Be brief.")
+    numbers = count(1)
+    instructions = ["Be brief.", lambda _: f"Number {next(numbers)}."]
+    engine = Engine(cloud(service.base, hooks=[notes]), [look], compaction=compaction, instructions=instructions)
     for _ in range(8):
         service.script += tool_turn("Found it, and it is a rather long story, which fills the context window.")
         engine.submit("Where is tea, and where is it not? Look everywhere, and describe it at length.")
     assert service.refusals == []
     assert "They looked for tea." in json.dumps(service.bodies[-1])
+    # From then on the instructions are before the history again, as they are then.
+    assert "Number 1." not in json.dumps(service.bodies[-1])
     shortened = notes.seen.index((LEFT_OUT,))
     assert sum(service.thoughts_sent(at) for at in range(shortened, 16)) > 3
 
@@ -295,7 +398,8 @@ with toolcast.Session.resume("tea", engine, SQLiteStore({str(path)!r})) as sessi
             output, errors = process.communicate(timeout=30)
         assert output.startswith("Answer"), errors
     assert service.refusals == []
-    assert [service.thoughts_sent(at) for at in (-3, -2, -1)] == [4, 0, 1]
+    assert [service.thoughts_sent(at) for at in (-3, -2, -1)] == [4, 5, 6]
+    assert json.dumps(service.bodies[-1]).count(REPLACED) == 1
 
 
 # -- thoughts without a hash
@@ -384,16 +488,14 @@ def test_token_counts(cloud: MakeLLM, service: BoundThoughtsService, api: API) -
 
 
 def test_two_thoughts_in_a_response(cloud: MakeLLM, service: BoundThoughtsService) -> None:
-    now = "Be brief."
-    engine = Engine(cloud(service.base), [look], instructions=lambda _: now)
+    engine = Engine(cloud(service.base), [look], instructions="Be brief.")
     places = [{"place": "here"}, {"place": "there"}]
     for turn in range(3):
         calls = [Call(f"call_{turn}_{at}", "look", place) for at, place in enumerate(places)]
         service.script += [(Thought(), calls[0], Thought(), calls[1]), (Thought(), "Found it.")]
         engine.submit("Where is tea?")
     assert [service.thoughts_sent(at) for at in range(6)] == [0, 2, 3, 5, 6, 8]
-    now = "Be verbose."
-    engine.submit("Why?")
+    Engine(cloud(service.base), [look], instructions="Be verbose.", history=engine.history).submit("Why?")
     assert (service.refusals, service.thoughts_sent()) == ([], 0)
 
 

@@ -9,6 +9,10 @@ do". Thoughts may be removed "from the start of the history, from the end, or al
 while it was gone". The error is that of "Troubleshooting thinking". Converse has the same check (AWS user guide,
 "Thinking block binding"); its errors are ValidationExceptions.
 
+Late system messages follow "Mid-conversation system messages and tool changes" (October 2026), "Limitations": one "must
+immediately follow a `user` turn" and "must precede an `assistant` turn or end the array". Models before Opus 4.8, and
+Sonnet 5, refuse the role, and so does Converse: "To add system instructions mid-conversation, use the InvokeModel API."
+
 Each response is the next of `script`, or a thought and a text. `refusals` are the messages of the refused requests.
 `cached_share` is the share of the bytes of all requests that a cache would have had from the request before.
 """
@@ -29,6 +33,7 @@ from support.aws_event_messages import event as aws_event
 from support.loopback import END, Piece, chunk, head
 from support.service_double import Received, Refused, ServiceDouble, as_json
 
+LATE_SYSTEM = ("claude-opus-4-8", "claude-opus-5", "claude-fable-5", "claude-mythos-5", "claude-sonnet-5-5")
 CHECKING = ("claude-fable-5-1", "claude-fable-5-2", "claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5")
 
 
@@ -91,6 +96,7 @@ class BoundThoughtsService(ServiceDouble):
         self.bodies: list[dict[str, Any]] = []
         self.refusals: list[str] = []
         self.answered = 0
+        self.takes_late_system = True
         self._thoughts: dict[str, _Origin] = {}
         self._sent = self._cached = 0
         self._prompt = ""
@@ -143,6 +149,7 @@ class BoundThoughtsService(ServiceDouble):
         return (start, chunk(b"".join(events)), END)
 
     def _anthropic(self, body: dict[str, Any], model: str, *, streams: bool) -> tuple[Piece, ...]:
+        _check_late_system(body, model, takes=self.takes_late_system)
         blocks = self._respond(body, model, converse=False)
         reason = "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn"
         usage = {"input_tokens": 1, "output_tokens": 1}
@@ -254,6 +261,18 @@ def _anthropic_error(text: str) -> Refused:
 def _converse_error(text: str) -> Refused:
     message = f"The model returned the following errors: {text}"
     return Refused(400, {"message": message}, "x-amzn-errortype: ValidationException")
+
+
+def _check_late_system(body: dict[str, Any], model: str, *, takes: bool) -> None:
+    """Raise `Refused` for a late system message at a wrong place, or for a model without them."""
+    roles = [message["role"] for message in body["messages"]]
+    if "system" in roles and not (takes and any(name in model for name in LATE_SYSTEM)):
+        raise _anthropic_error("role 'system' is not supported on this model")
+    for before, role, after in zip(["", *roles], roles, [*roles[1:], "assistant"], strict=False):
+        if role == "system" and (before, after) != ("user", "assistant"):
+            raise _anthropic_error("messages: a `system` message must follow a `user` turn and precede an answer")
+        if role == before:
+            raise _anthropic_error(f"messages: two {role} turns in a row")
 
 
 def _check_roles(body: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from ..messages import Message, ThinkingPart
+from .content_parts import add_turn
 
 Blocks: TypeAlias = list[dict[str, Any]]
 
@@ -42,6 +43,11 @@ def signatures(messages: Sequence[Message]) -> dict[str, str | None]:
     thoughts = [part for message in messages for part in message.parts if isinstance(part, ThinkingPart)]
     found = {_of_part(thought): (thought.opaque or {}).get(PREFIX) for thought in thoughts}
     return {signature: prefix for signature, prefix in found.items() if signature}
+
+
+def has_bound_thoughts(message: Message) -> bool:
+    """Return True if a response has a thought with a prefix."""
+    return any(isinstance(part, ThinkingPart) and PREFIX in (part.opaque or ()) for part in message.parts)
 
 
 def bind_thoughts(
@@ -93,11 +99,8 @@ def _without_thoughts(turns: Sequence[dict[str, Any]], end: int) -> Sequence[dic
         return turns
     kept: Blocks = []
     for place, turn in enumerate(turns):
-        content = [block for block in turn["content"] if place >= end or not _of_block(block)]
-        if content and kept and kept[-1]["role"] == turn["role"]:
-            kept[-1]["content"] += content
-        elif content:
-            kept.append({**turn, "content": content})
+        if content := [block for block in turn["content"] if place >= end or not _of_block(block)]:
+            add_turn(kept, turn["role"], content)
     return kept
 
 

@@ -121,6 +121,21 @@ def valid_arguments(call: ToolCallPart) -> str:
     return call.arguments if list(found) != ["malformed"] else json.dumps(found, ensure_ascii=False)
 
 
+def add_turn(turns: list[dict[str, Any]], role: str, content: list[dict[str, Any]]) -> None:
+    """Add blocks to the last turn, if they are of its role, or as another turn.
+
+    A late system message has to be followed by an answer, or by nothing: otherwise it becomes a part of the user turn
+    before it.
+    """
+    if role == "user" and turns and turns[-1]["role"] == "system":
+        late = turns.pop()
+        turns[-1]["content"] += late["content"]
+    if turns and turns[-1]["role"] == role:
+        turns[-1]["content"] += content
+    else:
+        turns.append({"role": role, "content": content})
+
+
 def unique_ids(messages: Sequence[Message]) -> Iterator[Message]:
     """Yield `messages` with a different id for each tool call: some providers number the calls of each response from 1.
 

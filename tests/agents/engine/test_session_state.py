@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from toolcast import (
+    CachePoint,
     ImagePart,
     Message,
     PermissionRequest,
@@ -21,9 +23,11 @@ from toolcast import (
     ToolcastError,
     Usage,
     assistant,
+    system,
     tool_result,
     user,
 )
+from toolcast.agents.engine.instructions import SentInstructions
 from toolcast.agents.engine.session_state import VERSION, Record, SessionState, difference, fold, opened_record
 from toolcast.llms.request import StoredResponse
 from toolcast.stores.jsonl import JSONLStore
@@ -77,6 +81,17 @@ def test_a_result_answers_its_call() -> None:
     records = [OPENED, *difference(BEGUN, before), *difference(before, answered)]
     assert kinds(records) == ["opened", "message", "started", "started", "message"]
     assert fold(records).started == {"c2"}
+
+
+def test_instructions_are_written_when_they_change() -> None:
+    first = SentInstructions.of((system("Be brief."), system(CachePoint())))
+    before = replace(BEGUN, turns=1, instructions=first)
+    later = replace(before, turns=2, end="end_turn")
+    changed = replace(later, instructions=replace(first, current=("Be kind.",)))
+    states = [BEGUN, before, later, changed, replace(changed, instructions=None)]
+    written = [record for pair in pairwise(states) for record in difference(*pair)]
+    assert ["instructions" in record for record in written] == [True, False, True, True]
+    assert [fold([OPENED, *written[:end]]) for end in range(5)] == states
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,12 @@ from typing import Any, Final, TypeAlias, TypedDict
 from ...approvals import ApprovalDecision
 from ...llms.request import ChatRequest, StoredResponse
 from ...messages import Message, ToolResultPart, tool_result
+from ...providers.bound_thoughts import has_bound_thoughts
 from ...usage import NO_USAGE, Budget, BudgetTracker, Usage
 from ..permissions.permissions import Rule
 from .compaction import Compaction, compact
 from .history import CallIds, repair, unanswered_calls
+from .instructions import SentInstructions, is_late
 from .session_state import SessionState, difference, fold, opened_record
 
 logger: Final = logging.getLogger("toolcast")
@@ -59,6 +61,7 @@ class Conversation:
         self.added: list[Message] = []  # by the current or the last turn
         self.stored: StoredResponse | None = None  # the last response that a service stores
         self._seen: tuple[Message, ...] = ()  # the history with it
+        self.instructions: SentInstructions | None = None  # those that a thought is bound to
         self._ids: CallIds | None = None
 
     @property
@@ -72,6 +75,21 @@ class Conversation:
         """Append a message of the current turn to the history."""
         self.history.append(message)
         self.added.append(message)
+
+    def instructed(self, new: tuple[Message, ...]) -> SentInstructions:
+        """Return how the next request gets the `new` instructions."""
+        if self.instructions is None:
+            return SentInstructions.of(new)
+        # A late message has its place between a message of the user, or results, and the response.
+        takes_more = self.history[-1].role in ("user", "tool")
+        return self.instructions.changed_to(new) if takes_more else self.instructions
+
+    def keep_instructions(self, sent: SentInstructions, response: Message) -> None:
+        """Keep the instructions of a request before its response is added, if thoughts are bound to them."""
+        if sent.late is not None:
+            self.history.append(sent.late)
+        if self.instructions is not None or has_bound_thoughts(response):
+            self.instructions = replace(sent, late=None)
 
     def remember_stored(self, stored: StoredResponse) -> None:
         """Remember that a service stores the last message, a response, and those before it."""
@@ -110,13 +128,14 @@ class Conversation:
             del self.history[-len(messages) :]
 
     def rewrite(self, history: Iterable[Message]) -> None:
-        """Replace the history."""
-        self.history = list(history)
-        self._ids = None
+        """Replace the history. The next request has the current instructions before it."""
+        self.history = [message for message in history if not is_late(message)]
+        self._ids = self.instructions = None
 
     async def compact(self, compaction: Compaction, concurrent: bool, on_usage: Callable[[Usage], object]) -> bool:
         """Shorten the history if possible; return True if it was. `on_usage` is called with the usage of a summary."""
-        shorter = await compact(self.history, compaction, concurrent=concurrent, on_usage=on_usage)
+        history = [message for message in self.history if not is_late(message)]
+        shorter = await compact(history, compaction, concurrent=concurrent, on_usage=on_usage)
         if shorter is None:
             return False
         logger.warning("the history was too long; %s messages of it are left", len(shorter))
@@ -139,6 +158,7 @@ class Conversation:
             end=self.end,
             answers=tuple([answer.to_dict() for answer in self.answers.values()]),
             injected=tuple(self.injected),
+            instructions=self.instructions,
             **self._stored_state(),
         )
 
@@ -156,7 +176,8 @@ class Conversation:
     def restore(self, data: Snapshot) -> None:
         """Replace the whole conversation by a state, or by the data of `snapshot`."""
         state = data if isinstance(data, SessionState) else fold(data.get("records", ()))
-        self.rewrite(load_history(state.history))
+        self.rewrite(())
+        self.history, self.instructions = load_history(state.history), state.instructions
         self.usage, self.turns, self.end = state.usage, state.turns, state.end
         if state.spent:
             self.spending.restore(state.spent)

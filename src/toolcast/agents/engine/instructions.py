@@ -2,16 +2,21 @@
 
 A function of the context is called before every model request, so that it sees the dependencies of the turn and the
 time of the request. Its text is sent with that request alone: it is no part of the history.
+
+Some models bind their thoughts to what was before them (bound_thoughts.py). Once a conversation has such a thought, its
+first instructions stay as they were sent, and changed ones become a system message at the end of the history.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
 from ...async_support.callbacks import call_function
+from ...lazy_dataclasses import dataclass
 from ...messages import CachePoint, Message, system
 from ...option_types import require, require_parameters
 from ...tools.context import ToolContext
@@ -47,7 +52,7 @@ def as_instructions(instructions: object) -> tuple[Instruction, ...]:
 
 async def system_messages(
     instructions: Sequence[Instruction], context: ToolContext[Any], *, concurrent: bool
-) -> Sequence[Message]:
+) -> tuple[Message, ...]:
     """Return the system messages of one request.
 
     Raises:
@@ -63,4 +68,58 @@ async def system_messages(
             require("the result of the function instructions=", text, str, "str or None")
         if text:
             messages.append(system(text))
-    return messages
+    return tuple(messages)
+
+
+@dataclass(frozen=True, slots=True)
+class SentInstructions:
+    """The instructions of a request, and what they replace.
+
+    Attributes:
+        first: The system messages before the history.
+        current: The texts that are in force.
+        late: The message behind the history that put them into force; None if they are as in the request before.
+    """
+
+    first: tuple[Message, ...]
+    current: tuple[str, ...]
+    late: Message | None = None
+
+    @classmethod
+    def of(cls, messages: tuple[Message, ...]) -> SentInstructions:
+        """Return the instructions of a request that has them before the history."""
+        return cls(messages, _texts(messages))
+
+    def changed_to(self, messages: tuple[Message, ...]) -> SentInstructions:
+        """Return the instructions of the next request, in which these are in force."""
+        if (new := _texts(messages)) == self.current:
+            return replace(self, late=None)
+        if len(new) == len(self.current):
+            words = _PART_CHANGED
+            changed = [text for before, text in zip(self.current, new, strict=True) if text != before]
+        else:  # it is not known which of them take the place of which
+            words, changed = _CHANGED if new else _NO_MORE, list(new)
+        return SentInstructions(self.first, new, system("\n\n".join([words, *changed])))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-compatible data, without the late message, which is in the history."""
+        return {"first": [message.to_dict() for message in self.first], "current": [*self.current]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SentInstructions:
+        """Return the instructions from the data of `to_dict`."""
+        return cls(tuple([Message.from_dict(each) for each in data["first"]]), tuple(map(str, data["current"])))
+
+
+def _texts(messages: Iterable[Message]) -> tuple[str, ...]:
+    return tuple([message.text for message in messages if message.text])
+
+
+def is_late(message: Message) -> bool:
+    """Return True if the message puts changed instructions into force."""
+    return message.role == "system" and message.text.startswith((_PART_CHANGED, _CHANGED, _NO_MORE))
+
+
+_PART_CHANGED = "From now on, this takes the place of its earlier version in the instructions:"
+_CHANGED = "From now on, these instructions take the place of all earlier ones:"
+_NO_MORE = "From now on, there are no instructions: the earlier ones do not apply any more."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +26,7 @@ from ...transport.network import IOBackend
 from ...usage import Usage
 from .config import EngineConfig
 from .conversation import Conversation
+from .instructions import SentInstructions
 from .typed_output import TypedOutput
 
 _CALL_EVENTS = (ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone)
@@ -43,24 +43,25 @@ class ModelRequest:
         backend: IOBackend,
         hooks: CallHooks | None = None,
         *,
-        instructions: Sequence[Message] = (),
+        instructions: SentInstructions,
         last: bool = False,
         left: float | None = None,
     ) -> None:
         """Prepare a request.
 
-        `hooks` are those of the turn that the request is part of, `instructions` system messages before the history.
-        `last`: no other follows, so a typed result must be
+        `hooks` are those of the turn that the request is part of. `last`: no other follows, so a typed result must be
         given now. `left`: the seconds that a budget leaves; `of_budget` is True if they end before the call's own
         timeout.
         """
         self.accumulated: Accumulator = Accumulator()
+        self.instructions: SentInstructions = instructions
         self._config = config
         self._ids = conversation.ids
         self._typed = typed
         self._unique_ids: dict[str, str] = {}  # unique ids by those of the service
         self._partial: dict[str, PartialValue] = {}  # parsed only for calls whose arguments were requested
-        messages = config.llm.with_system_prompt((*instructions, *conversation.history))
+        late = () if instructions.late is None else (instructions.late,)
+        messages = config.llm.with_system_prompt((*instructions.first, *conversation.history, *late))
         request = conversation.continued(_chat_request(config, messages, typed, last))
         if typed is not None:
             typed.begin_response()

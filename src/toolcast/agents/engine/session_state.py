@@ -19,6 +19,7 @@ from ...lazy_dataclasses import dataclass
 from ...llms.request import StoredResponse
 from ...messages import Message, ToolResultPart
 from ...usage import NO_USAGE, TOKENS, Usage
+from .instructions import SentInstructions
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -40,6 +41,7 @@ class SessionState:
     usage of the budget, sub-agents included (`BudgetTracker.to_dict`). `answers` are decisions about some of the
     pending calls, and `injected` messages wait for the next request. `stored` is the last response that a service
     stores, and `seen` is the number of messages that it has: those before the response, and the response.
+    `instructions` are those that thoughts of the history are bound to.
     """
 
     id: str
@@ -55,6 +57,7 @@ class SessionState:
     injected: tuple[Message, ...] = ()
     stored: StoredResponse | None = None
     seen: int = 0
+    instructions: SentInstructions | None = None
 
 
 def opened_record(id: str, time: float, details: Mapping[str, Any] | None = None) -> Record:
@@ -81,8 +84,11 @@ def difference(before: SessionState, after: SessionState) -> list[Record]:
     records = [_replaced(after)] if grown is None else grown
     if (after.usage, after.spent) != (before.usage, before.spent):
         records.append({"kind": "usage", "usage": after.usage.to_dict(), "spent": dict(after.spent)})
-    if (after.turns, after.end) != (before.turns, before.end):
-        records.append({"kind": "turn", "turns": after.turns, "end": after.end})
+    sent = after.instructions
+    changed = {} if sent == before.instructions else {"instructions": sent and sent.to_dict()}
+    if changed or (after.turns, after.end) != (before.turns, before.end):
+        # Instructions are in a record of a known kind, so that earlier versions read the log too.
+        records.append({"kind": "turn", "turns": after.turns, "end": after.end, **changed})
     if (after.answers, after.injected) != (before.answers, before.injected):
         injected = [message.to_dict() for message in after.injected]
         records.append({"kind": "waiting", "answers": [dict(answer) for answer in after.answers], "injected": injected})
@@ -181,6 +187,7 @@ class _LogReader:
         self.injected: list[Message] = []
         self.stored: StoredResponse | None = None
         self.seen: int = 0
+        self.instructions: SentInstructions | None = None
         self.newer: bool = False
         self.ignored: set[str] = set()
 
@@ -212,6 +219,7 @@ class _LogReader:
             injected=tuple(self.injected),
             stored=self.stored,
             seen=self.seen,
+            instructions=self.instructions,
         )
 
     def read_stored(self, record: Mapping[str, Any], seen: int) -> None:
@@ -300,6 +308,9 @@ def _usage_from(data: Mapping[str, Any]) -> Usage:
 def _turn(log: _LogReader, record: Mapping[str, Any]) -> None:
     end = record["end"]
     log.turns, log.end = _require_type(int, record["turns"]), None if end is None else _require_type(str, end)
+    if "instructions" in record:
+        sent = record["instructions"]
+        log.instructions = None if sent is None else SentInstructions.from_dict(_require_type(dict, sent))
 
 
 def _waiting(log: _LogReader, record: Mapping[str, Any]) -> None:

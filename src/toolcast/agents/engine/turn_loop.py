@@ -249,6 +249,7 @@ class TurnLoop:
         if has_content(response.message):
             hidden = not calls and typed is not None and typed.must_hide(response)
             message = assistant("(no answer)") if hidden else stored_message(response.message, jobs)
+            self._conversation.keep_instructions(request.instructions, message)
             self._conversation.add(replace(message, response_id=response.response_id))
             if request.stored is not None:
                 self._conversation.remember_stored(request.stored)
@@ -352,7 +353,8 @@ class TurnLoop:
         limit = None if config.compaction is None else config.compaction.at
         if limit is not None and not self._compacted and estimate_tokens(conversation.history) > limit:
             await self._compact()
-        instructions = await system_messages(config.instructions, self._context, concurrent=self._backend.concurrent)
+        new = await system_messages(config.instructions, self._context, concurrent=self._backend.concurrent)
+        instructions = conversation.instructed(new)
         last = self._limits.rounds == config.max_rounds
         left = self._limits.time_left(self._backend.now())
         typed, hooks = self._turn_request.typed, self._hooks

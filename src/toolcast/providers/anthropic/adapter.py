@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from ...capabilities import Capabilities
 from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
-from ...errors import BadRequest
+from ...errors import BadRequest, LLMError
 from ...messages import (
     AudioPart,
     CachePoint,
@@ -39,6 +39,7 @@ from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..bound_thoughts import BINDING
 from ..content_parts import (
     POINT,
+    add_turn,
     arguments_object,
     check_parts,
     count_system_messages,
@@ -96,6 +97,7 @@ class AnthropicAdapter(HTTPAdapter):
         own = Endpoint("anthropic", url, key, headers or {}, header, API_KEY_VARIABLES["anthropic"])
         super().__init__(endpoint or own)
         self._holds = cache_by_options(_can_hold)
+        self._takes_late_system = True  # until it is refused, by a server of an older protocol for example
 
     @property
     def service_root(self) -> str:
@@ -135,11 +137,26 @@ class AnthropicAdapter(HTTPAdapter):
 
     def encoder(self, options: RequestOptions, settings: Settings) -> AnthropicRequestEncoder:
         """Return the encoder of requests with these options and settings."""
-        return AnthropicRequestEncoder(options, settings)
+        encoder = AnthropicRequestEncoder(options, settings)
+        encoder.takes_late_system = encoder.takes_late_system and self._takes_late_system
+        return encoder
+
+    def adapt_to(self, refusal: LLMError, request_input: RequestInput) -> bool:
+        """Leave out of all requests what the service has refused, if nothing depends on it. Return True for that."""
+        if not _REFUSED_ROLE.search(str(refusal)):
+            return super().adapt_to(refusal, request_input)
+        if self._takes_late_system:
+            self._takes_late_system = False
+            self.forget_encoders()
+        return True
 
     def protocol_decoder(self, source: ErrorSource, request_input: RequestInput) -> ResponseDecoder:
         """Return the decoder of the protocol's events."""
         return AnthropicDecoder(source, request_input)
+
+
+_REFUSED_ROLE = re.compile(r"(?i)role:? \W?system|system\W? as an input message role")
+"""Refusals of a late system message: "role 'system' is not supported on this model", 'Unexpected role "system"'."""
 
 
 def _messages_url(base_url: str) -> SecretURL:
@@ -168,6 +185,7 @@ class AnthropicRequestEncoder(RequestEncoder):
         self._marks_alone = settings.cache == "auto"
         self._facts, self._features = features_of(options.model)
         self.binds_thoughts: bool = BINDING.search(options.model) is not None
+        self.takes_late_system: bool = _LATE_SYSTEM.search(options.model) is not None
         self._call_format = schema_call_format(options)
         self._tools = [self._tool(tool) for tool in options.tools]
         self._server_tools = self.server_tools(options, self.protocol)
@@ -367,17 +385,21 @@ class AnthropicRequestEncoder(RequestEncoder):
     # -- messages
 
     def _turns(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """Return turns of alternating roles. A system message between others becomes a user message."""
+        """Return turns of alternating roles.
+
+        A late system message is a turn of its own between a user turn and an answer, if the model takes it. Anywhere
+        else it becomes a user message.
+        """
         turns: list[dict[str, Any]] = []
         for message in unique_ids(_without_open_calls(messages)):
             role = "assistant" if message.role == "assistant" else "user"
+            if message.role == "system" and self.takes_late_system and turns and turns[-1]["role"] != "assistant":
+                role = "system"
             blocks = self._blocks(message)
             while blocks and turns and blocks[0]["type"] == POINT:
                 turns[-1]["content"].append(blocks.pop(0))  # it belongs to what is before it
-            if blocks and turns and turns[-1]["role"] == role:
-                turns[-1]["content"] += blocks
-            elif blocks:
-                turns.append({"role": role, "content": blocks})
+            if blocks:
+                add_turn(turns, role, blocks)
         if not turns:
             raise _no_content()
         for turn in turns:
@@ -613,6 +635,10 @@ class ModelFeatures(NamedTuple):
     by_default: bool = False
     one_of_two: bool = False
 
+
+# Models that take `role: "system"` in messages; Sonnet 5 does not.
+# Source: platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages, October 2026.
+_LATE_SYSTEM = re.compile(r"claude-(?!sonnet-5(?![-.][1-9](?!\d)))([a-z]+-([5-9]|\d\d)|opus-4-[89])(?!\d)")
 
 _FEATURES = (
     (r"claude-[a-z]+-([5-9]|\d\d)(?!\d)", ModelFeatures("only", by_default=True)),

@@ -43,6 +43,7 @@ from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..bound_thoughts import BINDING
 from ..content_parts import (
     POINT,
+    add_turn,
     arguments_object,
     check_parts,
     check_section,
@@ -340,10 +341,8 @@ class BedrockRequestEncoder(RequestEncoder):
             blocks = self._blocks(message)
             while blocks and turns and blocks[0].get("type") == POINT:
                 turns[-1]["content"].append(blocks.pop(0))  # it belongs to what is before it
-            if blocks and turns and turns[-1]["role"] == role:
-                turns[-1]["content"] += blocks
-            elif blocks:
-                turns.append({"role": role, "content": blocks})
+            if blocks:
+                add_turn(turns, role, blocks)
         if not turns:
             raise _no_content()
         for turn in turns:
