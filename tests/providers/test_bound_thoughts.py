@@ -307,21 +307,83 @@ def test_a_tool_is_added(cloud: MakeLLM, service: BoundThoughtsService, api: API
 
 def test_typed_output_and_back(cloud: MakeLLM, service: BoundThoughtsService) -> None:
     engine = Engine(cloud(service.base), [look], instructions="Be brief.")
-    text = json.dumps({"calls": [{"name": "Album", "arguments": {"title": "Rain"}}]})
-    album = Call("call_album", "Album", {"title": "Rain"}) if cloud is vertex else text
+    album = Call("call_album", "Album", {"title": "Rain"}) if cloud is vertex else '{"title": "Rain"}'
     for _ in range(2):
         service.script += tool_turn()
         engine.submit("Where is tea?")
         service.script += [tool_turn()[0], (Thought(), album)]
         assert engine.submit("An album?", output_cls=Album).output == Album(title="Rain")
     assert service.refusals == []
+    # Vertex AI has no constrained text by default: there the output type is one more tool.
+    kept = [0, 1, 0, 1, 0, 1, 0, 1] if cloud is vertex else list(range(8))
+    assert [service.thoughts_sent(at) for at in range(8)] == kept
+
+
+class Song(BaseModel):
+    """A song."""
+
+    name: str
+
+
+def output_schema(body: dict[str, Any]) -> dict[str, Any]:
+    if "output_config" in body:
+        return dict(body["output_config"]["format"]["schema"])
+    return dict(json.loads(body["outputConfig"]["textFormat"]["structure"]["jsonSchema"]["schema"]))
+
+
+def tool_names(body: dict[str, Any]) -> list[str]:
+    tools = body.get("tools") or body.get("toolConfig", {}).get("tools", [])
+    return [tool.get("name") or tool["toolSpec"]["name"] for tool in tools]
+
+
+@pytest.mark.parametrize("make", [anthropic, bedrock])
+def test_tools_beside_typed_output_are_called_natively(make: MakeLLM, service: BoundThoughtsService) -> None:
+    engine = Engine(make(service.base), [look, listen], instructions="Be brief.", max_rounds=2)
+    service.script += [tool_turn()[0], (Thought(), '{"title": "Rain"}')]
+    assert engine.submit("An album?", output_cls=Album).output == Album(title="Rain")
+    for body in service.bodies:
+        assert tool_names(body) == ["look", "listen"]
+        assert "Be brief." in json.dumps(body["system"])
+        assert "JSON" not in json.dumps(body["system"])
+        assert output_schema(body)["description"] == "An album."
+    # In the last request nothing else may be called; Converse has no such choice.
+    choices = [body.get("tool_choice") for body in service.bodies]
+    assert choices == ([None, {"type": "none"}] if make is anthropic else [None, None])
+
+
+@pytest.mark.parametrize("make", [anthropic, bedrock])
+def test_one_of_several_types_beside_tools(make: MakeLLM, service: BoundThoughtsService) -> None:
+    engine = Engine(make(service.base), [look], instructions="Be brief.", max_rounds=3)
+    song = json.dumps({"calls": [{"name": "Song", "arguments": {"name": "Rain"}}]})
+    for _ in range(2):
+        service.script += [(Thought(), Call(f"c{next(numbers)}", "look", {"place": "here"})), (Thought(), song)]
+        assert engine.submit("A song?", output_cls=Album | Song).output == Song(name="Rain")
+    assert [service.thoughts_sent(at) for at in range(4)] == [0, 1, 2, 3]
+    calls = json.dumps(output_schema(service.bodies[0]))
+    assert "A song." in calls
+    assert "look" not in calls
+    service.script += [tool_turn()[0]] * 2 + [(Thought(), song)]
+    engine.submit("A song?", output_cls=Album | Song)
+    assert tool_names(service.bodies[-1])[0] in ("look", "Album")
+    assert service.refusals == []
+
+
+def test_tools_that_must_not_be_called(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    llm, messages = cloud(service.base), [user("Hi.")]
+    service.script += [tool_turn()[0]]
+    answer = llm.chat(messages, tools=[look]).message
+    messages += [answer, tool_result(answer.tool_calls[0], "Tea."), user("And?")]
+    llm.chat(messages, tools=[look], tool_choice="none")
+    assert (service.refusals, service.thoughts_sent(), tool_names(service.bodies[-1])) == ([], 1, ["look"])
+    cloud(service.base, OLD).chat(messages[:1], tools=[look], tool_choice="none")
+    assert tool_names(service.bodies[-1]) == []
 
 
 def test_compaction(cloud: MakeLLM, service: BoundThoughtsService) -> None:
     notes = Notes()
     compaction = Compaction(keep=100, summarise=lambda messages: "They looked for tea.", at=300)
     numbers = count(1)
-    instructions = ["Be brief.", lambda _: f"Number {next(numbers)}."]
+    instructions: list[Any] = ["Be brief.", lambda _: f"Number {next(numbers)}."]
     engine = Engine(cloud(service.base, hooks=[notes]), [look], compaction=compaction, instructions=instructions)
     for _ in range(8):
         service.script += tool_turn("Found it, and it is a rather long story, which fills the context window.")

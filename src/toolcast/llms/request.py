@@ -65,6 +65,7 @@ class ChatRequest:
         continues: The last response that a service stores, with `seen`. An LLM of this service, whose settings allow
             it, sends only the messages after these.
         seen: The messages that the service has: those before the response, and the response.
+        answers: The number of tools at the end whose call is the answer; others may be called before it.
     """
 
     messages: tuple[Message, ...]
@@ -80,14 +81,15 @@ class ChatRequest:
     cache_points: tuple[ToolCachePoint, ...] = ()
     continues: StoredResponse | None = None
     seen: tuple[Message, ...] = ()
+    answers: int = 0
 
     def conversation(self, model: str, mode: OutputMode) -> RequestInput:
         """Return the input of a provider's encoder for `model`, in the output mode that the LLM decided."""
         choice = self.tool_choice
-        tools = () if isinstance(choice, str) and choice == "none" else tuple([tool.spec for tool in self.tools])
+        tools = () if _drops_tools(choice, model) else tuple([tool.spec for tool in self.tools])
         choice = None if not tools else self.choice_in(mode) if self.server_tools else self.tool_choice
         points = self.cache_points if tools or self.server_tools else ()
-        options = (self.parallel, self.stream, mode, self.accept_damaged, self.server_tools, points)
+        options = (self.parallel, self.stream, mode, self.accept_damaged, self.server_tools, points, self.answers)
         return RequestInput(model, self.messages, tools, choice, *options)
 
     def choice_in(self, mode: OutputMode) -> ToolChoice:
@@ -138,6 +140,15 @@ class ChatRequest:
         # Not `in` a tuple: it would call the `__eq__` of a `NamedTool` for each of these.
         free = choice is None or (isinstance(choice, str) and choice in ("auto", "none"))
         return bool(self.tools) and not free
+
+
+def _drops_tools(choice: ToolChoice, model: str) -> bool:
+    """Return True if no tool may be called, and no thought is bound to the tools."""
+    if not isinstance(choice, str) or choice != "none":
+        return False
+    from ..providers.bound_thoughts import BINDING  # such a choice is rare
+
+    return BINDING.search(model) is None
 
 
 # Answers do not depend on these.

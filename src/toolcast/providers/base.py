@@ -31,6 +31,7 @@ class RequestInput:
         accept_damaged: A response with a damaged event is read as if the event were missing.
         server_tools: The tools that the provider runs.
         cache_points: The points of the provider's cache among the tools.
+        answers: The number of tools at the end whose call is the answer; others may be called before it.
     """
 
     model: str
@@ -43,6 +44,7 @@ class RequestInput:
     accept_damaged: bool = False
     server_tools: tuple[ServerTool, ...] = ()
     cache_points: tuple[ToolCachePoint, ...] = ()
+    answers: int = 0
 
     @property
     def calls_before(self) -> int:
@@ -65,6 +67,7 @@ class RequestInput:
             self.mode,
             self.server_tools,
             self.cache_points,
+            self.answers,
         )
 
 
@@ -79,6 +82,7 @@ class RequestOptions(NamedTuple):
     mode: OutputMode | None = None
     server_tools: tuple[ServerTool, ...] = ()
     cache_points: tuple[ToolCachePoint, ...] = ()
+    answers: int = 0
 
 
 class ResponseDecoder(Protocol):

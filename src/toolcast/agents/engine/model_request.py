@@ -179,18 +179,21 @@ def _chat_request(
         return ChatRequest(
             messages, own, None, settings, parallel=True, stream=True, server_tools=run, cache_points=points
         )
-    others = () if last or not can_call else config.tools  # if it cannot call, the LLM decides the output mode
-    choice = "required" if others else typed.choice
+    others = config.tools if can_call else ()  # if it cannot call, the LLM decides the output mode
     # After an answer without the result, and in the last request, the model is not free to search any more.
     now = bool(run) and (last or typed.was_missing)
-    return ChatRequest(
+    request = ChatRequest(
         messages,
         (*others, *typed.tools),
-        choice,
+        "required" if others and not last else typed.choice,
         settings,
         parallel=True,
         stream=True,
         server_tools=run,
         forces_now=now,
         cache_points=config.cache_points if others or run else (),
+        answers=len(typed.tools),
     )
+    if not (last and others) or (len(typed.tools) == 1 and llm.mode(request) == "json_schema"):
+        return request
+    return replace(request, tools=typed.tools, cache_points=config.cache_points if run else ())

@@ -34,7 +34,7 @@ from ...messages import (
 )
 from ...server_tools import CodeExecution, RemoteMCP
 from ...settings import NOTHING_SET, Settings
-from ...tool_spec import ToolChoice, ToolSpec, legal_name
+from ...tool_spec import NamedTool, ToolChoice, ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..bound_thoughts import BINDING
 from ..content_parts import (
@@ -62,7 +62,14 @@ from ..http_adapter import (
 from ..http_errors import ErrorSource
 from ..model_features import model_capabilities
 from ..schemas.strict import anthropic_schema
-from ..tool_calls.json_text import CallFormat, instructions, response_schema, schema_call_format, with_instructions
+from ..tool_calls.json_text import (
+    CallFormat,
+    answer_format,
+    described,
+    instructions,
+    response_schema,
+    with_instructions,
+)
 from .decoder import AnthropicDecoder
 
 if TYPE_CHECKING:
@@ -135,6 +142,10 @@ class AnthropicAdapter(HTTPAdapter):
         """Return True if the text of a response can be constrained to the schema of these tools."""
         return self._holds(replace(request_input, mode="json_schema"), NOTHING_SET)
 
+    def call_format(self, options: RequestInput | RequestOptions) -> CallFormat | None:
+        """Return the format of tool calls in the text of a response."""
+        return answer_format(options)
+
     def encoder(self, options: RequestOptions, settings: Settings) -> AnthropicRequestEncoder:
         """Return the encoder of requests with these options and settings."""
         encoder = AnthropicRequestEncoder(options, settings)
@@ -165,7 +176,7 @@ def _messages_url(base_url: str) -> SecretURL:
 
 
 def _can_hold(options: RequestOptions, settings: Settings) -> bool:
-    form = schema_call_format(options)
+    form = answer_format(options)
     return form is None or anthropic_schema(response_schema(form)).loose is None
 
 
@@ -186,13 +197,16 @@ class AnthropicRequestEncoder(RequestEncoder):
         self._facts, self._features = features_of(options.model)
         self.binds_thoughts: bool = BINDING.search(options.model) is not None
         self.takes_late_system: bool = _LATE_SYSTEM.search(options.model) is not None
-        self._call_format = schema_call_format(options)
+        self._call_format = answer_format(options)
+        self._beside_tools = options.answers > 0
         self._tools = [self._tool(tool) for tool in options.tools]
         self._server_tools = self.server_tools(options, self.protocol)
         self.fields.update({"model": options.model, "max_tokens": 0, "messages": [], "stream": options.stream})
         if self._call_format is not None:
             self.fields["output_config"] = {"format": self._format(self._call_format)}
             forcing = False
+            if self._beside_tools:
+                self._offer_others(options)
         else:
             forcing = self._choose(options)
         if options.server_tools:
@@ -201,7 +215,7 @@ class AnthropicRequestEncoder(RequestEncoder):
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the messages and the system prompt."""
-        if self._call_format is not None:
+        if self._call_format is not None and not self._beside_tools:
             messages = with_instructions(messages, instructions(self._call_format))
         start = count_system_messages(messages)
         encoded: dict[str, Any] = {"messages": self._turns(messages[start:])}
@@ -210,7 +224,8 @@ class AnthropicRequestEncoder(RequestEncoder):
             encoded |= {"container": containers[-1]} if containers and "container" not in self.fields else {}
         if texts := [block for message in messages[:start] for block in self._blocks(message)]:
             encoded["system"] = texts[0]["text"] if len(texts) == 1 and "text" in texts[0] else texts
-        if self._call_format is not None and _has_calls(messages):
+        offers = self._beside_tools and "tools" in self.fields
+        if self._call_format is not None and not offers and _has_calls(messages):
             # Calls in the history are rejected if their tools are not defined.
             encoded["tools"] = [*self._tools, *self._server_tools]
             if not self._server_tools:
@@ -268,7 +283,7 @@ class AnthropicRequestEncoder(RequestEncoder):
         return {"name": self.names.sent[tool.name], **description, "input_schema": tool.parameters}
 
     def _format(self, form: CallFormat) -> dict[str, Any]:
-        schema, loose = anthropic_schema(response_schema(form))
+        schema, loose = anthropic_schema(response_schema(described(form) if self._beside_tools else form))
         if self._facts.json_schema is False:
             loose = f"{self.fields['model']} has no such output"
         if loose:
@@ -276,6 +291,14 @@ class AnthropicRequestEncoder(RequestEncoder):
                 f"the response cannot be constrained to a JSON schema: {loose}. Use mode='tool_call' or 'prompted'."
             )
         return {"type": "json_schema", "schema": schema}
+
+    def _offer_others(self, options: RequestOptions) -> None:
+        """Add the tools that may be called before the answer. The system prompt and the tools stay as without it."""
+        if others := self._tools[: -options.answers]:
+            self.fields["tools"] = others
+            choice = "none" if isinstance(options.tool_choice, NamedTool) else None
+            if sent := self._choice(choice, None, parallel=options.parallel):
+                self.fields["tool_choice"] = sent
 
     def _choose(self, options: RequestOptions) -> bool:
         """Add the tools and the tool choice. Return True if the model must call a tool."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import mimetypes
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple, cast
 from urllib.parse import quote
@@ -67,7 +67,15 @@ from ..http_adapter import (
 from ..http_errors import ErrorSource
 from ..model_features import bedrock_model_name, model_capabilities
 from ..schemas.strict import anthropic_schema
-from ..tool_calls.json_text import CallFormat, instructions, response_schema, schema_call_format, with_instructions
+from ..tool_calls.json_text import (
+    CallFormat,
+    answer_format,
+    described,
+    instructions,
+    response_schema,
+    schema_call_format,
+    with_instructions,
+)
 from .decoder import BedrockDecoder
 
 
@@ -115,6 +123,10 @@ class BedrockAdapter(HTTPAdapter):
         """Return True if the text of a response can be constrained to the schema of these tools."""
         return self._holds(replace(request_input, mode="json_schema"), NOTHING_SET)
 
+    def call_format(self, options: RequestInput | RequestOptions) -> CallFormat | None:
+        """Return the format of tool calls in the text of a response."""
+        return _format_of(options)
+
     def encoder(self, options: RequestOptions, settings: Settings) -> BedrockRequestEncoder:
         """Return the encoder of requests with these options and settings."""
         return BedrockRequestEncoder(options, settings)
@@ -146,8 +158,13 @@ def runtime_url(region: str, environ: Mapping[str, str]) -> str:
     return f"https://bedrock-runtime{fips}.{region}.{domain}"
 
 
+def _format_of(options: RequestInput | RequestOptions) -> CallFormat | None:
+    is_claude = bedrock_model_name(options.model).startswith("anthropic.")
+    return answer_format(options) if is_claude else schema_call_format(options)
+
+
 def _can_hold(options: RequestOptions, settings: Settings) -> bool:
-    form = schema_call_format(options)
+    form = _format_of(options)
     return form is None or anthropic_schema(response_schema(form)).loose is None
 
 
@@ -167,7 +184,8 @@ class BedrockRequestEncoder(RequestEncoder):
         self.takes_cache_points: bool = self._name.startswith(("anthropic.", "amazon.nova"))
         self._points = options.cache_points if self._name.startswith("anthropic.") else ()
         self._marks_alone = settings.cache == "auto" and self.takes_cache_points
-        self._call_format = schema_call_format(options)
+        self._call_format = _format_of(options)
+        self._beside_tools = options.answers > 0 and self._name.startswith("anthropic.")
         self._tools = [_tool(tool) for tool in options.tools]
         # Amazon Nova user guide, "Using built-in tools"; models of other vendors have none in Converse.
         protocol = "bedrock" if self._name.startswith("amazon.nova") else "bedrock-other"
@@ -189,7 +207,7 @@ class BedrockRequestEncoder(RequestEncoder):
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the messages and the system prompt."""
-        if self._call_format is not None:
+        if self._call_format is not None and not self._beside_tools:
             messages = with_instructions(messages, instructions(self._call_format))
         start = count_system_messages(messages)
         encoded: dict[str, Any] = {"messages": self._turns(messages[start:])}
@@ -235,7 +253,7 @@ class BedrockRequestEncoder(RequestEncoder):
     # -- tools
 
     def _text_format(self, form: CallFormat) -> dict[str, Any]:
-        schema, loose = anthropic_schema(response_schema(form))
+        schema, loose = anthropic_schema(response_schema(described(form) if self._beside_tools else form))
         if model_capabilities("bedrock", self._name).json_schema is False:
             loose = f"{self._name} has no such output"
         if loose:
@@ -256,7 +274,7 @@ class BedrockRequestEncoder(RequestEncoder):
             return  # Converse has no such choice
         # Only Claude and Nova can be required to call one of several tools: any other is offered that one alone.
         named = self._name.startswith("amazon.nova")
-        alone = self.names.sent[forced] if forced and not named else None
+        offered = {self.names.sent[forced]} if forced and not named else {*self.names.sent.values()}
         sent: Any = None
         if isinstance(choice, Mapping):
             sent = dict(choice)
@@ -266,11 +284,11 @@ class BedrockRequestEncoder(RequestEncoder):
             sent = {"tool": {"name": self.names.sent[forced]}}
         elif choice is not None:
             sent = {"any": {}} if forcing else {"auto": {}}
-        self._offer(sent, alone)
+        self._offer(sent, offered)
 
-    def _offer(self, choice: Any, alone: str | None) -> None:
-        """Add the tools, or the one called `alone`, and the tool choice if it is not the default."""
-        tools = [tool for tool in self._tools if alone in (None, tool["toolSpec"]["name"])] + self._server_tools
+    def _offer(self, choice: Any, names: Container[str]) -> None:
+        """Add the tools of these names, and the tool choice if it is not the default."""
+        tools = [tool for tool in self._tools if tool["toolSpec"]["name"] in names] + self._server_tools
         self.fields["toolConfig"] = {"tools": tools, **({"toolChoice": choice} if choice else {})}
 
     # -- settings
@@ -284,8 +302,8 @@ class BedrockRequestEncoder(RequestEncoder):
         fields = claude.fields
         self.notes.extend(claude.notes)
         if "tools" in fields and choice != "none":
-            named = [tool["name"] for tool in fields["tools"]]
-            self._offer(own or _converse_choice(fields.get("tool_choice")), named[0] if len(named) == 1 else None)
+            named = {tool["name"] for tool in fields["tools"]}
+            self._offer(own or _converse_choice(fields.get("tool_choice")), named)
         known = features_of(options.model)[0].known
         self._infer(
             maxTokens=fields["max_tokens"] if known else settings.max_tokens,

@@ -113,6 +113,18 @@ def schema_call_format(options: RequestInput | RequestOptions) -> CallFormat | N
     return with_object_root(form) if form is not None and form.forced else None
 
 
+def answer_format(options: RequestInput | RequestOptions) -> CallFormat | None:
+    """Return the format of a constrained answer beside tools that are called natively; else `schema_call_format`."""
+    form = schema_call_format(options)
+    return with_object_root(CallFormat(options.tools[-options.answers :])) if form and options.answers else form
+
+
+def described(form: CallFormat) -> CallFormat:
+    """Return the same format with the descriptions of the tools in their schemas."""
+    tools = [replace(tool, parameters={"description": tool.description, **tool.parameters}) for tool in form.tools]
+    return replace(form, tools=tuple(tools))
+
+
 def response_schema(form: CallFormat) -> dict[str, Any]:
     """Return the JSON schema of a required response. `$defs` are at the root, prefixed by the number of their tool."""
     if form.is_bare:
