@@ -45,6 +45,10 @@ _OPTIONS: Final = {
     **dict.fromkeys(("n_ctx", "n_gpu_layers", "n_threads", "n_batch"), "server"),
     **dict.fromkeys(("model_path", "model_name", "model_id", "deployment", "deployment_name"), "model"),
 }
+_OWNERS: Final = {
+    **dict.fromkeys(("api", "base_model"), "OpenAI or OpenAICompatible"),
+    "service": "OpenAICompatible or OpenAIResponses",
+}
 _SYSTEM_PROMPTS: Final = ("system", "system_message", "system_prompt", "instructions", "system_instruction")
 
 
@@ -67,6 +71,8 @@ def _instead(name: str, known: Sequence[str]) -> str:
     candidates = _SYSTEM_PROMPTS if name in _SYSTEM_PROMPTS else (_OPTIONS.get(name),)
     if found := [candidate for candidate in candidates if candidate in known]:
         return f": pass {found[0]}=..."
+    if name in _OWNERS:
+        return f": leave it out, or use {_OWNERS[name]}"
     from difflib import get_close_matches  # for errors alone
 
     close = get_close_matches(name, known, n=1)

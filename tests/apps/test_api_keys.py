@@ -95,6 +95,9 @@ def locked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(api_keys, "KEYRING_TIMEOUT", 0.05)
     yield
     backend.unlocked.set()
+    for thread in threading.enumerate():
+        if thread.name == "keyring":  # it would look for another backend, and set that during a later test
+            thread.join()
 
 
 def config(*words: str) -> int:

@@ -143,17 +143,33 @@ def test_interrupted_once_and_run_again(server: People) -> None:
     assert results() == EVERYBODY
 
 
-EACH = PROGRAM.partition("job = ")[0] + 'texts = [f"Person{number} is {number}" for number in range(30)]\n'
+EACH = f"""\
+{PROGRAM.partition("job = ")[0]}
+from time import sleep
+from toolcast.batch import interrupts
+
+texts = [f"Person{{number}} is {{number}}" for number in range({ROWS})]
+
+def is_delayed():
+    run = interrupts._jobs[0].__self__
+    return not run.schedule.startable and run.schedule.running == run._pace.waiting
+"""
 LOOPS = {
     "map": """
 for outcome in read_person.map(texts, rpm=1, ordered=False):
     print(outcome.output)
+    while not is_delayed():
+        sleep(0.01)
+    print("All others wait")
 """,
     "amap": """
 import asyncio
 async def main():
     async for outcome in read_person.amap(texts, rpm=1, ordered=False):
         print(outcome.output)
+        while not is_delayed():
+            await asyncio.sleep(0.01)
+        print("All others wait")
 asyncio.run(main())
 """,
 }
@@ -163,7 +179,7 @@ asyncio.run(main())
 def test_interrupted_while_a_rate_limit_delays(server: People, loop: str) -> None:
     """One request a minute: the program ends at once, and has sent one."""
     program = begin(server, EACH + LOOPS[loop])
-    assert press_ctrl_c(program, "name='Person").count("\n") == 1
+    assert press_ctrl_c(program, "All others wait").count("\n") == 2
     screen = finish(program)
     assert screen.last.startswith("KeyboardInterrupt")
     assert "no request is under way. Without a checkpoint another run asks for all items again." in screen.err

@@ -118,6 +118,7 @@ class ServiceLLM(FunctionCallingLLM):
     provider: ClassVar[str]
     has_service: ClassVar[bool] = True
     modes: ClassVar[tuple[OutputMode, ...]] = ("tool_call", "json_schema", "prompted")
+    _shown: ClassVar[tuple[str, ...]] = ("base_url",)  # in a repr
     _options: ClassVar[Sequence[str]] = tuple(LLMOptions.__annotations__)
 
     def __init__(
@@ -399,9 +400,9 @@ class ServiceLLM(FunctionCallingLLM):
 
     def __repr__(self) -> str:
         # A traceback may show an LLM whose constructor has failed, before its attributes are set.
-        address = vars(self).get("_address")
-        where = f", base_url={address.shown!r}" if address else ""
-        return f"{type(self).__name__}({vars(self).get('model')!r}{where})"
+        given = {"base_url": address.shown if (address := vars(self).get("_address")) else None, **vars(self)}
+        shown = [f", {name}={given[name]!r}" for name in self._shown if given.get(name) is not None]
+        return f"{type(self).__name__}({given.get('model')!r}{''.join(shown)})"
 
     @property
     def passed_credentials(self) -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from ..capabilities import Capabilities, LLMMetadata, Progress
 from ..credentials import API_KEY_VARIABLES, Secret, read_variable
 from ..errors import MissingLLMError, UnsupportedLLMError
 from ..http_request import HTTPRequest
+from ..option_suggestions import refuse_unknown
 from ..option_types import require_text
 from ..output_mode import OutputMode
 from ..prices import Prices
@@ -77,6 +78,7 @@ class OpenAICompatible(ServiceLLM):
     """
 
     provider = "openai-compatible"
+    _shown: ClassVar[tuple[str, ...]] = ("base_url", "api", "base_model")
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class OpenAICompatible(ServiceLLM):
         self.service = service
         self.api: API | None = api
         require_text("base_model", base_model)
-        self.base_model: str | None = base_model
+        self.base_model: str | None = base_model or None
 
     @property
     def metadata(self) -> LLMMetadata:
@@ -226,8 +228,12 @@ class OpenAI(OpenAICompatible):
 
     provider = "openai"
 
-    def __init__(self, model: str, *, api: API | None = None, **options: Unpack[LLMOptions]) -> None:
-        super().__init__(model, service="openai", api=api, **take_options(options))
+    def __init__(
+        self, model: str, *, api: API | None = None, base_model: str | None = None, **options: Unpack[LLMOptions]
+    ) -> None:
+        if "service" in options:
+            refuse_unknown(type(self).__name__, options, self._option_names())
+        super().__init__(model, service="openai", api=api, base_model=base_model, **take_options(options))
 
 
 class OpenAIResponses(OpenAICompatible):
@@ -238,9 +244,14 @@ class OpenAIResponses(OpenAICompatible):
     """
 
     provider = "openai"
+    _shown: ClassVar[tuple[str, ...]] = ("base_url", "base_model")
 
-    def __init__(self, model: str, *, service: str = "openai", **options: Unpack[LLMOptions]) -> None:
-        super().__init__(model, service=service, api="responses", **take_options(options))
+    def __init__(
+        self, model: str, *, service: str = "openai", base_model: str | None = None, **options: Unpack[LLMOptions]
+    ) -> None:
+        if "api" in options:
+            refuse_unknown(type(self).__name__, options, self._option_names())
+        super().__init__(model, service=service, api="responses", base_model=base_model, **take_options(options))
 
 
 def _is_at(row: Row, url: str) -> bool:
@@ -797,6 +808,9 @@ def llm(name: str, **options: Unpack[NamedLLMOptions]) -> FunctionCallingLLM:
     Providers are `openai`, `openai-responses`, `anthropic`, `anthropic-vertex`, `bedrock`, `cohere`, `google`,
     `google-vertex`, `mistral`, `ollama`, `local`, and every row of `toolcast.providers.chat_completions.services`.
     """
+    for option in ("api", "base_model"):
+        if options.get(option, "") is None:  # its default, which other classes do not have
+            del cast("dict[str, Any]", options)[option]
     provider, _, model = name.partition(":")
     if provider == "local":
         remote = LLMOptions.__annotations__.keys() - LocalOptions.__annotations__.keys()

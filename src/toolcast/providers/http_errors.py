@@ -419,6 +419,8 @@ def _advice(kind: type[LLMError], problem: ServiceError, status: int | None, sou
         return f"Check {model} and base_url=."
     if kind is BadRequest and (problem.written or re.search(_BAD_CALL, problem.text)):
         return "The model wrote a tool call that the service cannot read: send the request again, or use another model."
+    if kind is BadRequest and "encrypted content is not supported" in problem.text:
+        return "Pass base_model= with the name of the model, such as base_model='gpt-4.1' for a deployment of it."
     if kind is BadRequest and status == 413:
         return "Send less in one request."
     return _TRY[kind]

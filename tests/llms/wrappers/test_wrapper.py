@@ -464,7 +464,7 @@ def test_prompt_settings_and_metadata_of_the_wrapped_llm(api: API) -> None:
     assert sent.messages == (system("Be brief."), user("Hi."))
     assert (sent.settings.temperature, sent.settings.seed) == (0.1, 2)
     assert (llm.metadata, llm.origin) == (wrapped.metadata, wrapped.origin)
-    assert repr(Passing(OpenAI("m-1", api="chat"))) == "Passing(OpenAI('m-1'))"
+    assert repr(Passing(OpenAI("m-1", api="chat"))) == "Passing(OpenAI('m-1', api='chat'))"
 
 
 def test_the_output_mode_of_the_wrapped_llm(api: API) -> None:

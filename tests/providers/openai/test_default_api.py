@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
@@ -26,9 +27,11 @@ from toolcast import (
     OpenAI,
     OpenAICompatible,
     OpenAIResponses,
+    ServerToolPart,
     Session,
     Settings,
     SQLiteStore,
+    TextPart,
     ToolCallPart,
     ToolOrchestratingLLM,
     ToolResultPart,
@@ -177,8 +180,30 @@ def test_the_choice_is_checked() -> None:
     request = ChatRequest((user("Hi"),))
     chat = toolcast.llm("openai:m", api="chat", api_key="k").preview(request)
     azure = toolcast.llm("azure-v1:m", api_key="k", base_url=AZURE["base_url"]).preview(request)
+    assert isinstance(toolcast.llm("anthropic:m", api=None, base_model=None), toolcast.Anthropic)
     assert chat and chat.url.endswith("/chat/completions")
     assert azure and azure.url == "https://me.openai.azure.com/openai/v1/responses"
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "text"),
+    [
+        (OpenAI, {"service": "groq"}, "OpenAI() takes no 'service': leave it out, or use OpenAICompatible"),
+        (OpenAIResponses, {"api": "chat"}, "OpenAIResponses() takes no 'api': leave it out, or use OpenAI or"),
+        (toolcast.Anthropic, {"base_model": "m"}, "Anthropic() takes no 'base_model': leave it out, or use OpenAI or"),
+    ],
+)
+def test_an_option_of_another_class(kind: Any, options: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(text)) as found:
+        kind("m", api_key="sk-secret", **options)
+    assert str(found.value).count("takes no") == 1
+
+
+def test_a_representation_has_the_protocol_and_the_model() -> None:
+    assert repr(OpenAI("m", api="chat", base_model="gpt-5.4")) == "OpenAI('m', api='chat', base_model='gpt-5.4')"
+    assert repr(OpenAIResponses("m", base_model="gpt-5.4")) == "OpenAIResponses('m', base_model='gpt-5.4')"
+    named = OpenAI("gpt-5.4", base_model="")
+    assert (repr(named), named.metadata) == ("OpenAI('gpt-5.4')", OpenAI("gpt-5.4").metadata)
 
 
 # -- what only one of the protocols carries
@@ -250,18 +275,20 @@ IN_NONE = ("top_k", "thinking", "keep_alive", "num_ctx", "aspect_ratio", "image_
 NOT_SENT = (*IN_NONE, "other sound", "video", "file of sound")
 
 
+def with_part(name: str) -> tuple[Message, ...]:
+    if name == "image of a tool":
+        return (user("Hi"), assistant(ToolCallPart("1", "look", "{}")), Message("tool", (PARTS[name],)))
+    return (user("Hi", PARTS[name]),)
+
+
 @pytest.mark.parametrize("name", [*SETTINGS, *PARTS])
 def test_every_setting_and_part_is_carried_by_the_protocol_that_has_it(name: str) -> None:
     """The list of what there is, by protocol; gpt-4.1 does not think."""
     assert SETTINGS.keys() == {field.name for field in fields(Settings)}
-    messages: tuple[Message, ...] = (user("Hi"),)
+    messages = (user("Hi"),) if name in SETTINGS else with_part(name)
     settings = Settings()
     if name in SETTINGS:
         settings = Settings(**{**(AUDIO if name in ("voice", "audio_format") else {}), name: SETTINGS[name]})
-    elif name == "image of a tool":
-        messages = (user("Hi"), assistant(ToolCallPart("1", "look", "{}")), Message("tool", (PARTS[name],)))
-    else:
-        messages = (user("Hi", PARTS[name]),)
 
     def carried_by(api: Any) -> str:
         try:
@@ -296,6 +323,20 @@ def test_a_model_without_chat(service: OpenAIByRule) -> None:
         llm(service, "gpt-5-pro", api="chat").chat("Hi")
 
 
+def test_the_protocol_that_a_model_does_not_have(service: OpenAIByRule) -> None:
+    with pytest.raises(BadRequest, match="this model has no Responses API: leave api='responses' out, or use OpenAI "):
+        OpenAIResponses("gpt-audio", api_key="k", network=service.network).chat("Hi")
+    for settings, what in (
+        (Settings(max_tokens=15), "max_tokens below 16"),
+        (Settings(extra={"n": 2}), "extra['n']"),
+        (Settings(modalities=("text", "audio")), "audio output"),
+    ):
+        text = f"take {what}, and only the Responses API takes this model: leave out or change one of them"
+        with pytest.raises(BadRequest, match=re.escape(text)):
+            llm(service, "gpt-5-pro").chat("Hi", settings=settings)
+    assert service.log == []
+
+
 @pytest.mark.parametrize(
     ("settings", "tools", "other"),
     [
@@ -311,6 +352,55 @@ def test_what_no_protocol_carries_is_refused(
 ) -> None:
     with pytest.raises(BadRequest, match=rf"\(api='chat'\) take seed, and only the Responses API takes {other}"):
         api.chat(llm(service, "gpt-5.6-sol"), "Hi", tools=tools, settings=settings)
+    assert service.log == []
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("image of a tool", "images in the result of a tool"),
+        ("document by URL", "DocumentPart by URL"),
+        ("file of an image", "FileRef of an image"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("settings", "what"), [(Settings(seed=7), "seed"), (Settings(modalities=("audio",)), "audio output")]
+)
+def test_a_part_beside_what_only_chat_carries(name: str, other: str, settings: Settings, what: str) -> None:
+    with pytest.raises(BadRequest, match=f"take {what}, and only the Responses API takes {other}"):
+        OpenAI("gpt-4.1", api_key="k").preview(ChatRequest(with_part(name), settings=settings))
+
+
+def test_an_image_of_the_model_beside_what_only_chat_carries() -> None:
+    image = ImagePart(data=b"a", media_type="image/png", opaque={"provider": "openai", "responses": {"id": "ig_1"}})
+    messages = (user("Draw"), assistant(image), user("Listen", WAV))
+    with pytest.raises(BadRequest, match="take AudioPart, and only the Responses API takes images that the model has"):
+        OpenAI("gpt-4.1", api_key="k").preview(ChatRequest(messages))
+
+
+def test_blocks_of_tools_that_openai_ran_are_left_out_of_chat(service: OpenAIByRule) -> None:
+    """As for any protocol that takes none back, whether the caller or a request chooses chat."""
+    searched = ServerToolPart("web_search", "ws_1", raw={"id": "ws_1", "type": "web_search_call"}, provider="openai")
+    messages = (user("Hi"), assistant(searched, TextPart("Rain.")), user("And this?", WAV))
+    requests = [OpenAI("m", api_key="k", api=api).preview(ChatRequest(messages)) for api in (None, "chat")]
+    first, second = [json.loads(request.body)["messages"] for request in requests if request]
+    assert first == second
+    assert first[1] == {"role": "assistant", "content": "Rain."}
+
+
+@pytest.mark.parametrize(
+    ("model", "parts", "settings"),
+    [
+        ("gpt-4.1", ("Hi", WAV), Settings()),
+        ("gpt-4.1", ("Hi",), Settings(modalities=("text", "audio"))),
+        ("gpt-audio", ("Hi",), Settings()),
+    ],
+)
+def test_tokens_of_audio_are_estimated(service: OpenAIByRule, api: API, model: str, parts: Any, settings: Any) -> None:
+    """OpenAI counts those of the Responses API alone, which takes no audio."""
+    for chosen in (None, "chat"):
+        count = api.method(llm(service, model, api=chosen), "count_tokens", [user(*parts)], settings=settings)
+        assert count.estimated
     assert service.log == []
 
 
@@ -389,6 +479,21 @@ def test_a_batch_has_one_protocol(service: OpenAIByRule) -> None:
             assert "give the LLM of the job api='chat'" in str(outcome.error)
         else:
             assert outcome.output == Album(title="Sea")
+
+
+def test_a_batch_that_is_refused_for_encrypted_thoughts_names_base_model(service: OpenAIByRule) -> None:
+    """The service refuses each request by itself, and none is sent again without them."""
+    service.hides = "gpt-4.1"
+    batches = OpenAIBatchService(service.in_a_batch)
+    batches.url = "https://api.openai.com/v1"
+    errors: list[str] = []
+    for model in (None, "gpt-4.1"):
+        used = OpenAI("my-deployment", base_model=model, api_key="k", network=batches)
+        used.clock = VirtualClock()
+        (outcome,) = ToolOrchestratingLLM(Album, "{x}", used).map([{"x": "a"}], via="batch")
+        errors.append(str(outcome.error))
+    assert "Encrypted content is not supported with this model. Pass base_model= with the name" in errors[0]
+    assert errors[1] == "None"
 
 
 # -- beside these

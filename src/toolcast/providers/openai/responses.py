@@ -88,8 +88,8 @@ class OpenAIResponsesAdapter(OpenAIBaseAdapter):
             return self
         if other := _only_in_responses(request_input, settings, left_out):
             raise BadRequest(
-                f"only chat completions (api='chat') take {what}, and only the Responses API takes {other}: leave one "
-                "of them out",
+                f"only chat completions (api='chat') take {what}, and only the Responses API takes {other}: leave out "
+                "or change one of them",
                 provider=self.provider,
                 model=request_input.model,
             )
@@ -97,7 +97,7 @@ class OpenAIResponsesAdapter(OpenAIBaseAdapter):
 
     def needs_chat(self, messages: Sequence[Message], settings: Settings, left_out: frozenset[str]) -> str | None:
         """Return what of a request chat completions carry, and the Responses API does not."""
-        return None if self._chat is None or "chat" in left_out else _only_in_chat(messages, settings, left_out)
+        return None if self._chat is None else _only_in_chat(messages, settings, left_out)
 
     def adapt_to(self, refusal: LLMError, request_input: RequestInput) -> bool:
         """Leave out encrypted thoughts or summaries of thoughts, if the model or the organization may not have them."""
@@ -110,6 +110,10 @@ class OpenAIResponsesAdapter(OpenAIBaseAdapter):
     def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int] | None:
         """Return the request that counts the input tokens of a request; None if the service does not count them."""
         if self._service.counts != "responses":
+            return None
+        # The endpoint takes neither models nor audio that the Responses API does not take.
+        left_out, kinds = self.limits(request_input.model, settings.thinking), Settings(modalities=settings.modalities)
+        if _only_in_chat(request_input.messages, kinds, left_out):
             return None
         from ..token_counters import count_by_responses
 
@@ -143,7 +147,8 @@ def _only_in_chat(messages: Sequence[Message], settings: Settings, left_out: fro
     if "responses" in left_out:
         return "this model"
     for name in ("seed", "stop"):
-        if getattr(settings, name) not in (None, ()) and name not in left_out:
+        # A model without chat completions is sent neither, with a warning.
+        if getattr(settings, name) not in (None, ()) and name not in left_out and "chat" not in left_out:
             return name
     if settings.max_tokens is not None and settings.max_tokens < _LEAST_TOKENS:
         return f"max_tokens below {_LEAST_TOKENS}"
@@ -158,6 +163,8 @@ def _only_in_chat(messages: Sequence[Message], settings: Settings, left_out: fro
 
 def _only_in_responses(request_input: RequestInput, settings: Settings, left_out: frozenset[str]) -> str | None:
     """Return what of a request the Responses API carries, and chat completions do not."""
+    if "chat" in left_out:
+        return "this model"
     if "tools" in left_out and request_input.tools and schema_call_format(request_input) is None:
         return "tools of a model that thinks"
     if request_input.server_tools:
@@ -165,7 +172,25 @@ def _only_in_responses(request_input: RequestInput, settings: Settings, left_out
     for name in ("previous_response_id", "conversation", "background"):
         if getattr(settings, name) not in (None, False, "auto"):
             return name
-    return next((f"extra[{name!r}]" for name in settings.extra or () if _RESPONSES_FIELD.fullmatch(name)), None)
+    for name in settings.extra or ():
+        if _RESPONSES_FIELD.fullmatch(name):
+            return f"extra[{name!r}]"
+    parts = (part for message in request_input.messages for part in message.parts)
+    return next(filter(None, map(_part_of_responses, parts)), None)
+
+
+def _part_of_responses(part: Part) -> str | None:
+    match part:
+        case ToolResultPart() if part.images:
+            return "images in the result of a tool"
+        case ImagePart() if "responses" in (part.opaque or {}):
+            return "images that the model has generated"
+        case DocumentPart() if part.data is None:
+            return "DocumentPart by URL"
+        case FileRef() if (part.media_type or "").startswith("image/"):
+            return "FileRef of an image"
+        case _:
+            return None
 
 
 class ResponsesRequestEncoder(OpenAIBaseEncoder):
@@ -177,6 +202,10 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
 
     def __init__(self, service: ServiceSpec, options: RequestOptions, settings: Settings) -> None:
         super().__init__(service, options, settings)
+        if "responses" in self._left_out:
+            raise BadRequest(
+                "this model has no Responses API: leave api='responses' out, or use OpenAI in place of OpenAIResponses"
+            )
         self.takes_cache_points: bool = self._marks == "prompt_cache_breakpoint"
         self._approves = (service.responses_tools or service.name) == "openai"  # has approvals of MCP calls
         self.fields.update({"model": options.model, "input": [], "stream": options.stream})
