@@ -58,7 +58,7 @@ WAITING = ("-n", "4")
 APPS = "*/toolcast/apps/*"
 WHOLE = (*PARALLEL, "--timeout=300")  # of a slow test, and on a busy machine
 IN_STEPS = os.environ.get("TOOLCAST_IN_STEPS") == "1"
-"""Whether this is a step of `.ci/run`: `nox -s tests-full` leaves out what `nox -s tests` has run."""
+"""Whether this is a step of `.ci/run`: there `nox -s tests` runs the whole suite."""
 AIMOCK = "@copilotkit/aimock@1.43.0"
 CLIENTS = ROOT / "tests" / "clients"
 MERMAID = "mermaid@11.17.2"  # the major version that mkdocs-material supports
@@ -179,10 +179,12 @@ def demo(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """The fast part of the suite: sync and asyncio, few examples of Hypothesis, no test marked slow.
+    """The fast part of the suite: sync and asyncio, few examples of Hypothesis, no test marked slow; in CI, all of it.
 
     Posargs are tests, and then they alone are run: all of those, if posargs have `--suite=all`.
     """
+    if IN_STEPS:
+        return tests_full(session)
     env = Environment(session, "tests", lock="tests")
     env.run("pytest", "--suite=fast", *(session.posargs or (*PARALLEL, *SUITE)))
 
@@ -227,10 +229,9 @@ def wheels(session: nox.Session) -> None:
 
 @nox.session(name="tests-full")
 def tests_full(session: nox.Session) -> None:
-    """The whole suite; in CI, what `nox -s tests` leaves out. Posargs are tests, and then they alone are run."""
+    """The whole suite. Posargs are tests, and then they alone are run."""
     env = Environment(session, "tests", lock="tests")
-    suite = "--suite=slow" if IN_STEPS else "--suite=all"
-    env.run("pytest", *(session.posargs or (suite, *WHOLE, *SUITE)))
+    env.run("pytest", *(session.posargs or (*WHOLE, *SUITE)))
 
 
 @nox.session

@@ -7,10 +7,11 @@ import random
 import pytest
 
 import cross_fuzz
+from support.extent import nightly
 from support.shared_data import needs_shared
 
 SHARES = 5
-INPUTS = 50_000 // (SHARES * len(cross_fuzz.WIRES))
+INPUTS = nightly(50_000, 20_000) // (SHARES * len(cross_fuzz.WIRES))
 
 each = pytest.mark.parametrize("name", cross_fuzz.WIRES)
 

@@ -21,12 +21,12 @@ from pydantic import BaseModel
 
 from support.albums import SEA, Album
 from support.chunks import album_body, album_stream, call_deltas, delta, sse
+from support.extent import NIGHTLY
 from support.loopback import CLOSE, END, HOLD, RESET, Loopback, Piece, chunk, head, whole
 from toolcast import CallError, OpenAI, Settings, Timeouts, ToolOrchestratingLLM
 from toolcast.testing import Recorded, ReplayNetwork
 
 DESCRIPTORS = Path("/dev/fd")
-NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 SOAK_SECONDS = float(os.environ.get("TOOLCAST_SOAK_SECONDS") or 0)
 STREAM = head(200, "content-type: text/event-stream", "transfer-encoding: chunked")
 

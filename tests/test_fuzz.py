@@ -17,6 +17,7 @@ import pytest
 
 from support.albums import SEA, Album
 from support.chunks import USAGE, call_deltas, delta, sse
+from support.extent import nightly
 from support.turns import PROTOCOLS, Protocol, Turn
 from toolcast import ToolcastError
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
@@ -30,7 +31,7 @@ from toolcast.providers.sse import JSONLines, ServerSentEvents
 from toolcast.retries import retry_after
 from toolcast.tool_spec import NamedTool, ToolSpec
 
-RUNS = 7_500
+RUNS = nightly(7_500, 3_000)
 
 pytestmark = pytest.mark.slow
 

@@ -19,13 +19,13 @@ from typing import Any
 import pytest
 
 from support import warm_python
+from support.extent import nightly
 from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, calls
 from toolcast.batch import read_status
 
 pytestmark = pytest.mark.slow
 
-ITEMS = 2_000
-KILLS = 20
+ITEMS, KILLS = nightly((2_000, 20), (700, 7))
 
 # Each outcome that the job returns is noted in a file of its own, so that the parent knows what was seen before a kill.
 PROGRAM = """

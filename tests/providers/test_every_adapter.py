@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.extent import nightly
 from support.turns import PROTOCOLS, Protocol, Turn
 from toolcast.accumulator import Accumulator
 from toolcast.errors import BadRequest, LLMError, MalformedEvent, Overloaded, ServerError, StreamTruncated
@@ -228,7 +229,7 @@ def test_every_cut_gives_the_same_events(protocol: Protocol) -> None:
         for body in (form, *(ends if protocol.lines else ())):
             whole = decode(protocol, body)
             assert decode(protocol, *(body[at : at + 1] for at in range(len(body)))) == whole
-            for cut in range(len(body)):
+            for cut in range(len(body) % 2, len(body), nightly(1, 2)):
                 assert decode(protocol, body[:cut], body[cut:]) == whole, cut
 
 

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, create_model, field_validator
 
 from support.albums import SEA, Album
 from support.chunks import USAGE, album_stream, call_deltas, delta, sse
+from support.extent import nightly
 from support.recordings import answers_in
 from support.shared_data import needs_shared, recordings
 from toolcast import (
@@ -279,9 +280,9 @@ def test_recorded_streams_cut_at_many_places(part: int) -> None:
     for answer in answers()[part::8]:
         chance = random.Random(answer.name)
         if sum(map(len, answer.events)) < 20_000:
-            for number in chance.sample(range(1500), 40):
+            for number in chance.sample(range(1500), nightly(40, 12)):
                 check_sync(answer.maker(list(cut_inside(answer.events, number))))
-        for end in range(len(answer.events)):
+        for end in range(chance.randrange(nightly(1, 3)), len(answer.events), nightly(1, 3)):
             (check if end % 5 == 0 else check_sync)(answer.maker([*answer.events[:end], StreamInterrupted("cut off")]))
             check_sync(answer.maker(answer.events[:end]))
             check_sync(answer.maker([*answer.events[:end], KeyboardInterrupt()]))

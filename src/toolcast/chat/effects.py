@@ -20,7 +20,7 @@ from ..agents.engine.config import EngineConfig
 from ..agents.engine.conversation import Conversation
 from ..agents.engine.engine import Engine
 from ..agents.engine.history import estimate_tokens, unanswered_calls
-from ..agents.engine.instructions import SentInstructions, system_messages
+from ..agents.engine.instructions import system_messages
 from ..agents.engine.limits import TurnLimits
 from ..agents.engine.model_request import ModelRequest
 from ..agents.engine.tool_phase import ToolPhase, approval_requests, make_jobs, stored_message
@@ -302,8 +302,7 @@ class EngineStages:
             if call.id not in there:
                 conversation.ids.unique(call.id)  # calls removed from a compacted history keep their ids
         context = ToolContext[Any](deps=config.deps, cancellation=work.cancellation, spending=self._spending)
-        first = await system_messages(config.instructions, context, concurrent=work.concurrent)
-        instructions = SentInstructions.of(first)
+        instructions = await system_messages(config.instructions, context, concurrent=work.concurrent)
         request = ModelRequest(config, conversation, None, backend, work.hooks, instructions=instructions)
         if work.turn is not None:
             work.turn.rounds += 1

@@ -45,9 +45,12 @@ def signatures(messages: Sequence[Message]) -> dict[str, str | None]:
     return {signature: prefix for signature, prefix in found.items() if signature}
 
 
-def has_bound_thoughts(message: Message) -> bool:
-    """Return True if a response has a thought with a prefix."""
-    return any(isinstance(part, ThinkingPart) and PREFIX in (part.opaque or ()) for part in message.parts)
+def bound_thought(message: Message) -> ThinkingPart | None:
+    """Return the first thought of a response that has a prefix, if there is one."""
+    for part in message.parts:
+        if isinstance(part, ThinkingPart) and PREFIX in (part.opaque or ()):
+            return part
+    return None
 
 
 def bind_thoughts(

@@ -7,7 +7,6 @@ the server took, as a ratio to a handler that does nothing, asked in the same mo
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,6 +23,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 from uvicorn import Config, Server
 
+from support.extent import NIGHTLY, nightly
 from support.web_chats import Tab
 from toolcast import Engine, FunctionCallingLLM
 from toolcast.apps.web import make_app
@@ -37,9 +37,8 @@ from toolcast.settings import Settings
 from toolcast.tool_spec import ToolChoice
 from toolcast.tools.callable_tool import CallableTool
 
-NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
-USERS = 200 if NIGHTLY else 10
-SECONDS = 60.0 if NIGHTLY else 0.0  # each user sends two messages in any case
+USERS = nightly(200, 10)
+SECONDS = nightly(60.0, 0.0)  # each user sends two messages in any case
 TOKEN = "a-token"
 OPTIONS: dict[str, Any] = {"http": "h11", "ws": "none", "lifespan": "off", "log_config": None}
 
@@ -181,7 +180,7 @@ async def test_messages_of_many_users_appear_exactly_once_for_all(capsys: pytest
 @pytest.mark.fault(109)
 async def test_many_chat_machines_at_once() -> None:
     """Each user has a chat: every message is answered there, in order, and nowhere else."""
-    rounds = 50 if NIGHTLY else 3
+    rounds = nightly(50, 3)
 
     async def use(number: int) -> list[str]:
         async with AsyncChatMachine(Engine(Echo())) as machine:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from batch.remote.test_driver import once_invalid
+from support.extent import nightly
 from support.openai_batches import OpenAIBatchServer, last_text
 
 PROGRAM = """
@@ -69,7 +70,8 @@ def read(process: subprocess.Popen[str]) -> list[Any]:
     return [json.loads(line) for line in lines]
 
 
-MOMENTS = [("after", number) for number in range(1, 17)] + [("before", number) for number in range(1, 17, 4)]
+AFTER, BEFORE = range(1, 17, nightly(1, 3)), range(1, 17, nightly(4, 9))
+MOMENTS = [("after", number) for number in AFTER] + [("before", number) for number in BEFORE]
 
 
 @pytest.mark.slow

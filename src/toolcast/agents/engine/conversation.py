@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypedDict
 from ...approvals import ApprovalDecision
 from ...llms.request import ChatRequest, StoredResponse
 from ...messages import Message, ToolResultPart, tool_result
-from ...providers.bound_thoughts import has_bound_thoughts
+from ...providers.bound_thoughts import bound_thought
 from ...usage import NO_USAGE, Budget, BudgetTracker, Usage
 from ..permissions.permissions import Rule
 from .compaction import Compaction, compact
@@ -76,20 +76,13 @@ class Conversation:
         self.history.append(message)
         self.added.append(message)
 
-    def instructed(self, new: tuple[Message, ...]) -> SentInstructions:
-        """Return how the next request gets the `new` instructions."""
-        if self.instructions is None:
-            return SentInstructions.of(new)
-        # A late message has its place between a message of the user, or results, and the response.
-        takes_more = self.history[-1].role in ("user", "tool")
-        return self.instructions.changed_to(new) if takes_more else self.instructions
-
-    def keep_instructions(self, sent: SentInstructions, response: Message) -> None:
+    def keep_instructions(self, instructions: SentInstructions | tuple[Message, ...], response: Message) -> None:
         """Keep the instructions of a request before its response is added, if thoughts are bound to them."""
-        if sent.late is not None:
-            self.history.append(sent.late)
-        if self.instructions is not None or has_bound_thoughts(response):
-            self.instructions = replace(sent, late=None)
+        if isinstance(instructions, SentInstructions):
+            self.history += instructions.late
+            self.instructions = replace(instructions, late=())
+        elif bound_thought(response) is not None:
+            self.instructions = SentInstructions.of(instructions)
 
     def remember_stored(self, stored: StoredResponse) -> None:
         """Remember that a service stores the last message, a response, and those before it."""

@@ -10,7 +10,6 @@ first instructions stay as they were sent, and changed ones become a system mess
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from typing_extensions import TypeVar
@@ -78,28 +77,29 @@ class SentInstructions:
     Attributes:
         first: The system messages before the history.
         current: The texts that are in force.
-        late: The message behind the history that put them into force; None if they are as in the request before.
+        late: The message behind the history that puts them into force, unless they are as in the request before.
     """
 
     first: tuple[Message, ...]
     current: tuple[str, ...]
-    late: Message | None = None
+    late: tuple[Message, ...] = ()
 
     @classmethod
     def of(cls, messages: tuple[Message, ...]) -> SentInstructions:
         """Return the instructions of a request that has them before the history."""
         return cls(messages, _texts(messages))
 
-    def changed_to(self, messages: tuple[Message, ...]) -> SentInstructions:
+    def changed_to(self, messages: tuple[Message, ...], history: Sequence[Message]) -> SentInstructions:
         """Return the instructions of the next request, in which these are in force."""
-        if (new := _texts(messages)) == self.current:
-            return replace(self, late=None)
+        # A late message has its place between a message of the user, or results, and the response.
+        if (new := _texts(messages)) == self.current or history[-1].role not in ("user", "tool"):
+            return self
         if len(new) == len(self.current):
             words = _PART_CHANGED
             changed = [text for before, text in zip(self.current, new, strict=True) if text != before]
         else:  # it is not known which of them take the place of which
             words, changed = _CHANGED if new else _NO_MORE, list(new)
-        return SentInstructions(self.first, new, system("\n\n".join([words, *changed])))
+        return SentInstructions(self.first, new, (system("\n\n".join([words, *changed])),))
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data, without the late message, which is in the history."""

@@ -43,25 +43,30 @@ class ModelRequest:
         backend: IOBackend,
         hooks: CallHooks | None = None,
         *,
-        instructions: SentInstructions,
+        instructions: SentInstructions | tuple[Message, ...],
         last: bool = False,
         left: float | None = None,
     ) -> None:
         """Prepare a request.
 
-        `hooks` are those of the turn that the request is part of. `last`: no other follows, so a typed result must be
-        given now. `left`: the seconds that a budget leaves; `of_budget` is True if they end before the call's own
-        timeout.
+        `hooks` are those of the turn that the request is part of. `instructions`: the system messages before the
+        history, if no thoughts are bound to those of an earlier request. `last`: no other follows, so a typed result
+        must be given now. `left`: the seconds that a budget leaves; `of_budget` is True if they end before the call's
+        own timeout.
         """
         self.accumulated: Accumulator = Accumulator()
-        self.instructions: SentInstructions = instructions
+        self.instructions: SentInstructions | tuple[Message, ...] = instructions
         self._config = config
         self._ids = conversation.ids
         self._typed = typed
         self._unique_ids: dict[str, str] = {}  # unique ids by those of the service
         self._partial: dict[str, PartialValue] = {}  # parsed only for calls whose arguments were requested
-        late = () if instructions.late is None else (instructions.late,)
-        messages = config.llm.with_system_prompt((*instructions.first, *conversation.history, *late))
+        sent = (
+            (*instructions.first, *conversation.history, *instructions.late)
+            if isinstance(instructions, SentInstructions)
+            else (*instructions, *conversation.history)
+        )
+        messages = config.llm.with_system_prompt(sent)
         request = conversation.continued(_chat_request(config, messages, typed, last))
         if typed is not None:
             typed.begin_response()

@@ -354,7 +354,8 @@ class TurnLoop:
         if limit is not None and not self._compacted and estimate_tokens(conversation.history) > limit:
             await self._compact()
         new = await system_messages(config.instructions, self._context, concurrent=self._backend.concurrent)
-        instructions = conversation.instructed(new)
+        before = conversation.instructions
+        instructions = new if before is None else before.changed_to(new, conversation.history)
         last = self._limits.rounds == config.max_rounds
         left = self._limits.time_left(self._backend.now())
         typed, hooks = self._turn_request.typed, self._hooks
