@@ -16,7 +16,7 @@ SIGINT_DEATH = -2  # how a shell sees a Python that does not handle SIGINT
 
 OPENING = f"""\
 import sys
-from toolcast import Engine, OpenAI, Permissions, Session, SQLiteStore, TextDelta
+from toolcast import Engine, Hooks, OpenAI, Permissions, Session, SQLiteStore, TextDelta
 
 llm = OpenAI("m-1", base_url=sys.argv[1], api_key="{KEY}", max_retries=0)
 
@@ -270,14 +270,19 @@ def test_ctrl_c_ends_the_program(call: str) -> None:
         python = begin(
             f"""
             import asyncio
-            engine = Engine(llm, [look], observer=lambda id, state: print("state", state))
+            answers = []
+            class Shown(Hooks):
+                def first_token(self, call, seconds):
+                    answers.append(call)
+                    print("answers", len(answers))
+            engine = Engine(llm, [look], hooks=Shown())
             {call}
             """,
             server,
             opening=OPENING,
         )
         server.wait_requests(2)
-        press_ctrl_c(python, after="state streaming")
+        press_ctrl_c(python, after="answers 2")
         screen = finish(python)
         assert (screen.last, screen.code) == ("KeyboardInterrupt", SIGINT_DEATH)
         assert "toolcast.errors" not in screen.err
