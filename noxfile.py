@@ -183,10 +183,9 @@ def tests(session: nox.Session) -> None:
 
     Posargs are tests, and then they alone are run: all of those, if posargs have `--suite=all`.
     """
-    if IN_STEPS:
-        return tests_full(session)
     env = Environment(session, "tests", lock="tests")
-    env.run("pytest", "--suite=fast", *(session.posargs or (*PARALLEL, *SUITE)))
+    part = WHOLE if IN_STEPS else ("--suite=fast", *PARALLEL)
+    env.run("pytest", *(("--suite=fast", *session.posargs) if session.posargs else (*part, *SUITE)))
 
 
 @nox.session

@@ -46,8 +46,7 @@ from toolcast.stores.sqlite import SQLiteStore
 from user.session import environment
 
 LEFT_OUT = "thinking of earlier messages"
-REPLACED = "From now on, this takes the place of its earlier version in the instructions:"
-ALL_REPLACED = "From now on, these instructions take the place of all earlier ones:"
+CHANGED = "The instructions have changed from here on."
 FABLE, OPUS, OLD = "claude-fable-5-1", "claude-opus-5-5", "claude-opus-4-8"
 
 MakeLLM = Callable[..., ServiceLLM]
@@ -189,7 +188,7 @@ def test_dynamic_instructions(cloud: MakeLLM, service: BoundThoughtsService) -> 
     assert service.cached_share > 0.9
     assert {json.dumps(body["system"]).count("o'clock") for body in service.bodies} == {1}
     late = [message for message in engine.history if message.role == "system"]
-    assert late[-1] == system(f"{REPLACED}\n\nIt is 40 o'clock.")
+    assert late[-1] == system(f"{CHANGED}\n\nIn place of \"It is 39 o'clock.\" this applies:\n\nIt is 40 o'clock.")
     last = service.bodies[-1]["messages"][-1]
     assert last["role"] == ("user" if cloud is bedrock else "system")
     assert last["content"][-1]["text"] == late[-1].text
@@ -204,31 +203,71 @@ def test_instructions_that_change_once(cloud: MakeLLM, service: BoundThoughtsSer
         engine.submit("Where is tea?")
     assert service.refusals == []
     assert [service.thoughts_sent(at) for at in range(10)] == list(range(10))
+    assert changes_of(engine) == [
+        'In place of "It is Monday." this applies:\n\nIt is Tuesday.',
+        'In place of "It is Tuesday." this applies:\n\nIt is Monday.',
+    ]
+
+
+def changes_of(engine: Engine[Any]) -> list[str]:
+    """What its late system messages tell the model."""
     texts = [message.text for message in engine.history if message.role == "system"]
-    assert texts == [f"{REPLACED}\n\nIt is {day}." for day in ("Tuesday", "Monday")]
+    assert all(text.startswith(f"{CHANGED}\n\n") for text in texts)
+    return [text.removeprefix(f"{CHANGED}\n\n") for text in texts]
 
 
 def test_the_number_of_instructions_changes(service: BoundThoughtsService) -> None:
-    wanted: list[str | None] = ["Be brief.", None]
+    wanted: list[str | None] = ["Be brief.", " "]
     functions = [lambda _, at=at: wanted[at] for at in range(2)]
+    long = "Work as a gardener does. " * 9
     engine = Engine(anthropic(service.base), instructions=["Be kind.", *functions])
-    for wanted[:] in (["Be brief.", None], ["Be brief.", "Rhyme."], [None, None], [None, "Rhyme."]):
+    for wanted[:] in (["Be brief.", " "], ["Be brief.", "Rhyme."], [None, None], [None, long], [None, "Rhyme."]):
         engine.submit("And?")
-    texts = [message.text for message in engine.history if message.role == "system"]
-    all_new = f"{ALL_REPLACED}\n\nBe kind."
-    assert texts == [f"{all_new}\n\nBe brief.\n\nRhyme.", all_new, f"{all_new}\n\nRhyme."]
-    assert (service.refusals, service.thoughts_sent()) == ([], 3)
+    gone = "This does not apply any more:"
+    start = "Work as a gardener does. Work as a gardener does. Work as a gardener does. Work "
+    assert changes_of(engine) == [
+        "This applies, too:\n\nRhyme.",
+        f'{gone} "Be brief."\n\n{gone} "Rhyme."',
+        f"This applies, too:\n\n{long}",
+        f'In place of what begins with "{start}..." this applies:\n\nRhyme.',
+    ]
+    assert (service.refusals, service.thoughts_sent()) == ([], 4)
 
 
-def test_instructions_that_end(service: BoundThoughtsService) -> None:
-    wanted: str | None = "Be brief."
-    engine = Engine(anthropic(service.base), instructions=lambda _: wanted)
+def test_instructions_change_behind_a_system_message_of_the_user(cloud: MakeLLM, service: BoundThoughtsService) -> None:
+    times = count(1)
+    engine = Engine(cloud(service.base), instructions=lambda _: f"It is {next(times)} o'clock.")
+    for _ in range(3):
+        engine.submit([user("And?"), system("It rains.")])
+    assert [message.role for message in engine.history[-4:]] == ["user", "system", "system", "assistant"]
+    assert (service.refusals, service.thoughts_sent()) == ([], 2)
+    assert "It is 3 o'clock." in json.dumps(service.bodies[-1])
+
+
+def test_a_history_that_is_cut_has_the_instructions_of_now_before_it(service: BoundThoughtsService) -> None:
+    now = "Plan."
+    engine = Engine(llm := anthropic(service.base), instructions=lambda _: now)
     engine.submit("Hi.")
-    wanted = None
+    now = "Build."
     engine.submit("And?")
-    assert engine.history[-2].role == "system"
-    assert "do not apply any more" in engine.history[-2].text
-    assert (service.refusals, service.thoughts_sent()) == ([], 1)
+    state = engine.conversation.state()
+    engine.restore(replace(state, history=state.history[:2]))
+    engine.submit("And how?")
+    other = Engine(llm, instructions="Verify.", history=(*state.history,))
+    other.submit("So?")
+    for body, text, count_before in zip(service.bodies[-2:], ("Build.", "Verify."), (3, 5), strict=True):
+        assert (body["system"], len(body["messages"])) == (text, count_before)
+        assert CHANGED not in json.dumps(body)
+    assert service.refusals == []
+
+
+def test_late_messages_are_a_part_of_the_turn(service: BoundThoughtsService) -> None:
+    times, history = count(1), [user("Hi.")]
+    engine = Engine(anthropic(service.base), instructions=lambda _: f"It is {next(times)} o'clock.")
+    for _ in range(3):
+        engine.submit(history[-1])
+        history = [*engine.history, user("And?")]
+    assert [message.role for message in engine.submit("Well?").messages] == ["system", "assistant"]
 
 
 def test_a_failed_turn_leaves_no_late_instructions(service: BoundThoughtsService) -> None:
@@ -253,10 +292,11 @@ def test_an_answer_that_is_continued_gets_no_late_instructions(service: BoundTho
     assert [message.role for message in engine.history] == ["user", "assistant", "assistant"]
 
 
-def test_a_server_without_late_system_messages(service: BoundThoughtsService) -> None:
+@pytest.mark.parametrize("make", [anthropic, vertex])
+def test_a_server_without_late_system_messages(make: MakeLLM, service: BoundThoughtsService) -> None:
     service.takes_late_system = False
     times = count(1)
-    engine = Engine(llm := anthropic(service.base), instructions=lambda _: f"It is {next(times)} o'clock.")
+    engine = Engine(llm := make(service.base), instructions=lambda _: f"It is {next(times)} o'clock.")
     for _ in range(4):
         engine.submit("And?")
     assert service.refusals == []
@@ -362,10 +402,24 @@ def test_one_of_several_types_beside_tools(make: MakeLLM, service: BoundThoughts
     calls = json.dumps(output_schema(service.bodies[0]))
     assert "A song." in calls
     assert "look" not in calls
-    service.script += [tool_turn()[0]] * 2 + [(Thought(), song)]
+    service.script += [*[tool_turn()[0] for _ in range(2)], (Thought(), song)]
     engine.submit("A song?", output_cls=Album | Song)
-    assert tool_names(service.bodies[-1])[0] in ("look", "Album")
-    assert service.refusals == []
+    assert [tool_names(body) for body in service.bodies] == [["look"]] * 7
+    assert (service.refusals, service.thoughts_sent()) == ([], 6)
+    if make is anthropic:
+        assert [body.get("tool_choice") for body in service.bodies[-2:]] == [None, {"type": "none"}]
+
+
+@pytest.mark.parametrize("make", [anthropic, bedrock])
+def test_typed_turns_without_tools(make: MakeLLM, service: BoundThoughtsService) -> None:
+    engine = Engine(make(service.base), instructions="Be brief.")
+    for _ in range(3):
+        service.script += [(Thought(), '{"title": "Rain"}'), (Thought(), "Hello.")]
+        engine.submit("An album?", output_cls=Album)
+        engine.submit("Hi.")
+    # A service refuses calls without tools: from the first call on it gets the names.
+    assert [tool_names(body) for body in service.bodies] == [[], *[["Album"]] * 5]
+    assert [service.thoughts_sent(at) for at in range(6)] == [0, 0, 1, 2, 3, 4]
 
 
 def test_tools_that_must_not_be_called(cloud: MakeLLM, service: BoundThoughtsService) -> None:
@@ -394,6 +448,20 @@ def test_compaction(cloud: MakeLLM, service: BoundThoughtsService) -> None:
     assert "Number 1." not in json.dumps(service.bodies[-1])
     shortened = notes.seen.index((LEFT_OUT,))
     assert sum(service.thoughts_sent(at) for at in range(shortened, 16)) > 3
+
+
+def test_late_messages_alone_need_no_summary(service: BoundThoughtsService) -> None:
+    times = count(1)
+    compaction = Compaction(keep=200, summarise=lambda messages: "Gone.", at=400)
+    text = "It is {} o'clock, as the clock of the town hall says. " * 3
+    engine = Engine(
+        anthropic(service.base), compaction=compaction, instructions=lambda _: text.replace("{}", str(next(times)))
+    )
+    for number in range(8):
+        engine.submit(f"And {number}?")
+    assert "Gone." not in json.dumps(service.bodies[-1])
+    assert [message.text for message in engine.history if message.role == "user"] == [f"And {n}?" for n in range(8)]
+    assert len(changes_of(engine)) < 7
 
 
 def test_an_edited_history(cloud: MakeLLM, service: BoundThoughtsService, api: API) -> None:
@@ -461,7 +529,20 @@ with toolcast.Session.resume("tea", engine, SQLiteStore({str(path)!r})) as sessi
         assert output.startswith("Answer"), errors
     assert service.refusals == []
     assert [service.thoughts_sent(at) for at in (-3, -2, -1)] == [4, 5, 6]
-    assert json.dumps(service.bodies[-1]).count(REPLACED) == 1
+    assert json.dumps(service.bodies[-1]).count(CHANGED) == 1
+
+
+def test_the_end_of_the_history_is_cached_before_late_messages(service: BoundThoughtsService) -> None:
+    times = count(1)
+    engine = Engine(anthropic(service.base), instructions=lambda _: f"It is {next(times)} o'clock.", cache="auto")
+    for _ in range(3):
+        engine.submit("And?")
+    marked = [
+        [message["role"] for message in body["messages"] if "cache_control" in json.dumps(message)]
+        for body in service.bodies
+    ]
+    assert marked == [[], ["user", "user"], ["user", "user"]]
+    assert service.refusals == []
 
 
 # -- thoughts without a hash

@@ -89,8 +89,9 @@ class ChatRequest:
         tools = () if _drops_tools(choice, model) else tuple([tool.spec for tool in self.tools])
         choice = None if not tools else self.choice_in(mode) if self.server_tools else self.tool_choice
         points = self.cache_points if tools or self.server_tools else ()
-        options = (self.parallel, self.stream, mode, self.accept_damaged, self.server_tools, points, self.answers)
-        return RequestInput(model, self.messages, tools, choice, *options)
+        options = (self.parallel, self.stream, mode, self.accept_damaged, self.server_tools, points)
+        now = self.answers > 0 and self.forces_now
+        return RequestInput(model, self.messages, tools, choice, *options, self.answers, now)
 
     def choice_in(self, mode: OutputMode) -> ToolChoice:
         """Return the tool choice that is sent in this output mode."""

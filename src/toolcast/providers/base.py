@@ -32,6 +32,7 @@ class RequestInput:
         server_tools: The tools that the provider runs.
         cache_points: The points of the provider's cache among the tools.
         answers: The number of tools at the end whose call is the answer; others may be called before it.
+        answer_now: Only these may be called.
     """
 
     model: str
@@ -45,6 +46,7 @@ class RequestInput:
     server_tools: tuple[ServerTool, ...] = ()
     cache_points: tuple[ToolCachePoint, ...] = ()
     answers: int = 0
+    answer_now: bool = False
 
     @property
     def calls_before(self) -> int:
@@ -68,6 +70,7 @@ class RequestInput:
             self.server_tools,
             self.cache_points,
             self.answers,
+            self.answer_now,
         )
 
 
@@ -83,6 +86,7 @@ class RequestOptions(NamedTuple):
     server_tools: tuple[ServerTool, ...] = ()
     cache_points: tuple[ToolCachePoint, ...] = ()
     answers: int = 0
+    answer_now: bool = False
 
 
 class ResponseDecoder(Protocol):

@@ -119,13 +119,17 @@ def add_automatic(
     """
     answers = [at for at, (role, _) in enumerate(turns) if role == "assistant"]
     wanted: list[tuple[int, Sequence[Block]]] = []
-    if turns and (answers or free):
-        wanted.append((len(turns) + 1, turns[-1][1]))
+    end = next((at for at in reversed(range(len(turns))) if turns[at][0] != "system"), None)
+    if end is not None and (answers or free):
+        wanted.append((end + 2, turns[end][1]))
     wanted.append((system_section, system))
     if rules.tools:
         wanted.append((0, tools))
     if answers and answers[-1]:
-        wanted.append((answers[-1] + 1, turns[answers[-1] - 1][1]))
+        before = answers[-1] - 1
+        if before and turns[before][0] == "system":  # a late one
+            before -= 1
+        wanted.append((before + 2, turns[before][1]))
     most = (rules.most or MOST) - taken
     for section, blocks in wanted:
         if len(marks) >= most:

@@ -136,6 +136,11 @@ def add_turn(turns: list[dict[str, Any]], role: str, content: list[dict[str, Any
         turns.append({"role": role, "content": content})
 
 
+def called_tools(messages: Sequence[Message]) -> list[str]:
+    """Return the names of the tools that were called in the messages."""
+    return list(dict.fromkeys([call.name for message in messages for call in message.tool_calls]))
+
+
 def unique_ids(messages: Sequence[Message]) -> Iterator[Message]:
     """Yield `messages` with a different id for each tool call: some providers number the calls of each response from 1.
 

@@ -198,6 +198,15 @@ def test_between_a_result_and_the_user_the_model_speaks() -> None:
     assert sent[3] == {"role": "assistant", "content": "I stopped here."}
 
 
+def test_a_system_message_behind_results_is_sent_before_their_calls() -> None:
+    calls = assistant(ToolCallPart("gSIMJiOkT", "f"), ToolCallPart("gSIMJiOkU", "f"))
+    results = tool_result("gSIMJiOkT", "5"), tool_result("gSIMJiOkU", "6")
+    sent = body(user("a"), calls, *results, system("b"), system("c"), assistant("d"), user("e"))["messages"]
+    roles = " ".join(message["role"] for message in sent)
+    assert roles == "user system system assistant tool tool assistant user"
+    assert [message["content"] for message in sent[1:3]] == ["b", "c"]
+
+
 def test_the_name_of_a_tool_that_is_no_longer_offered() -> None:
     (result,) = body(tool_result("x", "4", name="old tool"))["messages"]
     assert result["name"] == legal_name("old tool")

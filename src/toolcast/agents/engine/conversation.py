@@ -18,8 +18,8 @@ from ...providers.bound_thoughts import bound_thought
 from ...usage import NO_USAGE, Budget, BudgetTracker, Usage
 from ..permissions.permissions import Rule
 from .compaction import Compaction, compact
-from .history import CallIds, repair, unanswered_calls
-from .instructions import SentInstructions, is_late
+from .history import CallIds, estimate_tokens, repair, unanswered_calls
+from .instructions import SentInstructions, without_late
 from .session_state import SessionState, difference, fold, opened_record
 
 logger: Final = logging.getLogger("toolcast")
@@ -47,7 +47,7 @@ class Conversation:
     def __init__(
         self, history: Iterable[Message] = (), budget: Budget | None = None, parent: BudgetTracker | None = None
     ) -> None:
-        self.history: list[Message] = load_history(history)
+        self.history: list[Message] = without_late(load_history(history))
         self.usage: Usage = NO_USAGE
         self.spending: BudgetTracker = BudgetTracker(budget, parent)
         self.remembered: list[Rule] = []
@@ -79,7 +79,8 @@ class Conversation:
     def keep_instructions(self, instructions: SentInstructions | tuple[Message, ...], response: Message) -> None:
         """Keep the instructions of a request before its response is added, if thoughts are bound to them."""
         if isinstance(instructions, SentInstructions):
-            self.history += instructions.late
+            for message in instructions.late:
+                self.add(message)
             self.instructions = replace(instructions, late=())
         elif bound_thought(response) is not None:
             self.instructions = SentInstructions.of(instructions)
@@ -122,13 +123,15 @@ class Conversation:
 
     def rewrite(self, history: Iterable[Message]) -> None:
         """Replace the history. The next request has the current instructions before it."""
-        self.history = [message for message in history if not is_late(message)]
+        self.history = without_late(history)
         self._ids = self.instructions = None
 
     async def compact(self, compaction: Compaction, concurrent: bool, on_usage: Callable[[Usage], object]) -> bool:
         """Shorten the history if possible; return True if it was. `on_usage` is called with the usage of a summary."""
-        history = [message for message in self.history if not is_late(message)]
-        shorter = await compact(history, compaction, concurrent=concurrent, on_usage=on_usage)
+        history = without_late(self.history)
+        limit = compaction.at
+        is_enough = limit is not None and estimate_tokens(self.history) > limit >= estimate_tokens(history)
+        shorter = history if is_enough else await compact(history, compaction, concurrent=concurrent, on_usage=on_usage)
         if shorter is None:
             return False
         logger.warning("the history was too long; %s messages of it are left", len(shorter))
@@ -169,8 +172,10 @@ class Conversation:
     def restore(self, data: Snapshot) -> None:
         """Replace the whole conversation by a state, or by the data of `snapshot`."""
         state = data if isinstance(data, SessionState) else fold(data.get("records", ()))
-        self.rewrite(())
-        self.history, self.instructions = load_history(state.history), state.instructions
+        self.rewrite(load_history(state.history))
+        sent, changes = state.instructions, len(state.history) - len(without_late(state.history))
+        if sent is not None and sent.changes == changes:  # else the history was cut, or a crash was between the two
+            self.history, self.instructions = load_history(state.history), sent
         self.usage, self.turns, self.end = state.usage, state.turns, state.end
         if state.spent:
             self.spending.restore(state.spent)

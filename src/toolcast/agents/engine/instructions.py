@@ -9,7 +9,8 @@ first instructions stay as they were sent, and changed ones become a system mess
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Any, TypeAlias, cast
 
 from typing_extensions import TypeVar
@@ -77,11 +78,13 @@ class SentInstructions:
     Attributes:
         first: The system messages before the history.
         current: The texts that are in force.
-        late: The message behind the history that puts them into force, unless they are as in the request before.
+        changes: The number of late messages in the history with that of this request, which put them into force.
+        late: That of this request, behind the history, unless they are as in the request before.
     """
 
     first: tuple[Message, ...]
     current: tuple[str, ...]
+    changes: int = 0
     late: tuple[Message, ...] = ()
 
     @classmethod
@@ -91,35 +94,52 @@ class SentInstructions:
 
     def changed_to(self, messages: tuple[Message, ...], history: Sequence[Message]) -> SentInstructions:
         """Return the instructions of the next request, in which these are in force."""
-        # A late message has its place between a message of the user, or results, and the response.
-        if (new := _texts(messages)) == self.current or history[-1].role not in ("user", "tool"):
+        # A late message cannot be behind an answer that the model continues.
+        if (new := _texts(messages)) == self.current or history[-1].role == "assistant":
             return self
-        if len(new) == len(self.current):
-            words = _PART_CHANGED
-            changed = [text for before, text in zip(self.current, new, strict=True) if text != before]
-        else:  # it is not known which of them take the place of which
-            words, changed = _CHANGED if new else _NO_MORE, list(new)
-        return SentInstructions(self.first, new, (system("\n\n".join([words, *changed])),))
+        late = system("\n\n".join([_CHANGED, *_changes(self.current, new)]))
+        return SentInstructions(self.first, new, self.changes + 1, (late,))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-compatible data, without the late message, which is in the history."""
-        return {"first": [message.to_dict() for message in self.first], "current": [*self.current]}
+        """Return JSON-compatible data, without the late messages, which are in the history."""
+        first = [message.to_dict() for message in self.first]
+        return {"first": first, "current": [*self.current], "changes": self.changes}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> SentInstructions:
         """Return the instructions from the data of `to_dict`."""
-        return cls(tuple([Message.from_dict(each) for each in data["first"]]), tuple(map(str, data["current"])))
+        first = tuple([Message.from_dict(each) for each in data["first"]])
+        return cls(first, tuple(map(str, data["current"])), int(data["changes"]))
 
 
 def _texts(messages: Iterable[Message]) -> tuple[str, ...]:
-    return tuple([message.text for message in messages if message.text])
+    return tuple([message.text for message in messages if message.text.strip()])
 
 
-def is_late(message: Message) -> bool:
-    """Return True if the message puts changed instructions into force."""
-    return message.role == "system" and message.text.startswith((_PART_CHANGED, _CHANGED, _NO_MORE))
+def _changes(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
+    """Yield the sentences that lead a reader from the instructions `before` to those of `now`."""
+    from difflib import SequenceMatcher  # few conversations need it
+
+    for kind, start, end, first, last in SequenceMatcher(None, before, now, autojunk=False).get_opcodes():
+        if kind == "equal":
+            continue
+        for old, new in zip_longest(before[start:end], now[first:last]):
+            if new is None:
+                yield f"This does not apply any more: {_quoted(old)}"
+            elif old is None:
+                yield f"This applies, too:\n\n{new}"
+            else:
+                yield f"In place of {_quoted(old)} this applies:\n\n{new}"
 
 
-_PART_CHANGED = "From now on, this takes the place of its earlier version in the instructions:"
-_CHANGED = "From now on, these instructions take the place of all earlier ones:"
-_NO_MORE = "From now on, there are no instructions: the earlier ones do not apply any more."
+def _quoted(text: str) -> str:
+    return f'"{text}"' if len(text) <= _QUOTED else f'what begins with "{text[:_QUOTED]}..."'
+
+
+def without_late(history: Iterable[Message]) -> list[Message]:
+    """Return a history without the messages that put changed instructions into force."""
+    return [message for message in history if message.role != "system" or not message.text.startswith(_CHANGED)]
+
+
+_CHANGED = "The instructions have changed from here on."
+_QUOTED = 80  # characters

@@ -186,7 +186,7 @@ def _chat_request(
         )
     others = config.tools if can_call else ()  # if it cannot call, the LLM decides the output mode
     # After an answer without the result, and in the last request, the model is not free to search any more.
-    now = bool(run) and (last or typed.was_missing)
+    now = last or (bool(run) and typed.was_missing)
     request = ChatRequest(
         messages,
         (*others, *typed.tools),
@@ -199,6 +199,6 @@ def _chat_request(
         cache_points=config.cache_points if others or run else (),
         answers=len(typed.tools),
     )
-    if not (last and others) or (len(typed.tools) == 1 and llm.mode(request) == "json_schema"):
+    if not (last and others) or llm.mode(request) == "json_schema":
         return request
     return replace(request, tools=typed.tools, cache_points=config.cache_points if run else ())

@@ -34,13 +34,14 @@ from ...messages import (
 )
 from ...server_tools import CodeExecution, RemoteMCP
 from ...settings import NOTHING_SET, Settings
-from ...tool_spec import NamedTool, ToolChoice, ToolSpec, legal_name
+from ...tool_spec import ToolChoice, ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..bound_thoughts import BINDING
 from ..content_parts import (
     POINT,
     add_turn,
     arguments_object,
+    called_tools,
     check_parts,
     count_system_messages,
     has_cache_point,
@@ -148,9 +149,12 @@ class AnthropicAdapter(HTTPAdapter):
 
     def encoder(self, options: RequestOptions, settings: Settings) -> AnthropicRequestEncoder:
         """Return the encoder of requests with these options and settings."""
-        encoder = AnthropicRequestEncoder(options, settings)
+        encoder = self._encoder(options, settings)
         encoder.takes_late_system = encoder.takes_late_system and self._takes_late_system
         return encoder
+
+    def _encoder(self, options: RequestOptions, settings: Settings) -> AnthropicRequestEncoder:
+        return AnthropicRequestEncoder(options, settings)
 
     def adapt_to(self, refusal: LLMError, request_input: RequestInput) -> bool:
         """Leave out of all requests what the service has refused, if nothing depends on it. Return True for that."""
@@ -211,6 +215,7 @@ class AnthropicRequestEncoder(RequestEncoder):
             forcing = self._choose(options)
         if options.server_tools:
             self._run_by_service(options)
+        self._has_tools = "tools" in self.fields or "tools" in (settings.extra or {})
         self._sampling(settings, thinks=self._think(settings, forcing=forcing))
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
@@ -224,12 +229,15 @@ class AnthropicRequestEncoder(RequestEncoder):
             encoded |= {"container": containers[-1]} if containers and "container" not in self.fields else {}
         if texts := [block for message in messages[:start] for block in self._blocks(message)]:
             encoded["system"] = texts[0]["text"] if len(texts) == 1 and "text" in texts[0] else texts
-        offers = self._beside_tools and "tools" in self.fields
-        if self._call_format is not None and not offers and _has_calls(messages):
+        if self._call_format is not None and not self._beside_tools and _has_calls(messages):
             # Calls in the history are rejected if their tools are not defined.
             encoded["tools"] = [*self._tools, *self._server_tools]
             if not self._server_tools:
                 encoded["tool_choice"] = {"type": "none"}
+        elif not self._has_tools and (called := called_tools(messages)):
+            # By their names alone, as thoughts are bound to them: the same whether the turn is typed or not.
+            encoded["tools"] = [{"name": legal_name(name), "input_schema": {"type": "object"}} for name in called]
+            encoded["tool_choice"] = {"type": "none"}
         if self._points or self._marks_alone or has_cache_point(messages):
             self._mark(encoded)
         return encoded
@@ -296,7 +304,7 @@ class AnthropicRequestEncoder(RequestEncoder):
         """Add the tools that may be called before the answer. The system prompt and the tools stay as without it."""
         if others := self._tools[: -options.answers]:
             self.fields["tools"] = others
-            choice = "none" if isinstance(options.tool_choice, NamedTool) else None
+            choice = "none" if options.answer_now else None
             if sent := self._choice(choice, None, parallel=options.parallel):
                 self.fields["tool_choice"] = sent
 

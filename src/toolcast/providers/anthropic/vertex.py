@@ -80,8 +80,7 @@ class AnthropicVertexAdapter(AnthropicAdapter):
 
         return count_adapted(count, lambda refusal: self.adapt_to(refusal, request_input))
 
-    def encoder(self, options: RequestOptions, settings: Settings) -> AnthropicRequestEncoder:
-        """Return the encoder of requests with these options and settings."""
+    def _encoder(self, options: RequestOptions, settings: Settings) -> AnthropicRequestEncoder:
         return _VertexRequestEncoder(options, settings)
 
 

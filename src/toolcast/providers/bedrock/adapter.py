@@ -45,6 +45,7 @@ from ..content_parts import (
     POINT,
     add_turn,
     arguments_object,
+    called_tools,
     check_parts,
     check_section,
     count_system_messages,
@@ -213,9 +214,10 @@ class BedrockRequestEncoder(RequestEncoder):
         encoded: dict[str, Any] = {"messages": self._turns(messages[start:])}
         if system := [block for message in messages[:start] for block in self._blocks(message)]:
             encoded["system"] = system
-        if "toolConfig" not in self.fields and (called := _called_tools(messages)):
+        if "toolConfig" not in self.fields and (called := called_tools(messages)):
             # Calls in the history are rejected without a tool configuration.
-            encoded["toolConfig"] = {"tools": self._tools or called}
+            specs = [_tool(ToolSpec(name, "", {"type": "object"})) for name in called]
+            encoded["toolConfig"] = {"tools": specs if self._beside_tools or not self._tools else self._tools}
         if self._points or self._marks_alone or has_cache_point(messages):
             self._mark(encoded)
         return encoded
@@ -455,12 +457,6 @@ def _no_content() -> BadRequest:
 def _tool(tool: ToolSpec) -> dict[str, Any]:
     description = {"description": tool.description} if tool.description.strip() else {}
     return {"toolSpec": {"name": legal_name(tool.name), **description, "inputSchema": {"json": tool.parameters}}}
-
-
-def _called_tools(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    """Return specifications of the tools that were called in the messages, by their names alone."""
-    names = dict.fromkeys([call.name for message in messages for call in message.tool_calls])
-    return [_tool(ToolSpec(name, "", {"type": "object"})) for name in names]
 
 
 def _converse_choice(choice: Mapping[str, Any] | None) -> dict[str, Any] | None:

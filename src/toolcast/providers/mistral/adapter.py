@@ -123,9 +123,14 @@ class MistralRequestEncoder(ChatRequestEncoder):
     def _messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         sent: list[dict[str, Any]] = []
         for message in super()._messages(messages):
-            if sent and (sent[-1]["role"], message["role"]) == ("tool", "user"):
+            role = message["role"] if sent and sent[-1]["role"] == "tool" else ""
+            if role == "user":
                 sent.append({"role": "assistant", "content": _BROKEN_OFF})
-            sent.append(message)
+            # Results are followed by an answer alone: a system message goes before their calls.
+            calls = len(sent) - 1
+            while role == "system" and sent[calls]["role"] == "tool":
+                calls -= 1
+            sent.insert(calls if role == "system" else len(sent), message)
         return sent
 
     def _message(self, message: Message) -> Iterator[dict[str, Any]]:

@@ -110,6 +110,8 @@ def schema_call_format(options: RequestInput | RequestOptions) -> CallFormat | N
     None also if no call is required.
     """
     form = call_format(options) if options.mode == "json_schema" else None
+    if form is not None and options.answer_now:
+        form = replace(form, tools=form.tools[-options.answers :])
     return with_object_root(form) if form is not None and form.forced else None
 
 
