@@ -26,7 +26,7 @@ from ..messages import Message
 from ..settings import Settings
 from ..tool_spec import NamedTool, ToolChoice, ToolNames
 from .base import RequestInput, RequestOptions, ResponseDecoder
-from .content_parts import drop_foreign_data
+from .content_parts import called_tools, drop_foreign_data
 from .http_errors import ErrorSource, http_error, stream_error
 from .tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, schema_call_format
 
@@ -139,6 +139,8 @@ class RequestEncoder(ABC):
     """True if the encoder encodes `Settings.cached_content`; if not, a request with it is refused."""
     binds_thoughts: bool = False
     """True for a model whose thoughts are bound to what is before them (bound_thoughts.py)."""
+    names_called: bool = False
+    """True if calls in the messages need tools, and the request offers none: `called` names them."""
     takes_cache_points: bool = False
     """True if the encoder encodes `CachePoint`s; if not, it gets none."""
     tools_field: ClassVar[str] = "tools"
@@ -175,6 +177,10 @@ class RequestEncoder(ABC):
     @abstractmethod
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the fields of the body that contain the messages. Raise `BadRequest` for unsupported content."""
+
+    def called(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the fields with tools that were called and are not offered. Only with `names_called`."""
+        return {}
 
     @cached_property
     def encoded_fields(self) -> Mapping[str, str]:
@@ -268,6 +274,8 @@ class HTTPAdapter(ABC):
             points = encoder.takes_cache_points
             sent = drop_foreign_data(request_input.messages, request_input.model, to, self, cache_points=points)
             own = encoder.encode_messages(sent)
+            if encoder.names_called and "tools" not in (settings.extra or ()) and (called := called_tools(sent)):
+                own |= encoder.called(called)
             if settings.previous_response_id not in (None, "auto"):
                 own = {**own, "previous_response_id": settings.previous_response_id}
             if settings.extra:

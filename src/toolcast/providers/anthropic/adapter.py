@@ -41,7 +41,6 @@ from ..content_parts import (
     POINT,
     add_turn,
     arguments_object,
-    called_tools,
     check_parts,
     count_system_messages,
     has_cache_point,
@@ -215,7 +214,7 @@ class AnthropicRequestEncoder(RequestEncoder):
             forcing = self._choose(options)
         if options.server_tools:
             self._run_by_service(options)
-        self._has_tools = "tools" in self.fields or "tools" in (settings.extra or {})
+        self.names_called: bool = "tools" not in self.fields and (self._call_format is None or self._beside_tools)
         self._sampling(settings, thinks=self._think(settings, forcing=forcing))
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
@@ -234,13 +233,14 @@ class AnthropicRequestEncoder(RequestEncoder):
             encoded["tools"] = [*self._tools, *self._server_tools]
             if not self._server_tools:
                 encoded["tool_choice"] = {"type": "none"}
-        elif not self._has_tools and (called := called_tools(messages)):
-            # By their names alone, as thoughts are bound to them: the same whether the turn is typed or not.
-            encoded["tools"] = [{"name": legal_name(name), "input_schema": {"type": "object"}} for name in called]
-            encoded["tool_choice"] = {"type": "none"}
         if self._points or self._marks_alone or has_cache_point(messages):
             self._mark(encoded)
         return encoded
+
+    def called(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return the fields with tools that were called and are not offered."""
+        tools = [{"name": legal_name(name), "input_schema": {"type": "object"}} for name in names]
+        return {"tools": tools, "tool_choice": {"type": "none"}}
 
     def _mark(self, encoded: dict[str, Any]) -> None:
         """Mark what the service is to cache."""
