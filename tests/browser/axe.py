@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import tarfile
@@ -11,6 +12,8 @@ from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 import pytest
+
+from support.extent import NIGHTLY
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -22,6 +25,14 @@ FOUND = """async () => {
     const { violations } = await axe.run(document, { resultTypes: ["violations"] });
     return violations.map(({ id, help, nodes }) => `${id}: ${help}: ${nodes.map((each) => each.html).join(" | ")}`);
 }"""
+
+
+EVERY_LOOK = [(width, scheme) for width in (390, 1280) for scheme in ("light", "dark")]
+looks = pytest.mark.parametrize(
+    ("width", "scheme"),
+    EVERY_LOOK if NIGHTLY or os.environ.get("TOOLCAST_SCREENSHOTS") else [(390, "dark"), (1280, "light")],
+)
+"""Widths and colour schemes in which a page is checked. Each check takes about ten seconds."""
 
 
 def script() -> str:

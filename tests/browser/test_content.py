@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from browser.axe import findings
+from browser.axe import findings, looks
 from browser.held_llm import Flow, Gate, HeldLLM, text
 from browser.served import send_message, served
 from toolcast import DocumentPart, ImagePart, Message, user
@@ -626,8 +626,7 @@ def own_findings(page: Page) -> list[str]:
     return [each for each in findings(page) if not each.startswith("heading-order")]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@looks
 def test_axe_finds_nothing_in_messages(tab: Tab, width: int, scheme: Any) -> None:
     calls = assistant(
         ThinkingPart("First the file."),

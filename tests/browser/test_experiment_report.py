@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from browser.axe import findings
+from browser.axe import findings, looks
 from support.run_logs import REFLECTIONS, whole_run
 from toolcast.experiments.pei.results import PEIResult, ResultsFile
 from toolcast.experiments.report.page import report_on
@@ -309,8 +309,7 @@ def three_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report_on(logs, embedder="words").write(folder / "report", png=False)[0]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@looks
 def test_pictures_for_the_documentation(
     browser: Browser, three_runs: Path, tmp_path: Path, width: int, scheme: Literal["light", "dark"]
 ) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from browser.axe import findings
+from browser.axe import findings, looks
 from browser.many_chats import PIXEL, ManyChats, encoded, many_chats
 from browser.test_approvals import COMMAND, EDIT, MAIL, WAITS
 
@@ -46,8 +46,7 @@ def fill(chats: ManyChats) -> None:
     )
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
+@looks
 def test_axe_finds_nothing(tab: Tab, width: int, scheme: Literal["light", "dark"]) -> None:
     with many_chats() as chats:
         page = opened(tab, chats)
@@ -187,9 +186,11 @@ def test_escape_interrupts_only_what_works_and_closes_first(tab: Tab) -> None:
         page.keyboard.press("Escape")
         page.get_by_role("searchbox").press("Escape")
         assert chats.dispatched == []
-        page.get_by_role("textbox", name="Your message").press("Escape")
+        with page.expect_response(lambda response: response.request.method == "POST"):
+            page.get_by_role("textbox", name="Your message").press("Escape")
         chats.do(lambda: first.set("calling_tool"))
-        page.get_by_role("button", name="Skip tools").click()
+        with page.expect_response(lambda response: response.request.method == "POST"):
+            page.get_by_role("button", name="Skip tools").click()
         expect(page.get_by_role("alert")).to_be_hidden()
         assert [event for _, event in chats.dispatched] == [{"type": "INTERRUPT"}] * 2
 
