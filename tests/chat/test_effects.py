@@ -694,6 +694,15 @@ def test_a_history_that_is_over_the_limit_is_shortened_before_it_is_sent(chats: 
     assert len(chat.context.messages) == 8
 
 
+def test_a_summary_that_fails_leaves_a_history_that_fits(chats: ChatAPI) -> None:
+    engine = engine_of("Hi.", compaction=Compaction(at=100, keep=20, summarise=ScriptedLLM("", "")))
+    engine.restore(long_history())
+    chat, _ = begin(chats, engine)
+    chats.until(chat, "ready")
+    assert len(asked_of(chat)[0].messages) == 7
+    assert contents(chat)
+
+
 @pytest.mark.parametrize("compaction", [None, Compaction(keep=20)])
 def test_a_history_that_cannot_be_shortened_is_an_error(chats: ChatAPI, compaction: Compaction | None) -> None:
     chat, _ = begin(chats, engine_of(ContextTooLong("too long"), compaction=compaction))

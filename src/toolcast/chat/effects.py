@@ -263,11 +263,11 @@ class EngineStages:
         limit = None if config.compaction is None else config.compaction.at
         conversation.rewrite(self._with_compacted_start(conversation.history))
         if limit is not None and estimate_tokens(conversation.history) > limit:
-            await self._compact(work, conversation)
+            await self._compact(work, conversation, must=False)
         try:
             await self._receive(work, config, conversation)
         except ContextTooLong:
-            if not await self._compact(work, conversation):
+            if not await self._compact(work, conversation, must=True):
                 raise
             await self._receive(work, config, conversation)
 
@@ -277,13 +277,14 @@ class EngineStages:
         begins = len(long) > 0 and list(history[: len(long)]) == long
         return [*short, *history[len(long) :]] if begins else history
 
-    async def _compact(self, work: StageTask, conversation: Conversation) -> bool:
-        """Shorten the history if possible; return True if it was."""
+    async def _compact(self, work: StageTask, conversation: Conversation, *, must: bool) -> bool:
+        """Shorten the history if possible; return True if it was. `must`: it does not fit as it is."""
         compaction, history = self._config.compaction, self._conversation(work.context).history
         if compaction is None:
             return False
         with nullcontext() if work.hooks is None else work.hooks.around_calls():
-            if not await conversation.compact(compaction, work.concurrent, partial(self._add_usage, work)):
+            compact = partial(conversation.compact, must=True) if must else conversation.try_to_compact
+            if not await compact(compaction, work.concurrent, partial(self._add_usage, work)):
                 return False
         self._compacted = history, tuple(conversation.history)
         return True

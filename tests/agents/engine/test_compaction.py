@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.histories import sound
-from toolcast.agents.engine.compaction import Compaction, compact, summary_prompt, token_state
+from toolcast.agents.engine.compaction import Compaction, NoSummary, compact, summary_prompt, token_state
 from toolcast.agents.engine.history import find_problems
 from toolcast.async_support import sync_driver
 from toolcast.errors import ContextTooLong, RateLimited
@@ -197,6 +197,47 @@ def test_what_is_too_long_for_a_summary_is_left_out(shorten: Shorten, caplog: py
     with caplog.at_level(logging.WARNING, logger="toolcast"):
         assert shorten(HISTORY, Compaction(0, ScriptedLLM(ContextTooLong("too long")))) == (SYSTEM, NEW)
     assert caplog.messages == ["6 messages are too long to be summarised, and are left out without"]
+
+
+REFUSED = [TextDelta("I will not."), UsageReport(Usage(2, 1)), Finish("refusal")]
+NO_SUMMARIES: list[Any] = [
+    " ",
+    REFUSED,
+    [TextDelta("They talked about"), Finish("max_tokens")],
+    [TextDelta("They"), Finish("content_filter")],
+    [TextDelta("They"), Finish("error")],
+]
+
+
+@pytest.mark.parametrize("bad", NO_SUMMARIES)
+def test_a_model_is_asked_again_for_a_whole_summary(shorten: Shorten, bad: Any) -> None:
+    llm = ScriptedLLM(bad, "They talked.")
+    assert shorten(HISTORY, Compaction(0, llm)) == (SYSTEM, summary("They talked."), NOTED, NEW)
+    assert [request.messages for request in llm.requests] == [summary_prompt(OLD)] * 2
+
+
+@pytest.mark.parametrize("bad", NO_SUMMARIES)
+def test_no_part_of_a_summary_takes_the_place_of_messages(
+    shorten: Shorten, bad: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(NoSummary, match="no whole summary"):
+        shorten(HISTORY, Compaction(0, ScriptedLLM(bad, bad)))
+    assert caplog.messages == []
+    assert shorten(HISTORY, Compaction(0, ScriptedLLM(bad, bad)), must=True) == (SYSTEM, NEW)
+    assert "6 messages are left out without one" in caplog.messages[-1]
+
+
+def test_each_request_for_a_summary_is_paid(shorten: Shorten) -> None:
+    paid: list[Usage] = []
+    with pytest.raises(NoSummary, match="'refusal', twice"):
+        shorten(HISTORY, Compaction(0, ScriptedLLM(REFUSED, REFUSED)), on_usage=paid.append)
+    assert paid == [Usage(2, 1)] * 2
+
+
+def test_a_function_that_returns_nothing(shorten: Shorten) -> None:
+    with pytest.raises(NoSummary, match="blank"):
+        shorten(HISTORY, Compaction(0, lambda messages: "\n"))
+    assert shorten(HISTORY, Compaction(0, lambda messages: "\n"), must=True) == (SYSTEM, NEW)
 
 
 def test_other_failures_of_the_summariser_are_raised(shorten: Shorten) -> None:

@@ -20,7 +20,15 @@ from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import estimate_tokens
 from toolcast.async_support import sync_driver
 from toolcast.cancellation import Cancellation
-from toolcast.errors import BudgetExceeded, ContextTooLong, IllegalState, RateLimited, TurnCancelled
+from toolcast.errors import (
+    BudgetExceeded,
+    ContextTooLong,
+    FailTurn,
+    IllegalState,
+    RateLimited,
+    TurnCancelled,
+    TurnFailed,
+)
 from toolcast.events import ErrorEvent, Event, Finish, TextDelta, ThinkingDelta, ToolResult, UsageReport
 from toolcast.messages import Message, assistant, tool_result, user
 from toolcast.testing import ScriptedLLM
@@ -147,10 +155,54 @@ def test_a_summary_by_an_llm_is_paid_for(engine_api: EngineAPI) -> None:
     assert turn.usage == engine.usage == ONCE + ONCE == engine.conversation.spending.usage
 
 
-def test_a_summariser_that_raises_ends_the_turn(engine_api: EngineAPI) -> None:
-    def fails(messages: Any) -> str:
-        raise LookupError("no words")
+def fails(messages: Any) -> str:
+    raise LookupError("no words")
 
+
+FAILING: list[Callable[[], Any]] = [
+    lambda: fails,
+    lambda: lambda messages: "",
+    lambda: ScriptedLLM(RateLimited("slow", retryable=False)),
+    lambda: ScriptedLLM("", ""),
+]
+
+
+@pytest.mark.parametrize("make", FAILING)
+def test_a_summary_that_fails_does_not_end_a_turn_that_fits(
+    engine_api: EngineAPI, make: Callable[[], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    compaction = Compaction(keep=300, summarise=make(), at=1_000)
+    engine = Engine(ScriptedLLM(call("a", "look"), "Fine."), [look], history=OLD, compaction=compaction)
+    assert engine_api.submit(engine, "Go.").text == "Fine."
+    assert list(engine.history[: len(OLD)]) == OLD
+    assert [text.partition(":")[0] for text in caplog.messages] == [
+        "the history was not shortened, as its summary failed"
+    ]
+    check(engine)
+
+
+def test_a_history_that_does_not_fit_is_shortened_without_a_whole_summary(
+    engine_api: EngineAPI, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = ScriptedLLM(*["", ""] * 2)
+    compaction = Compaction(keep=300, summarise=writer, at=1_000)
+    engine = Engine(llm := ScriptedLLM(TOO_LONG, "Fine."), history=OLD, compaction=compaction)
+    assert engine_api.submit(engine, "Go.").text == "Fine."
+    assert len(llm.requests[0].messages) > len(OLD) > len(llm.requests[1].messages)
+    assert "left out without one" in caplog.text
+    check(engine)
+
+
+def test_a_function_for_summaries_may_end_the_turn(engine_api: EngineAPI) -> None:
+    def stops(messages: Any) -> str:
+        raise FailTurn("no more")
+
+    compaction = Compaction(keep=300, summarise=stops, at=1_000)
+    with pytest.raises(TurnFailed, match="no more"):
+        engine_api.submit(Engine(ScriptedLLM(), history=OLD, compaction=compaction), "Go.")
+
+
+def test_a_summariser_that_raises_ends_a_turn_that_does_not_fit(engine_api: EngineAPI) -> None:
     engine = Engine(ScriptedLLM(TOO_LONG), history=OLD, compaction=Compaction(300, fails))
     with pytest.raises(LookupError):
         engine_api.submit(engine, "Go.")

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -26,7 +26,7 @@ from toolcast.apps.repl.repl import Repl
 from toolcast.apps.repl.screen import ConversationStatus
 from toolcast.apps.session_index import SessionIndex
 from toolcast.errors import BadRequest, ContextTooLong, RateLimited, ToolcastError, UnsupportedLLMError
-from toolcast.events import Finish, UsageReport
+from toolcast.events import Finish, TextDelta, UsageReport
 from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.provider_llms import llm
 from toolcast.testing import ScriptedLLM
@@ -141,6 +141,14 @@ def test_a_summary_is_no_question() -> None:
     chat("and now?", llm=llm, store=store, session="s")
     assert asked(llm)[-1][0] == "Summary of the conversation so far:\nThey counted."
     assert asked(llm)[-1][-1] == "and now?"
+
+
+def test_half_a_summary_changes_nothing() -> None:
+    half: list[Any] = [TextDelta("They were"), Finish("max_tokens")]
+    llm = ScriptedLLM("One. " * 3000, "Two.", half, half, "Three.")
+    screen = chat("count", "go on", "/compact", "and now?", llm=llm)
+    assert "the model wrote no whole summary: it ended with 'max_tokens', twice" in screen.errors[0]
+    assert len([message for message in llm.requests[-1].messages if message.role == "user"]) == 3
 
 
 @pytest.mark.parametrize("error", [RateLimited("slow down"), ZeroDivisionError("slow down")])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from ...async_support.callbacks import call_function
-from ...errors import ContextTooLong
+from ...errors import ContextTooLong, ToolcastError
 from ...events import ChatResponse
 from ...lazy_dataclasses import dataclass
 from ...messages import (
@@ -112,26 +112,60 @@ async def compact(
     *,
     concurrent: bool,
     on_usage: Callable[[Usage], object] | None = None,
+    must: bool = False,
 ) -> tuple[Message, ...] | None:
     """Return a valid `history`, shortened; None if nothing of it can be removed.
 
-    `concurrent`: under an event loop. `on_usage` is called with the usage of an LLM's summary.
+    `concurrent`: under an event loop. `on_usage` is called with the usage of an LLM's summary. An LLM is asked a second
+    time if it does not write a whole summary. `must`: the messages are left out, with a warning, if it fails again.
+
+    Raises:
+        NoSummary: There is no summary, and `must` is False.
     """
     split, summarise = compaction.cut(history), compaction.summarise
     if split is None:
         return None
     if summarise is None:
         return split.kept
-    if not isinstance(summarise, SummaryLLM):
-        return split.with_summary(await call_function(summarise, split.removed, concurrent=concurrent))
     try:
-        response = await _chat(summarise, summary_prompt(split.removed), concurrent=concurrent)
+        if isinstance(summarise, SummaryLLM):
+            text = await _summary(summarise, split.removed, on_usage, concurrent=concurrent)
+        else:
+            text = await call_function(summarise, split.removed, concurrent=concurrent)
+            if not text.strip():
+                raise NoSummary("the summary is blank")
     except ContextTooLong:
         logger.warning("%s messages are too long to be summarised, and are left out without", len(split.removed))
         return split.kept
-    if on_usage is not None:
-        on_usage(response.usage)
-    return split.with_summary(response.text)
+    except NoSummary as error:
+        if not must:
+            raise
+        logger.warning("%s: %s messages are left out without one", error, len(split.removed))
+        return split.kept
+    return split.with_summary(text)
+
+
+class NoSummary(ToolcastError):
+    """A helper has written no summary that may take the place of messages."""
+
+
+async def _summary(
+    llm: SummaryLLM,
+    messages: Sequence[Message],
+    on_usage: Callable[[Usage], object] | None,
+    *,
+    concurrent: bool,
+) -> str:
+    why = ""
+    for _ in range(2):
+        response = await _chat(llm, summary_prompt(messages), concurrent=concurrent)
+        if on_usage is not None:
+            on_usage(response.usage)
+        is_whole = response.stop_reason in _WHOLE
+        if is_whole and response.text.strip():
+            return response.text
+        why = "it is blank" if is_whole else f"it ended with {response.stop_reason!r}"
+    raise NoSummary(f"the model wrote no whole summary: {why}, twice")
 
 
 async def _chat(llm: SummaryLLM, messages: Sequence[Message], *, concurrent: bool) -> ChatResponse:
@@ -180,6 +214,7 @@ def token_state(used: int, limit: int | None) -> TokenState:
     return "critical" if left * 100 <= scale * 13 else "warning" if left * 100 <= scale * 20 else "ok"
 
 
+_WHOLE: Final = ("end_turn", "stop_sequence", "other")  # an LLM of the user's own may give no reason
 _SHOWN = 1_000
 _SUMMARY = "Summary of the conversation so far:"
 _SUMMARY_ACKNOWLEDGED = "I will go on from this summary."

@@ -12,6 +12,8 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypedDict
 
 from ...approvals import ApprovalDecision
+from ...async_support.interruptible import Interrupted
+from ...errors import FailTurn
 from ...llms.request import ChatRequest, StoredResponse
 from ...messages import Message, ToolResultPart, tool_result
 from ...providers.bound_thoughts import bound_thought
@@ -126,12 +128,33 @@ class Conversation:
         self.history = without_late(history)
         self._ids = self.instructions = None
 
-    async def compact(self, compaction: Compaction, concurrent: bool, on_usage: Callable[[Usage], object]) -> bool:
-        """Shorten the history if possible; return True if it was. `on_usage` is called with the usage of a summary."""
+    async def try_to_compact(
+        self, compaction: Compaction, concurrent: bool, on_usage: Callable[[Usage], object]
+    ) -> bool:
+        """Shorten a history that may fit as it is; return True if it was. A summary that fails leaves it, and warns."""
+        try:
+            return await self.compact(compaction, concurrent, on_usage)
+        except (Interrupted, FailTurn):
+            raise
+        except Exception as error:  # a user's function, or an LLM of any kind
+            logger.warning("the history was not shortened, as its summary failed: %s: %s", type(error).__name__, error)
+            return False
+
+    async def compact(
+        self, compaction: Compaction, concurrent: bool, on_usage: Callable[[Usage], object], *, must: bool = False
+    ) -> bool:
+        """Shorten the history if possible; return True if it was. `on_usage` is called with the usage of a summary.
+
+        `must`: it does not fit as it is, so messages are left out even if no summary can be had of them.
+        """
         history = without_late(self.history)
         limit = compaction.at
         is_enough = limit is not None and estimate_tokens(self.history) > limit >= estimate_tokens(history)
-        shorter = history if is_enough else await compact(history, compaction, concurrent=concurrent, on_usage=on_usage)
+        shorter = (
+            history
+            if is_enough
+            else await compact(history, compaction, concurrent=concurrent, on_usage=on_usage, must=must)
+        )
         if shorter is None:
             return False
         logger.warning("the history was too long; %s messages of it are left", len(shorter))

@@ -84,7 +84,7 @@ class TurnLoop:
         self._counted: ModelRequest | None = None  # the last whose usage was counted
         self._undecided: ModelRequest | None = None  # the last whose response was complete
         self._tools: ToolPhase | None = None
-        self._compacted = self._reading = self._discarding = False
+        self._compacted = self._shortened = self._reading = self._discarding = False
         conversation.added = []
         self._steps: Mapping[str, Callable[[], Awaitable[list[AgentEvent]]]] = {
             "idle": self._begin,
@@ -352,7 +352,7 @@ class TurnLoop:
         conversation.pop_injected()
         limit = None if config.compaction is None else config.compaction.at
         if limit is not None and not self._compacted and estimate_tokens(conversation.history) > limit:
-            await self._compact()
+            await self._compact(must=False)
         new = await system_messages(config.instructions, self._context, concurrent=self._backend.concurrent)
         before = conversation.instructions
         instructions = new if before is None else before.changed_to(new, conversation.history)
@@ -389,19 +389,24 @@ class TurnLoop:
     async def _compact_after(self, error: ContextTooLong) -> None:
         """Compact the history once per turn, so that the request can be repeated; raise `error` if that fails."""
         await self._close_model_request()
-        if self._compacted or not await self._compact():
+        if self._shortened or not await self._compact(must=True):
             raise error
         self._model_request = None
         self._step("compacted")
 
-    async def _compact(self) -> bool:
-        """Shorten the history if possible; return True if it was."""
+    async def _compact(self, *, must: bool) -> bool:
+        """Shorten the history if possible; return True if it was. `must`: it does not fit as it is."""
         self._compacted = True
         compaction, concurrent = self.config.compaction, self._backend.concurrent
         if compaction is None:
             return False
         with nullcontext() if self._hooks is None else self._hooks.around_calls():
-            return await self._conversation.compact(compaction, concurrent, self._add_usage)
+            conversation = self._conversation
+            if must:
+                self._shortened = await conversation.compact(compaction, concurrent, self._add_usage, must=True)
+            else:
+                self._shortened = await conversation.try_to_compact(compaction, concurrent, self._add_usage)
+        return self._shortened
 
     # Tools.
 
