@@ -233,9 +233,9 @@ def spelled_words(words: Sequence[Word], wanted: Sequence[str]) -> set[int]:
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Return whether a literal word matches a pattern of one word; with `..` only if the pattern has it, or is `*`."""
+    """Return whether a literal word matches a pattern of one word; with `..` only if the pattern has it."""
     is_upwards = ".." in text.split("/") and ".." not in pattern.split("/")
-    return pattern == "*" or (fnmatchcase(text, pattern) and not is_upwards)
+    return fnmatchcase(text, pattern) and not is_upwards
 
 
 def escaped(text: str) -> str:
@@ -295,7 +295,8 @@ class _Reader:
 
     def _is_option(self, word: Word) -> bool:
         is_input = word.text == "-" and "-" in self.form.flags
-        return self.options and word.text.startswith("-") and not is_input and (word.literal or not self.lenient)
+        begins = ("-", "+") if self.form.has("shell") else "-"
+        return self.options and word.text.startswith(begins) and not is_input and (word.literal or not self.lenient)
 
     def _end(self, at: int, word: Word) -> int | None:
         """Count an operand. Return where the form ends with it: at a program, or behind the words of a script."""
@@ -330,7 +331,7 @@ class _Reader:
             problem, self.value = form.option(text)
         elif expanded and ((form.first and self.operands == 1) or form.most is not None):
             return "it may be several words"
-        elif not (self.lenient or matches(text, self.alike)):
+        elif not (self.lenient or self.alike == "*" or matches(text, self.alike)):
             return f"it does not match {self.alike!r}"
         elif form.has("script") or (form.after is not None and self.operands > form.after):
             return f"it is what {form.key!r} runs, which the rule has to name"

@@ -204,7 +204,9 @@ class _Parser(Lexer):
             elif not words and _assignment(self.text, self.pos):
                 assignments.append(self.word())
             else:
-                words.append(self.word())
+                words.append(word := self.word())
+                if word.text.startswith("{") and word.text.endswith("}") and self.char() in ("<", ">"):
+                    self.fail("a redirection to a variable")
             self.skip_blanks()
         fed = self.fed or any(each.operator in TEXTS for each in redirections)
         self.found.append(SimpleCommand(tuple(words), tuple(assignments), tuple(redirections), self.given, fed))

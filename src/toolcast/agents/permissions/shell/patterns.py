@@ -184,7 +184,7 @@ def _forbids(wanted: Sequence[str], command: SimpleCommand) -> bool:
 
 
 def _code(word: Word) -> list[Word]:
-    return [*map(Word, _code_word(word.text))]
+    return [*map(Word, _code_word(word.text.replace(r"\_", " ")))]  # as `env -S` reads it
 
 
 def _may_match(wanted: Sequence[str], words: _Words) -> bool:
@@ -300,8 +300,18 @@ def _occur_in(wanted: Sequence[str], words: Sequence[Word]) -> bool:
 
 def _is_open(word: Word, want: str) -> bool:
     """Return whether a word that is only known at run time may be `want` as a whole: `$X` may, `$X:/w` may not."""
-    pattern = _bracket.sub("*", _variable.sub("*", word.text))
-    return fnmatchcase(want.rpartition("/")[2], pattern.rpartition("/")[2]) or bool(re.search(r"[*?\[]", want))
+    return fnmatchcase(want.rpartition("/")[2], _open_name(word)) or bool(re.search(r"[*?\[]", want))
+
+
+def _open_name(word: Word) -> str:
+    """Return a pattern of the last part of a path that is only known at run time. A variable may have slashes, too."""
+    text = word.text
+    while (less := _variable.sub("\0", text)) != text:
+        text = less
+    before, variable, rest = _bracket.sub("*", text).rpartition("\0")
+    if variable and "/" not in rest and "=" not in before:
+        return f"*{rest}"
+    return text.replace("\0", "*").rpartition("/")[2]
 
 
 def _follow(name: str, wanted: Sequence[str], words: Sequence[Word]) -> bool:
@@ -311,7 +321,7 @@ def _follow(name: str, wanted: Sequence[str], words: Sequence[Word]) -> bool:
     """
     form = forms().get(name)
     for each in (each for want in wanted if want.startswith("-") for each in _options(want, form)):
-        if not any(_may_be_option(word, each) for word in words):
+        if not any(_may_be_option(word, twin) for word in words for twin in _twins(each)):
             return False
     left, in_place = iter(words), form is None or form.subcommand
     for want in (want for want in wanted if not want.startswith("-")):
@@ -340,6 +350,11 @@ def _options(want: str, form: Form | None) -> Iterator[str]:
     yield from (f"-{letter}" for letter in want[1:]) if is_bundle else (want,)
 
 
+def _twins(option: str) -> list[str]:
+    """Return the option, and others that do the same."""
+    return next((group.split() for group in deny_table()["twins"] if option in group.split()), [option])
+
+
 def _may_be_option(word: Word, want: str) -> bool:
     """Return whether a word may be the option, with its value, abbreviated, or among other short ones."""
     text = word.text
@@ -353,8 +368,8 @@ def _may_be_option(word: Word, want: str) -> bool:
 
 def _program_may_be(word: Word, want: str) -> bool:
     """Return `_may_be` for a program, in any folder and in any case."""
-    name = Word(program(word).casefold(), word.literal)
-    return _may_be(name, want.rpartition("/")[2].casefold())
+    name, wanted = Word(program(word).casefold(), word.literal), want.rpartition("/")[2].casefold()
+    return _may_be(name, wanted) or (not word.literal and fnmatchcase(wanted, _open_name(word).casefold()))
 
 
 def _is_several(word: Word) -> bool:
