@@ -233,9 +233,13 @@ def spelled_words(words: Sequence[Word], wanted: Sequence[str]) -> set[int]:
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Return whether a literal word matches a pattern of one word; with `..` only if the pattern has it."""
+    """Return whether a literal word matches a pattern of one word.
+
+    With `..` only if the pattern has it; `:` begins what may mean all other files to git (`:!x`).
+    """
     is_upwards = ".." in text.split("/") and ".." not in pattern.split("/")
-    return fnmatchcase(text, pattern) and not is_upwards
+    is_other = text.startswith(":") and not pattern.startswith(":")
+    return fnmatchcase(text, pattern) and not (is_upwards or is_other)
 
 
 def escaped(text: str) -> str:

@@ -172,6 +172,8 @@ def _forbids(wanted: Sequence[str], command: SimpleCommand) -> bool:
         if _may_match(wanted, words) or _runs_unread(words, command.given):
             return True
         reading = read(words)
+        if reading.form and reading.form.has("script") and _runs_script(wanted, words):
+            return True
         if reading.problem or reading.at == len(words):
             break
         words = words[reading.at :]
@@ -181,6 +183,12 @@ def _forbids(wanted: Sequence[str], command: SimpleCommand) -> bool:
         return _occur_in(wanted, [words[0], *assigned])
     among = [each for word in words for each in ([word, *_code(word)] if word.literal else [word])]
     return _occur_in(wanted, [*among, *assigned])
+
+
+def _runs_script(wanted: Sequence[str], words: _Words) -> bool:
+    """Return whether the script that a shell or an interpreter runs may be the denied command."""
+    at = next((at for at, word in enumerate(words) if at and not word.text.startswith(("-", "+"))), len(words))
+    return at < len(words) and _may_match(wanted, words[at:])
 
 
 def _code(word: Word) -> list[Word]:
