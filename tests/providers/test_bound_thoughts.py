@@ -47,6 +47,7 @@ from user.session import environment
 
 LEFT_OUT = "thinking of earlier messages"
 CHANGED = "The instructions have changed from here on."
+GONE, NEW = "This does not apply any more:", "This applies from here on:"
 FABLE, OPUS, OLD = "claude-fable-5-1", "claude-opus-5-5", "claude-opus-4-8"
 
 MakeLLM = Callable[..., ServiceLLM]
@@ -188,7 +189,7 @@ def test_dynamic_instructions(cloud: MakeLLM, service: BoundThoughtsService) -> 
     assert service.cached_share > 0.9
     assert {json.dumps(body["system"]).count("o'clock") for body in service.bodies} == {1}
     late = [message for message in engine.history if message.role == "system"]
-    assert late[-1] == system(f"{CHANGED}\n\nIn place of \"It is 39 o'clock.\" this applies:\n\nIt is 40 o'clock.")
+    assert late[-1] == system(f"{CHANGED}\n\n{GONE} \"It is 39 o'clock.\"\n\n{NEW}\n\nIt is 40 o'clock.")
     last = service.bodies[-1]["messages"][-1]
     assert last["role"] == ("user" if cloud is bedrock else "system")
     assert last["content"][-1]["text"] == late[-1].text
@@ -204,8 +205,8 @@ def test_instructions_that_change_once(cloud: MakeLLM, service: BoundThoughtsSer
     assert service.refusals == []
     assert [service.thoughts_sent(at) for at in range(10)] == list(range(10))
     assert changes_of(engine) == [
-        'In place of "It is Monday." this applies:\n\nIt is Tuesday.',
-        'In place of "It is Tuesday." this applies:\n\nIt is Monday.',
+        f'{GONE} "It is Monday."\n\n{NEW}\n\nIt is Tuesday.',
+        f'{GONE} "It is Tuesday."\n\n{NEW}\n\nIt is Monday.',
     ]
 
 
@@ -223,15 +224,40 @@ def test_the_number_of_instructions_changes(service: BoundThoughtsService) -> No
     engine = Engine(anthropic(service.base), instructions=["Be kind.", *functions])
     for wanted[:] in (["Be brief.", " "], ["Be brief.", "Rhyme."], [None, None], [None, long], [None, "Rhyme."]):
         engine.submit("And?")
-    gone = "This does not apply any more:"
     start = "Work as a gardener does. Work as a gardener does. Work as a gardener does. Work "
     assert changes_of(engine) == [
-        "This applies, too:\n\nRhyme.",
-        f'{gone} "Be brief."\n\n{gone} "Rhyme."',
-        f"This applies, too:\n\n{long}",
-        f'In place of what begins with "{start}..." this applies:\n\nRhyme.',
+        f"{NEW}\n\nRhyme.",
+        f'{GONE} "Be brief."\n\n{GONE} "Rhyme."',
+        f"{NEW}\n\n{long}",
+        f'{GONE} what begins with "{start}..."\n\n{NEW}\n\nRhyme.',
     ]
     assert (service.refusals, service.thoughts_sent()) == ([], 4)
+
+
+def test_a_text_that_another_begins_with_is_quoted_in_full() -> None:
+    short = "Work as a gardener does. " * 5
+    first, second = ((system(short), system(f"{short}Rhyme.")), (system(f"{short}Rhyme."),))
+    (late,) = SentInstructions.of(first).changed_to(second, [user("Hi.")]).late
+    assert late.text == f'{CHANGED}\n\n{GONE} "{short}"'
+
+
+@given(st.lists(st.sampled_from("abcd"), max_size=5), st.lists(st.sampled_from("abcd"), max_size=5))
+def test_what_a_late_message_says_is_true(before: list[str], now: list[str]) -> None:
+    """Read in its order, it leads from the instructions before to those of now, each of which it names uniquely."""
+    texts = {letter: f"{'Work as a gardener does. ' * 9}{letter * 90}" for letter in "abcd"}
+    first, second = (tuple(system(texts[each]) for each in letters) for letters in (before, now))
+    sent = SentInstructions.of(first).changed_to(second, [user("Hi.")])
+    in_force = set(before)
+    for change in "".join(message.text for message in sent.late).removeprefix(CHANGED).split("\n\nThis ")[1:]:
+        quoted = change.partition(":")[2].strip().removeprefix("what begins with ").strip('"').removesuffix("...")
+        (named,) = {letter for letter in {*before, *now} if texts[letter].startswith(quoted)}
+        if change.startswith("does not"):
+            in_force.remove(named)
+        else:
+            assert named not in in_force
+            in_force.add(named)
+    assert in_force == set(now)
+    assert sent.changes == len(sent.late) == (set(before) != set(now))
 
 
 def test_instructions_change_behind_a_system_message_of_the_user(cloud: MakeLLM, service: BoundThoughtsService) -> None:

@@ -86,11 +86,13 @@ class ChatRequest:
     def conversation(self, model: str, mode: OutputMode) -> RequestInput:
         """Return the input of a provider's encoder for `model`, in the output mode that the LLM decided."""
         choice = self.tool_choice
-        tools = () if _drops_tools(choice, model) else tuple([tool.spec for tool in self.tools])
+        now = self.answers > 0 and self.forces_now
+        # Constrained text is of the answer alone; a call has to be, too.
+        offered = self.tools[-self.answers :] if now and mode != "json_schema" else self.tools
+        tools = () if _drops_tools(choice, model) else tuple([tool.spec for tool in offered])
         choice = None if not tools else self.choice_in(mode) if self.server_tools else self.tool_choice
         points = self.cache_points if tools or self.server_tools else ()
         options = (self.parallel, self.stream, mode, self.accept_damaged, self.server_tools, points)
-        now = self.answers > 0 and self.forces_now
         return RequestInput(model, self.messages, tools, choice, *options, self.answers, now)
 
     def choice_in(self, mode: OutputMode) -> ToolChoice:

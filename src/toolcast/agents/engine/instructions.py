@@ -10,7 +10,6 @@ first instructions stay as they were sent, and changed ones become a system mess
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
 from typing import Any, TypeAlias, cast
 
 from typing_extensions import TypeVar
@@ -97,7 +96,9 @@ class SentInstructions:
         # A late message cannot be behind an answer that the model continues.
         if (new := _texts(messages)) == self.current or history[-1].role == "assistant":
             return self
-        late = system("\n\n".join([_CHANGED, *_changes(self.current, new)]))
+        if not (changes := list(_changes(self.current, new))):
+            return SentInstructions(self.first, new, self.changes)
+        late = system("\n\n".join([_CHANGED, *changes]))
         return SentInstructions(self.first, new, self.changes + 1, (late,))
 
     def to_dict(self) -> dict[str, Any]:
@@ -117,23 +118,21 @@ def _texts(messages: Iterable[Message]) -> tuple[str, ...]:
 
 
 def _changes(before: Sequence[str], now: Sequence[str]) -> Iterator[str]:
-    """Yield the sentences that lead a reader from the instructions `before` to those of `now`."""
-    from difflib import SequenceMatcher  # few conversations need it
-
-    for kind, start, end, first, last in SequenceMatcher(None, before, now, autojunk=False).get_opcodes():
-        if kind == "equal":
-            continue
-        for old, new in zip_longest(before[start:end], now[first:last]):
-            if new is None:
-                yield f"This does not apply any more: {_quoted(old)}"
-            elif old is None:
-                yield f"This applies, too:\n\n{new}"
-            else:
-                yield f"In place of {_quoted(old)} this applies:\n\n{new}"
+    """Yield what leads a reader from the instructions `before` to those of `now`, whose order says nothing."""
+    for text in dict.fromkeys(before):
+        if text not in now:
+            yield f"This does not apply any more: {_quoted(text, (*before, *now))}"
+    for text in dict.fromkeys(now):
+        if text not in before:
+            yield f"This applies from here on:\n\n{text}"
 
 
-def _quoted(text: str) -> str:
-    return f'"{text}"' if len(text) <= _QUOTED else f'what begins with "{text[:_QUOTED]}..."'
+def _quoted(text: str, texts: Sequence[str]) -> str:
+    """Return enough of a text to tell it from others."""
+    length = _QUOTED
+    while length < len(text) and any(other != text and other.startswith(text[:length]) for other in texts):
+        length *= 2
+    return f'"{text}"' if len(text) <= length else f'what begins with "{text[:length]}..."'
 
 
 def without_late(history: Iterable[Message]) -> list[Message]:

@@ -71,7 +71,7 @@ def call_format(request_input: RequestInput | RequestOptions) -> CallFormat | No
     """
     choice = request_input.tool_choice
     name = _named(choice)
-    tools = request_input.tools
+    tools = request_input.tools[-request_input.answers :] if request_input.answer_now else request_input.tools
     if name is not None:
         tools = tuple(tool for tool in tools if tool.name == name)
         if not tools:
@@ -110,8 +110,6 @@ def schema_call_format(options: RequestInput | RequestOptions) -> CallFormat | N
     None also if no call is required.
     """
     form = call_format(options) if options.mode == "json_schema" else None
-    if form is not None and options.answer_now:
-        form = replace(form, tools=form.tools[-options.answers :])
     return with_object_root(form) if form is not None and form.forced else None
 
 
