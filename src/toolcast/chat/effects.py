@@ -283,8 +283,8 @@ class EngineStages:
         if compaction is None:
             return False
         with nullcontext() if work.hooks is None else work.hooks.around_calls():
-            compact = partial(conversation.compact, must=True) if must else conversation.try_to_compact
-            if not await compact(compaction, work.concurrent, partial(self._add_usage, work)):
+            add_usage = partial(self._add_usage, work)
+            if not await conversation.make_room(compaction, work.concurrent, add_usage, must=must):
                 return False
         self._compacted = history, tuple(conversation.history)
         return True

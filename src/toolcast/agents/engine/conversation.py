@@ -128,15 +128,15 @@ class Conversation:
         self.history = without_late(history)
         self._ids = self.instructions = None
 
-    async def try_to_compact(
-        self, compaction: Compaction, concurrent: bool, on_usage: Callable[[Usage], object]
+    async def make_room(
+        self, compaction: Compaction, concurrent: bool, on_usage: Callable[[Usage], object], *, must: bool
     ) -> bool:
-        """Shorten a history that may fit as it is; return True if it was. A summary that fails leaves it, and warns."""
+        """Shorten the history as `compact` does. Unless it `must`, a summary that fails leaves it, with a warning."""
         try:
-            return await self.compact(compaction, concurrent, on_usage)
-        except (Interrupted, FailTurn):
-            raise
+            return await self.compact(compaction, concurrent, on_usage, must=must)
         except Exception as error:  # a user's function, or an LLM of any kind
+            if must or isinstance(error, (Interrupted, FailTurn)):
+                raise
             logger.warning("the history was not shortened, as its summary failed: %s: %s", type(error).__name__, error)
             return False
 
@@ -195,10 +195,11 @@ class Conversation:
     def restore(self, data: Snapshot) -> None:
         """Replace the whole conversation by a state, or by the data of `snapshot`."""
         state = data if isinstance(data, SessionState) else fold(data.get("records", ()))
-        self.rewrite(load_history(state.history))
-        sent, changes = state.instructions, len(state.history) - len(without_late(state.history))
-        if sent is not None and sent.changes == changes:  # else the history was cut, or a crash was between the two
-            self.history, self.instructions = load_history(state.history), sent
+        history, sent = load_history(state.history), state.instructions
+        self.rewrite(history)
+        # Otherwise the history was cut, or a crash was between the two.
+        if sent is not None and sent.changes == len(history) - len(self.history):
+            self.history, self.instructions = history, sent
         self.usage, self.turns, self.end = state.usage, state.turns, state.end
         if state.spent:
             self.spending.restore(state.spent)

@@ -401,11 +401,8 @@ class TurnLoop:
         if compaction is None:
             return False
         with nullcontext() if self._hooks is None else self._hooks.around_calls():
-            conversation = self._conversation
-            if must:
-                self._shortened = await conversation.compact(compaction, concurrent, self._add_usage, must=True)
-            else:
-                self._shortened = await conversation.try_to_compact(compaction, concurrent, self._add_usage)
+            make_room = self._conversation.make_room
+            self._shortened = await make_room(compaction, concurrent, self._add_usage, must=must)
         return self._shortened
 
     # Tools.
