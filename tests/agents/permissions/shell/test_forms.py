@@ -383,6 +383,8 @@ def test_what_a_developer_runs_every_day_is_covered(command: str) -> None:
         ("tool", "tool <<< x"),
         ("python", "python"),
         ("rm src/*", "rm src/../a"),
+        ("rm -r src/*", "rm -r src/"),
+        ("mv src/* src2/*", "mv src/a src2/"),
         ("rm * a", "rm ../b a"),
         ("git restore *.txt", "git restore ':!b.txt'"),
         ("git restore *.py", "git restore ':(top,exclude)x.py'"),
