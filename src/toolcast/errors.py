@@ -52,6 +52,10 @@ if TYPE_CHECKING:
 class ToolcastError(Exception):
     """The base class of all exceptions of toolcast."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what copies and pickles are made from: the attributes, and the cause, which `errors()` reads."""
+        return type(self), self.args, {**self.__dict__, "__cause__": _portable(self.__cause__)}
+
     def _repr_html_(self) -> str:
         """Return HTML for notebooks."""
         from .html_repr import table
@@ -72,6 +76,19 @@ class ToolcastError(Exception):
 
     def _traceback_hints(self) -> list[str]:
         return []
+
+
+def _portable(cause: BaseException | None) -> BaseException | None:
+    """Return `cause`, or its text as an exception if it cannot be pickled."""
+    if cause is None:
+        return None
+    import pickle
+
+    try:
+        pickle.loads(pickle.dumps(cause))
+    except Exception:
+        return Exception(f"{type(cause).__name__}: {cause}")
+    return cause
 
 
 class MissingLLMError(ToolcastError, AssertionError):
@@ -286,11 +303,13 @@ class CallError(ToolcastError, ValueError):
         request_id: The service's id of the request.
         attempts: One entry for each request of the call.
         retryable: True if the same call may succeed later.
-        partial: The partial result, or None.
+        partial: As much of the call's result as there is, of the same type: the object, perhaps incomplete, or of
+            parallel calls a list of those that are complete and valid; of a chat, the text. None if there is nothing.
         response: The `ChatResponse` that the error was found in, or None.
         call_id: The id of the tool call that caused the error, or None.
         tool_name: The name of that tool, or None.
         arguments: The JSON text of that call's arguments.
+        others: The errors of further calls of the same response.
         advice: A next step for a person. It is not part of `message`, which models read.
     """
 
@@ -299,6 +318,7 @@ class CallError(ToolcastError, ValueError):
     call_id: str | None = None
     tool_name: str | None = None
     arguments: str = ""
+    others: tuple[CallError, ...] = ()
 
     def __init__(
         self,
@@ -515,24 +535,29 @@ _LONGEST_INPUT = 120
 
 
 class OutputTruncated(CallError):
-    """The error for arguments that `max_tokens` cut off; `partial` is the partial object."""
+    """The error for arguments that `max_tokens` cut off."""
 
 
 class ValidationError(CallError):
     """The error for arguments that do not match the output type.
 
     `.errors()` and `.error_count()` are Pydantic's, `.tool_name` the tool, `.arguments` the raw text,
-    `__cause__` the Pydantic error, and `.partial` the results that are valid. `.hides_input` is False if the type lets
-    errors show the values that the model wrote.
+    and `__cause__` the Pydantic error. `.hides_input` is False if the type lets errors show the values that the model
+    wrote.
     """
 
     advice = "max_attempts=2 lets the model correct itself"
     hides_input: bool = True
+    _faults: Exception | None = None
 
     def __init__(self, message: str = "", *, tool_name: str | None = None, arguments: str = "", **where: Any) -> None:
         super().__init__(message, **where)
         self.tool_name = tool_name
         self.arguments = arguments
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        kind, args, state = super().__reduce__()
+        return kind, args, {**state, "_faults": self._pydantic}  # a process pool puts another cause in its place
 
     def errors(self) -> Sequence[ErrorDetails]:
         """Return Pydantic's list of errors, each with `loc`, `msg`, `type` and `input`."""
@@ -572,4 +597,5 @@ class ValidationError(CallError):
     def _pydantic(self) -> pydantic.ValidationError | None:
         from pydantic import ValidationError as PydanticValidationError
 
-        return self.__cause__ if isinstance(self.__cause__, PydanticValidationError) else None
+        found = (self.__cause__, self._faults)
+        return next((error for error in found if isinstance(error, PydanticValidationError)), None)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast import ThinkingPart, ToolCallPart, assistant
-from toolcast.experiments.response_parsing import ResponseParser, reflecting, without_thinking
+from toolcast.experiments.response_parsing import ResponseParser, reflecting
+from toolcast.parsing.thoughts import without_thoughts
 
 parse = ResponseParser().parse_response
 
@@ -49,7 +50,7 @@ pieces = st.sampled_from(["<think>", "</think>", "<thinking>", "</thinking>", "<
 
 @given(st.lists(pieces).map("".join))
 def test_nothing_of_a_tag_is_left(text: str) -> None:
-    left = without_thinking(text)
+    left = without_thoughts(text)
     assert "</think>" not in left and "</thinking>" not in left
     assert left == left.strip()
 
@@ -75,4 +76,4 @@ def test_a_call_that_ends_the_cycle_gives_the_reflection(arguments: str, reflect
 
 @given(st.text(alphabet="ab <>/"))
 def test_text_without_thoughts_stays(text: str) -> None:
-    assert without_thinking(text) == text.strip()
+    assert without_thoughts(text) == text.strip()

@@ -215,6 +215,6 @@ def test_what_the_service_took_back_runs_no_tool(stop: Any, error: type[Exceptio
     make = ToolOrchestratingLLM(pay, "x", ScriptedLLM(call, call))
     with pytest.raises(error, match=stop) as caught:
         api.call(make)
-    assert getattr(caught.value, "partial", None) == '{"amount": 100}'
+    assert getattr(caught.value, "arguments", None) == '{"amount": 100}'
     assert isinstance(api.stream(make).error, error)
     assert paid == []

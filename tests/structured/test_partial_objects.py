@@ -147,8 +147,8 @@ def test_arguments_that_cannot_become_valid_any_more() -> None:
         ValidationError,
         match=r"the arguments for Album do not fit, 1 error: title: .* got 5; the answer was stopped early",
     ) as caught:
-        processor.process(ToolCallDelta("1", '{"title": 5,'))
-    assert (caught.value.tool_name, caught.value.arguments) == ("Album", '{"title": 5,')
+        processor.process(ToolCallDelta("1", '{"title": 5, "songs":'))
+    assert (caught.value.tool_name, caught.value.arguments) == ("Album", '{"title": 5, "songs":')
     assert caught.value.errors()[0]["loc"] == ("title",)
 
 

@@ -27,6 +27,7 @@ from toolcast import (
     UnknownToolError,
     ValidationError,
     assistant,
+    is_partial,
     user,
 )
 from toolcast.structured.response_validation import ResponseValidator, retry_messages
@@ -76,7 +77,7 @@ def test_arguments_that_max_tokens_cut_off() -> None:
     for cut in (True, False):
         with pytest.raises(OutputTruncated, match=r"after 9 characters.*max_tokens=") as caught:
             reader().validate(answer(call('{"title":', truncated=cut), stop="max_tokens"))
-        assert caught.value.partial == '{"title":'
+        assert is_partial(caught.value.partial)
         assert caught.value.__cause__ is not None
 
 
@@ -84,7 +85,7 @@ def test_arguments_that_no_limit_cut_off() -> None:
     """The stream ended in the middle of them: more tokens would not help."""
     with pytest.raises(StreamTruncated, match=r"ended inside the arguments of Album, after 9 characters") as caught:
         reader().validate(answer(call('{"title":', truncated=True), stop="tool_use"))
-    assert caught.value.partial == '{"title":'
+    assert caught.value.arguments == '{"title":'
     assert caught.value.retryable and "max_tokens" not in str(caught.value)
 
 
@@ -254,7 +255,7 @@ def test_words_that_were_stopped(api: API) -> None:
     make, _ = maker([TextDelta('{"title": "Sea'), Finish("max_tokens")], [TextDelta("I"), Finish("content_filter")])
     with pytest.raises(OutputTruncated, match="before it held the object") as caught:
         api.call(make)
-    assert caught.value.partial == '{"title": "Sea'
+    assert caught.value.partial.title == "Sea"
     with pytest.raises(ContentBlocked, match="content_filter"):
         api.call(make)
 
@@ -266,7 +267,26 @@ def test_a_call_that_was_stopped(stop: str, kind: type[CallError], truncated: bo
     half = ToolCallPart("1", "Album", '{"title": "Sea', truncated)
     with pytest.raises(kind, match=f"stopped .{stop}.") as caught:
         reader().validate(answer(half, stop=stop))
-    assert caught.value.partial == '{"title": "Sea'
+    assert caught.value.partial.title == "Sea" and is_partial(caught.value.partial)
+    assert (caught.value.tool_name, caught.value.arguments) == ("Album", half.arguments)
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+@pytest.mark.parametrize("fail_fast", [True, False])
+@pytest.mark.parametrize("last", ['{"title": "Sea", "artist": 1}', '{"title": "Sea"', "{", '{"title": "Sea"}', "[]"])
+def test_the_partial_result_of_an_error_is_that_of_the_stream(
+    last: str, fail_fast: bool, parallel: bool, api: API
+) -> None:
+    calls = [call(SEA), call(last, id="2"), call(SHORT, id="3")] if parallel else [call(last)]
+    make, _ = maker(calls, allow_parallel_tool_calls=parallel)
+    with pytest.raises(ValidationError) as plain:
+        api.call(make)
+    make, _ = maker(calls, allow_parallel_tool_calls=parallel)
+    streamed = api.stream(make.with_(fail_fast=fail_fast)).error
+    assert isinstance(streamed, ValidationError)
+    whole = [SEA, SHORT] if parallel else plain.value.partial
+    assert plain.value.partial == whole
+    assert streamed.partial in (whole, [SEA])  # it may have been stopped before the last call
 
 
 # -- asking again -----------------------------------------------------------------------------------------------
@@ -294,6 +314,26 @@ def test_validation_errors_are_the_result_of_the_call() -> None:
 def test_a_fault_of_the_whole_has_no_path() -> None:
     (_, retry) = asked_again(call("[]"), SEA)
     assert "- arguments: " in retry.parts[0].content
+
+
+def test_each_of_several_calls_gets_its_own_error() -> None:
+    calls = [call(SEA, id="1"), call('{"title": 1}', id="2"), call(SHORT, id="3"), call("[]", id="4")]
+    answered, *results = asked_again([*calls, call(SEA, "Albumen", id="5")], SEA, allow_parallel_tool_calls=True)
+    assert answered.tool_calls[:3] == tuple(calls[:3])
+    texts = [result.parts[0].content for result in results]
+    assert texts[0] == texts[2] == "Not used, call again."
+    assert "- title: Input should be a valid string" in texts[1] and "songs" in texts[1]
+    assert "- arguments: Input should be an object" in texts[3]
+    assert "'Albumen'; it was offered: Album" in texts[4]
+
+
+def test_the_errors_of_all_calls_are_reported() -> None:
+    make, _ = maker([call("{}", id="1"), call(SEA, id="2"), call("[]", id="3")], allow_parallel_tool_calls=True)
+    with pytest.raises(ValidationError) as caught:
+        make()
+    (other,) = caught.value.others
+    assert (caught.value.call_id, other.call_id, other.arguments) == ("1", "3", "[]")
+    assert "the call '3' failed too: the arguments for Album do not fit" in caught.value.__notes__[0]
 
 
 @pytest.mark.parametrize("arguments", ["{", "[]", "", "7"])

@@ -478,7 +478,7 @@ def test_no_arguments_at_all_on_the_pooled_connection(api: API, arguments: str, 
 
 @pytest.mark.parametrize("view", [None, "latest"])
 def test_fail_fast_on_the_pooled_connection_asks_again(api: API, view: str | None) -> None:
-    wrong = '{"title": "a long title", "artist": 5, '
+    wrong = '{"title": "a long title", "artist": 5, "songs": '
     events = [START_1, *deltas(wrong, size=3)]
     llm = ScriptedLLM(events, SEA)
     make = ToolOrchestratingLLM(Album, "x", llm, max_attempts=2)

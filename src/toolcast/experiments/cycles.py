@@ -26,6 +26,7 @@ from ..llms.base import FunctionCallingLLM
 from ..llms.request import ChatRequest
 from ..messages import Message, ToolCallPart
 from ..output_mode import OutputMode
+from ..parsing.thoughts import without_thoughts
 from ..reprs import safe_repr
 from ..settings import NOTHING_SET, Settings
 from ..states import CYCLE, Observer, State, Trace
@@ -39,7 +40,7 @@ from .event_log import JsonlLogger
 from .experiment_tools import CallPlace
 from .log_events import EndedBy, Listener, RunStatus
 from .prompt_assembly import FINISH, assembler_of, offered
-from .response_parsing import ResponseParser, reflecting, without_thinking
+from .response_parsing import ResponseParser, reflecting
 from .run_state import CycleProgress, RunState
 from .similarity import Similarity, SimilarityMonitor
 from .tool_dispatch import ToolDispatcher
@@ -237,7 +238,7 @@ class CycleOrchestrator:
         cycle = self.run_state.cycle
         reflection = ""
         if cycle.limit is None and cycle.answer is not None:
-            reflection = without_thinking(cycle.answer.text)
+            reflection = without_thoughts(cycle.answer.text)
         similarity = await self._similarity(reflection, backend)
         self._log.end_cycle(reflection, similarity, backend.now() - self._work_began)
         return "finalized"

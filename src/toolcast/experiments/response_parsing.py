@@ -8,16 +8,13 @@ it is part of the reflection; all of it is logged.
 from __future__ import annotations
 
 import json
-import re
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from ..messages import Message, TextPart, ThinkingPart, ToolCallPart, assistant
+from ..parsing.thoughts import without_thoughts
 from .message_serialization import arguments_of
 
 Parsed: TypeAlias = tuple[Literal["TOOL_CALL"], tuple[ToolCallPart, ...]] | tuple[Literal["FINAL_REFLECTION"], str]
-
-_THOUGHT: Final = re.compile(r"<(think|thinking)\s*>.*?(?:</\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
-_CLOSING: Final = re.compile(r"</think(?:ing)?\s*>", re.IGNORECASE)
 
 
 class ResponseParser:
@@ -27,14 +24,7 @@ class ResponseParser:
         """Return `("TOOL_CALL", calls)` if there are calls, otherwise `("FINAL_REFLECTION", text)`."""
         if message.tool_calls:
             return "TOOL_CALL", message.tool_calls
-        return "FINAL_REFLECTION", without_thinking(message.text)
-
-
-def without_thinking(text: str) -> str:
-    """Return `text` without thinking tags and their content."""
-    text = _THOUGHT.sub("", text)
-    # What stands before a closing tag that nothing opened was thought too.
-    return _CLOSING.split(text)[-1].strip()
+        return "FINAL_REFLECTION", without_thoughts(message.text)
 
 
 def reflecting(message: Message, finish: ToolCallPart) -> Message:

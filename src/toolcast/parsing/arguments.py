@@ -81,7 +81,7 @@ def parse_json(
 
     Args:
         validator: The validator of the expected type.
-        text: JSON, or text that contains one JSON value.
+        text: JSON, or text in which one JSON value fits, outside of thoughts.
         context: Passed to the type's own validators.
         is_strict: Returns True for the locations at which no string may be decoded.
 
@@ -94,16 +94,28 @@ def parse_json(
         first = error
     from .lenient_json import parse_lenient  # few programs meet text that is not JSON, and it compiles 14 patterns
 
-    found = parse_lenient(text) if is_invalid_json(first) else None
-    if found is not None:
+    found = parse_lenient(text) if is_invalid_json(first) else ()
+    fitting: list[tuple[Any, tuple[str, ...]]] = []
+    for each in found:
         try:
-            value, repairs = _parse_strict(validator, found.text, context, is_strict)
+            value, repairs = _parse_strict(validator, each.text, context, is_strict)
         except ValidationError as error:
-            if is_invalid_json(error):  # because of a number that JSON does not allow; the rest was parsed
+            if len(found) == 1 and is_invalid_json(error):  # a number that JSON lacks; the rest was parsed
                 raise
         else:
-            return value, (*found.repairs, *repairs)
-    raise first
+            fits = ("took the value that fits",) if len(found) > 1 else ()
+            fitting.append((value, (*each.repairs, *fits, *repairs)))
+    if not fitting:
+        raise first
+    if any(value != fitting[0][0] for value, _ in fitting[1:]):
+        reason = f"the text has {len(fitting)} different values that fit; write only the one that counts"
+        raise _invalid_json(validator, text, {"error": reason, "values": str(len(fitting))}) from None
+    return fitting[0]
+
+
+def _invalid_json(validator: Validator, text: str, context: dict[str, str]) -> ValidationError:
+    details: Any = {"type": "json_invalid", "loc": (), "input": text, "ctx": context}
+    return ValidationError.from_exception_data(getattr(validator, "title", "JSON"), [details], input_type="json")
 
 
 def _parse_strict(validator: Validator, text: str, context: Any, is_strict: IsStrict) -> tuple[Any, tuple[str, ...]]:
@@ -111,9 +123,7 @@ def _parse_strict(validator: Validator, text: str, context: Any, is_strict: IsSt
         try:
             _check_json(text)
         except JSONStreamError as error:
-            title = getattr(validator, "title", "JSON")
-            details: Any = {"type": "json_invalid", "loc": (), "input": text, "ctx": _error_context(text, error)}
-            raise ValidationError.from_exception_data(title, [details], input_type="json") from None
+            raise _invalid_json(validator, text, _error_context(text, error)) from None
     return validate_json_text(validator, text, context, is_strict=is_strict)
 
 
@@ -152,9 +162,9 @@ def _error_context(text: str, error: JSONStreamError) -> dict[str, str]:
 
 
 def is_prose(error: ValidationError) -> bool:
-    """Return whether the text contains no JSON at all, as opposed to JSON with a number that JSON does not allow."""
+    """Return whether the text contains no JSON at all, as opposed to several values or a number that JSON lacks."""
     faults = error.errors(include_url=False, include_input=False)
-    return is_invalid_json(error) and not any("number" in fault.get("ctx", {}) for fault in faults)
+    return is_invalid_json(error) and not any({"number", "values"} & set(fault.get("ctx", {})) for fault in faults)
 
 
 def is_lax(text: str) -> bool:

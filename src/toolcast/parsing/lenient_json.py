@@ -2,8 +2,8 @@
 
 The text is searched for brackets. At each opening bracket a scanner with one function per grammar state, a step, reads
 a value and writes it again as strict JSON, with a list of the repairs. A complete value is kept; a bracket after which
-the grammar does not match belongs to the prose. The values found must be one object or, if there is no object, one
-array. The same value written several times counts as one.
+the grammar does not match belongs to the prose. Values in a thought are none (`thoughts`). The same value written
+several times counts as one; of different ones, the type that is expected decides (`arguments.parse_json`).
 
 The form may be guessed, missing text never. So nothing is returned if
 
@@ -27,6 +27,8 @@ from contextlib import suppress
 from typing import Final, NamedTuple, NoReturn
 
 from pydantic_core import from_json
+
+from .thoughts import STARTS, TAG, behind_thoughts, find_end, find_tag, searcher
 
 _MAX_DEPTH: Final = 200  # the same as the default of JSONStream
 _MAX_BRACKETS: Final = 1_000
@@ -63,6 +65,7 @@ _literal = re.compile(r"[A-Za-z]+").match
 _no_json_number = re.compile(r"(-?)(?:(NaN|nan)|Infinity|inf)\b").match
 _bare_key = re.compile(r"[\w$][\w$-]*").match
 _bracket = re.compile(r"[\[\]{}]").search
+_bracket_or_tag = searcher(rf"{STARTS}\]{{}}", rf"{TAG}|[\[\]{{}}]")
 _fence = re.compile(r"(?:`{3,}|~{3,})[\w+-]*")
 _key_before = re.compile(r"[\"'”’]\s*:\s*\Z").search
 _member_after = re.compile(r"\s*,\s*[\"'“‘]").match
@@ -79,17 +82,15 @@ class LenientResult(NamedTuple):
     repairs: tuple[str, ...]
 
 
-def parse_lenient(text: str) -> LenientResult | None:
-    """Return the one JSON object or array in `text`; None if there is none, several, or only a part of one."""
-    try:
-        found, surroundings = _find_strict(text) or _search(text)
-        chosen = _choose_values(found)
-        around = _repairs_around(surroundings, more=len(chosen) < len(found))
-    except _NoJSONValueError:
-        return None
-    if len(chosen) > 1:
-        around.append(f"took one of {len(chosen)} equal values")
-    return LenientResult(chosen[0].text, (*around, *chosen[0].repairs))
+def parse_lenient(text: str) -> tuple[LenientResult, ...]:
+    """Return the different JSON objects and arrays in `text`, objects first; none where one may be torn or cut off."""
+    for part in (text, behind_thoughts(text)):  # a draft in a thought may be broken
+        try:
+            found, surroundings = _find_strict(part) or _search(part)
+            return _different(found, surroundings)
+        except _NoJSONValueError:
+            continue
+    return ()
 
 
 class _NoJSONValueError(Exception):
@@ -109,7 +110,7 @@ def _find_strict(text: str) -> tuple[list[LenientResult], list[str]] | None:
     if first is None or first[0] not in _CLOSER:
         return None
     start, end = first.start(), text.rfind(_CLOSER[first[0]]) + 1
-    if _bracket(text, end):
+    if _bracket(text, end) or find_tag(text, 0, start) or find_tag(text, end):
         return None
     with suppress(ValueError, TypeError):  # TypeError for half a surrogate pair
         from_json(text[start:end])
@@ -124,11 +125,20 @@ def _search(text: str) -> tuple[list[LenientResult], list[str]]:
     prose: list[tuple[str, int]] = []  # the closing bracket of each open one, and the number of values before it
     pos = end = 0
     for _ in range(_MAX_BRACKETS):
-        bracket = _bracket(text, pos)
+        bracket = _bracket_or_tag(text, pos)
         if bracket is None:
             break
         pos = bracket.start()
-        if text[pos] in _CLOSER:
+        if bracket.lastgroup is not None:
+            if bracket["begin"] is None:
+                found, surroundings, prose = [], [], []  # all before was a thought
+                pos = end = bracket.end()
+            else:
+                surroundings.append(text[end:pos])
+                over = find_end(text, bracket.end())
+                pos = end = len(text) if over is None else over.end()
+            surroundings.append("thought")
+        elif text[pos] in _CLOSER:
             state = _State(text, pos)
             if _is_value(state):
                 found.append(LenientResult("".join(state.out), tuple(state.repairs)))
@@ -154,12 +164,20 @@ def _close_in_prose(prose: list[tuple[str, int]], closer: str, count: int) -> No
         raise _NoJSONValueError
 
 
-def _choose_values(found: list[LenientResult]) -> list[LenientResult]:
-    """Return the values that the answer consists of: its objects, if it has any. All of them must be equal."""
-    chosen = [value for value in found if value.text[0] == "{"] or found
-    if len({value.text for value in chosen}) != 1:
+def _different(found: list[LenientResult], surroundings: list[str]) -> tuple[LenientResult, ...]:
+    """Return the different ones of the values found, with all repairs; raise if there is none."""
+    first: dict[str, LenientResult] = {}
+    for value in sorted(found, key=lambda value: value.text[0] == "["):
+        first.setdefault(value.text, value)
+    if not first:
         raise _NoJSONValueError
-    return chosen
+    results: list[LenientResult] = []
+    for text, value in first.items():
+        equal = sum(other.text == text for other in found)
+        around = _repairs_around(surroundings, more=equal < len(found))
+        equals = [f"took one of {equal} equal values"] if equal > 1 else []
+        results.append(LenientResult(text, (*around, *equals, *value.repairs)))
+    return tuple(results)
 
 
 def _repairs_around(surroundings: list[str], *, more: bool) -> list[str]:

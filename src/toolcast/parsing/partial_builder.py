@@ -32,7 +32,7 @@ from .container_stack import (
     UndiscriminatedUnion,
     open_container,
 )
-from .json_stream import OBJECT, Change
+from .json_stream import CLOSE, KEY, OBJECT, Change
 from .missing import MISSING
 from .partial_instances import wrap_in_root_models
 from .path_changes import (
@@ -70,6 +70,7 @@ class PartialBuilder:
         self.open_not_null: int = 0  # number of open containers with NotNull fields, which may hide them
         self._plan = plan
         self._fail_fast = fail_fast
+        self._fault: ValidationError | None = None  # the error of the value that has closed last, until what follows
         self._context = context
         self._opaque: OpaqueContainer | None = None  # receives the changes while a container is skipped
         # The open string value, without the text in `_chunks`; the one before it; what was added in between.
@@ -99,10 +100,22 @@ class PartialBuilder:
         """Apply JSON changes in order."""
         steps = self._steps
         for change in changes:
+            if self._fault is not None:
+                self._settle_fault(self._fault, change)
             if self._opaque is None:
                 steps[change[0]](change)
             else:
                 self._skip_change(change)
+
+    def _settle_fault(self, fault: ValidationError, change: Change) -> None:
+        """Raise the error of an invalid value unless `change` repeats its key, or closes what may be repeated."""
+        self._fault = None
+        repeats = change[0] == KEY and change[1] == self.container.loc
+        if change[0] == CLOSE and isinstance(self.container.parent, (ObjectContainer, DictContainer)):
+            self._fault = fault
+        elif not repeats:
+            self.error = fault
+            raise fault
 
     def flush(self) -> Any:
         """Store the open string in its container and return it; `MISSING` if none is open, or it is not shown."""
@@ -403,9 +416,13 @@ class PartialBuilder:
             if fatal and self._fail_fast:
                 named = plan is None or container.dependent_field(plan) is not None  # the error itself names the key
                 place = (*error_location(container), *(() if named or container.parent is None else (container.loc,)))
-                self.error = relocate_error(error, place, self._plan.validator.title, hide_input=self._plan.hides_input)
-                self.error.__cause__ = None  # the `from None` of a `raise`, which mypyc ignores
-                raise self.error  # noqa: B904 - its cause is set above
+                fault = relocate_error(error, place, self._plan.validator.title, hide_input=self._plan.hides_input)
+                fault.__cause__ = None  # the `from None` of a `raise`, which mypyc ignores
+                if plan is not None and isinstance(container, (ObjectContainer, DictContainer)):
+                    self._fault = fault  # the key may come again, with another value
+                else:
+                    self.error = fault
+                    raise fault  # noqa: B904 - its cause is set above
         except FieldNotReady:
             container.off_plan = True
         except Exception:  # the user's validator: validating the root will raise it again

@@ -1,12 +1,13 @@
-"""`<think>` tags: thoughts in the text of a response, separated from it as it streams."""
+"""Thoughts in tags at the start of a response's text, separated from it as it streams."""
 
 from __future__ import annotations
 
 from ..events import Event, TextDelta, ThinkingDelta
+from ..parsing.thoughts import find_end, find_part, find_tag
 
 
 class ThinkTags:
-    """A parser of text that may begin with thoughts in `<think>` tags, cut anywhere."""
+    """A parser of text that may begin with thoughts in tags, cut anywhere."""
 
     def __init__(self) -> None:
         self._delayed = ""
@@ -21,13 +22,15 @@ class ThinkTags:
         self._delayed += text
         if self._state == "start":
             begun = self._delayed.lstrip()
-            if "<think>".startswith(begun):
-                return []
-            if not begun.startswith("<think>"):
+            tag = find_tag(begun)
+            if tag is None or tag.start() or tag["begin"] is None:
+                part = find_part(begun)
+                if not begun or (part is not None and not part.start()):
+                    return []
                 self._state = "text"
                 return self.close()
             self._state = "thinking"
-            self._delayed = begun.removeprefix("<think>")
+            self._delayed = begun[tag.end() :]
         return self._thinking()
 
     def close(self) -> list[Event]:
@@ -38,13 +41,14 @@ class ThinkTags:
         return [ThinkingDelta(delayed)] if self._state == "thinking" else [TextDelta(delayed)]
 
     def _thinking(self) -> list[Event]:
-        thought, tag, text = self._delayed.partition("</think>")
-        if tag:
+        end = find_end(self._delayed)
+        if end is not None:
+            thought, text = self._delayed[: end.start()], self._delayed[end.end() :]
             self._delayed = ""
             return [*([ThinkingDelta(thought)] if thought else []), *self._behind(text)]
-        tag_start = next((n for n in range(7, 0, -1) if thought.endswith("</think>"[:n])), 0)
-        self._delayed = thought[len(thought) - tag_start :]
-        thought = thought[: len(thought) - tag_start]
+        part = find_part(self._delayed)
+        at = part.start() if part else len(self._delayed)
+        thought, self._delayed = self._delayed[:at], self._delayed[at:]
         return [ThinkingDelta(thought)] if thought else []
 
     def _behind(self, text: str) -> list[Event]:

@@ -26,7 +26,7 @@ from ..errors import (
     UnknownToolError,
     ValidationError,
 )
-from ..events import ChatResponse, StopReason
+from ..events import ChatResponse, StopReason, TextDelta, ToolCallDelta, ToolCallStart
 from ..lazy_dataclasses import dataclass
 from ..messages import (
     CachePoint,
@@ -97,14 +97,41 @@ class ResponseValidator:
 
     def validate(self, response: ChatResponse, complete: CompleteValue = no_value) -> list[ValidatedCall]:
         """Return the valid calls of `response`; raise the first error if not all of them are valid."""
+        try:
+            return self._validated(response, complete)
+        except CallError as error:
+            if error.partial is None:
+                error.partial = self._partial(response.message)
+            _with_response(error, response)
+            raise
+
+    def _validated(self, response: ChatResponse, complete: CompleteValue) -> list[ValidatedCall]:
         calls = response.message.tool_calls
         if (stop := _STOPS.get(response.stop_reason)) is not None:
-            raise _with_response(
-                _stopped(stop, response, self.hides_input), response
-            )  # even with valid calls: the service withdrew the answer
+            raise _stopped(stop, response, self.hides_input)  # even with valid calls: the service withdrew the answer
         if not calls:
             return [self._validate_text(response)]
         return self._validate_calls(calls if self.parallel else calls[:1], response, complete)
+
+    def _partial(self, message: Message) -> Any:
+        """Return as much of the result as a message has."""
+        from .partial_objects import StreamingObjectProcessor  # few programs meet an invalid response
+
+        if self.parallel:
+            return self.valid_values(message.tool_calls)
+        tools = self.tools.values()
+        reader = StreamingObjectProcessor.for_tools(tools, parallel=False, fail_fast=False, context=self.context)
+        for call in message.tool_calls[:1]:
+            reader.apply(ToolCallStart(call.id, call.name))
+            reader.apply(ToolCallDelta(call.id, call.arguments))
+        if not message.tool_calls:
+            reader.apply(TextDelta(message.text))
+        return reader.item
+
+    def valid_values(self, calls: Sequence[ToolCallPart]) -> list[Any]:
+        """Return the objects of those calls that are complete and valid."""
+        values = [self.build_value(call) for call in calls if not call.truncated]
+        return [value for value in values if value is not None]
 
     @property
     def hides_input(self) -> bool:
@@ -125,17 +152,17 @@ class ResponseValidator:
         self, calls: Sequence[ToolCallPart], response: ChatResponse, complete: CompleteValue
     ) -> list[ValidatedCall]:
         valid: list[ValidatedCall] = []
-        failed: tuple[CallError, ToolCallPart] | None = None
+        failed: list[CallError] = []
         for call in calls:
             try:
                 valid.append(self.validate_call(call, response, complete))
             except CallError as error:
-                failed = failed or (error, call)
-        if failed is not None:
-            failure = with_call(*failed, None)
-            if self.parallel:
-                failure.partial = [read.value for read in valid]
-            raise _with_response(failure, response)
+                failed.append(with_call(error, call, None))
+        if failed:
+            failed[0].others = tuple(failed[1:])
+            for other in failed[1:]:
+                failed[0].add_note(f"the call {other.call_id!r} failed too: {other.message}")
+            raise failed[0]
         return valid
 
     def validate_call(
@@ -180,7 +207,7 @@ class ResponseValidator:
         # With several tools the intended one is unknown; only invalid JSON is an error for all of them.
         named = errors if len(self.tools) == 1 else [error for error in errors if is_invalid_json(_cause(error))]
         error = named[0] if named else None
-        raise _with_response(_no_tool_call(response, error, self.hides_input), response) from error
+        raise _no_tool_call(response, error, self.hides_input) from error
 
     def _try_text(self, tool: CallableTool, text: str) -> ValidatedCall | ValidationError | None:
         """Return the call that `text` contains for this tool, the error of invalid JSON, or None without JSON."""
@@ -217,9 +244,13 @@ def retry_messages(
         shown = assistant(*message.parts) if message.parts and not hide_input else hidden
         return [*history, shown, user(f"{text}\nAnswer again: {_INSTRUCTION}.")]
     parts = tuple(_without_arguments(message) if hide_input else map(_with_valid_arguments_part, message.parts))
+    first, others = message.tool_calls[0], getattr(error, "others", ())
+    texts = {
+        getattr(error, "call_id", None) or first.id: text,
+        **{other.call_id: retry_text(other) for other in others},
+    }
     results = [
-        tool_result(call, text if index == 0 else "Not used, call again.", is_error=True)
-        for index, call in enumerate(message.tool_calls)
+        tool_result(call, texts.get(call.id, "Not used, call again."), is_error=True) for call in message.tool_calls
     ]
     return [*history, Message("assistant", parts), *results]
 
@@ -267,25 +298,24 @@ def _cut_off(call: ToolCallPart, stop_reason: StopReason) -> CallError:
     if stop_reason != "max_tokens":
         return StreamTruncated(
             f"the answer ended inside the arguments of {call.name}, after {len(call.arguments)} characters "
-            f"(stop reason {stop_reason!r}). Send the request again.",
-            partial=call.arguments,
+            f"(stop reason {stop_reason!r}). Send the request again."
         )
     return OutputTruncated(
         f"max_tokens cut off the arguments of {call.name} after {len(call.arguments)} characters; "
-        "allow more with settings=Settings(max_tokens=...)",
-        partial=call.arguments,
+        "allow more with settings=Settings(max_tokens=...)"
     )
 
 
 def _stopped(stop: type[CallError], response: ChatResponse, hide_input: bool) -> CallError:
-    calls = response.message.tool_calls
-    partial = calls[0].arguments if calls else None
-    message = _HIDDEN if hide_input else _shortened(response.text or partial or "")
+    written = response.text or next((call.arguments for call in response.message.tool_calls), "")
+    message = _HIDDEN if hide_input else _shortened(written)
     why = describe_ratings(response.safety)
     reason = f"{response.stop_reason}: {why}" if why else response.stop_reason
-    error = stop(f"the answer was stopped ({reason}); its text was: {message}", partial=partial)
+    error = stop(f"the answer was stopped ({reason}); its text was: {message}")
     if isinstance(error, ContentBlocked):
         error.safety = response.safety
+    for call in response.message.tool_calls[:1]:
+        with_call(error, call, None)
     return error
 
 
@@ -295,8 +325,7 @@ def _no_tool_call(response: ChatResponse, error: ValidationError | None, hide_in
     if response.stop_reason == "max_tokens":
         return OutputTruncated(
             "max_tokens ended the answer before it held the object; allow more with "
-            f"settings=Settings(max_tokens=...). The text was: {shown}",
-            partial=text,
+            f"settings=Settings(max_tokens=...). The text was: {shown}"
         )
     why = "" if error is None else f". Read as JSON, {error.message}"
     wrote = f"The model wrote: {shown}" if text.strip() else f"The answer was empty: {_without_content(response)}"

@@ -536,7 +536,7 @@ class StructuredStream:
     async def _fail(self, error: BaseException) -> None:
         """End the call with `error`: return the connection and attach the partial object."""
         if isinstance(error, CallError):
-            error.partial = self.processor.item if error.partial is None else error.partial
+            error.partial = self._partial() if error.partial is None else error.partial
         self._error = error if isinstance(error, Exception) else None
         self.ended = True
         self._queue_events([])
@@ -544,6 +544,11 @@ class StructuredStream:
             self.trace.step("failed" if isinstance(error, Exception) else "closed")
         await self._stop()
         self._end_account(error)
+
+    def _partial(self) -> Any:
+        if not self._prepared.validator.parallel:
+            return self.processor.item
+        return self._prepared.validator.valid_values(self.response.message.tool_calls)
 
     def _end_account(self, error: BaseException | None = None) -> None:
         if self._call is not None:

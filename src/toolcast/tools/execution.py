@@ -151,8 +151,7 @@ def read_call(call: ToolCallPart, offered: Mapping[str, CallableTool], context: 
         job.error = UnknownToolError(f"the model called a tool {call.name!r:.100}; it was offered: {names}")
     elif call.truncated:
         job.error = OutputTruncated(
-            f"{call.name} was not run: its arguments were cut off after {len(call.arguments)} characters",
-            partial=call.arguments,
+            f"{call.name} was not run: its arguments were cut off after {len(call.arguments)} characters"
         )
     else:
         try:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, strategies as st
+from pydantic import BaseModel, ValidationError
 
 from toolcast.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, ToolCallStart
 from toolcast.messages import ImagePart, Message, ToolCallPart, ToolResultPart, assistant, system, tool_result, user
+from toolcast.parsing.arguments import parse_json
 from toolcast.parsing.lenient_json import parse_lenient
 from toolcast.providers.base import RequestInput
 from toolcast.providers.tool_calls.json_text import CallFormat, call_format
@@ -31,6 +35,8 @@ def read(pieces: list[str], form: CallFormat, *, cut: bool = False) -> list[Even
             out[-1] = ToolCallDelta(event.id, last.arguments + event.arguments)
         elif isinstance(event, TextDelta) and isinstance(last, TextDelta):
             out[-1] = TextDelta(last.text + event.text)
+        elif isinstance(event, ThinkingDelta) and isinstance(last, ThinkingDelta):
+            out[-1] = ThinkingDelta(last.text + event.text)
         else:
             out.append(event)
     return out
@@ -40,7 +46,7 @@ def events(text: str, form: CallFormat = ONE, *, cut: bool = False) -> list[Even
     """The events of `text`, the same character by character and for every cut in two."""
     whole = read([text], form, cut=cut)
     assert read(list(text), form, cut=cut) == whole
-    for at in range(len(text)):
+    for at in range(0, len(text), 1 + len(text) // 30):
         assert read([text[:at], text[at:]], form, cut=cut) == whole, at
     return whole
 
@@ -59,7 +65,7 @@ def call(arguments: str, name: str = "add", *, truncated: bool = False) -> list[
         ('{"a": 1}', "", '{"a": 1}', ""),
         (FENCED, "Sure:\n```json\n", '{"a": {"b": "}{"}}', "\n```\nHave {fun}!"),
         ('Use {braces} so: {"a": 1}', "Use {braces} so: ", '{"a": 1}', ""),
-        ('{"a": 1} and {"a": 2}', "", '{"a": 1}', ' and {"a": 2}'),
+        ('{"a": 1} and {"a":1}', "", '{"a": 1}', ' and {"a":1}'),
         ("{}", "", "{}", ""),
         ("It is {'a': 1}. Bye", "It is ", "{'a': 1}. Bye", ""),
         ("{a: 1, /* so */}", "", "{a: 1, /* so */}", ""),
@@ -67,8 +73,94 @@ def call(arguments: str, name: str = "add", *, truncated: bool = False) -> list[
     ],
 )
 def test_the_object_in_the_text(text: str, before: str, arguments: str, after: str) -> None:
-    expected = [TextDelta(before)] if before else []
-    assert events(text) == [*expected, *call(arguments), *([TextDelta(after)] if after else [])]
+    *begun, done = call(arguments)
+    texts = [[TextDelta(text)] if text else [] for text in (before, after)]
+    assert events(text) == [*texts[0], *begun, *texts[1], done]
+
+
+class Add(BaseModel):
+    a: int
+
+
+ARGUMENTS = Add.__pydantic_validator__
+LISTS = CallFormat((ToolSpec("list", "Lists.", {"type": "object", "properties": {"value": {"type": "array"}}}),))
+NO, YES = '{"a": 1}', '{"a": 2}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"maybe {NO}\n</think>\n{YES}",
+        f"maybe {{'a': 1}} or so\n</think>\n{YES}",
+        f'maybe {{"a": ..., "b": 1}} or so\n</think>\n{YES}',
+        f"{NO} or {{}}</think >{YES}",
+        f"Sure. <thinking>{NO}</thinking>\n{YES}",
+        f"<reasoning>{NO}</reasoning>{YES}",
+        f"[THINK]{NO}[/THINK]{YES}",
+        f"◁think▷{NO}◁/think▷{YES}",
+        f"<|channel|>analysis<|message|>{NO}<|end|><|channel|>final <|constrain|>json<|message|>{YES}",
+        f"{NO}<|channel|>final<|message|>{YES}",
+        f"<think>{NO}</think>{{}}</think>{YES} {YES}",
+        f"{YES} <think>or {NO}",
+    ],
+)
+@pytest.mark.parametrize("form", [ONE, EITHER])
+def test_a_thought_is_not_an_answer(text: str, form: CallFormat) -> None:
+    if form is EITHER:  # a call at the very beginning is no thought
+        prose = "" if text.startswith(YES) else "Hm. "
+        text = prose + re.sub(r"(\{.?a.?: [12]\})", r'{"name": "add", "arguments": \1}', text)
+    made = {e.id: e for e in events(text, form) if isinstance(e, ToolCallDone)}
+    assert [json.loads(done.arguments) for done in made.values()] == [{"a": 2}]
+
+
+@pytest.mark.parametrize("text", [f"{NO}\n</think>", f"maybe {NO}</think>I do not know.", f"`<think>` {NO}</think> No"])
+def test_without_an_answer_behind_a_thought_the_arguments_are_no_json(text: str) -> None:
+    done = events(text)[-1]
+    assert isinstance(done, ToolCallDone)
+    assert done.arguments == f"{NO}</think>"
+
+
+PIECES = [
+    "so",
+    " ",
+    "\n",
+    "`",
+    "{x}",
+    NO,
+    YES,
+    '{"b": 1}',
+    "{'a': 2}",
+    '{"a": .',
+    "```json\n",
+    "<think>",
+    "</think>",
+    "[1]",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=9).map("".join))
+def test_the_value_in_a_text_is_the_same_as_that_in_arguments(text: str) -> None:
+    def value_in(arguments: str) -> object:
+        with suppress(ValidationError):
+            return parse_json(ARGUMENTS, arguments)[0]
+        return None
+
+    done = [e for e in events(text) if isinstance(e, ToolCallDone)]
+    assert value_in(done[-1].arguments if done else "") == value_in(text)
+
+
+def test_different_objects_are_one_call_that_is_ambiguous_or_several_calls() -> None:
+    assert events(f"{NO} no, {YES}!")[-1] == ToolCallDone("call_3", "add", NO + YES)
+    calls = [f'{{"name": "sing", "arguments": {arguments}}}' for arguments in (NO, YES)]
+    made = [e for e in events(f"{calls[0]} {{'b'}} {calls[1]} {calls[0]}", EITHER) if isinstance(e, ToolCallDone)]
+    assert [done.arguments for done in made] == [NO]
+    made = [e for e in events(f'{calls[0]} {{"b": 1}} {calls[1]} {calls[0]}', EITHER) if isinstance(e, ToolCallDone)]
+    assert [done.arguments for done in made] == [NO, YES]
+
+
+def test_lists_where_lists_are_read() -> None:
+    assert events(f"So [x] [{NO}]!", LISTS)[-1] == ToolCallDone("call_3", "list", f"[{NO}]")
+    assert events(f"So [{NO}]!")[-1] == ToolCallDone("call_3", "add", NO)
 
 
 BLANK = " " * 99
@@ -140,8 +232,8 @@ def test_a_call_of_no_tool_is_one(text: str) -> None:
 def test_invalid_json_is_repaired_later() -> None:
     done = events("It is {'a': 1,}. Bye")[-1]
     assert isinstance(done, ToolCallDone)
-    repaired = parse_lenient(done.arguments)
-    assert repaired is not None and json.loads(repaired.text) == {"a": 1}
+    (repaired,) = parse_lenient(done.arguments)
+    assert json.loads(repaired.text) == {"a": 1}
 
 
 # -- the question

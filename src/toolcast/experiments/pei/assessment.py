@@ -30,12 +30,12 @@ from ...llms.base import FunctionCallingLLM
 from ...llms.model_registry import choose_llm
 from ...llms.request import ChatRequest
 from ...messages import Message, assistant, user
+from ...parsing.thoughts import without_thoughts
 from ...reprs import safe_repr
 from ...settings import NOTHING_SET, Settings
 from ...structured.response_validation import ResponseValidator, retry_messages
 from ...tools.callable_tool import CallableTool
 from ...transport.network import IOBackend
-from ..response_parsing import without_thinking
 from .history import history_of
 from .ratings import rating_in
 from .results import PEIResult
@@ -235,7 +235,7 @@ async def _ask_twice(llm: FunctionCallingLLM, request: ChatRequest, backend: IOB
 def _parse_answer(response: ChatResponse) -> _Answer:
     """Parse an answer: the tool call, an object in its text, or else the text."""
     called = bool(response.message.tool_calls)
-    words = without_thinking(response.text)
+    words = without_thoughts(response.text)
     try:
         [read] = _READER.validate(response if called else replace(response, message=assistant(words)))
     except NoToolCallError:

@@ -401,6 +401,7 @@ class _Calls:
 
     def __init__(self, owner: JSONTextCalls, depth: int, only: str | None) -> None:
         self._owner = owner
+        self._before = owner.count
         self._stream = JSONStream()
         self._depth = depth
         self._only = only
@@ -435,7 +436,7 @@ class _Calls:
     def finish(self, out: list[Event], *, cut: bool) -> None:
         if self._call.id:
             self._done(out, truncated=cut and not self._call.closed)
-        elif not self._owner.count:
+        elif self._owner.count == self._before:
             out.append(TextDelta("".join(self._whole)))
 
     def _change(self, change: Change, text: str, begin: int, unsent: int, out: list[Event]) -> int:
