@@ -118,6 +118,7 @@ class Accumulator:
             grounding=self._grounding,
             logprobs=tuple(self._logprobs),
             safety=self._safety,
+            raw_stop_reason=finish.raw,
         )
 
     def _text(self, event: TextDelta) -> None:

@@ -340,6 +340,7 @@ class ChatResponse:
         grounding: The queries and the sources of the provider's search; None if it reports none.
         logprobs: The log probabilities of the tokens of the text, if they were asked for: `Settings(logprobs=...)`.
         safety: The ratings of the prompt and of the response by the service's filters and guardrails.
+        raw_stop_reason: The service's value of the stop reason; not in `to_dict`.
     """
 
     message: Message
@@ -354,6 +355,7 @@ class ChatResponse:
     grounding: Grounding | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     safety: tuple[SafetyRating, ...] = ()
+    raw_stop_reason: str | None = field(default=None, compare=False)
 
     @property
     def text(self) -> str:

@@ -430,6 +430,11 @@ DECODED: list[Any] = [
     (float | None, '"null"', None, ["the whole answer"]),
     (bool | None, '"null"', None, ["the whole answer"]),
     (None, '"null"', None, ["the whole answer"]),
+    (list[list[int]], '"[\\"[1]\\"]"', [[1]], ["the whole answer", "`[0]`"]),
+    (list[int], '"[1, 2,]"', [1, 2], ["the whole answer"]),
+    (Album, """{"name": "a", "songs": "[{'title': 'b', 'seconds': 1}]"}""", None, ["`songs`"]),
+    (Album, '{"name": "a", "songs": "```json\\n[{\\"title\\": \\"b\\"}]\\n```"}', None, ["`songs`"]),
+    (Node, '{"node": "{\\"node\\": \\"{\'value\': 3}\\"}"}', None, ["`node`", "`node.node`"]),
 ]
 
 
@@ -501,7 +506,6 @@ UNTOUCHED: list[Any] = [
     (list[int], '"\\"[1]\\""'),
     (list[int], '"one, two"'),
     (list[int], '""'),
-    (list[list[int]], '"[\\"[1]\\"]"'),
     (list[int], "[1, 2"),
     (int, '"five"'),
     (dict[int, int], '{"x": 1}'),
@@ -654,7 +658,7 @@ def test_json_that_does_not_fit_is_not_read_leniently(monkeypatch: pytest.Monkey
         raise AssertionError(text)
 
     monkeypatch.setattr("toolcast.parsing.lenient_json.parse_lenient", never)
-    for text in ('{"title": 5}', "[1]", '"{}"', '{"title": "x", "seconds": "[1"}'):
+    for text in ('{"title": 5}', "[1]", '"{}"', '{"title": "x", "seconds": "[1]"}'):
         assert refused(Song, text).errors()[0]["type"] != "json_invalid"
 
 

@@ -21,7 +21,9 @@ from toolcast import (
     Refused,
     StreamTruncated,
     TextDelta,
+    ToolCallDelta,
     ToolCallPart,
+    ToolCallStart,
     ToolOrchestratingLLM,
     TryAgain,
     UnknownToolError,
@@ -221,6 +223,61 @@ def test_other_values_among_words(api: API, output: Any, text: str, value: Any) 
     make, _ = maker(text, text, output=output)
     assert api.call(make) == value
     assert api.stream(make).final == value
+
+
+SONG = '{"title": "a", "seconds": 1}'
+CALL = f'{{"name": "Song", "arguments": {SONG}}}'
+MARKED = [f"<tool_call>\n{CALL}\n</tool_call>", f"[TOOL_CALLS][{CALL}]", f"<|python_tag|>{CALL}", f"Sure: {CALL}"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *MARKED,
+        CALL.replace("arguments", "parameters"),
+        json.dumps({"type": "function", "function": {"name": "Song", "arguments": SONG}}),
+        f"<think>{CALL.replace('a', 'b', 1)}</think>{CALL}",
+        f"{CALL} {CALL}",
+        f"<function=Song>{SONG}</function>",
+    ],
+)
+def test_a_call_that_a_server_left_in_the_text(api: API, text: str) -> None:
+    for output in (Song, Song | Apology):
+        make, _ = maker(text, text, output=output)
+        assert api.call(make) == Song(title="a", seconds=1)
+        assert api.stream(make).final == Song(title="a", seconds=1)
+
+
+def test_a_call_in_the_text_that_is_not_one(api: API) -> None:
+    other, wrong = CALL.replace("Song", "Sing"), CALL.replace("1}", '"x"}')
+    make, _ = maker(f"<tool_call>{other}</tool_call>", output=Song)
+    with pytest.raises(NoToolCallError, match="parser of this model's tool calls"):
+        api.call(make)
+    make, _ = maker(wrong, output=Song)
+    with pytest.raises(ValidationError, match="seconds: Input should be a valid integer"):
+        api.call(make)
+    two = f"{CALL} or {CALL.replace('1', '2')}"
+    make, _ = maker(two, output=Song)
+    with pytest.raises(NoToolCallError):
+        api.call(make)
+    make, _ = maker(two, output=Song, allow_parallel_tool_calls=True)
+    assert api.call(make) == [Song(title="a", seconds=1), Song(title="a", seconds=2)]
+
+    class Command(BaseModel):
+        name: str
+        arguments: dict[str, Any]
+
+    text = CALL.replace("Song", "Command")
+    make, _ = maker(text, output=Command)
+    assert api.call(make) == Command(name="Command", arguments={"title": "a", "seconds": 1})
+
+
+@pytest.mark.parametrize("raw", ["model_context_window_exceeded", "model_length"])
+def test_the_end_of_the_context_window_is_not_max_tokens(api: API, raw: str) -> None:
+    for answers in ([TextDelta("So")], [ToolCallStart("1", "Song"), ToolCallDelta("1", '{"title":')]):
+        make, _ = maker([*answers, Finish("max_tokens", raw=raw)], output=Song)
+        with pytest.raises(OutputTruncated, match=r"the end of the model's context window .*; send shorter messages"):
+            api.call(make)
 
 
 @pytest.mark.parametrize("text", ["7 apples", "", "   ", "{", "[1,", '"7"x', "null"])

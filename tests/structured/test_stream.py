@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from threading import Event
 from typing import Any
 
 import pytest
@@ -16,9 +19,11 @@ from support.sync_and_async import API
 from toolcast import (
     Finish,
     OpenAI,
+    StreamBusy,
     StreamClosed,
     TextDelta,
     ToolCallDelta,
+    ToolCallDone,
     ToolCallReset,
     ToolCallStart,
     ToolOrchestratingLLM,
@@ -27,7 +32,7 @@ from toolcast import (
 )
 from toolcast.async_support import sync_driver
 from toolcast.states import STREAM
-from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
+from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, ScriptedRequest
 
 LONG = Album(
     title="A rather long title", artist="x", songs=[Song(title="One", seconds=1), Song(title="Two", seconds=2)]
@@ -536,3 +541,28 @@ def test_any_events_in_any_order_are_the_same_on_the_pooled_connection(data: st.
     events += [*left["1"], *left["2"], DONE_1, DONE_2, Finish("tool_use")]
     options = {"allow_parallel_tool_calls": data.draw(st.booleans())}
     assert read_all(maker(events, **options)) == read_all(maker(events, **options, **OBSERVED))
+
+
+@pytest.mark.parametrize("view", [None, "latest", "events", "final"])
+def test_a_stream_that_another_thread_reads_is_busy(view: str | None) -> None:
+    reading, go_on = Event(), Event()
+
+    async def answer(request: ScriptedRequest) -> AsyncIterator[Any]:
+        yield ToolCallStart("1", "Album")
+        reading.set()
+        assert go_on.wait(30)
+        yield ToolCallDone("1", "Album", SEA.model_dump_json())
+        yield Finish("tool_use")
+
+    stream = ToolOrchestratingLLM(Album, "x", ScriptedLLM(answer)).stream()
+    reads = iter(getattr(stream, view)()) if view not in (None, "final") else stream
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(stream.final if view == "final" else lambda: list(reads))
+        assert reading.wait(30)
+        with pytest.raises(StreamBusy, match="another thread is reading"):
+            stream.final() if view == "final" else next(reads)
+        with pytest.raises(StreamBusy, match="another thread is reading"):
+            stream.final()
+        go_on.set()
+        first.result()
+    assert stream.final() == SEA

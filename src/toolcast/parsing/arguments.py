@@ -7,8 +7,8 @@ stream, and a value that validates is returned unchanged.
 
 If validation fails, and only then, a string in the place of another type is decoded as JSON: `{"songs": "[...]"}`, or a
 whole answer in quotation marks, as some models and proxies send them. The locations of the errors show which strings.
-Each string is decoded once, then the document is validated once more, again in JSON mode. Every repair is listed as
-text.
+All of them are decoded, then the document is validated once more, again in JSON mode; what was decoded may have such
+strings too, a few levels deep. Every repair is listed as text.
 
 Text that is not JSON is parsed leniently (`lenient_json`), and the result is validated the same way. If that fails too,
 the first error is raised.
@@ -28,6 +28,7 @@ from pydantic_core import ErrorDetails, ValidationError, from_json
 from .json_stream import JSONStream, JSONStreamError, Path
 
 _MAX_DEPTH = 200
+_MOST_DECODINGS = 4
 
 # For the cheap test all digits become 0, and both kinds of brackets one. Letters of no number are deleted, so that
 # little is left of running text to search; the characters between them stay, because they keep numbers apart.
@@ -143,11 +144,17 @@ def validate_json_text(
         return validator.validate_json(text, context=context), ()
     except ValidationError as error:
         first = error
-    repaired, places = _decode_misplaced_strings(text, first, is_strict)
-    if places:
-        repairs = tuple(f"decoded the JSON text in {_format_path(place)}" for place in places)
-        with suppress(ValidationError):
+    repaired, failure = text, first
+    repairs: tuple[str, ...] = ()
+    for _ in range(_MOST_DECODINGS):
+        repaired, places = _decode_misplaced_strings(repaired, failure, is_strict)
+        if not places:
+            break
+        repairs = (*repairs, *(f"decoded the JSON text in {_format_path(place)}" for place in places))
+        try:
             return validator.validate_json(repaired, context=context), repairs
+        except ValidationError as error:
+            failure = error
     raise first
 
 
@@ -261,10 +268,19 @@ def _expects_another_type(details: ErrorDetails) -> bool:
 
 
 def _decode_string(text: str) -> Any:
-    """Return the value of the JSON in `text`. Raise `ValueError` if it is not JSON, or a string again."""
-    if text.lstrip().startswith('"') or is_lax(text):
-        raise ValueError("no JSON, or a string")
-    return from_json(text)
+    """Return the value of the JSON in `text`. Raise `ValueError` if there is no JSON or several, or a string again."""
+    if text.lstrip().startswith('"'):
+        raise ValueError("a string")
+    try:
+        if not is_lax(text):
+            return from_json(text)
+    except ValueError:
+        from .lenient_json import parse_lenient
+
+        found = parse_lenient(text)
+        if len(found) == 1 and not is_lax(found[0].text):
+            return from_json(found[0].text)
+    raise ValueError("no JSON, or several values")
 
 
 def _input_path(root: list[Any], details: ErrorDetails) -> Path | None:

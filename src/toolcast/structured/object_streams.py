@@ -7,7 +7,21 @@ async class awaits them. The call itself is an `ObjectEvents` (`stream`).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, Self, TypeAlias, TypeVar, cast, get_args, overload
+from threading import Lock
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    overload,
+)
 
 from ..async_support import sync_driver
 from ..closing import AsyncClosing, Closing, Uncopyable
@@ -22,6 +36,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 E = TypeVar("E")
+
+_READ_ELSEWHERE: Final = "another thread is reading this stream; let one thread read, and pass its items on"
 
 ViewReducer: TypeAlias = Callable[[], list[Any]]
 """Return the items that the last event added to a view; after the end of the call, the remaining ones."""
@@ -80,6 +96,7 @@ class _ObjectState(Uncopyable, Generic[T]):
     def __init__(self, flow: ObjectEvents) -> None:
         self._flow = flow
         self._owner: str | None = None
+        self._reading = Lock()
 
     @property
     def state(self) -> str:
@@ -174,19 +191,24 @@ class ObjectStream(_ObjectState[T], Closing):
         flow = self._flow
         if self._owner != "iteration":  # compared here, as a call of `_own` for each item would be seen in its cost
             self._own("iteration")
+        if not self._reading.acquire(blocking=False):
+            raise StreamBusy(_READ_ELSEWHERE)
         try:
-            # Most items come from here, without a coroutine; `wait` does whatever `pump` leaves.
-            found = flow.pump()
-        except BaseException as error:  # `fail` raises it again, an interrupt included, once the connection is closed
-            found = sync_driver.run(flow.fail(error))
-        if not found and not sync_driver.run(flow.wait()):
-            raise StopIteration
-        item: T = flow.item
-        return item
+            try:
+                # Most items come from here, without a coroutine; `wait` does whatever `pump` leaves.
+                found = flow.pump()
+            except BaseException as error:  # `fail` raises it again, an interrupt included, with the connection closed
+                found = sync_driver.run(flow.fail(error))
+            if not found and not sync_driver.run(flow.wait()):
+                raise StopIteration
+            item: T = flow.item
+            return item
+        finally:
+            self._reading.release()
 
     def final(self) -> T:
         """Read the rest and return the validated object. Raise the error that ended the call, each time."""
-        result: T = sync_driver.run(self._flow.finish())
+        result: T = _run_alone(self._reading, self._flow.finish())
         return result
 
     def show(self) -> T:
@@ -336,6 +358,17 @@ class AsyncObjectStream(_ObjectState[T], AsyncClosing):
         self._flow.abandon()
 
 
+def _run_alone(reading: Lock, coroutine: Coroutine[Any, Any, E]) -> E:
+    """Run a coroutine that reads the stream, without an event loop; raise `StreamBusy` if another thread reads it."""
+    if not reading.acquire(blocking=False):
+        coroutine.close()
+        raise StreamBusy(_READ_ELSEWHERE)
+    try:
+        return sync_driver.run(coroutine)
+    finally:
+        reading.release()
+
+
 class _View:
     """One view of a stream: the items that `collect` returns after each event."""
 
@@ -362,13 +395,13 @@ class _View:
 class _Items(Iterator[E]):
     """An iterator over the results of `following`, for a caller without an event loop."""
 
-    def __init__(self, stream: object, following: Callable[[], Coroutine[Any, Any, E]]) -> None:
+    def __init__(self, stream: ObjectStream[Any], following: Callable[[], Coroutine[Any, Any, E]]) -> None:
         self._stream = stream  # referenced here, as a stream that is collected closes itself
         self._following = following
 
     def __next__(self) -> E:
         try:
-            return sync_driver.run(self._following())
+            return _run_alone(self._stream._reading, self._following())
         except StopAsyncIteration:  # by which the shared coroutine ends in sync streams, too
             raise StopIteration from None
 

@@ -6,11 +6,13 @@ Streamed and other calls end here alike, so both return the same objects and rai
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, TypeAlias, cast
 
 import pydantic
+from pydantic_core import from_json
 
 from ..answer_details import describe_ratings
 from ..errors import (
@@ -26,7 +28,7 @@ from ..errors import (
     UnknownToolError,
     ValidationError,
 )
-from ..events import ChatResponse, StopReason, TextDelta, ToolCallDelta, ToolCallStart
+from ..events import ChatResponse, TextDelta, ToolCallDelta, ToolCallStart
 from ..lazy_dataclasses import dataclass
 from ..messages import (
     CachePoint,
@@ -51,6 +53,11 @@ RETRYABLE = (ValidationError, NoToolCallError, UnknownToolError)
 _STOPS: dict[str, type[CallError]] = {"refusal": Refused, "content_filter": ContentBlocked}
 _SHOWN_CHARACTERS = 400
 _HIDDEN = "(hidden, as hide_input_in_errors or a secret type in the output asks for)"
+_CALL_KEYS = {"name", "arguments", "parameters", "type", "id", "function"}
+_NO_PARSER = (
+    "The server left a call in the text: start it with the parser of this model's tool calls (vLLM: "
+    '--enable-auto-tool-choice --tool-call-parser NAME), or use mode="json_schema" or mode="prompted"'
+)
 _INSTRUCTION = "call the tool, or write its JSON where you were asked for that"
 
 
@@ -110,7 +117,7 @@ class ResponseValidator:
         if (stop := _STOPS.get(response.stop_reason)) is not None:
             raise _stopped(stop, response, self.hides_input)  # even with valid calls: the service withdrew the answer
         if not calls:
-            return [self._validate_text(response)]
+            return self._validate_written_calls(response) or [self._validate_text(response)]
         return self._validate_calls(calls if self.parallel else calls[:1], response, complete)
 
     def _partial(self, message: Message) -> Any:
@@ -144,7 +151,7 @@ class ResponseValidator:
         if tool is None or tool.output_type is None:
             return None
         try:
-            return self._parse_arguments(tool, call, "other").value
+            return self._parse_arguments(tool, call, None).value
         except (CallError, TryAgain):
             return None
 
@@ -178,18 +185,33 @@ class ResponseValidator:
         if not call.truncated and (value := complete(call)) is not MISSING:
             return ValidatedCall(tool, value, call)
         try:
-            read = self._parse_arguments(tool, call, response.stop_reason)
+            read = self._parse_arguments(tool, call, response)
         except ValidationError as error:
             if call.truncated or response.stop_reason == "max_tokens":
-                raise _cut_off(call, response.stop_reason) from error.__cause__
+                raise _cut_off(call, response) from error.__cause__
             raise
         return ValidatedCall(tool, read.value, call, read.repairs)
 
-    def _parse_arguments(self, tool: CallableTool, call: ToolCallPart, stop_reason: StopReason) -> ParsedArguments:
+    def _parse_arguments(
+        self, tool: CallableTool, call: ToolCallPart, response: ChatResponse | None
+    ) -> ParsedArguments:
         read = tool.read(call.arguments, self.context)
         if call.truncated and read.repairs:  # the repair may have completed what was cut off
-            raise _cut_off(call, stop_reason)
+            raise _cut_off(call, response)
         return read
+
+    def _validate_written_calls(self, response: ChatResponse) -> list[ValidatedCall]:
+        """Return the calls that the model wrote as text, if their names are those of tools."""
+        calls = [call for call in _written_calls(response.text) if self._is_written(call)]
+        read = [self.validate_call(call, response) for call in (calls if self.parallel else calls[:2])]
+        if len(read) > 1 and not self.parallel:
+            raise _no_tool_call(response, None, self.hides_input)  # which one was meant is not known
+        note = "read the call from the text of the answer"
+        return [replace(each, repairs=(note, *each.repairs)) for each in read]
+
+    def _is_written(self, call: ToolCallPart) -> bool:
+        tool = self.tools.get(call.name)
+        return tool is not None and not {"arguments", "parameters"} & set(tool.parameters.get("properties", ()))
 
     def _validate_text(self, response: ChatResponse) -> ValidatedCall:
         """Return the one object that the text of a response without a tool call contains, alone or in prose."""
@@ -224,6 +246,25 @@ class ResponseValidator:
             note = f"read {tool.name} from the text of the answer; no tool was called"
             return ValidatedCall(tool, read.value, ToolCallPart("text", tool.name, candidate), (note, *read.repairs))
         return found
+
+
+_MARKUP = re.compile(r"<tool_call|\[TOOL_CALLS\]|<function[=_]|<\|python_tag\|>|<\|tool_call|<｜tool▁call")
+
+
+def _written_calls(text: str) -> Iterator[ToolCallPart]:
+    """Yield the calls in the text of a server without a parser of them: `<tool_call>{"name": ...}</tool_call>`."""
+    if '"name"' not in text or not ('"arguments"' in text or '"parameters"' in text):
+        return
+    from ..parsing.lenient_json import parse_lenient  # it compiles 14 patterns
+
+    for found in parse_lenient(text):
+        data = from_json(found.text)
+        for each in data if isinstance(data, list) else [data]:
+            call = each.get("function", each) if isinstance(each, dict) else None
+            if isinstance(call, dict) and set(each) | set(call) <= _CALL_KEYS and isinstance(call.get("name"), str):
+                arguments = call.get("arguments", call.get("parameters"))
+                written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+                yield ToolCallPart("text", call["name"], written)
 
 
 def _cause(error: ValidationError) -> pydantic.ValidationError:
@@ -293,17 +334,25 @@ def _with_valid_arguments(call: ToolCallPart) -> ToolCallPart:
     return ToolCallPart(call.id, call.name, call.arguments if whole else "{}", opaque=call.opaque)
 
 
-def _cut_off(call: ToolCallPart, stop_reason: StopReason) -> CallError:
+def _cut_off(call: ToolCallPart, response: ChatResponse | None) -> CallError:
     """Return the error for truncated arguments: truncated by a limit, or by the end of the response."""
-    if stop_reason != "max_tokens":
+    if response is None or response.stop_reason != "max_tokens":
+        reason = response.stop_reason if response else "other"
         return StreamTruncated(
             f"the answer ended inside the arguments of {call.name}, after {len(call.arguments)} characters "
-            f"(stop reason {stop_reason!r}). Send the request again."
+            f"(stop reason {reason!r}). Send the request again."
         )
+    limit, remedy = _limit(response)
     return OutputTruncated(
-        f"max_tokens cut off the arguments of {call.name} after {len(call.arguments)} characters; "
-        "allow more with settings=Settings(max_tokens=...)"
+        f"{limit} cut off the arguments of {call.name} after {len(call.arguments)} characters; {remedy}"
     )
+
+
+def _limit(response: ChatResponse) -> tuple[str, str]:
+    """Return the name of the limit that ended a response, and what to do about it."""
+    if response.raw_stop_reason in ("model_context_window_exceeded", "model_length"):
+        return "the end of the model's context window", "send shorter messages, or use a model with a larger window"
+    return "max_tokens", "allow more with settings=Settings(max_tokens=...)"
 
 
 def _stopped(stop: type[CallError], response: ChatResponse, hide_input: bool) -> CallError:
@@ -323,13 +372,14 @@ def _no_tool_call(response: ChatResponse, error: ValidationError | None, hide_in
     text = response.text
     shown = _HIDDEN if hide_input else _shortened(text)
     if response.stop_reason == "max_tokens":
-        return OutputTruncated(
-            "max_tokens ended the answer before it held the object; allow more with "
-            f"settings=Settings(max_tokens=...). The text was: {shown}"
-        )
+        limit, remedy = _limit(response)
+        return OutputTruncated(f"{limit} ended the answer before it held the object; {remedy}. The text was: {shown}")
     why = "" if error is None else f". Read as JSON, {error.message}"
     wrote = f"The model wrote: {shown}" if text.strip() else f"The answer was empty: {_without_content(response)}"
-    return NoToolCallError(f"Expected at least one tool call, but got 0 tool calls. {wrote}{why}")
+    failure = NoToolCallError(f"Expected at least one tool call, but got 0 tool calls. {wrote}{why}")
+    if _MARKUP.search(text):
+        failure.advice = _NO_PARSER
+    return failure
 
 
 def is_empty(message: Message) -> bool:
