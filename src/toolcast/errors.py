@@ -85,8 +85,8 @@ def _portable(cause: BaseException | None) -> BaseException | None:
     import pickle
 
     try:
-        pickle.loads(pickle.dumps(cause))
-    except Exception:
+        pickle.dumps(cause)
+    except Exception:  # the attributes of foreign errors may raise anything
         return Exception(f"{type(cause).__name__}: {cause}")
     return cause
 

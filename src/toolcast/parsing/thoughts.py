@@ -11,17 +11,20 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-_NAME: Final = r"(?:seed:)?(?:think|thinking|thoughts?|reasoning|analysis|scratchpad)"
+_NAMES: Final = ("think", "thinking", "thought", "thoughts", "reasoning", "analysis", "scratchpad", "seed:think")
+_NAME: Final = rf"(?:{'|'.join(_NAMES)})\s{{0,9}}>"
 _MESSAGE: Final = r"[^{}\n]{0,40}?<\|message\|>"
-_BEGIN: Final = rf"<{_NAME}\s{{0,9}}>|\[THINK\]|◁think▷|<\|channel\|>analysis{_MESSAGE}"
-_END: Final = rf"</{_NAME}\s{{0,9}}>|\[/THINK\]|◁/think▷|<\|channel\|>final{_MESSAGE}"
+_BEGIN: Final = rf"<{_NAME}|\[THINK\]|◁think▷|<\|channel\|>analysis{_MESSAGE}"
+_END: Final = rf"</{_NAME}|\[/THINK\]|◁/think▷|<\|channel\|>final{_MESSAGE}"
 STARTS: Final = r"<\[◁"
 TAG: Final = rf"(?i:(?<!`)(?:(?P<begin>{_BEGIN})|(?P<end>{_END})))"
 """A regular expression of one tag, with the group `begin` or `end`."""
 
-PART: Final = r"(?i:`?(?:<\|channel\|>[^{}\n]{0,60}|[<◁][^\s<>{}▷]{0,20}\s{0,9}|\[/?T?H?I?N?K?)$|`$)"
-"""A regular expression of the end of a text that may be the start of a tag."""
-_LONGEST_PART: Final = 100
+_CHANNEL: Final = "<|channel|>"
+_FIXED: Final = ("[think]", "[/think]", "◁think▷", "◁/think▷", _CHANNEL)
+_TAGS: Final = (*_FIXED, *(f"{bracket}{name}>" for name in _NAMES for bracket in ("<", "</")))
+_PARTS: Final = {tag[:size] for tag in _TAGS for size in range(1, len(tag))}
+_LONGEST: Final = 100
 
 
 def searcher(starts: str, pattern: str) -> Callable[..., re.Match[str] | None]:
@@ -40,14 +43,20 @@ def searcher(starts: str, pattern: str) -> Callable[..., re.Match[str] | None]:
     return search
 
 
+_CHANNEL_OPEN: Final = re.compile(r"<\|channel\|>[^{}\n]{0,60}\Z").match
 find_tag = searcher(STARTS, TAG)
 find_end = searcher(STARTS, rf"(?i:(?<!`)(?:{_END}))")
-_find_part = re.compile(PART).search
 
 
-def find_part(text: str, pos: int = 0) -> re.Match[str] | None:
-    """Return the end of `text` from `pos` on that may be the start of a tag."""
-    return _find_part(text, max(pos, len(text) - _LONGEST_PART))
+def part_start(text: str, pos: int = 0) -> int:
+    """Return where, from `pos` on, the end of `text` may be the start of a tag; the length of `text` if it is none."""
+    pos = max(pos, len(text) - _LONGEST)
+    start = text.rfind(_CHANNEL, pos)
+    if start < 0 or not _CHANNEL_OPEN(text, start):
+        start = max(text.rfind(bracket, pos) for bracket in "<[◁")
+        if start < 0 or text[start:].rstrip().lower() not in _PARTS:
+            start = len(text)
+    return start - (start > pos and text[start - 1] == "`")  # which makes it text about a tag
 
 
 def behind_thoughts(text: str) -> str:

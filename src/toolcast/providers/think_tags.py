@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..events import Event, TextDelta, ThinkingDelta
-from ..parsing.thoughts import find_end, find_part, find_tag
+from ..parsing.thoughts import find_end, find_tag, part_start
 
 
 class ThinkTags:
@@ -24,8 +24,7 @@ class ThinkTags:
             begun = self._delayed.lstrip()
             tag = find_tag(begun)
             if tag is None or tag.start() or tag["begin"] is None:
-                part = find_part(begun)
-                if not begun or (part is not None and not part.start()):
+                if not part_start(begun):
                     return []
                 self._state = "text"
                 return self.close()
@@ -46,8 +45,7 @@ class ThinkTags:
             thought, text = self._delayed[: end.start()], self._delayed[end.end() :]
             self._delayed = ""
             return [*([ThinkingDelta(thought)] if thought else []), *self._behind(text)]
-        part = find_part(self._delayed)
-        at = part.start() if part else len(self._delayed)
+        at = part_start(self._delayed)
         thought, self._delayed = self._delayed[:at], self._delayed[at:]
         return [ThinkingDelta(thought)] if thought else []
 

@@ -2,7 +2,7 @@
 
 The description goes into the system message; calls and results of the history become plain text (`messages_as_text`).
 `PromptedCalls` finds the JSON after prose and code fences, but not in thoughts, and emits its text as it arrives. Text
-that is not strict JSON is emitted whole, to be parsed leniently later; several values are told apart there too.
+that is not strict JSON is emitted whole, to be parsed leniently later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic_core import from_json
 from ...events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallReset
 from ...messages import TAKEN, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ...parsing.json_stream import JSONStream, JSONStreamError
-from ...parsing.thoughts import PART, STARTS, TAG, find_end, find_part, find_tag, searcher
+from ...parsing.thoughts import STARTS, TAG, find_end, find_tag, part_start, searcher
 from ..think_tags import ThinkTags
 from .json_text import CallFormat, JSONTextCalls, instructions
 
@@ -35,7 +35,7 @@ def to_prompted_messages(messages: tuple[Message, ...], form: CallFormat) -> tup
 # that is delayed until that is decided.
 _OBJECT: Final = r"""\{\s{0,99}+(?:["'}#]|//|/\*|\w{1,99}+\s{0,99}+:)"""
 _LIST: Final = r"""\[\s{0,99}+[\[{"'\]]"""
-_MAYBE: Final = rf"\{{\s{{0,99}}+(?:/|\w{{1,99}}+\s{{0,99}}+)?$|{PART}"
+_MAYBE: Final = r"\{\s{0,99}+(?:/|\w{1,99}+\s{0,99}+)?$"
 _find_object = searcher(rf"{STARTS}{{", rf"{TAG}|{_OBJECT}")
 _find_maybe_object = re.compile(_MAYBE).search
 _find_value = searcher(rf"{STARTS}{{", rf"{TAG}|{_OBJECT}|{_LIST}")
@@ -123,7 +123,7 @@ class PromptedCalls(JSONTextCalls):
         found = find_end(text) if self._thinks else self._find(text)
         if found is None:
             maybe = self._find_maybe(text, max(0, len(text) - _LONGEST_MAYBE))
-            at = maybe.start() if maybe else len(text)
+            at = min(part_start(text), maybe.start() if maybe else len(text))
             self._add_text(text[:at], out)
             self._delayed = text[at:]
             return ""
@@ -167,8 +167,7 @@ class PromptedCalls(JSONTextCalls):
                 self._grow(text[: tag.end()], out)
                 self._thinks = not self._thinks
             return text[tag.end() :]
-        part = find_part(text, at) if self._scan is None else None
-        at = part.start() if part else len(text)
+        at = part_start(text, at) if self._scan is None else len(text)
         self._grow(text[:at], out)
         self._delayed = text[at:]
         return ""
