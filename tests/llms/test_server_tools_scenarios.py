@@ -16,6 +16,7 @@ from toolcast import (
     Anthropic,
     CallInfo,
     ChatResponse,
+    CodeExecution,
     Engine,
     Hooks,
     Message,
@@ -30,6 +31,8 @@ from toolcast import (
     Usage,
     WebSearch,
     is_partial,
+    tool_result,
+    user,
 )
 from toolcast.agents.engine.session_state import SessionState, difference, fold, opened_record
 from toolcast.llms.resumed_events import MOST_RESUMPTIONS
@@ -237,6 +240,66 @@ def test_an_engine_searches_and_keeps_what_was_found(service: SearchingService) 
         assert body["messages"][1]["content"][:2] == list(FOUND)
     assert service.bodies[2]["tools"] == service.bodies[0]["tools"]
     assert [Message.from_dict(message.to_dict()) for message in engine.history] == list(engine.history)
+
+
+CODE = {"type": "server_tool_use", "id": "srvtoolu_9", "name": "code_execution", "input": {"code": "degrees()"}}
+RAN = {"type": "code_execution_tool_result", "tool_use_id": "srvtoolu_9", "content": {"stdout": "4"}}
+
+
+def degrees(city: str) -> int:
+    """Return the degrees in a city."""
+    return 4
+
+
+def test_code_goes_on_in_its_container(service: SearchingService) -> None:
+    """With the result of the caller's tool, in the next turn, and after a snapshot and the log of a session."""
+    engine = Engine(claude(service), [degrees, CodeExecution()])
+    service.container = "container_1"
+    service.reply(text("I run code."), CODE, call("degrees", {"city": "Oslo"}), stop="tool_use")
+    service.reply(RAN, text("4 degrees."))
+    assert engine.submit("Weather in Oslo?").text == "4 degrees."
+    service.reply(text("As before."))
+    assert engine.submit("And now?").text == "As before."
+    state = SessionState("s", history=engine.history)
+    logged = fold([opened_record("s", 0.0), *difference(SessionState("s"), state)]).history
+    restored = Engine(claude(service), [degrees, CodeExecution()])
+    restored.restore(engine.snapshot())
+    for other in (restored, Engine(claude(service), [degrees, CodeExecution()], history=logged)):
+        service.reply(text("Still."))
+        assert other.submit("And now?").text == "Still."
+    assert [body.get("container") for body in service.bodies] == [None, *["container_1"] * 4]
+    # The last container counts; nothing runs in one where none of the service's tools is offered.
+    service.container = "container_2"
+    service.reply(text("A new one."))
+    service.reply(text("In it."))
+    service.reply(text("Without tools."))
+    engine.submit("And?")
+    engine.submit("And?")
+    engine.fork(tools=[]).submit("And?")
+    # `container_1` was refused once, and is not sent again.
+    assert [body.get("container") for body in service.bodies[5:]] == ["container_1", None, "container_2", None]
+
+
+def test_a_container_of_ones_own_is_sent(service: SearchingService) -> None:
+    engine = Engine(claude(service), [CodeExecution(container="mine")])
+    service.container = "mine"
+    service.reply(CODE, RAN, text("4"))
+    service.reply(text("4"))
+    engine.submit("Run it.")
+    engine.submit("Again.")
+    assert [body["container"] for body in service.bodies] == ["mine", "mine"]
+
+
+def test_a_request_is_refused_for_an_expired_container_once(service: SearchingService, api: API) -> None:
+    make = ToolOrchestratingLLM(Weather, "Weather in {city}?", claude(service), tools=[CodeExecution()])
+    service.container = "container_1"
+    service.reply(CODE, RAN, OSLO, stop="tool_use")
+    history = [user("Oslo?"), api.run(make, city="Oslo").response.message, tool_result("toolu_1", "OK"), user("Now?")]
+    service.container = "container_2"
+    service.reply(OSLO, stop="tool_use")
+    again = ToolOrchestratingLLM(Weather, history, make.llm, tools=[CodeExecution()])
+    assert api.run(again).output == Weather(city="Oslo", degrees=4)
+    assert [body.get("container") for body in service.bodies] == [None, "container_1", None]
 
 
 def test_an_engine_requests_a_typed_result_after_its_searches(service: SearchingService) -> None:

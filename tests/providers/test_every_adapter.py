@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import given, strategies as st
 
+from support.aws_event_messages import event as aws_event
 from support.extent import nightly
-from support.turns import PROTOCOLS, Protocol, Turn
+from support.turns import PROTOCOLS, Protocol, Turn, anthropic_blocks, cohere_events, pieces, responses_items
 from toolcast.accumulator import Accumulator
 from toolcast.errors import BadRequest, LLMError, MalformedEvent, Overloaded, ServerError, StreamTruncated
 from toolcast.events import (
@@ -524,3 +526,138 @@ def test_log_probabilities_without_alternatives(name: str) -> None:
     one, noted = difference(adapter, model, Settings(logprobs=1))
     assert json.dumps(one) != text or not found or "alternatives of logprobs" in noted
     assert difference(adapter, model, Settings(logprobs=False)) == ({}, ())
+
+
+# -- events in another order, and repeated
+
+
+Sent = dict[str, Any]
+"""One event of a protocol, before it is framed."""
+
+
+class Track(NamedTuple):
+    """The events of one block in their order, with those that a gateway may repeat: none is the delta of a text."""
+
+    events: list[Sent]
+    repeatable: list[Sent]
+
+
+def chat_tracks(turn: Turn, shared: bool) -> Iterator[Track]:
+    yield Track([{"choices": [{"delta": {"content": piece}}]} for piece in pieces(turn.text)], [])
+    tracks: list[Track] = []
+    for at, (id, name, arguments) in enumerate(turn.calls):
+        place = {"index": 0, "id": id} if shared else {"index": at}
+        begun = {**place, "id": id, "function": {"name": name, "arguments": ""}}
+        parts = [{**place, "function": {"arguments": piece}} for piece in pieces(arguments)]
+        entries = [{"choices": [{"delta": {"tool_calls": [entry]}}]} for entry in (begun, *parts)]
+        tracks.append(Track(entries, entries[:1]))
+    if shared:  # then one call is complete before the next: a name with another id may also continue a call
+        yield Track(*([event for track in tracks for event in track[field]] for field in (0, 1)))
+    else:
+        yield from tracks
+
+
+def responses_tracks(turn: Turn, shared: bool) -> Iterator[Track]:
+    for at, item in enumerate(responses_items(turn)):
+        about = {"output_index": 0 if shared else at}
+        given = {**about, "item_id": item["id"]}
+        begun = {**about, "type": "response.output_item.added", "item": {**item, "content": [], "arguments": ""}}
+        text = item.get("arguments", turn.text)
+        kind = "function_call_arguments" if "arguments" in item else "output_text"
+        deltas = [{**given, "type": f"response.{kind}.delta", "delta": piece} for piece in pieces(text)]
+        whole = {**given, "type": f"response.{kind}.done", "arguments": text, "text": text}
+        done = {**about, "type": "response.output_item.done", "item": item}
+        yield Track([begun, *deltas, whole, done], [begun, whole, done])
+
+
+def anthropic_tracks(turn: Turn, shared: bool) -> Iterator[Track]:
+    for at, (block, kind, name, text) in enumerate(anthropic_blocks(turn)):
+        begun = {"type": "content_block_start", "index": at, "content_block": block}
+        deltas = [
+            {"type": "content_block_delta", "index": at, "delta": {"type": kind, name: piece}} for piece in pieces(text)
+        ]
+        stop = {"type": "content_block_stop", "index": at}
+        # A call may be sent once more as a whole, and a text may be another one.
+        yield Track([begun, *([begun] if shared else []), *deltas, stop], [stop])
+
+
+def bedrock_tracks(turn: Turn, shared: bool) -> Iterator[Track]:
+    for at, (block, _, _, text) in enumerate(anthropic_blocks(turn)):
+        place, is_call = {"contentBlockIndex": at}, block["type"] == "tool_use"
+        start = {"toolUse": {"toolUseId": block["id"], "name": block["name"]}} if is_call else {}
+        begun = [{"contentBlockStart": {**place, "start": start}}] if is_call else []
+        made = [{"toolUse": {"input": piece}} if is_call else {"text": piece} for piece in pieces(text)]
+        stop = {"contentBlockStop": place}
+        deltas = [{"contentBlockDelta": {**place, "delta": delta}} for delta in made]
+        yield Track([*begun, *(begun if shared else []), *deltas, stop], [stop])
+
+
+def cohere_tracks(turn: Turn, shared: bool) -> Iterator[Track]:
+    for event in [list(cohere_events(Turn(text=turn.text)))[1:-1]]:
+        yield Track(event, event[-1:])
+    for at, one in enumerate(turn.calls):
+        events = [{**event, "index": at} for event in list(cohere_events(Turn(calls=(one,))))[1:-1]]
+        yield Track([*(events[:1] if shared else []), *events], events[-1:])
+
+
+def whole_call_tracks(protocol: str) -> Callable[[Turn, bool], Iterator[Track]]:
+    """Tracks of a protocol whose calls arrive whole: nothing is repeated, as two equal calls may be meant."""
+
+    def tracks(turn: Turn, shared: bool) -> Iterator[Track]:
+        for one in (Turn(text=turn.text), *(Turn(calls=(call,)) for call in turn.calls)):
+            lines = [body.removeprefix(b"data: ") for body in PROTOCOLS[protocol].stream(one)]
+            events = [json.loads(line) for line in lines if line.strip() != b"[DONE]"]
+            yield Track(events[1:] if protocol == "mistral" else events[:-1], [])
+
+    return tracks
+
+
+TRACKS = {
+    "chat": chat_tracks,
+    "responses": responses_tracks,
+    "anthropic": anthropic_tracks,
+    "bedrock": bedrock_tracks,
+    "cohere": cohere_tracks,
+    **{protocol: whole_call_tracks(protocol) for protocol in ("google", "ollama")},
+}
+
+
+def woven(data: st.DataObject, tracks: list[Track]) -> list[Sent]:
+    """Return the events of all tracks, each in its order, with repetitions of those that have come."""
+    queues = [list(track.events) for track in tracks]
+    events: list[Sent] = []
+    again: list[Sent] = []
+    while any(queues):
+        if again and data.draw(st.integers(0, 4)) == 0:
+            events.append(data.draw(st.sampled_from(again)))
+        place = data.draw(st.sampled_from([place for place, queue in enumerate(queues) if queue]))
+        event = queues[place].pop(0)
+        events.append(event)
+        again += [event for _ in range(event in tracks[place].repeatable)]
+    return [*events, *data.draw(st.lists(st.sampled_from(again), max_size=3) if again else st.just([]))]
+
+
+def framed(name: str, turn: Turn, events: list[Sent]) -> bytes:
+    if name == "bedrock":
+        middle = [aws_event(kind, content) for event in events for kind, content in event.items()]
+    else:
+        frame = PROTOCOLS[name].framed
+        middle = [frame(json.dumps(event).encode()) for event in events]
+    bodies = PROTOCOLS[name].stream(turn)
+    ends = {"chat": 3, "anthropic": 2, "bedrock": 2}.get(name, 1)
+    return b"".join([*bodies[: name not in ("google", "ollama")], *middle, *bodies[-ends:]])
+
+
+@pytest.mark.parametrize("name", TRACKS)
+@given(data=st.data(), values=st.lists(st.text("ab{}é", max_size=9), max_size=4), shared=st.booleans())
+def test_woven_and_repeated_events_run_each_call_once(
+    name: str, data: st.DataObject, values: list[str], shared: bool
+) -> None:
+    calls = tuple((f"id{at}", "now", json.dumps({"at": at, "text": text})) for at, text in enumerate(values))
+    turn = Turn(text="Let me see what I can find.", calls=calls)
+    body = framed(name, turn, woven(data, list(TRACKS[name](turn, shared))))
+    found = folded(decode(PROTOCOLS[name], body))
+    assert found.message.text == turn.text
+    made = {call.id: json.loads(call.arguments) for call in found.message.tool_calls}
+    assert len(made) == len(found.message.tool_calls)
+    assert made == {id: json.loads(arguments) for id, _, arguments in calls}

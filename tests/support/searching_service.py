@@ -1,7 +1,8 @@
 """A double of Anthropic's Messages API with server tools, as platform.claude.com documents them.
 
 It answers with prepared content blocks, streamed or whole. As the service does, it refuses a request in which a block
-that it has sent comes back changed, or in which a call of a server tool has no result before another message.
+that it has sent comes back changed, or in which a call of a server tool has no result before another message. Code that
+waits for the results of the caller's tools goes on in its `container`, which the request has to name.
 """
 
 from __future__ import annotations
@@ -47,12 +48,16 @@ def call(name: str, arguments: Mapping[str, Any], id: str = "toolu_1") -> dict[s
 
 
 class SearchingService(ServiceDouble):
-    """The service: `reply(blocks)` adds an answer, `bodies` are the requests."""
+    """The service: `reply(blocks)` adds an answer, `bodies` are the requests.
+
+    `container` is the one in which code of its answers runs; other ones have expired.
+    """
 
     routes: ClassVar[tuple[tuple[str, str], ...]] = ((r"POST /v1/messages", "_create"),)
 
     def __init__(self) -> None:
         super().__init__()
+        self.container: str | None = None
         self.bodies: list[Any] = []
         self.headers: list[dict[str, str]] = []
         self._replies: list[tuple[Blocks, str]] = []
@@ -64,8 +69,8 @@ class SearchingService(ServiceDouble):
 
     def _create(self, request: Received) -> tuple[Piece, ...]:
         body = request.json
-        self._check(body["messages"])
         self.bodies.append(body)
+        self._check(body["messages"], body.get("container"))
         self.headers.append(request.headers)
         blocks, stop = self._replies.pop(0)
         for block in blocks:
@@ -80,6 +85,7 @@ class SearchingService(ServiceDouble):
             "stop_reason": stop,
             "stop_sequence": None,
             "usage": {"input_tokens": 100, "output_tokens": 10},
+            "container": self.container and {"id": self.container, "expires_at": "2026-12-24T12:00:00Z"},
         }
         if not body["stream"]:
             return as_json(message)
@@ -88,18 +94,23 @@ class SearchingService(ServiceDouble):
         )
         return (whole(events, 200, "content-type: text/event-stream"),)
 
-    def _check(self, messages: Sequence[Any]) -> None:
+    def _check(self, messages: Sequence[Any], container: str | None) -> None:
+        if container not in (None, self.container):
+            raise _refused(f"container: Container {container} has expired.")
         for at, message in enumerate(messages):
             if message["role"] != "assistant":
                 continue
             content = message["content"]
-            answered = {block.get("tool_use_id") for block in content}
+            waited = content[-1]["type"] == "tool_use"  # the result follows those of the caller's tools
+            later = [block for other in messages[at : None if waited else at + 1] for block in other["content"]]
+            answered = {block.get("tool_use_id") for block in later if isinstance(block, dict)}
             for block in content:
                 if block["type"] in ("text", "tool_use", "thinking"):
                     continue
                 if self._sent.get(_key(block)) != block:
                     raise _refused(f"messages.{at}: the block {_key(block)} was changed")
-                if "input" in block and block["id"] not in answered and at < len(messages) - 1:
+                waits = waited and container is not None and at == len(messages) - 2
+                if "input" in block and block["id"] not in answered and at < len(messages) - 1 and not waits:
                     raise _refused(f"messages.{at}: `{block['name']}` tool use without a corresponding result block")
 
 
@@ -112,7 +123,13 @@ def _refused(why: str) -> Refused:
 
 
 def _events(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    start = {**message, "content": [], "stop_reason": None, "usage": {**message["usage"], "output_tokens": 1}}
+    start = {
+        **message,
+        "content": [],
+        "stop_reason": None,
+        "container": None,
+        "usage": {**message["usage"], "output_tokens": 1},
+    }
     yield {"type": "message_start", "message": start}
     for at, block in enumerate(message["content"]):
         if block["type"] == "text":
@@ -129,6 +146,6 @@ def _events(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for delta in deltas:
             yield {"type": "content_block_delta", "index": at, "delta": delta}
         yield {"type": "content_block_stop", "index": at}
-    delta = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    delta = {name: message[name] for name in ("stop_reason", "stop_sequence", "container")}
     yield {"type": "message_delta", "delta": delta, "usage": {"output_tokens": message["usage"]["output_tokens"]}}
     yield {"type": "message_stop"}

@@ -9,7 +9,7 @@ an unknown name is taken for a model behind another server of the same protocol.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -104,6 +104,7 @@ class AnthropicAdapter(HTTPAdapter):
         own = Endpoint("anthropic", url, key, headers or {}, header, API_KEY_VARIABLES["anthropic"])
         super().__init__(endpoint or own)
         self._holds = cache_by_options(_can_hold)
+        self._lost_containers: set[str] = set()  # those in which code ran, and that have expired
         self._takes_late_system = True  # until it is refused, by a server of an older protocol for example
 
     @property
@@ -149,6 +150,7 @@ class AnthropicAdapter(HTTPAdapter):
     def encoder(self, options: RequestOptions, settings: Settings) -> AnthropicRequestEncoder:
         """Return the encoder of requests with these options and settings."""
         encoder = self._encoder(options, settings)
+        encoder.lost_containers = self._lost_containers
         encoder.takes_late_system = encoder.takes_late_system and self._takes_late_system
         return encoder
 
@@ -157,6 +159,11 @@ class AnthropicAdapter(HTTPAdapter):
 
     def adapt_to(self, refusal: LLMError, request_input: RequestInput) -> bool:
         """Leave out of all requests what the service has refused, if nothing depends on it. Return True for that."""
+        if "container" in str(refusal).lower():
+            parts = [part for message in request_input.messages for part in message.server_tools]
+            found = [part.raw["id"] for part in parts if part.raw and _is_container(part)]
+            self._lost_containers.update(found)
+            return bool(found)
         if not _REFUSED_ROLE.search(str(refusal)):
             return super().adapt_to(refusal, request_input)
         if self._takes_late_system:
@@ -192,6 +199,7 @@ class AnthropicRequestEncoder(RequestEncoder):
     takes_server_tools: ClassVar[bool] = True
     returns_server_tools: ClassVar[bool] = True
     takes_cache_points: bool = True
+    lost_containers: Container[str] = ()
 
     def __init__(self, options: RequestOptions, settings: Settings) -> None:
         super().__init__("anthropic", options)
@@ -223,9 +231,9 @@ class AnthropicRequestEncoder(RequestEncoder):
             messages = with_instructions(messages, instructions(self._call_format))
         start = count_system_messages(messages)
         encoded: dict[str, Any] = {"messages": self._turns(messages[start:])}
-        if messages and messages[-1].role == "assistant":
-            containers = [part.raw["id"] for part in messages[-1].server_tools if part.raw and _is_container(part)]
-            encoded |= {"container": containers[-1]} if containers and "container" not in self.fields else {}
+        if self._server_tools or messages[-1].role != "user":
+            container = None if "container" in self.fields else self._container(messages)
+            encoded |= {} if container is None else {"container": container}
         if texts := [block for message in messages[:start] for block in self._blocks(message)]:
             encoded["system"] = texts[0]["text"] if len(texts) == 1 and "text" in texts[0] else texts
         if self._call_format is not None and not self._beside_tools and _has_calls(messages):
@@ -236,6 +244,19 @@ class AnthropicRequestEncoder(RequestEncoder):
         if self._points or self._marks_alone or has_cache_point(messages):
             self._mark(encoded)
         return encoded
+
+    def _container(self, messages: Sequence[Message]) -> str | None:
+        """Return the container in which code ran last; without the service's tools, only if code may wait in it.
+
+        It does after `pause_turn`, and for the results of tools that it has called. In a later turn its files are used.
+        """
+        for message in reversed(messages):
+            found = [part.raw["id"] for part in message.server_tools if part.raw and _is_container(part)]
+            if found:
+                return None if found[-1] in self.lost_containers else str(found[-1])
+            if not self._server_tools and all(not isinstance(part, ToolResultPart) for part in message.parts):
+                return None
+        return None
 
     def called(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the fields with tools that were called and are not offered."""

@@ -69,7 +69,6 @@ class AnthropicDecoder(StreamDecoder):
         super().__init__(source, request_input)
         self._calls = OpenCalls(request_input)
         self._given: dict[Any, str] = {}  # arguments in the start event of a call
-        self._waiting: set[Any] = set()  # ended blocks of calls that wait for the stop reason
         self._unread: dict[Any, _Block] = {}  # open blocks of unknown kinds, passed on unread
         self._server_calls: dict[str, str] = {}  # the names of the tools that the service ran, by the ids of the calls
         self._citations: list[object] = []  # of the text block that is open
@@ -196,13 +195,8 @@ class AnthropicDecoder(StreamDecoder):
                 self._model = as_str(as_dict(block.get("to")).get("model")) or self._model
 
     def _call(self, index: Any, block: dict[str, Any], out: list[Event]) -> None:
-        if index in self._waiting:
-            self._waiting.discard(index)
-            self._calls.done(index, out)
-        if index in self._calls:
-            raise MalformedEvent(f"two tool calls were begun as block {index!r}. Send the request again.")
         self._has_content = True
-        call = self._calls.start(index, block.get("id"), as_str(block.get("name")), out)
+        call = self._calls.start_block(index, block.get("id"), as_str(block.get("name")), out)
         if more := {name: value for name, value in block.items() if name not in _CALL}:
             call.opaque = {"anthropic": more}
         if given := block.get("input"):
@@ -264,7 +258,7 @@ class AnthropicDecoder(StreamDecoder):
         if given is not None or _is_object(call.pieces.whole()):
             self._calls.done(index, out, whole=given)
         else:
-            self._waiting.add(index)
+            call.waits = True
 
     def _end_thought(self, out: list[Event]) -> None:
         if self._signature:

@@ -158,7 +158,7 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
         for kind, value in start.items():
             begun = as_dict(value)
             if kind == "toolUse" and not begun.get("type"):
-                self._calls.start(index, begun.get("toolUseId"), as_str(begun.get("name")), out)
+                self._calls.start_block(index, begun.get("toolUseId"), as_str(begun.get("name")), out)
             elif kind not in _READ_BY_DELTA:
                 self._unread[index] = _Block(kind, begun)
 
@@ -181,12 +181,10 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
         self._end_text(out)
         index = _index(event)
         # A call whose arguments are incomplete waits for the stop reason: it may be cut off.
-        if (
-            (call := self._calls.more(index, "", out)) is not None
-            and is_json(call.pieces.whole())
-            and not self._damaged
-        ):
-            self._calls.done(index, out)
+        if (call := self._calls.more(index, "", out)) is not None and not self._damaged:
+            if is_json(call.pieces.whole()):
+                self._calls.done(index, out)
+            call.waits = True
         if (block := self._unread.pop(index, None)) is not None:
             self._pass_on(block.whole(), out)
 

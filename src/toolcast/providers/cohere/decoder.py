@@ -150,7 +150,7 @@ class CohereDecoder(StreamDecoder):
         call = _call(delta)
         function = as_dict(call.get("function"))
         index = _index(chunk)
-        self._calls.start(index, call.get("id"), as_str(function.get("name")), out)
+        self._calls.start_block(index, call.get("id"), as_str(function.get("name")), out)
         self._calls.more(index, as_str(function.get("arguments")), out)
 
     def _arguments(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
@@ -164,8 +164,10 @@ class CohereDecoder(StreamDecoder):
         index = _index(chunk)
         call = self._calls.more(index, "", out)
         # A call whose arguments are incomplete waits for the reason of the end: a limit may have cut it off.
-        if call is not None and not self._damaged and ((text := call.pieces.whole()) == "" or is_json(text)):
-            self._calls.done(index, out)
+        if call is not None and not self._damaged:
+            if (text := call.pieces.whole()) == "" or is_json(text):
+                self._calls.done(index, out)
+            call.waits = True
 
     def _end_message(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
         self._finish(as_dict(chunk.get("delta")), out)

@@ -1,11 +1,11 @@
 """The decoder of responses of OpenAI's Responses protocol.
 
-A response is a list of items: messages, thoughts, calls, and others, which are passed on. An item is found by its
-index, else by its id, else it is the open one of its kind: some proxies give an item a new id in each event, and
-llama.cpp sends no index. Everything that is streamed is repeated as a whole, so items without deltas are read from the
-whole, and the whole overrides the deltas. That also repairs damage: the deltas of items that were open when an event
-was damaged are not emitted until the missing text arrives as a whole. A response ends with an event of its own;
-`[DONE]` is ignored.
+A response is a list of items: messages, thoughts, calls, and others, which are passed on. An item is found by its id
+or that of its call, else by its index, else it is the open one of its kind: some gateways give several items one index,
+others give an item a new id in each event, and llama.cpp sends no index. An item that has begun never begins again.
+Everything that is streamed is repeated as a whole, so items without deltas are read from the whole, and the whole
+overrides the deltas. That also repairs damage: the deltas of items that were open when an event was damaged are not
+emitted until the missing text arrives as a whole. A response ends with an event of its own; `[DONE]` is ignored.
 """
 
 # pyright: reportPrivateUsage=false
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
 from ...errors import EmptyResponse, MalformedEvent, StreamInterrupted
@@ -70,17 +70,29 @@ _SILENT = frozenset(
 
 
 class _Item:
-    """An item of the response. `waits`: a delta may be lost, so the whole is needed. `over`: the whole has arrived."""
+    """An item of the response.
 
-    __slots__ = ("call_id", "cited", "kind", "over", "parts", "waits")
+    Attributes:
+        waits: A delta may be lost, so the whole is needed.
+        over: The whole has arrived.
+        done: Its last event has arrived.
+    """
 
-    def __init__(self, kind: str, waits: bool, call_id: str) -> None:
+    __slots__ = ("call_id", "cited", "done", "kind", "over", "parts", "place", "waits")
+
+    def __init__(self, kind: str, waits: bool, call_id: str, place: int | None) -> None:
         self.kind = kind
         self.call_id = call_id
+        self.place = place
         self.waits = waits
         self.over = False
+        self.done = False
         self.parts: dict[_Part, TextBuffer] = {}
         self.cited: set[tuple[int, int]] = set()  # the annotations that were emitted: the places of text and annotation
+
+    def is_other_call(self, call_id: str) -> bool:
+        """Return True if this item is a call with another id than `call_id`, where both have one."""
+        return bool(call_id and self.call_id) and call_id != self.call_id
 
 
 class OpenAIResponsesDecoder(StreamDecoder):
@@ -93,7 +105,9 @@ class OpenAIResponsesDecoder(StreamDecoder):
     def __init__(self, source: ErrorSource, request_input: RequestInput) -> None:
         super().__init__(source, request_input)
         self._calls = OpenCalls(request_input)
-        self._items: dict[Hashable, _Item] = {}
+        self._items: list[_Item] = []
+        # By kind, and id or index; None for an id that several items have.
+        self._by_key: dict[tuple[str, str | int], _Item | None] = {}
         self._last: _Item | None = None
         self._growing = TextBuffer()  # the text that received the last delta
         self._custom: list[dict[str, Any]] = []  # calls of custom tools after the last message
@@ -132,7 +146,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
             if isinstance(event, RawEvent) and event.data.lstrip().startswith("{"):
                 out[-1] = RawEvent(event.data, damaged=True, repeated=True)
                 self._lost = True
-                for item in self._items.values():
+                for item in self._items:
                     item.waits = not item.over
         return chunk
 
@@ -145,30 +159,53 @@ class OpenAIResponsesDecoder(StreamDecoder):
 
     # -- items
 
-    def _find_item(self, chunk: dict[str, Any], kind: str) -> _Item | None:
-        """Return the item of this kind that an event refers to; None if it has not begun."""
-        place = chunk.get("output_index")
-        if type(place) is int:
-            found = self._items.get(place)
-            return found if found is not None and found.kind == kind else None
-        for key in _ids(chunk):
-            if (found := self._items.get(key)) is not None and found.kind == kind:
+    def _find_item(
+        self, chunk: dict[str, Any], kind: str, *, begins: bool = False, whole: bool = False
+    ) -> _Item | None:
+        """Return the item of this kind that an event refers to; None if it has not begun.
+
+        Args:
+            chunk: The event.
+            kind: The kind of the item.
+            begins: The event begins an item, unless it repeats the beginning of one.
+            whole: The item is from the whole response, which may number items differently.
+        """
+        ids, call_id, place = _ids(chunk), as_str(as_dict(chunk.get("item")).get("call_id")), _index(chunk)
+        for id in ids:
+            found = self._by_key.get((kind, id))
+            if found is None or found.is_other_call(call_id):
+                continue
+            # Some services give all items of a kind one id: then the index tells them apart, and calls their own ids.
+            same_call = bool(call_id and found.call_id) and id == ids[0]
+            if whole or same_call or not (begins or found.done) or place in (None, found.place) or found.place is None:
                 return found
-        if self._lost:  # the open item may be another one
+        if place is not None:
+            found = self._by_key.get((kind, place))
+            # Another id at the index of an item that is done, or at a beginning, is that of another item.
+            another = found is None or found.is_other_call(call_id) or (ids and (begins or found.done) and not whole)
+            return None if another else found
+        if begins or self._lost:  # the open item may be another one
             return None
-        return next((item for item in reversed(self._items.values()) if item.kind == kind and not item.over), None)
+        return next((item for item in reversed(self._items) if item.kind == kind and not item.over), None)
 
     def _begun(self, chunk: dict[str, Any], kind: str, *, waits: bool = False) -> _Item:
         if kind == "message":
             self._custom = []
-        item = self._last = _Item(kind, waits, as_str(as_dict(chunk.get("item")).get("call_id")))
-        place = chunk.get("output_index")
-        for key in (place,) if type(place) is int else (*_ids(chunk), item):
-            self._items[key] = item
+        place = _index(chunk)
+        item = self._last = _Item(kind, waits, as_str(as_dict(chunk.get("item")).get("call_id")), place)
+        self._items.append(item)
+        if place is not None:
+            self._by_key[kind, place] = item
+        for id in _ids(chunk):
+            self._by_key[kind, id] = None if (kind, id) in self._by_key else item
         self._has_content = True
         return item
 
-    def _added(self, chunk: dict[str, Any], out: list[Event]) -> _Item:
+    def _added(self, chunk: dict[str, Any], out: list[Event]) -> None:
+        if self._find_item(chunk, as_str(as_dict(chunk.get("item")).get("type")), begins=True) is None:
+            self._begin_item(chunk, out)
+
+    def _begin_item(self, chunk: dict[str, Any], out: list[Event]) -> _Item:
         sent_item = as_dict(chunk.get("item"))
         item = self._begun(chunk, as_str(sent_item.get("type")))
         if (
@@ -182,9 +219,11 @@ class OpenAIResponsesDecoder(StreamDecoder):
             out.append(ThinkingDelta(opaque={"responses": {"type": "message", "phase": phase}}))
         return item
 
-    def _done(self, chunk: dict[str, Any], out: list[Event]) -> None:
+    def _done(self, chunk: dict[str, Any], out: list[Event], *, whole: bool = False) -> None:
         sent_item = as_dict(chunk.get("item"))
-        self._close(self._find_item(chunk, as_str(sent_item.get("type"))) or self._added(chunk, out), sent_item, out)
+        item = self._find_item(chunk, as_str(sent_item.get("type")), whole=whole) or self._begin_item(chunk, out)
+        self._close(item, sent_item, out)
+        item.done = True
 
     def _close(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> None:
         if item.over:
@@ -319,7 +358,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
 
     def _text(self, chunk: dict[str, Any], out: list[Event]) -> None:
         item = self._find_item(chunk, "message") or self._begun(chunk, "message", waits=self._lost)
-        if not item.waits:
+        if not (item.waits or item.over):
             self._grow(item, ("text", _place(chunk, "content_index")), as_str(chunk.get("delta")), out)
 
     def _whole_text(self, chunk: dict[str, Any], out: list[Event]) -> None:
@@ -344,7 +383,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
 
         item.cited.add((place, number))
         before = 0  # the text of the response before the annotated one
-        for other in dict.fromkeys(self._items.values()):
+        for other in self._items:
             texts = [(key, buffer) for key, buffer in other.parts.items() if key[0] == "text"]
             before += sum(len(buffer.whole()) for key, buffer in texts if other is not item or key[1] < place)
             if other is item:
@@ -363,7 +402,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
 
     def _thought(self, chunk: dict[str, Any], part: _Part, out: list[Event]) -> None:
         item = self._find_item(chunk, "reasoning") or self._begun(chunk, "reasoning", waits=self._lost)
-        if not item.waits:
+        if not (item.waits or item.over):
             self._grow(item, part, as_str(chunk.get("delta")), out)
 
     def _more_arguments(self, chunk: dict[str, Any], out: list[Event]) -> None:
@@ -393,14 +432,14 @@ class OpenAIResponsesDecoder(StreamDecoder):
         reason = as_str(as_dict(response.get("incomplete_details")).get("reason")) or as_str(response.get("status"))
         self._check_status(reason)
         output = as_list(response.get("output"))
-        if self._lost or not self._items:
-            placed = not self._items or any(type(key) is int for key in self._items)
+        if self._lost and self._items:
+            placed = any(item.place is not None for item in self._items)
             for place, item in enumerate(output):
-                self._done({"output_index": place if placed else None, "item": item}, out)
+                self._done({"output_index": place if placed else None, "item": item}, out, whole=True)
         else:
             for sent_item in self._not_streamed(output):
-                self._close(self._added({"item": sent_item}, out), sent_item, out)
-        if not self._accepts_damaged and any(item.waits and not item.over for item in self._items.values()):
+                self._close(self._begin_item({"item": sent_item}, out), sent_item, out)
+        if not self._accepts_damaged and any(item.waits and not item.over for item in self._items):
             raise _not_repeated()
         for sent_item in self._custom:
             opaque = {"responses": {"type": "custom_tool_call"}}
@@ -421,9 +460,8 @@ class OpenAIResponsesDecoder(StreamDecoder):
         Calls are identified by their ids, other items by their count per kind: some services number items differently
         in the stream and in the response.
         """
-        items = set(self._items.values())
-        ids = {item.call_id for item in items if item.kind == "function_call"} - {""}
-        streamed = Counter(item.kind for item in items if item.kind != "function_call" or not item.call_id)
+        ids = {item.call_id for item in self._items if item.kind == "function_call"} - {""}
+        streamed = Counter(item.kind for item in self._items if item.kind != "function_call" or not item.call_id)
         missing: list[dict[str, Any]] = []
         for sent_item in map(as_dict, output):
             kind, id = as_str(sent_item.get("type")), as_str(sent_item.get("call_id"))
@@ -528,9 +566,16 @@ _READERS: Mapping[str, Callable[[Any, dict[str, Any], list[Event]], object]] = {
 
 
 def _ids(chunk: dict[str, Any]) -> list[str]:
-    """Return the keys that an event gives its item."""
+    """Return the ids that an event gives its item: its own, and that of its call."""
+    if (id := chunk.get("item_id")) and type(id) is str:
+        return [id]
     item = as_dict(chunk.get("item"))
-    return [id for id in (chunk.get("item_id"), item.get("id"), item.get("call_id")) if id and isinstance(id, str)]
+    return [id for id in (item.get("id"), item.get("call_id"), chunk.get("call_id")) if id and isinstance(id, str)]
+
+
+def _index(chunk: dict[str, Any]) -> int | None:
+    place = chunk.get("output_index")
+    return place if type(place) is int else None
 
 
 def _place(chunk: dict[str, Any], name: str) -> int:

@@ -2,7 +2,8 @@
 
 Such are those of Anthropic, Google, Ollama and OpenAI's Responses. Each call becomes one `ToolCallStart`, its
 `ToolCallDelta`s, and one `ToolCallDone` with all of its arguments. Its id is the provider's; an id that is empty or
-repeated is replaced by `call_N`, counted over all messages. Chat-completions services are less consistent: see
+repeated is replaced by `call_N`, counted over all messages. A block with the index and the id of an earlier one repeats
+it. Chat-completions services are less consistent: see
 by_index.py.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from ...errors import LimitExceeded
+from ...errors import LimitExceeded, MalformedEvent
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
 from ...text_buffer import TextBuffer
 from ...tool_spec import ToolNames
@@ -20,14 +21,21 @@ from .by_index import MOST_CALLS, WRAPPERS, is_json, unwrapped
 
 
 class OpenCall:
-    """A tool call that has begun."""
+    """A tool call that has begun.
 
-    __slots__ = ("id", "name", "opaque", "pieces")
+    Attributes:
+        waits: Its block has ended before its arguments were complete.
+        first: The call that it repeats, if its arguments are the same. Until then nothing of it is emitted.
+    """
+
+    __slots__ = ("first", "id", "name", "opaque", "pieces", "waits")
 
     def __init__(self, id: str, name: str) -> None:
         self.id: str = id
         self.name: str = name
         self.pieces: TextBuffer = TextBuffer()
+        self.waits: bool = False
+        self.first: OpenCall | None = None
         self.opaque: Mapping[str, Any] | None = None
 
     def add(self, text: str) -> bool:
@@ -44,6 +52,7 @@ class OpenCalls:
         self._before = request_input.calls_before
         self._open: dict[Hashable, OpenCall] = {}
         self._ids: set[str] = set()
+        self._begun: dict[tuple[Hashable, str], OpenCall] = {}  # the calls of blocks, by index and id
         self.last: OpenCall = OpenCall("", "")
         """The call that received arguments last."""
         self.count: int = 0
@@ -64,6 +73,28 @@ class OpenCalls:
         out.append(ToolCallStart(call.id, call.name))
         return call
 
+    def start_block(self, key: Hashable, id: object, name: str, out: list[Event]) -> OpenCall:
+        """Begin the call of the block `key`, unless its id shows that the service repeats it.
+
+        Raises:
+            MalformedEvent: A call is open as this block, and has arguments or another id.
+        """
+        call = self._open.get(key)
+        first = self._begun.get((key, id)) if id and isinstance(id, str) else None
+        if call is not None and call is first and not call.pieces:
+            return call
+        if call is not None and not call.waits:
+            raise MalformedEvent(f"two tool calls were begun as block {key!r}. Send the request again.")
+        self.done(key, out)
+        if first is not None:
+            repeated = self._open[key] = OpenCall(first.id, name)
+            repeated.first = first
+            return repeated
+        call = self.start(key, id, name, out)
+        if isinstance(id, str):
+            self._begun[key, id] = call
+        return call
+
     def is_wrapper(self, name: str) -> bool:
         """Return True for the name of a tool that models invent to wrap several calls, and that is not offered."""
         return name in WRAPPERS and name not in self._names.sent.values()
@@ -72,9 +103,10 @@ class OpenCalls:
         """Add to the arguments of the call `key`. Return None if no such call is open."""
         call = self._open.get(key)
         if call is not None and text:
-            self.last = call
             call.add(text)
-            out.append(ToolCallDelta(call.id, text))
+            if call.first is None:
+                self.last = call
+                out.append(ToolCallDelta(call.id, text))
         return call
 
     def done(self, key: Hashable, out: list[Event], *, whole: str | None = None) -> None:
@@ -88,6 +120,10 @@ class OpenCalls:
                 self.more(key, whole[len(arguments) :], out)
             arguments = whole
         del self._open[key]
+        if call.first is not None:
+            if arguments not in ("", call.first.pieces.whole()):
+                self.whole(call.id, call.name, arguments, out, opaque=call.opaque)
+            return
         out.append(ToolCallDone(call.id, call.name, arguments if arguments.strip() else "{}", opaque=call.opaque))
 
     def whole(self, id: object, name: str, arguments: str, out: list[Event], *, opaque: Any = None) -> None:
@@ -111,7 +147,7 @@ class OpenCalls:
         """End all open calls. `cut`: the model was stopped by a limit, so they may be incomplete."""
         for key, call in list(self._open.items()):
             arguments = call.pieces.whole()
-            if cut and not is_json(arguments):
+            if cut and not is_json(arguments) and call.first is None:
                 del self._open[key]
                 out.append(ToolCallDone(call.id, call.name, arguments, truncated=True, opaque=call.opaque))
             else:

@@ -1,6 +1,7 @@
 """Tool calls as chat-completions services stream them: fragments with an index, an id, or neither.
 
-A fragment belongs to a call by its index, else by its id, else to the last call. A call begins when its name is
+A fragment belongs to a call by its index, else by its id, else to the last call. Of several calls with one index, it
+belongs to the one with its id. A call begins when its name is
 complete, and ends only with the response: arguments that parse may still continue, since `{}` may be followed by more.
 
 Fragments are concatenated. Some services send snapshots instead (each repeats all text before it), or the whole text
@@ -135,7 +136,9 @@ class ToolCalls:
     def _find(self, entry: _Entry) -> _Call | None:
         """Return the call that `entry` continues, or None if it begins a new one."""
         if entry.index is not None:
-            call = self._by_index.get(entry.index)
+            call = self._by_id.get(entry.id)
+            if call is None or call.index != entry.index:
+                call = self._by_index.get(entry.index)
             if call is None and not entry.name and entry.id:
                 call = self._by_id.get(entry.id)
         elif entry.id in self._by_id:
