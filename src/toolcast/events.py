@@ -355,7 +355,7 @@ class ChatResponse:
     grounding: Grounding | None = None
     logprobs: tuple[TokenLogprob, ...] = ()
     safety: tuple[SafetyRating, ...] = ()
-    raw_stop_reason: str | None = field(default=None, compare=False)
+    raw_stop_reason: str | None = field(default=None, compare=False, repr=False)
 
     @property
     def text(self) -> str:

@@ -231,7 +231,7 @@ class AnthropicRequestEncoder(RequestEncoder):
             messages = with_instructions(messages, instructions(self._call_format))
         start = count_system_messages(messages)
         encoded: dict[str, Any] = {"messages": self._turns(messages[start:])}
-        if self._server_tools or messages[-1].role != "user":
+        if self._server_tools or (messages and messages[-1].role != "user"):
             container = None if "container" in self.fields else self._container(messages)
             encoded |= {} if container is None else {"container": container}
         if texts := [block for message in messages[:start] for block in self._blocks(message)]:

@@ -213,7 +213,7 @@ class PromptedCalls(JSONTextCalls):
         if self._whole:
             thought = self._whole[: len(self._whole) - len(rest) - len(tag)]
             out[:] = [ThinkingDelta(thought)]
-            self.ids -= {f"call_{number}" for number in range(self._before + 1, self._before + self.count + 1)}
+            self.ids.difference_update(f"call_{self._before + number}" for number in range(1, self.count + 1))
             self.count = 0
         elif self._bare:
             thought = "".join(self._bare)
