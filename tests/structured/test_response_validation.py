@@ -296,11 +296,25 @@ def test_a_fault_of_the_whole_has_no_path() -> None:
     assert "- arguments: " in retry.parts[0].content
 
 
-@pytest.mark.parametrize("arguments", ["{", "[]", "", "7"])
-def test_arguments_that_are_no_object_are_sent_back_as_an_empty_one(arguments: str) -> None:
-    """Services refuse a history whose arguments are no JSON object."""
-    (answered, _) = asked_again(call(arguments, opaque={"signature": "s"}), SEA)
-    assert answered.tool_calls == (call("{}", opaque={"signature": "s"}),)
+DEEP = '{"a":' + "[" * 2000
+
+
+@pytest.mark.parametrize("arguments", ["{", "[]", "7", DEEP, '{"title": NaN}', '{"title": 1e999}'])
+def test_arguments_that_services_cannot_read_are_sent_back_in_an_object_and_in_the_result(arguments: str) -> None:
+    (answered, retry) = asked_again(call(arguments, opaque={"signature": "s"}), SEA)
+    assert answered.tool_calls == (call(json.dumps({"malformed": arguments}), opaque={"signature": "s"}),)
+    shown = arguments if len(arguments) < 400 else f"{arguments[:400]}…"
+    assert retry.parts[0].content.endswith(f"\nYou wrote: {shown!r}")
+
+
+def test_missing_arguments_are_sent_back_as_an_empty_object() -> None:
+    (answered, _) = asked_again(call(""), SEA)
+    assert answered.tool_calls == (call("{}"),)
+
+
+def test_hidden_arguments_are_not_in_the_result() -> None:
+    *_, retry = retry_messages([], answer(call('["hidden')), ValidationError("no"), hide_input=True)
+    assert "hidden" not in str(retry)
 
 
 def test_every_call_gets_a_result() -> None:

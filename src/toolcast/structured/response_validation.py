@@ -5,7 +5,6 @@ Streamed and other calls end here alike, so both return the same objects and rai
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any, TypeAlias, cast
@@ -42,6 +41,7 @@ from ..messages import (
 )
 from ..parsing.arguments import is_invalid_json, is_prose
 from ..parsing.missing import MISSING
+from ..providers.content_parts import valid_arguments
 from ..server_tools import unapproved, waits_for_approval
 from ..tools.callable_tool import CallableTool, ParsedArguments
 from ..tools.execution import with_call
@@ -216,7 +216,9 @@ def retry_messages(
         hidden = assistant(*message.server_tools, "(no answer)")
         shown = assistant(*message.parts) if message.parts and not hide_input else hidden
         return [*history, shown, user(f"{text}\nAnswer again: {_INSTRUCTION}.")]
-    parts = tuple(_without_arguments(message) if hide_input else map(_with_valid_arguments_part, message.parts))
+    parts = tuple(_without_arguments(message) if hide_input else map(_with_valid_arguments, message.parts))
+    if not hide_input and valid_arguments(message.tool_calls[0]) != (wrote := message.tool_calls[0].arguments):
+        text = f"{text}\nYou wrote: {_shortened(wrote)}"
     results = [
         tool_result(call, text if index == 0 else "Not used, call again.", is_error=True)
         for index, call in enumerate(message.tool_calls)
@@ -249,17 +251,11 @@ def _without_arguments(message: Message) -> Iterator[Part]:
             yield part
 
 
-def _with_valid_arguments_part(part: Part) -> Part:
-    return _with_valid_arguments(part) if isinstance(part, ToolCallPart) else part
-
-
-def _with_valid_arguments(call: ToolCallPart) -> ToolCallPart:
-    """Return `call` with a JSON object as its arguments, which every service requires: empty if they were none."""
-    try:
-        whole = isinstance(json.loads(call.arguments), dict)
-    except ValueError:
-        whole = False
-    return ToolCallPart(call.id, call.name, call.arguments if whole else "{}", opaque=call.opaque)
+def _with_valid_arguments(part: Part) -> Part:
+    """Return a call with arguments that every service takes; any other part as it is."""
+    if not isinstance(part, ToolCallPart):
+        return part
+    return ToolCallPart(part.id, part.name, valid_arguments(part), opaque=part.opaque)
 
 
 def _cut_off(call: ToolCallPart, stop_reason: StopReason) -> CallError:
