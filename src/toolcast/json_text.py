@@ -7,6 +7,7 @@ everywhere: in requests, tool results, sessions and logs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+from math import isfinite
 from typing import Any, Literal
 
 from pydantic_core import to_json
@@ -21,6 +22,16 @@ def replace_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def finite(value: Any) -> Any:
+    """Return JSON data with None for each number that JSON does not have, such as infinity."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    given: Any = value  # typed as Any, so that isinstance does not narrow it to unknown types
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in given.items()}
+    return [finite(item) for item in given] if isinstance(value, (list, tuple)) else value
 
 
 def json_text(

@@ -62,7 +62,7 @@ def legal_name(name: str, limit: int = 64) -> str:
     legal = re.sub(_ILLEGAL, "_", name) or "tool"
     if legal == name and len(name) <= limit:
         return name
-    suffix = blake2b(name.encode(), digest_size=4).hexdigest()
+    suffix = blake2b(name.encode(errors="surrogatepass"), digest_size=4).hexdigest()
     return f"{legal[: limit - 9]}_{suffix}"
 
 

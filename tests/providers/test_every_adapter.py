@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from support.aws_event_messages import event as aws_event
 from support.extent import nightly
@@ -27,7 +27,18 @@ from toolcast.events import (
     ToolCallStart,
     UsageReport,
 )
-from toolcast.messages import Message, TextPart, ThinkingPart, ToolCallPart, assistant, system, tool_result, user
+from toolcast.messages import (
+    ImagePart,
+    Message,
+    ServerToolPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    assistant,
+    system,
+    tool_result,
+    user,
+)
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.base import ProviderAdapter, RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
@@ -661,3 +672,64 @@ def test_woven_and_repeated_events_run_each_call_once(
     made = {call.id: json.loads(call.arguments) for call in found.message.tool_calls}
     assert len(made) == len(found.message.tool_calls)
     assert made == {id: json.loads(arguments) for id, _, arguments in calls}
+
+
+# -- what a model or a tool wrote --------------------------------------------------------------------------------
+
+ADAPTERS: dict[str, Any] = {name: protocol.wire for name, protocol in PROTOCOLS.items()}
+ADAPTERS |= {"vllm": lambda: OpenAIChatAdapter(VLLM), "groq": lambda: OpenAIChatAdapter(GROQ)}
+ADAPTERS |= {"llama.cpp": LlamaCppAdapter, "llama.cpp, in the text": lambda: LlamaCppAdapter(native_tools=False)}
+any_text = st.text(st.characters(codec=None), max_size=20)
+HOSTILE = (
+    *('{"x": NaN}', '{"x": [-Infinity]}', '{"x": 1e999}', '{"x": ' + "9" * 400 + "}", '{"x": ' + "9" * 5000 + "}"),
+    *('{"x":' * 201 + "[]" + "}" * 201, '{"a":' + "[" * 2000, "[" * 2000 + "]" * 2000, '{"\\ud800": "\\udfff"}'),
+    *(
+        "{'x': '\ud800'}",
+        '{"x": "\ud83d\ude00"}',
+        '{"x": 1, "x": NaN}',
+        "[1]",
+        "null",
+        "",
+        " ",
+        "\ufeff{}",
+        '{"x": 1}\0',
+    ),
+)
+hostile = st.one_of(st.sampled_from(HOSTILE), any_text, any_text.map(lambda text: json.dumps({text: text})))
+
+
+def finite_numbers(text: str) -> float:
+    number = float(text)
+    assert abs(number) < float("inf")
+    return number
+
+
+@given(hostile, hostile, any_text, any_text, any_text, st.booleans(), st.booleans())
+@example(HOSTILE[0], HOSTILE[1], "\ud800", "\ud800", "\ud800", True, True)
+def test_no_adapter_refuses_what_a_model_or_a_tool_wrote(
+    arguments: str, content: str, name: str, id: str, text: str, failed: bool, drawn: bool
+) -> None:
+    """Each request is JSON, and so are the arguments that it has as text."""
+    call = ToolCallPart(id, name, arguments)
+    block = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {text: [float("inf")]}}
+    picture = [ImagePart(data=b"png", media_type="image/png")] if drawn else []
+    for make in ADAPTERS.values():
+        adapter = make()
+        searched = ServerToolPart("web_search", "s", {}, provider=adapter.provider, raw=block)
+        parts = (ThinkingPart(text), TextPart(text), searched, call)
+        history = (user("Go", *picture), assistant(*parts), tool_result(call, content, is_error=failed), user("On"))
+        request = adapter.request(RequestInput("m", history, TOOLS), Settings(max_tokens=9))
+        body = json.loads(request.body, parse_constant=finite_numbers, parse_float=finite_numbers)
+        for sent in texts_of(body, "arguments"):
+            assert isinstance(json.loads(sent, parse_constant=finite_numbers, parse_float=finite_numbers), dict)
+
+
+def texts_of(value: Any, name: str) -> Iterator[str]:
+    if isinstance(value, list):
+        for item in value:
+            yield from texts_of(item, name)
+    elif isinstance(value, dict):
+        if isinstance(value.get(name), str) and "name" in value:
+            yield value[name]
+        for item in value.values():
+            yield from texts_of(item, name)

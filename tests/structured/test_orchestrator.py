@@ -640,9 +640,9 @@ def test_the_prompt_setter_checks_and_affects_later_calls_only() -> None:
 def test_what_all_calls_have_in_common_is_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
 
-    def counted(name: str, value: object) -> str:
+    def counted(name: str, value: object, **options: bool) -> str:
         written.append(name)
-        return json_member(name, value)
+        return json_member(name, value, **options)
 
     monkeypatch.setattr("toolcast.providers.http_adapter.json_member", counted)
     make = ToolOrchestratingLLM(Album, "About {topic}", OpenAI("gpt-4o", api="chat", api_key="sk-1"))

@@ -407,8 +407,7 @@ def _with_valid_calls(answer: Message, history: Sequence[Message]) -> Message:
     ids, parts = CallIds(history), list[Part]()
     for part in answer.parts:
         if isinstance(part, ToolCallPart):
-            arguments = valid_arguments(part) if part.arguments.strip() else "{}"
-            part = replace(part, id=ids.unique(part.id), arguments=arguments)
+            part = replace(part, id=ids.unique(part.id), arguments=valid_arguments(part))
         parts.append(part)
     return Message("assistant", tuple(parts))
 

@@ -9,9 +9,7 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeGuard, cast
-
-from jiter import from_json
+from typing import Any, Protocol, TypeGuard
 
 from ..errors import BadRequest
 from ..messages import (
@@ -28,6 +26,7 @@ from ..messages import (
     ToolResultPart,
     VideoPart,
 )
+from ..parsing.arguments import portable_object
 
 POINT = "cache_point"
 """The type of the block that an encoder puts where a message has a `CachePoint`; cache_marks.py takes it out again."""
@@ -107,18 +106,21 @@ def check_parts(provider: str, parts: Sequence[Part], kinds: tuple[type, ...], w
 
 
 def arguments_object(call: ToolCallPart) -> dict[str, Any]:
-    """Return the arguments of an earlier tool call as an object; `{"malformed": text}` if they are none."""
-    try:
-        found: object = from_json(call.arguments.encode(errors="replace"))
-    except ValueError:
-        found = None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {"malformed": call.arguments}
+    """Return the arguments of an earlier tool call as an object; empty if the model wrote none.
+
+    What is not an object that every service can read is `{"malformed": text}`.
+    """
+    if not call.arguments.strip():
+        return {}
+    found = portable_object(call.arguments)
+    return {"malformed": call.arguments} if found is None else found
 
 
 def valid_arguments(call: ToolCallPart) -> str:
-    """Return the arguments of an earlier tool call as the JSON text of an object, unchanged if they are one."""
+    """Return the JSON text of `arguments_object`: that of the model, unchanged, if it is one."""
     found = arguments_object(call)
-    return call.arguments if list(found) != ["malformed"] else json.dumps(found, ensure_ascii=False)
+    legal = call.arguments.strip() and found != {"malformed": call.arguments}
+    return call.arguments if legal else json.dumps(found, ensure_ascii=False)
 
 
 def add_turn(turns: list[dict[str, Any]], role: str, content: list[dict[str, Any]]) -> None:

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from ..credentials import Secret, SecretURL
 from ..errors import BadRequest, LLMError, MalformedEvent
 from ..http_request import HTTPRequest, build_request
-from ..json_text import replace_surrogates
+from ..json_text import finite, replace_surrogates
 from ..lazy_dataclasses import dataclass
 from ..messages import Message
 from ..settings import Settings
@@ -288,8 +288,9 @@ class HTTPAdapter(ABC):
                 own["messages"], prefix = bind_thoughts(body, signatures(request_input.messages), self._refused)
                 if own["messages"] is not body["messages"]:
                     notes = (*notes, LEFT_OUT)
+            extra = settings.extra or ()
             for name, value in own.items():
-                members[name] = json_member(name, value)
+                members[name] = json_member(name, value, history=name not in extra)
             url, headers = self.url(request_input), self.headers(request_input.stream)
             if encoder.headers:
                 for name, value in encoder.headers.items():
@@ -650,11 +651,17 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 _encode_name = lru_cache(256)(_encode)
 
 
-def json_member(name: str, value: Any) -> str:
-    """Return `"name":value` for a JSON object. Raise `BadRequest` for a value that JSON cannot represent."""
+def json_member(name: str, value: Any, *, history: bool = False) -> str:
+    """Return `"name":value` for a JSON object. Raise `BadRequest` for a value that JSON cannot represent.
+
+    In a `history`, a number that JSON does not have becomes null: it stands in a block of the service, where 1e999 was
+    read as infinity.
+    """
     try:
         return f"{_encode_name(name)}:{_encode(value)}"
     except (TypeError, ValueError, RecursionError) as error:
+        if history and isinstance(error, ValueError):
+            return json_member(name, finite(value))
         raise BadRequest(f"the request cannot be encoded as JSON: {error}") from error
 
 

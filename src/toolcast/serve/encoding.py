@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from math import isfinite
 from typing import Any
 
-from ..json_text import replace_surrogates
+from ..json_text import finite, replace_surrogates
 
 
 def message_json(message: Mapping[str, Any]) -> str:
@@ -15,7 +14,7 @@ def message_json(message: Mapping[str, Any]) -> str:
     try:
         text = _dumped(message)
     except ValueError:
-        text = _dumped(_finite(message))
+        text = _dumped(finite(message))
     return replace_surrogates(text)
 
 
@@ -29,12 +28,3 @@ def parsed(text: str) -> tuple[Any, bool]:
 
 def _dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    given: Any = value  # typed as Any, so that isinstance does not narrow it to unknown types
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in given.items()}
-    return [_finite(item) for item in given] if isinstance(value, list) else value

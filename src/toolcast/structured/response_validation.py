@@ -44,6 +44,7 @@ from ..messages import (
 )
 from ..parsing.arguments import is_invalid_json, is_prose
 from ..parsing.missing import MISSING
+from ..providers.content_parts import valid_arguments
 from ..server_tools import unapproved, waits_for_approval
 from ..tools.callable_tool import CallableTool, ParsedArguments
 from ..tools.execution import with_call
@@ -284,12 +285,12 @@ def retry_messages(
         hidden = assistant(*message.server_tools, "(no answer)")
         shown = assistant(*message.parts) if message.parts and not hide_input else hidden
         return [*history, shown, user(f"{text}\nAnswer again: {_INSTRUCTION}.")]
-    parts = tuple(_without_arguments(message) if hide_input else map(_with_valid_arguments_part, message.parts))
-    first, others = message.tool_calls[0], getattr(error, "others", ())
-    texts = {
-        getattr(error, "call_id", None) or first.id: text,
-        **{other.call_id: retry_text(other) for other in others},
-    }
+    parts = tuple(_without_arguments(message) if hide_input else map(_with_valid_arguments, message.parts))
+    texts = {getattr(error, "call_id", None) or message.tool_calls[0].id: text}
+    texts |= {other.call_id: retry_text(other) for other in getattr(error, "others", ())}
+    for call in message.tool_calls:
+        if not hide_input and call.id in texts and valid_arguments(call) != call.arguments:
+            texts[call.id] += f"\nYou wrote: {_shortened(call.arguments)}"
     results = [
         tool_result(call, texts.get(call.id, "Not used, call again."), is_error=True) for call in message.tool_calls
     ]
@@ -321,17 +322,11 @@ def _without_arguments(message: Message) -> Iterator[Part]:
             yield part
 
 
-def _with_valid_arguments_part(part: Part) -> Part:
-    return _with_valid_arguments(part) if isinstance(part, ToolCallPart) else part
-
-
-def _with_valid_arguments(call: ToolCallPart) -> ToolCallPart:
-    """Return `call` with a JSON object as its arguments, which every service requires: empty if they were none."""
-    try:
-        whole = isinstance(json.loads(call.arguments), dict)
-    except ValueError:
-        whole = False
-    return ToolCallPart(call.id, call.name, call.arguments if whole else "{}", opaque=call.opaque)
+def _with_valid_arguments(part: Part) -> Part:
+    """Return a call with arguments that every service takes; any other part as it is."""
+    if not isinstance(part, ToolCallPart):
+        return part
+    return ToolCallPart(part.id, part.name, valid_arguments(part), opaque=part.opaque)
 
 
 def _cut_off(call: ToolCallPart, response: ChatResponse | None) -> CallError:

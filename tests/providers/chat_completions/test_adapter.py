@@ -207,14 +207,12 @@ def test_long_ids_are_shortened_alike_in_call_and_result() -> None:
     assert body(assistant(call), service=MOONSHOT)["messages"][0]["tool_calls"][0]["id"] == call.id
 
 
-@pytest.mark.parametrize("arguments", ["{oops", "[1]"])
+@pytest.mark.parametrize("arguments", ["{oops", "[1]", '{"x": NaN}'])
 def test_broken_arguments_of_earlier_calls(arguments: str) -> None:
     message = assistant(ToolCallPart("x", "f", arguments))
-    sent = [
-        body(message, service=service)["messages"][0]["tool_calls"][0]["function"]["arguments"]
-        for service in (OPENAI, VLLM)
-    ]
-    assert sent == [arguments, json.dumps({"malformed": arguments})]
+    for service in (OPENAI, VLLM):
+        sent = body(message, service=service)["messages"][0]["tool_calls"][0]["function"]["arguments"]
+        assert json.loads(sent) == {"malformed": arguments}
 
 
 DETAILS = {"reasoning_details": [{"type": "reasoning.text", "text": "Hm"}]}

@@ -246,7 +246,7 @@ def _segments(history: Iterable[Message]) -> Iterator[_Segment]:
 
 def _with_valid_arguments(call: ToolCallPart) -> ToolCallPart:
     """Return `call` with the JSON text of an object as its arguments."""
-    arguments = valid_arguments(call) if call.arguments.strip() else "{}"
+    arguments = valid_arguments(call)
     return call if arguments == call.arguments else replace(call, arguments=arguments)
 
 

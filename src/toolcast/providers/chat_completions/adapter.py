@@ -331,7 +331,7 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
         return self._service.thoughts_required and self.fields.get("thinking") != {"type": "disabled"}
 
     def _call(self, call: ToolCallPart) -> dict[str, Any]:
-        arguments = valid_arguments(call) if self._service.valid_arguments else call.arguments
+        arguments = valid_arguments(call)
         extra: Any = call.opaque.get("extra_content") if call.opaque and self._service.signed_calls else None
         return {
             "id": self._id(call.id),

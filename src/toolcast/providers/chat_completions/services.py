@@ -97,9 +97,8 @@ class ServiceSpec:
     `parallel_tool_calls`; `stream_options`; `thinking_in`, the form of the thinking setting; `image_urls`, `audio`,
     `documents`, `video`; `video_options`, those of `VideoPart` that it has; `outputs`, kinds of output beside text;
     `drops`, unsupported settings; `rules`, fields that some of its models reject; `service_tier`, it has tiers;
-    `valid_arguments`, it parses the arguments of earlier calls and fails if they are no JSON; `id_limit`, the longest
-    tool call id; `strict`, support of `strict` tools; `fields`, further fields of every request, and `stream_fields`,
-    of those that stream tool calls.
+    `id_limit`, the longest tool call id; `strict`, support of `strict` tools; `fields`, further fields of every
+    request, and `stream_fields`, of those that stream tool calls.
 
     Responses: `response_format` is `"json_schema"` if the text of every model can be constrained to a JSON schema,
     `"json_object"` if to JSON at most, None if that depends on the model or is unknown. `schema_in_text`: of a
@@ -159,7 +158,6 @@ class ServiceSpec:
     video_options: tuple[str, ...] = ()
     drops: tuple[str, ...] = ("top_k",)
     rules: tuple[ModelRule, ...] = ()
-    valid_arguments: bool = False
     id_limit: int | None = None
     strict: bool = False
     fields: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
@@ -280,7 +278,6 @@ VLLM = ServiceSpec(
     documents=False,
     video=True,
     drops=(),
-    valid_arguments=True,
     response_format="json_schema",
     embeddings=EmbeddingSpec(),
     counts="vllm",
@@ -300,7 +297,6 @@ LLAMA_CPP = ServiceSpec(
     thinking_back="reasoning_content",
     documents=False,
     drops=(),
-    valid_arguments=True,
     response_format="json_schema",
     schema_in_text=False,
     embeddings=EmbeddingSpec(dimensions=None),
@@ -321,7 +317,6 @@ LM_STUDIO = ServiceSpec(
     audio=False,
     documents=False,
     drops=("logprobs",),
-    valid_arguments=True,
     response_format="json_schema",
     embeddings=EmbeddingSpec(dimensions=None),
     # Source: lmstudio.ai/blog/lmstudio-v0.3.29.
@@ -340,7 +335,6 @@ OLLAMA = ServiceSpec(
     image_urls=False,
     audio=False,
     documents=False,
-    valid_arguments=True,
     response_format="json_schema",
     embeddings=EmbeddingSpec(),
 )
@@ -470,7 +464,6 @@ QWEN = ServiceSpec(
     video=True,
     video_options=("fps",),
     drops=(),
-    valid_arguments=True,
     response_format="json_object",
     cache_marks="message_cache_control",
     batches=BatchSpec(line_bytes=6_000_000),

@@ -412,7 +412,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         if item.get("type") == "custom_tool_call":
             name = legal_name(call.name)
             return {"type": "custom_tool_call", "call_id": _id(call.id), "name": name, "input": call.arguments}
-        arguments = valid_arguments(call) if self._service.valid_arguments else call.arguments
+        arguments = valid_arguments(call)
         return {"type": "function_call", "call_id": _id(call.id), "name": legal_name(call.name), "arguments": arguments}
 
 

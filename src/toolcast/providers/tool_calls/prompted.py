@@ -16,6 +16,7 @@ from pydantic_core import from_json
 
 from ...events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallReset
 from ...messages import TAKEN, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from ...parsing.arguments import portable_object
 from ...parsing.json_stream import JSONStream, JSONStreamError
 from ...parsing.thoughts import STARTS, TAG, find_end, find_tag, part_start, searcher
 from ..think_tags import ThinkTags
@@ -283,8 +284,6 @@ def _json_call(call: ToolCallPart) -> str:
 
 
 def _spaced_arguments(call: ToolCallPart) -> str:
-    """Return the arguments with the spaces that the grammar requires; a JSON string if they are no JSON."""
-    try:
-        return _json(json.loads(call.arguments))
-    except ValueError:
-        return _json(call.arguments)
+    """Return the arguments with the spaces that the grammar requires; a JSON string if they are not an object."""
+    found = portable_object(call.arguments)
+    return _json(call.arguments if found is None else found)
