@@ -226,7 +226,7 @@ class ObjectStream(_ObjectState[T], Closing):
         """Iterate over the latest snapshots, skipping those that arrived between two iterations."""
         # Owned at the call, not at the first item: a second reader gets its error where it was made.
         self._own("latest()")
-        return _Items(self, self._newest)
+        return _Items(self, self._reading, self._newest)
 
     def events(self) -> Iterator[Event]:
         """Iterate over the events of the response."""
@@ -263,7 +263,7 @@ class ObjectStream(_ObjectState[T], Closing):
         sync_driver.run(self._flow.close())
 
     def _view(self, name: str, kind: str, path: Path | None = None) -> Iterator[Any]:
-        return _Items(self, self._viewed(name, kind, path))
+        return _Items(self, self._reading, self._viewed(name, kind, path))
 
     def __enter__(self) -> Self:
         sync_driver.run(self._begin())
@@ -395,13 +395,14 @@ class _View:
 class _Items(Iterator[E]):
     """An iterator over the results of `following`, for a caller without an event loop."""
 
-    def __init__(self, stream: ObjectStream[Any], following: Callable[[], Coroutine[Any, Any, E]]) -> None:
+    def __init__(self, stream: object, reading: Lock, following: Callable[[], Coroutine[Any, Any, E]]) -> None:
         self._stream = stream  # referenced here, as a stream that is collected closes itself
+        self._reading = reading
         self._following = following
 
     def __next__(self) -> E:
         try:
-            return _run_alone(self._stream._reading, self._following())
+            return _run_alone(self._reading, self._following())
         except StopAsyncIteration:  # by which the shared coroutine ends in sync streams, too
             raise StopIteration from None
 

@@ -259,10 +259,12 @@ def _written_calls(text: str) -> Iterator[ToolCallPart]:
     from ..parsing.lenient_json import parse_lenient  # it compiles 14 patterns
 
     for found in parse_lenient(text):
-        data = from_json(found.text)
-        for each in data if isinstance(data, list) else [data]:
-            call = each.get("function", each) if isinstance(each, dict) else None
-            if isinstance(call, dict) and set(each) | set(call) <= _CALL_KEYS and isinstance(call.get("name"), str):
+        data: Any = from_json(found.text)
+        for value in cast("list[Any]", data if isinstance(data, list) else [data]):
+            outer = cast("dict[str, Any]", value if isinstance(value, dict) else {})
+            inner = outer.get("function", outer)
+            call = cast("dict[str, Any]", inner if isinstance(inner, dict) else {})
+            if isinstance(call.get("name"), str) and set(outer) | set(call) <= _CALL_KEYS:
                 arguments = call.get("arguments", call.get("parameters"))
                 written = arguments if isinstance(arguments, str) else json.dumps(arguments)
                 yield ToolCallPart("text", call["name"], written)

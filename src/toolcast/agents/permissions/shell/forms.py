@@ -235,8 +235,8 @@ def spelled_words(words: Sequence[Word], wanted: Sequence[str]) -> set[int]:
 def matches(text: str, pattern: str) -> bool:
     """Return whether a literal word matches a pattern of one word.
 
-    With `..` and `:` only if the pattern has it: `:` begins what may mean all other files to git (`:!x`), and the target
-    of a push (`feature/x:main`). `src/` is the folder and not one of its files, `src/*`.
+    With `..` and `:` only if the pattern has it: `:` begins what may mean all other files to git (`:!x`), and the
+    target of a push (`feature/x:main`). `src/` is the folder and not one of its files, `src/*`.
     """
     is_upwards = ".." in text.split("/") and ".." not in pattern.split("/")
     is_other = (":" in text and ":" not in pattern) or (text.startswith(":") and not pattern.startswith(":"))
