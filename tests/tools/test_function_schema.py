@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -207,6 +208,30 @@ def test_none_as_a_default_allows_null() -> None:
         return a
 
     assert called(take, '{"a": null}') is None
+
+
+def test_null_for_what_may_be_absent_is_absent() -> None:
+    def find(
+        query: str,
+        limit: Annotated[int, Field(default=10)],
+        sort: Literal["up", "down"] = "up",
+        near: str | None = "x",
+    ) -> Any:
+        return query, limit, sort, near
+
+    assert called(find, '{"query": "a", "limit": null, "sort": null, "near": null}') == ("a", 10, "up", None)
+    assert called(find, "{'query': 'a', 'limit': None}") == ("a", 10, "up", "x")
+    assert called(find, '{"query": "a", "limit": "5", "sort": null}') == ("a", 5, "up", "x")
+    _, repairs = Signature(find).read('{"query": "a", "limit": null, "sort": null}', None)
+    assert repairs == ("left out `limit`, which was null", "left out `sort`, which was null")
+    with pytest.raises(pydantic.ValidationError, match="query"):
+        called(find, '{"query": null, "limit": null}')
+
+
+def test_a_default_that_json_does_not_have_is_described() -> None:
+    def find(most: Annotated[float, Field(description="In euros.", examples=[1.5, math.nan])] = math.inf) -> None: ...
+
+    assert properties(find) == {"most": {"type": "number", "description": "In euros.\nDefault: inf", "examples": [1.5]}}
 
 
 def test_names_that_pydantic_would_refuse() -> None:

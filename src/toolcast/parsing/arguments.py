@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -29,7 +29,7 @@ from ..json_text import replace_surrogates
 from .json_stream import JSONStream, JSONStreamError, Path
 
 _MAX_DEPTH = 200
-_MOST_DECODINGS = 4
+_MOST_REPAIRS = 4
 
 # For the cheap test all digits become 0, and both kinds of brackets one. Letters of no number are deleted, so that
 # little is left of running text to search; the characters between them stay, because they keep numbers apart.
@@ -77,7 +77,12 @@ def _never_strict(loc: Path) -> bool:
 
 
 def parse_json(
-    validator: Validator, text: str, *, context: Any = None, is_strict: IsStrict = _never_strict
+    validator: Validator,
+    text: str,
+    *,
+    context: Any = None,
+    is_strict: IsStrict = _never_strict,
+    optional: Collection[str] = (),
 ) -> tuple[Any, tuple[str, ...]]:
     """Parse and validate `text`; return the value and the repairs that were needed.
 
@@ -86,12 +91,13 @@ def parse_json(
         text: JSON, or text in which one JSON value fits, outside of thoughts.
         context: Passed to the type's own validators.
         is_strict: Returns True for the locations at which no string may be decoded.
+        optional: Members of the object that are left out where they are null and must not be.
 
     Raises:
         pydantic.ValidationError: If the value does not validate. Other exceptions of validators pass through.
     """
     try:
-        return _parse_strict(validator, text, context, is_strict)
+        return _parse_strict(validator, text, context, is_strict, optional)
     except ValidationError as error:
         first = error
     from .lenient_json import parse_lenient  # few programs meet text that is not JSON, and it compiles 14 patterns
@@ -100,7 +106,7 @@ def parse_json(
     fitting: list[tuple[Any, tuple[str, ...]]] = []
     for each in found:
         try:
-            value, repairs = _parse_strict(validator, each.text, context, is_strict)
+            value, repairs = _parse_strict(validator, each.text, context, is_strict, optional)
         except ValidationError as error:
             if len(found) == 1 and is_invalid_json(error):  # a number that JSON lacks; the rest was parsed
                 raise
@@ -120,13 +126,15 @@ def _invalid_json(validator: Validator, text: str, context: dict[str, str]) -> V
     return ValidationError.from_exception_data(getattr(validator, "title", "JSON"), [details], input_type="json")
 
 
-def _parse_strict(validator: Validator, text: str, context: Any, is_strict: IsStrict) -> tuple[Any, tuple[str, ...]]:
+def _parse_strict(
+    validator: Validator, text: str, context: Any, is_strict: IsStrict, optional: Collection[str]
+) -> tuple[Any, tuple[str, ...]]:
     if is_lax(text):
         try:
             _check_json(text)
         except JSONStreamError as error:
             raise _invalid_json(validator, text, _error_context(text, error)) from None
-    return validate_json_text(validator, text, context, is_strict=is_strict)
+    return validate_json_text(validator, text, context, is_strict=is_strict, optional=optional)
 
 
 def is_invalid_json(error: ValidationError) -> bool:
@@ -138,7 +146,12 @@ def is_invalid_json(error: ValidationError) -> bool:
 
 
 def validate_json_text(
-    validator: Validator, text: str, context: Any = None, *, is_strict: IsStrict = _never_strict
+    validator: Validator,
+    text: str,
+    context: Any = None,
+    *,
+    is_strict: IsStrict = _never_strict,
+    optional: Collection[str] = (),
 ) -> tuple[Any, tuple[str, ...]]:
     """Validate text that a `JSONStream` has accepted; return the value and the repairs, as `parse_json` does."""
     try:
@@ -147,11 +160,13 @@ def validate_json_text(
         first = error
     repaired, failure = text, first
     repairs: tuple[str, ...] = ()
-    for _ in range(_MOST_DECODINGS):
+    for _ in range(_MOST_REPAIRS):
+        repaired, nulls = _leave_out_nulls(repaired, failure, optional)
         repaired, places = _decode_misplaced_strings(repaired, failure, is_strict)
-        if not places:
+        if not (nulls or places):
             break
-        repairs = (*repairs, *(f"decoded the JSON text in {_format_path(place)}" for place in places))
+        left_out = (f"left out `{name}`, which was null" for name in nulls)
+        repairs = (*repairs, *left_out, *(f"decoded the JSON text in {_format_path(place)}" for place in places))
         try:
             return validator.validate_json(repaired, context=context), repairs
         except ValidationError as error:
@@ -271,6 +286,18 @@ def _decode_misplaced_strings(text: str, error: ValidationError, is_strict: IsSt
             container = container[part]
         container[place[-1]] = value
     return json.dumps(root[0]), [place[1:] for place in decoded]
+
+
+def _leave_out_nulls(text: str, error: ValidationError, optional: Collection[str]) -> tuple[str, list[str]]:
+    """Return the text without those optional members whose null was refused, and their names."""
+    errors = error.errors(include_url=False, include_context=False) if optional else []
+    places = [details["loc"][0] for details in errors if details["loc"] and details["input"] is None]
+    nulls = [str(name) for name in dict.fromkeys(places) if name in optional]
+    if not nulls:
+        return text, []
+    values: dict[str, Any] = from_json(text)
+    left = {name: value for name, value in values.items() if not (name in nulls and value is None)}
+    return json.dumps(left), nulls if len(left) < len(values) else []
 
 
 def _expects_another_type(details: ErrorDetails) -> bool:

@@ -259,8 +259,8 @@ def _written_calls(text: str) -> Iterator[ToolCallPart]:
     from ..parsing.lenient_json import parse_lenient  # it compiles 14 patterns
 
     for found in parse_lenient(text):
-        data: Any = from_json(found.text)
-        for value in cast("list[Any]", data if isinstance(data, list) else [data]):
+        data = given = from_json(found.text)  # `given` stays Any, as isinstance narrows `data` to unknown types
+        for value in given if isinstance(data, list) else [given]:
             outer = cast("dict[str, Any]", value if isinstance(value, dict) else {})
             inner = outer.get("function", outer)
             call = cast("dict[str, Any]", inner if isinstance(inner, dict) else {})

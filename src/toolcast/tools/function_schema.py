@@ -66,6 +66,7 @@ class Signature:
         except (PydanticUserError, PydanticUndefinedAnnotation, SchemaError, TypeError) as error:
             raise unusable(function, _unsupported_parameter(hints, True) or error) from error
         self.parameters: Schema = normalize(schema)
+        self._optional = frozenset(self.parameters["properties"]) - frozenset(self.parameters.get("required", ()))
         self._validator = TypeValidator(
             self.model.__pydantic_core_schema__,
             self.model.__pydantic_validator__,
@@ -75,7 +76,7 @@ class Signature:
 
     def read(self, text: str, context: Any) -> tuple[BoundCall, tuple[str, ...]]:
         """Return the arguments in the JSON `text`, and the repairs. Raise Pydantic's `ValidationError`."""
-        arguments, repairs = self._validator.read(text, context)
+        arguments, repairs = self._validator.read(text, context, self._optional)
         return self.bound(arguments), repairs
 
     def dump(self, value: object) -> str:

@@ -9,11 +9,12 @@ The root is an object: a reference at the root is resolved, and a type that is n
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cached_property, partial
 from inspect import cleandoc, currentframe
+from types import NoneType
 from typing import Annotated, Any, ForwardRef, Literal, NewType, TypeAlias, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
@@ -34,7 +35,7 @@ from pydantic_core.core_schema import ErrorType
 from typing_extensions import Doc, TypeAliasType, is_typeddict
 
 from ..errors import OutputTypeError
-from ..json_text import json_text
+from ..json_text import finite, json_text
 from ..lazy_dataclasses import dataclass
 from ..parsing import arguments as parsing
 from ..parsing.core_schemas import (
@@ -152,9 +153,11 @@ class TypeValidator:
     def _strictness(self) -> Strictness:
         return Strictness(*split_definitions(self._schema))
 
-    def read(self, text: str, context: Any) -> tuple[Any, tuple[str, ...]]:
+    def read(self, text: str, context: Any, optional: Collection[str] = ()) -> tuple[Any, tuple[str, ...]]:
         """Return the value in the JSON `text`, and its repairs. Raise Pydantic's `ValidationError`."""
-        return parsing.parse_json(self.validator, text, context=context, is_strict=lambda loc: self._strictness.at(loc))
+        return parsing.parse_json(
+            self.validator, text, context=context, is_strict=lambda loc: self._strictness.at(loc), optional=optional
+        )
 
 
 def schema_for(type_form: Any) -> Schema:
@@ -263,9 +266,18 @@ def _normalize(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     given = cast("Schema", schema)
-    return {
+    normal = {
         _RENAMED.get(key, key): _normalize_value(key, value) for key, value in given.items() if key != "discriminator"
     }
+    if not _is_json(normal.get("default")):  # infinity, for example
+        normal["description"] = f"{normal.get('description', '')}\nDefault: {normal.pop('default')}".strip()
+    if not _is_json(normal.get("examples")):
+        normal["examples"] = [example for example in normal["examples"] if _is_json(example)]
+    return normal
+
+
+def _is_json(value: Any) -> bool:
+    return isinstance(value, (str, int, NoneType)) or finite(value) == value
 
 
 def _normalize_value(key: str, value: Any) -> Any:

@@ -223,3 +223,18 @@ def test_a_failure() -> None:
     assert isinstance(output.error, MCPToolError)
     assert str(output.error) == "No such file."
     assert str(to_tool_output(answer(is_error=True), "read").error) == "it gives no reason"
+
+
+def test_null_for_an_argument_that_may_be_absent_is_absent() -> None:
+    schema = {
+        "properties": {
+            "query": {"type": "string"},
+            "limit": {"type": "integer", "default": None},
+            "near": {"type": ["string", "null"]},
+        },
+        "required": ["query"],
+    }
+    call, repairs = ArgumentValidator(schema).read('{"query": "a", "limit": null, "near": null}', None)
+    assert (call.kwargs, repairs) == ({"query": "a", "near": None}, ("left out `limit`, which was null",))
+    with pytest.raises(pydantic.ValidationError, match="query"):
+        ArgumentValidator(schema).read('{"query": null}', None)

@@ -54,12 +54,13 @@ class ArgumentValidator:
             name: core_schema.typed_dict_field(_argument_schema(properties.get(name)), required=name in required)
             for name in [*properties, *required]
         }
+        self._optional = frozenset(properties) - frozenset(required)
         extra: ExtraBehavior = "forbid" if schema.get("additionalProperties") is False else "allow"
         self._validator = SchemaValidator(core_schema.typed_dict_schema(fields, extra_behavior=extra))
 
     def read(self, text: str, context: Any) -> tuple[BoundCall, tuple[str, ...]]:
         """Return the arguments in the JSON `text`, and its repairs. Raises Pydantic's `ValidationError`."""
-        values, repairs = parsing.parse_json(self._validator, text, context=context)
+        values, repairs = parsing.parse_json(self._validator, text, context=context, optional=self._optional)
         return BoundCall((), values), repairs
 
     def dump(self, value: Any) -> str:
