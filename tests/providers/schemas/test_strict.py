@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from typing import Annotated, Any, NotRequired, Union
+from typing import Annotated, Any, Literal, NotRequired, Union
 
 import pytest
 from hypothesis import given, strategies as st
@@ -354,6 +354,12 @@ RECURSIVE: Schema = _x({"$ref": "#/$defs/N"}, **{"$defs": {"N": _x({"type": "arr
         ("openai", _model(list[dict[str, int]]), "'f0[]' is an open map"),
         ("openai", _x({"type": "object"}), "'x' is an open map"),
         ("openai", _model(Flagged), "'Flagged.flag' may be absent and has no default"),
+        ("openai", _model(a=(str, Field(None))), "'a' has a default that it does not take"),
+        ("openai", _model(a=(int, Field("x"))), "'a' has a default that it does not take"),
+        ("openai", _model(a=(int, Field(0, ge=1))), "'a' has a default that it does not take"),
+        ("openai", _model(a=(list[int] | str, Field(None))), "'a' has a default that it does not take"),
+        ("openai", _model(a=(str, Field("", min_length=1))), "'a' has a default that it does not take"),
+        ("openai", _model(a=(Literal["x", "y"], Field("z"))), "'a' has a default that it does not take"),
         ("openai", _model(FIELDS["pair"]), "'f0' is a tuple of different types"),
         ("openai", _model(Any), "'f0' can be anything"),
         ("openai", _x({"type": "array"}), "'x[]' can be anything"),

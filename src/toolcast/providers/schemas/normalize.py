@@ -8,6 +8,7 @@ does not support the keyword.
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
@@ -77,12 +78,33 @@ def is_constant(body: Mapping[str, Any]) -> bool:
 
 def can_be_empty(body: Mapping[str, Any]) -> bool:
     """Return True if an optional property can also be present and empty or null."""
-    branches = [normalize(branch) for branch in body.get("anyOf", ())]
+    branches = [body, *(normalize(branch) for branch in body.get("anyOf", ()))]
     return (
-        "default" in body
-        or any(branch.get("type") == "null" for branch in (body, *branches))
+        ("default" in body and any(_takes(branch, body["default"]) for branch in branches[len(branches) > 1 :]))
+        or any(branch.get("type") == "null" for branch in branches)
         or (body.get("type") == "array" and not body.get("minItems"))
     )
+
+
+_LIMITS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "minimum": operator.ge,
+    "maximum": operator.le,
+    "exclusiveMinimum": operator.gt,
+    "exclusiveMaximum": operator.lt,
+    "minLength": lambda value, least: len(value) >= least,
+    "maxLength": lambda value, most: len(value) <= most,
+    "minItems": lambda value, least: len(value) >= least,
+    "maxItems": lambda value, most: len(value) <= most,
+    "enum": lambda value, values: value in values,
+}
+
+
+def _takes(body: Mapping[str, Any], value: Any) -> bool:
+    """Return False for a value of another type, or beyond a limit of this one. What a `$ref` takes is not looked up."""
+    kind = kind_of(value)
+    if body.get("type", kind) not in (kind, "number" if kind == "integer" else kind):
+        return False
+    return all(fits(value, body[limit]) for limit, fits in _LIMITS.items() if limit in body)
 
 
 def target(ref: str) -> str:

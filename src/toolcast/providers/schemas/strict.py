@@ -298,7 +298,8 @@ class _Rewriting:
             made["properties"][name] = with_description(made["properties"][name], "Required.")
             return
         if self._dialect.complete and not listed and not can_be_empty(schema):
-            raise _Loose(f"{_named(place)} may be absent and has no default")
+            why = "has a default that it does not take" if "default" in schema else "may be absent and has no default"
+            raise _Loose(f"{_named(place)} {why}")
         if listed or self._dialect.complete or is_constant(schema):
             made["required"].append(name)
 
