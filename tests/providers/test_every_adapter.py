@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ from toolcast.messages import (
     TextPart,
     ThinkingPart,
     ToolCallPart,
+    ToolResultPart,
     assistant,
     system,
     tool_result,
@@ -722,6 +724,47 @@ def test_no_adapter_refuses_what_a_model_or_a_tool_wrote(
         body = json.loads(request.body, parse_constant=finite_numbers, parse_float=finite_numbers)
         for sent in texts_of(body, "arguments"):
             assert isinstance(json.loads(sent, parse_constant=finite_numbers, parse_float=finite_numbers), dict)
+
+
+IMAGES = (
+    ImagePart(data=b"\x89PNG" * 3000, media_type="image/png"),
+    ImagePart(data=b"<svg/>", media_type="image/svg+xml"),
+    ImagePart(url="https://host/a.png"),
+)
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+@pytest.mark.parametrize("last", [(), (user("On"),)])
+def test_images_of_a_tool_are_sent_or_named(name: str, last: tuple[Message, ...]) -> None:
+    """A model may call a tool whose images its service does not take: the conversation goes on."""
+    result = ToolResultPart("c1", "Done.", "draw", images=IMAGES)
+    history = (user("Go"), assistant(ToolCallPart("c1", "draw")), Message("tool", (result,)), *last)
+    request = ADAPTERS[name]().request(RequestInput("m", history, TOOLS), Settings(max_tokens=9))
+    text = request.body.decode()
+    named = ["[image: image/png, 12 kB]", "[image: image/svg+xml, 0 kB]", "[image: by url]"]
+    for image, line in zip(IMAGES, named, strict=True):
+        sent = image.url if image.url else base64.b64encode(image.data or b"").decode()
+        assert (line in text) != (sent in text), line
+    assert ("images in the results of tools" in request.notes) == any(line in text for line in named)
+
+
+@pytest.mark.parametrize("name", [name for name in ADAPTERS if not name.startswith("llama.cpp")])
+def test_an_image_of_a_tool_that_the_service_refuses_is_named_from_then_on(name: str) -> None:
+    images = tuple(replace(IMAGES[0], data=data) for data in (b"old", b"new"))
+    history = [user("Go")]
+    for image in images:
+        result = ToolResultPart(str(len(history)), "Done.", "draw", images=(image,))
+        history += [assistant(ToolCallPart(result.call_id, "draw")), Message("tool", (result,))]
+    asks = RequestInput("m", tuple(history), TOOLS)
+    adapter = ADAPTERS[name]()
+    before = adapter.request(asks, Settings(max_tokens=9)).body.decode()
+    refusal = BadRequest("Could not process image", status=400)
+    assert adapter.adapt_to(refusal, asks)
+    after = adapter.request(asks, Settings(max_tokens=9)).body.decode()
+    assert "bmV3" not in after
+    assert ("b2xk" in before) == ("b2xk" in after)  # the service has taken it before
+    own = RequestInput("m", (user("Go", images[1]),), TOOLS)
+    assert not adapter.adapt_to(refusal, own)  # an image of the user
 
 
 def texts_of(value: Any, name: str) -> Iterator[str]:

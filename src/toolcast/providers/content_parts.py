@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeGuard
 
@@ -16,6 +16,7 @@ from ..messages import (
     CachePoint,
     DocumentPart,
     FileRef,
+    ImagePart,
     MediaPart,
     Message,
     Part,
@@ -76,6 +77,33 @@ def unsupported_part(provider: str, part: Part, where: str = "in a user message"
     given = "by url" if getattr(part, "url", None) else getattr(part, "media_type", None)
     shown = f"{type(part).__name__} ({given})" if given else type(part).__name__
     return BadRequest(f"{provider} cannot take {shown} {where}")
+
+
+def with_described_images(messages: Sequence[Message], takes: Callable[[ToolResultPart], bool]) -> tuple[Message, ...]:
+    """Return `messages` with a line of text for each image of a tool's result that a service does not take.
+
+    A model can call a tool whose images its service refuses: without the line the conversation would end there.
+    `takes` gets the result with one of its images.
+    """
+    described: list[Message] = []
+    for message in messages:
+        parts = [_with_described_images(part, takes) for part in message.parts]
+        same = all(new is old for new, old in zip(parts, message.parts, strict=True))
+        described.append(message if same else replace(message, parts=tuple(parts)))
+    return tuple(described)
+
+
+def _with_described_images(part: Part, takes: Callable[[ToolResultPart], bool]) -> Part:
+    if not (isinstance(part, ToolResultPart) and part.images):
+        return part
+    kept = tuple([image for image in part.images if takes(replace(part, images=(image,)))])
+    lines = [_image_line(image) for image in part.images if image not in kept]
+    return replace(part, images=kept, content="\n".join([part.content, *lines]).strip()) if lines else part
+
+
+def _image_line(image: ImagePart) -> str:
+    size = "by url" if image.data is None else f"{len(image.data) / 1000:.0f} kB"
+    return f"[image: {', '.join(filter(None, (image.media_type, size)))}]"
 
 
 def uncited(provider: str, part: DocumentPart) -> DocumentPart:

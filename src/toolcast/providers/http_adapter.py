@@ -22,11 +22,11 @@ from ..errors import BadRequest, LLMError, MalformedEvent
 from ..http_request import HTTPRequest, build_request
 from ..json_text import finite, replace_surrogates
 from ..lazy_dataclasses import dataclass
-from ..messages import Message
+from ..messages import ImagePart, Message, ToolCallPart, ToolResultPart, assistant, user
 from ..settings import Settings
 from ..tool_spec import NamedTool, ToolChoice, ToolNames
 from .base import RequestInput, RequestOptions, ResponseDecoder
-from .content_parts import called_tools, drop_foreign_data
+from .content_parts import called_tools, drop_foreign_data, with_described_images
 from .http_errors import ErrorSource, http_error, stream_error
 from .tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, schema_call_format
 
@@ -42,6 +42,7 @@ CACHE_SETTINGS = ("prompt_cache_key", "prompt_cache_retention")
 
 _SOME_ID = "resp"  # in place of the id of a response
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_REFUSED_IMAGE = re.compile(r"image|media|picture|mime|vision", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,15 @@ class RequestEncoder(ABC):
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the fields of the body that contain the messages. Raise `BadRequest` for unsupported content."""
 
+    def takes_result(self, result: ToolResultPart) -> bool:
+        """Return True if the messages may have this result of a tool."""
+        call = ToolCallPart(result.call_id, result.name or "tool", "{}")
+        try:
+            self.encode_messages((user("."), assistant(call), Message("tool", (result,))))
+        except BadRequest:
+            return False
+        return True
+
     def called(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the fields with tools that were called and are not offered. Only with `names_called`."""
         return {}
@@ -201,6 +211,16 @@ class RequestEncoder(ABC):
         if name not in self.names.sent:
             raise BadRequest(f"tool_choice names {name!r}, which is not among the tools: {list(self.names.sent)}")
         return name
+
+
+def _new_images(messages: Sequence[Message]) -> set[ImagePart]:
+    """Return the images in the results of tools behind the last answer; all, if there are none."""
+    found: set[ImagePart] = set()
+    for message in reversed(messages):
+        if found and message.role == "assistant":
+            break
+        found |= {image for part in message.parts if isinstance(part, ToolResultPart) for image in part.images}
+    return found
 
 
 class HTTPAdapter(ABC):
@@ -228,6 +248,7 @@ class HTTPAdapter(ABC):
         self.forget_encoders()
         self._error_source = lru_cache(16)(address.error_source)
         self._refused: set[str] = set()  # signatures of thoughts
+        self._refused_images: set[ImagePart] = set()  # of results of tools
 
     @property
     def provider(self) -> str:
@@ -245,6 +266,11 @@ class HTTPAdapter(ABC):
 
     def adapt_to(self, refusal: LLMError, request_input: RequestInput) -> bool:
         """Leave out of all requests what the service has refused, if nothing depends on it. Return True for that."""
+        if _REFUSED_IMAGE.search(str(refusal)) and (
+            images := _new_images(request_input.messages) - self._refused_images
+        ):
+            self._refused_images |= images
+            return True
         if not self.has_signed_thoughts:
             return False
         from .bound_thoughts import REFUSAL, signatures
@@ -273,14 +299,14 @@ class HTTPAdapter(ABC):
             to = encoder.provider if encoder.returns_server_tools else None
             points = encoder.takes_cache_points
             sent = drop_foreign_data(request_input.messages, request_input.model, to, self, cache_points=points)
-            own = encoder.encode_messages(sent)
+            own, notes = self._encode_messages(encoder, sent)
+            prefix = None
             if encoder.names_called and "tools" not in (settings.extra or ()) and (called := called_tools(sent)):
                 own |= encoder.called(called)
             if settings.previous_response_id not in (None, "auto"):
                 own = {**own, "previous_response_id": settings.previous_response_id}
             if settings.extra:
                 own = own | _extra(encoder, encoder.fields | own, settings.extra)
-            notes, prefix = tuple(encoder.notes), None
             if encoder.binds_thoughts or self._refused:
                 from .bound_thoughts import LEFT_OUT, bind_thoughts, signatures
 
@@ -305,6 +331,24 @@ class HTTPAdapter(ABC):
             secrets = tuple([secret for tool in request_input.server_tools for secret in tool.secrets])
         request = build_request("POST", url, headers, json_object(members), notes, secrets)
         return request if prefix is None else replace(request, prefix=prefix)
+
+    def _encode_messages(
+        self, encoder: RequestEncoder, messages: Sequence[Message]
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Return the fields with the messages, a tool's refused images as text, and notes."""
+        described = messages
+        if self._refused_images:
+            described = with_described_images(messages, lambda result: result.images[0] not in self._refused_images)
+        try:
+            own = encoder.encode_messages(described)
+        except BadRequest:
+            taken = with_described_images(described, encoder.takes_result)
+            if taken == described:
+                raise
+            described = taken
+            own = encoder.encode_messages(described)
+        changed = described is not messages and described != messages
+        return own, (*encoder.notes, "images in the results of tools") if changed else tuple(encoder.notes)
 
     def decoder(self, request_input: RequestInput) -> ResponseDecoder:
         """Return a fresh decoder for one response, streamed or not."""

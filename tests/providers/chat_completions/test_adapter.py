@@ -156,9 +156,6 @@ REFUSED = [
     pytest.param(OPENAI, system(IMAGE), "ImagePart", id="image for the system"),
     pytest.param(OPENAI, assistant(IMAGE), "ImagePart", id="image by the assistant"),
     pytest.param(OPENAI, Message("tool", (TextPart("x"),)), "TextPart", id="text in a tool message"),
-    pytest.param(
-        OPENAI, Message("tool", (ToolResultPart("x", "", images=(IMAGE,)),)), "ImagePart", id="image as result"
-    ),
 ]
 
 

@@ -225,7 +225,6 @@ def test_content_of_messages() -> None:
         Message("system", (ImagePart(url="https://host/a.png"),)),
         Message("tool", (TextPart("x"),)),
         Message("assistant", (ImagePart(url="https://host/a.png"),)),
-        Message("tool", (ToolResultPart("c", "x", images=(ImagePart(url="https://host/a.png"),)),)),
     ],
 )
 def test_content_that_is_not_sent(message: Message) -> None:

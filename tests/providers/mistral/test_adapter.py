@@ -160,8 +160,7 @@ def test_media(part: Part, given: dict[str, Any]) -> None:
 
 def test_unsupported_content_is_refused() -> None:
     with pytest.raises(BadRequest, match="ImagePart") as caught:
-        image = ImagePart(url="https://x/i.png")
-        body(Message("tool", (ToolResultPart("x", "4", images=(image,)),)))
+        body(Message("tool", (ImagePart(url="https://x/i.png"),)))
     assert caught.value.provider == "mistral"
 
 

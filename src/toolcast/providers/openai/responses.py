@@ -105,7 +105,7 @@ class OpenAIResponsesAdapter(OpenAIBaseAdapter):
         if found - self._given_up:
             self._given_up |= found
             self.forget_encoders()
-        return bool(found)
+        return bool(found) or super().adapt_to(refusal, request_input)
 
     def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int] | None:
         """Return the request that counts the input tokens of a request; None if the service does not count them."""
