@@ -750,7 +750,7 @@ def test_images_of_a_tool_are_sent_or_named(name: str, last: tuple[Message, ...]
 
 @pytest.mark.parametrize("name", [name for name in ADAPTERS if not name.startswith("llama.cpp")])
 def test_an_image_of_a_tool_that_the_service_refuses_is_named_from_then_on(name: str) -> None:
-    images = tuple(replace(IMAGES[0], data=data) for data in (b"old", b"new"))
+    images = tuple(replace(IMAGES[0], data=data, opaque={"provider": "x"}) for data in (b"old", b"new"))
     history = [user("Go")]
     for image in images:
         result = ToolResultPart(str(len(history)), "Done.", "draw", images=(image,))
@@ -759,6 +759,7 @@ def test_an_image_of_a_tool_that_the_service_refuses_is_named_from_then_on(name:
     adapter = ADAPTERS[name]()
     before = adapter.request(asks, Settings(max_tokens=9)).body.decode()
     refusal = BadRequest("Could not process image", status=400)
+    assert not adapter.adapt_to(BadRequest("results must follow immediately", status=400), asks)
     assert adapter.adapt_to(refusal, asks)
     after = adapter.request(asks, Settings(max_tokens=9)).body.decode()
     assert "bmV3" not in after

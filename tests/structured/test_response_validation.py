@@ -280,6 +280,16 @@ def test_the_end_of_the_context_window_is_not_max_tokens(api: API, raw: str) -> 
             api.call(make)
 
 
+@pytest.mark.parametrize("text", ['[2, 3] no: {"value": [1]}', '{"value": [1]} [2]', "- [ ] x: [1]", "[1] [2]"])
+@pytest.mark.parametrize("mode", ["prompted", "tool_call"])
+def test_several_lists_are_ambiguous_with_and_without_their_wrapper(api: API, text: str, mode: Any) -> None:
+    for answer in (text, [call(text, "list_int")]) if mode == "tool_call" else (text,):
+        make, _ = maker(answer, answer, output=list[int], mode=mode)
+        with pytest.raises((ValidationError, NoToolCallError)):
+            api.call(make)
+        assert isinstance(api.stream(make).error, (ValidationError, NoToolCallError))
+
+
 @pytest.mark.parametrize("text", ["7 apples", "", "   ", "{", "[1,", '"7"x', "null"])
 def test_words_that_are_no_answer(api: API, text: str) -> None:
     make, _ = maker(text, text, output=list[int])

@@ -28,6 +28,9 @@ from pydantic_core import ErrorDetails, ValidationError, from_json
 from ..json_text import replace_surrogates
 from .json_stream import JSONStream, JSONStreamError, Path
 
+ONE_OF_SEVERAL = "took the value that fits"
+"""The repair of a text with several values."""
+
 _MAX_DEPTH = 200
 _MOST_REPAIRS = 4
 
@@ -111,14 +114,19 @@ def parse_json(
             if len(found) == 1 and is_invalid_json(error):  # a number that JSON lacks; the rest was parsed
                 raise
         else:
-            fits = ("took the value that fits",) if len(found) > 1 else ()
+            fits = (ONE_OF_SEVERAL,) if len(found) > 1 else ()
             fitting.append((value, (*each.repairs, *fits, *repairs)))
     if not fitting:
         raise first
     if any(value != fitting[0][0] for value, _ in fitting[1:]):
-        reason = f"the text has {len(fitting)} different values that fit; write only the one that counts"
-        raise _invalid_json(validator, text, {"error": reason, "values": str(len(fitting))}) from None
+        raise ambiguous(validator, text, len(fitting)) from None
     return fitting[0]
+
+
+def ambiguous(validator: Validator, text: str, count: int) -> ValidationError:
+    """Return the error for a text with several different values that fit."""
+    reason = f"the text has {count} different values that fit; write only the one that counts"
+    return _invalid_json(validator, text, {"error": reason, "values": str(count)})
 
 
 def _invalid_json(validator: Validator, text: str, context: dict[str, str]) -> ValidationError:

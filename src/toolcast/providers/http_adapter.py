@@ -42,7 +42,7 @@ CACHE_SETTINGS = ("prompt_cache_key", "prompt_cache_retention")
 
 _SOME_ID = "resp"  # in place of the id of a response
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_REFUSED_IMAGE = re.compile(r"image|media|picture|mime|vision", re.IGNORECASE)
+_REFUSED_IMAGE = re.compile(r"\b(?:images?|image_url|pictures?|media[ _-]?types?|mime[ _-]?types?)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +213,13 @@ class RequestEncoder(ABC):
         return name
 
 
-def _new_images(messages: Sequence[Message]) -> set[ImagePart]:
+def _new_images(messages: Sequence[Message]) -> list[ImagePart]:
     """Return the images in the results of tools behind the last answer; all, if there are none."""
-    found: set[ImagePart] = set()
+    found: list[ImagePart] = []
     for message in reversed(messages):
         if found and message.role == "assistant":
             break
-        found |= {image for part in message.parts if isinstance(part, ToolResultPart) for image in part.images}
+        found += [image for part in message.parts if isinstance(part, ToolResultPart) for image in part.images]
     return found
 
 
@@ -248,7 +248,7 @@ class HTTPAdapter(ABC):
         self.forget_encoders()
         self._error_source = lru_cache(16)(address.error_source)
         self._refused: set[str] = set()  # signatures of thoughts
-        self._refused_images: set[ImagePart] = set()  # of results of tools
+        self._refused_images: list[ImagePart] = []  # of results of tools
 
     @property
     def provider(self) -> str:
@@ -266,11 +266,10 @@ class HTTPAdapter(ABC):
 
     def adapt_to(self, refusal: LLMError, request_input: RequestInput) -> bool:
         """Leave out of all requests what the service has refused, if nothing depends on it. Return True for that."""
-        if _REFUSED_IMAGE.search(str(refusal)) and (
-            images := _new_images(request_input.messages) - self._refused_images
-        ):
-            self._refused_images |= images
-            return True
+        if _REFUSED_IMAGE.search(refusal.message):
+            images = [image for image in _new_images(request_input.messages) if image not in self._refused_images]
+            self._refused_images += images
+            return bool(images)
         if not self.has_signed_thoughts:
             return False
         from .bound_thoughts import REFUSAL, signatures

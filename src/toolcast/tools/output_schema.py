@@ -97,7 +97,16 @@ class OutputSchema:
                     value, repairs = self.validator.read(text, context)
                     return value, ("took the whole arguments as the value", *repairs)
             raise _unwrapped_error(error) from None
+        if parsing.ONE_OF_SEVERAL in repairs and self._has_another(outer.value, text, context):
+            raise parsing.ambiguous(self.validator.validator, text, 2)
         return outer.value, repairs
+
+    def _has_another(self, value: Any, text: str, context: Any) -> bool:
+        """Return True if another value of the text is one without its wrapper."""
+        with suppress(ValidationError):
+            bare, _ = self.validator.read(text, context)
+            return bool(bare != value)
+        return False
 
     def dump(self, value: Any) -> str:
         """Return the arguments that parse to `value`. Raise Pydantic's `ValidationError`."""

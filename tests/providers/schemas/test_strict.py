@@ -355,6 +355,7 @@ RECURSIVE: Schema = _x({"$ref": "#/$defs/N"}, **{"$defs": {"N": _x({"type": "arr
         ("openai", _x({"type": "object"}), "'x' is an open map"),
         ("openai", _model(Flagged), "'Flagged.flag' may be absent and has no default"),
         ("openai", _model(a=(str, Field(None))), "'a' has a default that it does not take"),
+        ("openai", _model(a=(list[str], Field(None))), "'a' has a default that it does not take"),
         ("openai", _model(a=(int, Field("x"))), "'a' has a default that it does not take"),
         ("openai", _model(a=(int, Field(0, ge=1))), "'a' has a default that it does not take"),
         ("openai", _model(a=(list[int] | str, Field(None))), "'a' has a default that it does not take"),

@@ -161,6 +161,8 @@ def test_different_objects_are_one_call_that_is_ambiguous_or_several_calls() -> 
 def test_lists_where_lists_are_read() -> None:
     assert events(f"So [x] [{NO}]!", LISTS)[-1] == ToolCallDone("call_3", "list", f"[{NO}]")
     assert events(f"So [{NO}]!")[-1] == ToolCallDone("call_3", "add", NO)
+    assert events("- [ ] check [it](b) [true]", LISTS)[-1] == ToolCallDone("call_3", "list", "[ ][true]")
+    assert events("[ // one\n1]", LISTS)[-1] == ToolCallDone("call_3", "list", "[ // one\n1]")
 
 
 BLANK = " " * 99

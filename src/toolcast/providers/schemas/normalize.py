@@ -79,11 +79,11 @@ def is_constant(body: Mapping[str, Any]) -> bool:
 def can_be_empty(body: Mapping[str, Any]) -> bool:
     """Return True if an optional property can also be present and empty or null."""
     branches = [body, *(normalize(branch) for branch in body.get("anyOf", ()))]
-    return (
-        ("default" in body and any(_takes(branch, body["default"]) for branch in branches[len(branches) > 1 :]))
-        or any(branch.get("type") == "null" for branch in branches)
-        or (body.get("type") == "array" and not body.get("minItems"))
-    )
+    if any(branch.get("type") == "null" for branch in branches):
+        return True
+    if "default" in body:
+        return any(_takes(branch, body["default"]) for branch in branches[len(branches) > 1 :])
+    return body.get("type") == "array" and not body.get("minItems")
 
 
 _LIMITS: Mapping[str, Callable[[Any, Any], bool]] = {

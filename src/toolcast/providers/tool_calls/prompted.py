@@ -35,12 +35,12 @@ def to_prompted_messages(messages: tuple[Message, ...], form: CallFormat) -> tup
 # The start of JSON, or of an attempt at it; a bracket in prose mostly has another start. The numbers limit the text
 # that is delayed until that is decided.
 _OBJECT: Final = r"""\{\s{0,99}+(?:["'}#]|//|/\*|\w{1,99}+\s{0,99}+:)"""
-_LIST: Final = r"""\[\s{0,99}+[\[{"'\]]"""
+_LIST: Final = r"""\[\s{0,99}+(?:[\[{"'\]\d#-]|//|/\*|true|false|null)"""
 _MAYBE: Final = r"\{\s{0,99}+(?:/|\w{1,99}+\s{0,99}+)?$"
 _find_object = searcher(rf"{STARTS}{{", rf"{TAG}|{_OBJECT}")
 _find_maybe_object = re.compile(_MAYBE).search
 _find_value = searcher(rf"{STARTS}{{", rf"{TAG}|{_OBJECT}|{_LIST}")
-_find_maybe_value = re.compile(rf"{_MAYBE}|\[\s{{0,99}}+$").search
+_find_maybe_value = re.compile(rf"{_MAYBE}|\[\s{{0,99}}+(?:/|[a-z]{{0,4}})$").search
 _find_closing = re.compile(r"[}\]]").search
 _leads_to_json = re.compile(r"\s*(?:[^\n]{0,150}:)?\s*(?:[`~]{3,}\w*\s*)?").fullmatch
 _KEPT_PROSE: Final = 400
