@@ -45,7 +45,7 @@ def searcher(starts: str, pattern: str) -> Callable[..., re.Match[str] | None]:
 
 _CHANNEL_OPEN: Final = re.compile(r"<\|channel\|>[^{}\n]{0,60}\Z").match
 find_tag = searcher(STARTS, TAG)
-find_end = searcher(STARTS, rf"(?i:(?<!`)(?:{_END}))")
+find_end = searcher(STARTS, rf"(?i:(?<!`)(?P<own_end>{_END}))")
 
 
 def part_start(text: str, pos: int = 0) -> int:

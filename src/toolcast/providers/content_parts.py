@@ -79,18 +79,19 @@ def unsupported_part(provider: str, part: Part, where: str = "in a user message"
     return BadRequest(f"{provider} cannot take {shown} {where}")
 
 
-def with_described_images(messages: Sequence[Message], takes: Callable[[ToolResultPart], bool]) -> tuple[Message, ...]:
+def with_described_images(messages: Sequence[Message], takes: Callable[[ToolResultPart], bool]) -> Sequence[Message]:
     """Return `messages` with a line of text for each image of a tool's result that a service does not take.
 
     A model can call a tool whose images its service refuses: without the line the conversation would end there.
-    `takes` gets the result with one of its images.
+    `takes` gets the result with one of its images. Without such an image, the same messages are returned.
     """
-    described: list[Message] = []
-    for message in messages:
+    described = list(messages)
+    for at, message in enumerate(messages):
         parts = [_with_described_images(part, takes) for part in message.parts]
-        same = all(new is old for new, old in zip(parts, message.parts, strict=True))
-        described.append(message if same else replace(message, parts=tuple(parts)))
-    return tuple(described)
+        if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
+            described[at] = replace(message, parts=tuple(parts))
+    changed = any(new is not old for new, old in zip(described, messages, strict=True))
+    return tuple(described) if changed else messages
 
 
 def _with_described_images(part: Part, takes: Callable[[ToolResultPart], bool]) -> Part:

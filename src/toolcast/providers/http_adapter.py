@@ -269,7 +269,8 @@ class HTTPAdapter(ABC):
         if _REFUSED_IMAGE.search(refusal.message):
             images = [image for image in _new_images(request_input.messages) if image not in self._refused_images]
             self._refused_images += images
-            return bool(images)
+            if images:
+                return True
         if not self.has_signed_thoughts:
             return False
         from .bound_thoughts import REFUSAL, signatures
@@ -342,12 +343,12 @@ class HTTPAdapter(ABC):
             own = encoder.encode_messages(described)
         except BadRequest:
             taken = with_described_images(described, encoder.takes_result)
-            if taken == described:
+            if taken is described:
                 raise
             described = taken
             own = encoder.encode_messages(described)
-        changed = described is not messages and described != messages
-        return own, (*encoder.notes, "images in the results of tools") if changed else tuple(encoder.notes)
+        more = () if described is messages else ("images in the results of tools",)
+        return own, (*encoder.notes, *more)
 
     def decoder(self, request_input: RequestInput) -> ResponseDecoder:
         """Return a fresh decoder for one response, streamed or not."""

@@ -14,7 +14,6 @@ from contextlib import suppress
 from dataclasses import is_dataclass
 from functools import cached_property, partial
 from inspect import cleandoc, currentframe
-from types import NoneType
 from typing import Annotated, Any, ForwardRef, Literal, NewType, TypeAlias, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter, ValidationError, create_model
@@ -286,7 +285,7 @@ def _normalize(schema: Any) -> Any:
 
 
 def _is_json(value: Any) -> bool:
-    return isinstance(value, (str, int, NoneType)) or finite(value) == value
+    return isinstance(value, (str, int, types.NoneType)) or finite(value) == value
 
 
 def _normalize_value(key: str, value: Any) -> Any:

@@ -163,7 +163,8 @@ class AnthropicAdapter(HTTPAdapter):
             parts = [part for message in request_input.messages for part in message.server_tools]
             found = [part.raw["id"] for part in parts if part.raw and _is_container(part)]
             self._lost_containers.update(found)
-            return bool(found)
+            if found:
+                return True
         if not _REFUSED_ROLE.search(str(refusal)):
             return super().adapt_to(refusal, request_input)
         if self._takes_late_system:

@@ -128,7 +128,7 @@ class PromptedCalls(JSONTextCalls):
             self._add_text(text[:at], out)
             self._delayed = text[at:]
             return ""
-        tag, rest = found.lastgroup if not self._thinks else "own end", text[found.end() :]
+        tag, rest = found.lastgroup, text[found.end() :]
         self._add_text(text[: found.start()], out)
         if tag is None:
             self._open, self._scan, self._scanned = [], JSONStream(), 0
