@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any
 
 import anyio
@@ -22,7 +25,7 @@ from toolcast import (
     is_partial,
 )
 from toolcast.errors import ConnectFailed, StreamTruncated
-from toolcast.testing import ScriptedLLM
+from toolcast.testing import ScriptedLLM, ScriptedRequest
 
 
 def maker(*answers: Any, output: Any = Album, **options: Any) -> Any:
@@ -70,6 +73,46 @@ def test_a_closed_stream_gives_nothing_more() -> None:
     stream.close()
     assert stream.state == "closed"
     assert list(stream) == []
+
+
+@pytest.mark.parametrize("read", [next, lambda stream: stream.next()])
+def test_an_event_stream_that_another_thread_reads_is_busy(read: Any) -> None:
+    reading, go_on = Event(), Event()
+
+    async def answer(request: ScriptedRequest) -> AsyncIterator[Any]:
+        reading.set()
+        assert go_on.wait(30)
+        yield TextDelta("Hello")
+        yield Finish("end_turn")
+
+    stream = ScriptedLLM(answer).stream_chat("hi")
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(list, stream)
+        assert reading.wait(30)
+        with pytest.raises(StreamBusy, match="another thread or task is reading"):
+            read(stream)
+        go_on.set()
+        assert first.result() == [TextDelta("Hello"), Finish("end_turn")]
+
+
+async def test_an_event_stream_that_another_task_reads_is_busy() -> None:
+    reading, go_on = anyio.Event(), anyio.Event()
+
+    async def answer(request: ScriptedRequest) -> AsyncIterator[Any]:
+        reading.set()
+        await go_on.wait()
+        yield TextDelta("Hello")
+        yield Finish("end_turn")
+
+    stream = ScriptedLLM(answer).astream_chat("hi")
+    async with anyio.create_task_group() as group:
+        group.start_soon(stream.next)
+        await reading.wait()
+        with pytest.raises(StreamBusy, match="another thread or task is reading"):
+            await stream.next()
+        go_on.set()
+    assert stream.current == TextDelta("Hello")
+    assert [event async for event in stream] == [Finish("end_turn")]
 
 
 def test_events_on_every_api(api: API) -> None:

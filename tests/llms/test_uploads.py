@@ -36,6 +36,7 @@ from toolcast import (
     RedactedLLM,
     ToolOrchestratingLLM,
     VideoPart,
+    assistant,
     user,
 )
 from toolcast.agents.engine.engine import Engine
@@ -51,7 +52,7 @@ from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.anthropic.files import AnthropicFiles
 from toolcast.providers.file_codec import BytesContent
 from toolcast.stores.sqlite import SQLiteStore
-from toolcast.testing import ScriptedLLM
+from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 PDF = "application/pdf"
 
@@ -289,6 +290,20 @@ def test_an_expired_reference_is_refused_before_sending(calls: Calls) -> None:
         with pytest.raises(BadRequest, match="the reference to the file 'file-1' at openai has expired"):
             calls(llm, "chat", [user("Read.", ref)])
         assert not server.log
+
+
+def test_an_expired_reference_of_an_earlier_turn_is_named() -> None:
+    """Otherwise the conversation could not go on."""
+    ref = FileRef("openai", "file-1", media_type=PDF, name="plan.pdf", expires_at=1.0)
+    old = (user("Read.", ref), assistant("Done."))
+    headers = {"content-type": "application/json"}
+    network = ReplayNetwork(*[Recorded([b'{"choices": [{"message": {"content": "Fine."}}]}'], headers=headers)] * 2)
+    llm = OpenAI("gpt-4.1", api="chat", api_key="k", network=network, max_retries=0)
+    for _ in range(2):
+        assert llm.chat((*old, user("And?"))).text == "Fine."
+        assert b"[file: plan.pdf, application/pdf]" in network.requests[-1].body
+    with pytest.raises(BadRequest, match="'file-1' at openai has expired"):
+        llm.chat((*old, user("And?", ref)))
 
 
 def test_the_signed_url_of_mistral_is_renewed() -> None:

@@ -29,6 +29,9 @@ from toolcast.events import (
     UsageReport,
 )
 from toolcast.messages import (
+    AudioPart,
+    DocumentPart,
+    FileRef,
     ImagePart,
     Message,
     ServerToolPart,
@@ -36,6 +39,7 @@ from toolcast.messages import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
+    VideoPart,
     assistant,
     system,
     tool_result,
@@ -766,6 +770,65 @@ def test_an_image_of_a_tool_that_the_service_refuses_is_named_from_then_on(name:
     assert ("b2xk" in before) == ("b2xk" in after)  # the service has taken it before
     own = RequestInput("m", (user("Go", images[1]),), TOOLS)
     assert not adapter.adapt_to(refusal, own)  # an image of the user
+
+
+OLD_MEDIA = {
+    "[image: image/svg+xml, 0 kB]": IMAGES[1],
+    "[audio: audio/x-odd, 3 kB]": AudioPart(data=b"RIFF" * 750, media_type="audio/x-odd"),
+    "[video: video/x-odd, 0 kB]": VideoPart(data=b"odd video", media_type="video/x-odd"),
+    "[document: application/x-odd, 0 kB]": DocumentPart(data=b"odd document", media_type="application/x-odd"),
+    "[file: plan.pdf, application/pdf]": FileRef("Elsewhere", "f-1", media_type="application/pdf", name="plan.pdf"),
+}
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+@pytest.mark.parametrize("line", OLD_MEDIA)
+def test_media_of_an_earlier_turn_are_sent_or_named(name: str, line: str) -> None:
+    """Another model may have taken them, or the same one before they expired: the conversation goes on."""
+    media = OLD_MEDIA[line]
+    adapter = ADAPTERS[name]()
+    old = (user("Go", media), assistant("Gone.", media if isinstance(media, ImagePart) else TextPart("So.")))
+    request = adapter.request(RequestInput("m", (*old, user("On"))), Settings(max_tokens=9))
+    text = request.body.decode()
+    sent = "f-1" if isinstance(media, FileRef) else base64.b64encode(media.data or b"").decode()
+    assert (line in text) or (sent in text)
+    assert ("media of earlier turns" in request.notes) == (line in text)
+    if line in text and not isinstance(media, ImagePart):
+        with pytest.raises(BadRequest):  # not of this turn
+            adapter.request(RequestInput("m", (*old, user("On", media))), Settings(max_tokens=9))
+
+
+@pytest.mark.parametrize("name", [name for name in ADAPTERS if not name.startswith("llama.cpp")])
+def test_media_of_an_earlier_turn_that_the_service_refuses_are_named_from_then_on(name: str) -> None:
+    adapter = ADAPTERS[name]()
+    image = IMAGES[0]
+    old = (user("Go", image), assistant("Gone."))
+    asks = RequestInput("m", (*old, user("On")))
+    before = adapter.request(asks, Settings(max_tokens=9)).body.decode()
+    refusal = BadRequest("This model does not support image input", status=404)
+    for other in ("No such model", "audio is not supported", "The image model is gone"):
+        assert not adapter.adapt_to(BadRequest(other, status=404), asks)
+    assert not adapter.adapt_to(refusal, RequestInput("m", (*old, user("On", image))))  # it is about that one
+    assert adapter.adapt_to(refusal, asks)
+    assert not adapter.adapt_to(refusal, asks)
+    after = adapter.request(asks, Settings(max_tokens=9))
+    data = base64.b64encode(image.data or b"").decode()
+    assert (data in before, data in after.body.decode()) == ("[image: image/png" not in before, False)
+    assert "[image: image/png, 12 kB]" in after.body.decode()
+    assert "media of earlier turns" in after.notes
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 410])
+def test_a_file_that_has_expired_is_named_from_then_on(status: int) -> None:
+    adapter = ADAPTERS["anthropic"]()
+    files = [FileRef("anthropic", id, media_type="application/pdf", name=f"{id}.pdf") for id in ("file_1", "file_2")]
+    asks = RequestInput("m", (user("Go", *files), assistant("Gone."), user("On")))
+    gone = BadRequest("File not found: file_2", status=status)
+    assert adapter.adapt_to(gone, asks)
+    text = adapter.request(asks, Settings(max_tokens=9)).body.decode()
+    assert ("[file: file_1" in text, '"file_1"' in text) == (False, True)
+    assert ("[file: file_2.pdf, application/pdf]" in text, '"file_2"' in text) == (True, False)
+    assert not adapter.adapt_to(gone, RequestInput("m", (user("Go", *files),)))  # the user's own message
 
 
 def texts_of(value: Any, name: str) -> Iterator[str]:

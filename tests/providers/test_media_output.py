@@ -37,6 +37,7 @@ from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import OPENAI, OPENROUTER, XAI
+from toolcast.providers.content_parts import media_line
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.http_adapter import HTTPAdapter
 from toolcast.providers.media_output import PCM, MediaBytes, image_of_url, media_type_of
@@ -537,9 +538,12 @@ def test_a_stream_has_samples_alone() -> None:
         AudioPart(data=WAV, media_type="audio/wav", opaque={"audio": {"id": "a", "provider": "openrouter"}}),
     ],
 )
-def test_an_output_of_another_service_is_an_error_before_sending(adapter: HTTPAdapter, part: Any) -> None:
-    with pytest.raises(BadRequest, match=r"cannot take (ImagePart|AudioPart)"):
-        body_of(adapter, user("Hi"), Message("assistant", (part,)), user("More."))
+def test_an_output_of_another_service_is_named(adapter: HTTPAdapter, part: Any) -> None:
+    """The conversation goes on after a change of the model."""
+    sent = json.dumps(body_of(adapter, user("Hi"), Message("assistant", (part,)), user("More.")))
+    assert media_line(part) in sent
+    with pytest.raises(BadRequest, match=r"cannot take (ImagePart|AudioPart)"):  # the beginning of an answer
+        body_of(adapter, user("Hi"), Message("assistant", (part,)))
 
 
 @pytest.mark.parametrize("wrong", [[], ["video"], "text,image", 1])

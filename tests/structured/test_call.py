@@ -269,6 +269,18 @@ def test_after_a_function_asked_for_another_try_no_further_group_begins(api: API
     assert isinstance(error.__cause__, TryAgain)
 
 
+def test_each_call_that_asks_for_another_try_gets_its_reason(api: API) -> None:
+    def note(a: int) -> int:
+        if a > 1:
+            raise TryAgain(f"not {a}")
+        return -a
+
+    llm = ScriptedLLM(THREE, THREE[:1])
+    assert api.call(ToolOrchestratingLLM(note, "x", llm, allow_parallel_tool_calls=True, max_attempts=2)) == [-1]
+    results = [part for message in llm.requests[1].messages for part in message.parts if part.type == "tool_result"]
+    assert [result.content for result in results] == ["Not used, call again.", "not 2", "not 3"]
+
+
 def test_another_failure_is_not_hidden_by_asking_again(api: API) -> None:
     def note(a: int) -> int:
         raise OSError("disk full") if a == 3 else TryAgain("again")

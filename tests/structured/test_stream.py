@@ -489,7 +489,8 @@ def test_fail_fast_on_the_pooled_connection_asks_again(api: API, view: str | Non
     make = ToolOrchestratingLLM(Album, "x", llm, max_attempts=2)
     items = api.stream(make).items if view is None else api.view(make, view)
     assert items[-1] == SEA
-    assert "a long title" in [item.title for item in items]
+    # Whether the latest ones include the last before the error depends on the order in which trio runs its tasks.
+    assert view == "latest" or "a long title" in [item.title for item in items]
     explanation = llm.requests[1].messages[-1]
     assert "artist" in repr(explanation)
     stopped = api.stream(maker([*events, *deltas("never read")]))

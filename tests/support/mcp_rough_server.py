@@ -10,6 +10,18 @@ import sys
 from typing import Any
 
 OBJECT = {"type": "object"}
+UNKNOWN = {"type": "video", "length": 3}
+RESULTS: dict[str, Any] = {
+    "contentless": {"structuredContent": {"n": 1}},
+    "nothing": {},
+    "null": {"content": None, "isError": True},
+    "bare": {"content": "just text"},
+    "unknown": {"content": [{"type": "text", "text": "seen"}, UNKNOWN]},
+    "annotated": {"content": [{"type": "text", "text": "seen", "annotations": {"priority": 9}}]},
+    "listed": {"content": [{"type": "text", "text": "[1, 2]"}], "structuredContent": [1, 2]},
+    "partly": {"content": [UNKNOWN], "structuredContent": {"n": 1}},
+    "unfit": {"content": [{"type": "text", "text": "seen"}], "structuredContent": {"m": 1}},
+}
 TOOLS: list[Any] = [
     {"name": "refuse", "inputSchema": OBJECT},
     {"name": "nullable", "inputSchema": {"type": ["object", "null"]}},
@@ -20,6 +32,7 @@ TOOLS: list[Any] = [
     {"name": "surrogate", "inputSchema": OBJECT},
     {"name": "wrong", "inputSchema": OBJECT},
     {"name": "noise", "inputSchema": OBJECT},
+    *({"name": name, "inputSchema": OBJECT, "outputSchema": {**OBJECT, "required": ["n"]}} for name in RESULTS),
     "nonsense",
 ]
 
@@ -35,6 +48,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "surrogate": text_result("a\ud800b"),
     "wrong": {"error": "no object"},
     "noise": text_result("received"),
+    **{name: {"result": result} for name, result in RESULTS.items()},
 }
 
 

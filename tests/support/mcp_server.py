@@ -53,6 +53,7 @@ def environment() -> list[str]:
 @server.tool()
 def crash() -> str:
     """The end of the server."""
+    os.write(2, b"the end of it\n")
     os._exit(1)
 
 

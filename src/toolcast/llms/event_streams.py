@@ -7,13 +7,14 @@ async class awaits them. Nothing is read ahead of the event that the caller asks
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ..accumulator import Accumulator
 from ..async_support import sync_driver
 from ..call_report import Account
 from ..closing import AsyncClosing, Closing, Uncopyable
-from ..errors import StreamClosed
+from ..errors import StreamBusy, StreamClosed
 from ..events import ChatResponse, Event
 from ..reprs import safe_repr
 from ..usage import Usage
@@ -42,6 +43,7 @@ class _EventState(Uncopyable):
         self._position = 0
         self._current: Event | None = None
         self._folded = Accumulator()
+        self._reading = Lock()
         self._started = False  # the request was sent
         self.state: str = "open"
         self.err: Exception | None = None
@@ -85,6 +87,10 @@ class _EventState(Uncopyable):
         response = self.response
         calls = [f"{call.name}: called" for call in response.message.tool_calls]
         return Frame(self._repr_html_(), "\n".join([*([response.text] if response.text else []), *calls]))
+
+    def _begin_reading(self) -> None:
+        if not self._reading.acquire(blocking=False):
+            raise StreamBusy("another thread or task is reading this stream; make a second stream for it")
 
     def _take(self) -> bool:
         """Move to the next event that has already arrived. Return False if there is none."""
@@ -151,8 +157,12 @@ class EventStream(_EventState, Closing):
     """
 
     def next(self) -> bool:
-        """Return True if there is another event, now `current`."""
-        return self._take() or sync_driver.run(self._pull())
+        """Return True if there is another event, now `current`. Raises `StreamBusy` while another thread reads one."""
+        self._begin_reading()
+        try:
+            return self._take() or sync_driver.run(self._pull())
+        finally:
+            self._reading.release()
 
     def show(self) -> ChatResponse:
         """Read the rest, display the response while it grows, and return it. Raise the error that ended the stream.
@@ -173,8 +183,12 @@ class EventStream(_EventState, Closing):
         return self
 
     def __next__(self) -> Event:
-        if self.next():
-            return self.current
+        self._begin_reading()
+        try:
+            if self._take() or sync_driver.run(self._pull()):
+                return self.current
+        finally:
+            self._reading.release()
         raise self._end(StopIteration)
 
     def __del__(self) -> None:
@@ -186,8 +200,12 @@ class AsyncEventStream(_EventState, AsyncClosing):
     """The events of one response: `await next()`, `current`, `err`, `await aclose()`, or `async for`."""
 
     async def next(self) -> bool:
-        """Return True if there is another event, now `current`."""
-        return self._take() or await self._pull()
+        """Return True if there is another event, now `current`. Raises `StreamBusy` while another task reads one."""
+        self._begin_reading()
+        try:
+            return self._take() or await self._pull()
+        finally:
+            self._reading.release()
 
     async def show(self) -> ChatResponse:
         """Read the rest, display the response while it grows, and return it. Raise the error that ended the stream.

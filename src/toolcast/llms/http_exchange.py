@@ -24,6 +24,7 @@ from ..hook_protocol import CallHooks, Hooks, RequestInfo
 from ..http_request import HTTPRequest
 from ..messages import FileRef
 from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
+from ..providers.content_parts import this_turn
 from ..providers.http_errors import BODY_LIMIT, request_id
 from ..providers.response_decoder import decoded_frames
 from ..retries import RetryPolicy, next_wait, retry_after, wait_reason
@@ -45,6 +46,9 @@ MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 """The size limit of one response, far more than any model writes; a single event has a smaller limit."""
 
 _SURE_TO_FIT: Final = 4096  # bytes of a request that needs no check of the context window: no model has a smaller one
+_REFUSALS: Final = (400, 403, 404, 410, 422)
+"""The statuses of a refusal that may be about something in the request, such as a file that has expired."""
+
 _LAST_WORD: Final = r'[^\s"]*\Z'
 _LOGGED: Final = 4096  # characters of a body in the log
 _MORE = frozenset((TextDelta, ToolCallDelta))  # frequent events without anything to record
@@ -284,10 +288,10 @@ class HTTPExchange:
         limit = None if (deadline := self._call.deadline) is None else deadline - now
         adapter = await self._service.prepare(self._conversation, self._backend, limit)
         self._adapter = adapter.for_request(self._conversation, self._settings)
-        for message in self._conversation.messages:
+        for at, message in enumerate(self._conversation.messages):
             for part in message.parts:
                 if type(part) is FileRef:
-                    self._check_file(part)
+                    self._check_file(part, at)
         request = self._adapter.request(self._conversation, self._settings)
         if len(request.body) > _SURE_TO_FIT:
             chat = self._conversation
@@ -318,16 +322,22 @@ class HTTPExchange:
         self.request_id = _request_id(body.headers, request)
         self._decoder = self._adapter.decoder(self._conversation)
 
-    def _check_file(self, part: FileRef) -> None:
-        """Raise `BadRequest` for a reference to a file that has expired; not in a replay, which sends nothing."""
+    def _check_file(self, part: FileRef, at: int) -> None:
+        """Raise `BadRequest` for an expired file in the message `at`, unless it is of an earlier turn.
+
+        Not in a replay, which sends nothing.
+        """
         if part.expires_at is None or part.expires_at > self._backend.time() or nothing_is_sent():
             return
-        raise BadRequest(
+        expired = BadRequest(
             f"the reference to the file {part.id!r:.100} at {part.provider} has expired: get a new one with "
             "llm.describe_file(ref), or, if the file is gone, upload it again",
             provider=part.provider,
             model=self._conversation.model,
         )
+        is_old = at < this_turn(self._conversation.messages)
+        if self._adapter is None or not (is_old and self._adapter.adapt_to(expired, self._conversation)):
+            raise expired
 
     async def _in_time(self, call: Callable[[], Awaitable[T]]) -> T:
         """Await a user's code within the deadline of the call. Without an event loop it cannot be interrupted."""
@@ -438,7 +448,7 @@ class HTTPExchange:
     def _renews(self, error: LLMError) -> bool:
         """Return True if the service refused what can be left out, or, once, credentials that can be replaced."""
         request = self._request
-        if error.status == 400 and request is not None and self._is_sent_without(error, request):
+        if error.status in _REFUSALS and request is not None and self._is_sent_without(error, request):
             return True
         if self._renewed or error.status != 401 or request is None or not self._service.renew(request):
             return False

@@ -170,7 +170,7 @@ def validate_json_text(
     repairs: tuple[str, ...] = ()
     for _ in range(_MOST_REPAIRS):
         repaired, nulls = _leave_out_nulls(repaired, failure, optional)
-        repaired, places = _decode_misplaced_strings(repaired, failure, is_strict)
+        repaired, places = (repaired, []) if nulls else _decode_misplaced_strings(repaired, failure, is_strict)
         if not (nulls or places):
             break
         left_out = (f"left out `{name}`, which was null" for name in nulls)
@@ -178,6 +178,7 @@ def validate_json_text(
         try:
             return validator.validate_json(repaired, context=context), repairs
         except ValidationError as error:
+            first = error if nulls and failure is first else first  # which blames no null that may be left out
             failure = error
     raise first
 

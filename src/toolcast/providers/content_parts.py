@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeGuard
 
 from ..errors import BadRequest
 from ..messages import (
+    AudioPart,
     CachePoint,
     DocumentPart,
     FileRef,
@@ -20,6 +21,7 @@ from ..messages import (
     MediaPart,
     Message,
     Part,
+    Role,
     ServerToolPart,
     TextPart,
     ThinkingPart,
@@ -29,6 +31,8 @@ from ..messages import (
 )
 from ..parsing.arguments import portable_object
 
+MEDIA = (ImagePart, AudioPart, VideoPart, DocumentPart, FileRef)
+_OLD_MEDIA: dict[Role, tuple[type[Part], ...]] = {"user": MEDIA, "assistant": (ImagePart, AudioPart)}
 POINT = "cache_point"
 """The type of the block that an encoder puts where a message has a `CachePoint`; cache_marks.py takes it out again."""
 
@@ -79,32 +83,45 @@ def unsupported_part(provider: str, part: Part, where: str = "in a user message"
     return BadRequest(f"{provider} cannot take {shown} {where}")
 
 
-def with_described_images(messages: Sequence[Message], takes: Callable[[ToolResultPart], bool]) -> Sequence[Message]:
-    """Return `messages` with a line of text for each image of a tool's result that a service does not take.
+def with_described_media(messages: Sequence[Message], takes: Callable[[Role, Part], bool]) -> Sequence[Message]:
+    """Return `messages` with a line of text for what a service does not take of media that it may be without.
 
-    A model can call a tool whose images its service refuses: without the line the conversation would end there.
-    `takes` gets the result with one of its images. Without such an image, the same messages are returned.
+    These are images in the results of tools, and media of earlier turns: a model can call a tool whose images its
+    service refuses, a file can expire, and another model can be chosen. Without the line the conversation would end
+    there. `takes` gets the role of a message and one of its parts, a result with one image. Without such media, the
+    same messages are returned.
     """
     described = list(messages)
+    now = this_turn(messages)
     for at, message in enumerate(messages):
-        parts = [_with_described_images(part, takes) for part in message.parts]
+        parts = [_with_description(message.role, part, takes, is_old=at < now) for part in message.parts]
         if any(new is not old for new, old in zip(parts, message.parts, strict=True)):
             described[at] = replace(message, parts=tuple(parts))
     changed = any(new is not old for new, old in zip(described, messages, strict=True))
     return tuple(described) if changed else messages
 
 
-def _with_described_images(part: Part, takes: Callable[[ToolResultPart], bool]) -> Part:
+def this_turn(messages: Sequence[Message]) -> int:
+    """Return the place behind the last answer that something follows."""
+    return next((at for at in range(len(messages) - 1, 0, -1) if messages[at - 1].role == "assistant"), 0)
+
+
+def _with_description(role: Role, part: Part, takes: Callable[[Role, Part], bool], *, is_old: bool) -> Part:
+    if is_old and isinstance(part, MEDIA) and isinstance(part, _OLD_MEDIA.get(role, ())):
+        return part if takes(role, part) else TextPart(media_line(part))
     if not (isinstance(part, ToolResultPart) and part.images):
         return part
-    kept = tuple([image for image in part.images if takes(replace(part, images=(image,)))])
-    lines = [_image_line(image) for image in part.images if image not in kept]
+    kept = tuple([image for image in part.images if takes(role, replace(part, images=(image,)))])
+    lines = [media_line(image) for image in part.images if image not in kept]
     return replace(part, images=kept, content="\n".join([part.content, *lines]).strip()) if lines else part
 
 
-def _image_line(image: ImagePart) -> str:
-    size = "by url" if image.data is None else f"{len(image.data) / 1000:.0f} kB"
-    return f"[image: {', '.join(filter(None, (image.media_type, size)))}]"
+def media_line(part: MediaPart | FileRef) -> str:
+    """Return the line of text that stands for `part` where a service does not take it."""
+    if isinstance(part, FileRef):
+        return f"[file: {', '.join(filter(None, (part.name or part.id, part.media_type)))}]"
+    size = "by url" if part.data is None else f"{len(part.data) / 1000:.0f} kB"
+    return f"[{part.type}: {', '.join(filter(None, (part.media_type, size)))}]"
 
 
 def uncited(provider: str, part: DocumentPart) -> DocumentPart:
@@ -220,7 +237,7 @@ def drop_foreign_data(
     cache, unless the provider takes `cache_points`.
 
     Raises:
-        BadRequest: A message refers to a file that the service of `files` does not store.
+        BadRequest: A message behind the last answer refers to a file that the service of `files` does not store.
     """
     for message in messages:
         for part in message.parts:
@@ -231,7 +248,7 @@ def drop_foreign_data(
         break
     else:
         return messages
-    for message in messages:
+    for message in messages[this_turn(messages) :]:
         for part in message.parts:
             if type(part) is FileRef:
                 _check_file(part, files)

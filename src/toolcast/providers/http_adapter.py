@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
@@ -22,11 +22,25 @@ from ..errors import BadRequest, LLMError, MalformedEvent
 from ..http_request import HTTPRequest, build_request
 from ..json_text import finite, replace_surrogates
 from ..lazy_dataclasses import dataclass
-from ..messages import ImagePart, Message, ToolCallPart, ToolResultPart, assistant, user
+from ..messages import (
+    AudioPart,
+    DocumentPart,
+    FileRef,
+    ImagePart,
+    Message,
+    Part,
+    Role,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    VideoPart,
+    assistant,
+    user,
+)
 from ..settings import Settings
 from ..tool_spec import NamedTool, ToolChoice, ToolNames
 from .base import RequestInput, RequestOptions, ResponseDecoder
-from .content_parts import called_tools, drop_foreign_data, with_described_images
+from .content_parts import MEDIA, called_tools, drop_foreign_data, this_turn, with_described_media
 from .http_errors import ErrorSource, http_error, stream_error
 from .tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, schema_call_format
 
@@ -40,9 +54,19 @@ T = TypeVar("T")
 CACHE_SETTINGS = ("prompt_cache_key", "prompt_cache_retention")
 """The settings of caches that few services have."""
 
+_LEFT_OUT = {
+    "images in the results of tools": {"tool"},
+    "media of earlier turns": {"user", "assistant"},
+}
 _SOME_ID = "resp"  # in place of the id of a response
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_REFUSED_IMAGE = re.compile(r"\b(?:images?|image_url|pictures?|media[ _-]?types?|mime[ _-]?types?)\b", re.IGNORECASE)
+_ANY_MEDIA = r"media[ _-]?types?|mime[ _-]?types?|modalit(?:y|ies)|multi-?modal"
+_MEDIA_WORDS: dict[type[Part], str] = {
+    ImagePart: rf"\b(?:images?|image_url|input_image|pictures?|vision|{_ANY_MEDIA})\b",
+    AudioPart: rf"\b(?:audio|input_audio|{_ANY_MEDIA})\b",
+    VideoPart: rf"\b(?:videos?|{_ANY_MEDIA})\b",
+    DocumentPart: rf"\b(?:documents?|pdfs?|files?|input_file|{_ANY_MEDIA})\b",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +203,15 @@ class RequestEncoder(ABC):
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the fields of the body that contain the messages. Raise `BadRequest` for unsupported content."""
 
-    def takes_result(self, result: ToolResultPart) -> bool:
-        """Return True if the messages may have this result of a tool."""
-        call = ToolCallPart(result.call_id, result.name or "tool", "{}")
+    def takes(self, role: Role, part: Part) -> bool:
+        """Return True if a message of this role may have `part`."""
+        messages = [user("."), assistant("."), user(".")]
+        if isinstance(part, ToolResultPart):
+            messages[1:] = assistant(ToolCallPart(part.call_id, part.name or "tool", "{}")), Message("tool", (part,))
+        else:
+            messages[role == "assistant"] = Message(role, (TextPart("."), part))
         try:
-            self.encode_messages((user("."), assistant(call), Message("tool", (result,))))
+            self.encode_messages(messages)
         except BadRequest:
             return False
         return True
@@ -213,14 +241,33 @@ class RequestEncoder(ABC):
         return name
 
 
-def _new_images(messages: Sequence[Message]) -> list[ImagePart]:
-    """Return the images in the results of tools behind the last answer; all, if there are none."""
-    found: list[ImagePart] = []
-    for message in reversed(messages):
-        if found and message.role == "assistant":
-            break
-        found += [image for part in message.parts if isinstance(part, ToolResultPart) for image in part.images]
-    return found
+def _refused_media(refusal: LLMError, messages: Sequence[Message], refused: Collection[Part]) -> list[Part]:
+    """Return the media that a refusal may be about, and that the messages may be without.
+
+    These are files of earlier turns that it names. Or, of the kinds that it names, they are the images in the results
+    of tools behind the last answer, and once these are `refused`, all media of earlier turns. Where there are media of
+    the user behind the last answer, it is about them.
+    """
+    now, words = this_turn(messages), refusal.message
+    new = [part for message in messages[now:] for part in message.parts]
+    old = [part for message in messages[:now] for part in message.parts]
+    if named := [part for part in old if isinstance(part, FileRef) and _is_named(part, words)]:
+        return [*named]
+    kinds = tuple([kind for kind, pattern in _MEDIA_WORDS.items() if re.search(pattern, words, re.IGNORECASE)])
+    is_about_input = refusal.status in (400, 422) or "support" in words  # 404: no model that supports it
+    if not (kinds and is_about_input) or any(isinstance(part, MEDIA) for part in new):
+        return []
+    images = [part for part in _images_of(new) if isinstance(part, kinds) and part not in refused]
+    others = (*_images_of(old), *(part for part in old if isinstance(part, (*kinds, FileRef))))
+    return [*images] or [part for part in others if isinstance(part, (*kinds, FileRef)) and part not in refused]
+
+
+def _images_of(parts: Iterable[Part]) -> list[ImagePart]:
+    return [image for part in parts if isinstance(part, ToolResultPart) for image in part.images]
+
+
+def _is_named(part: FileRef, words: str) -> bool:
+    return any(name is not None and name.rsplit("/", 1)[-1] in words for name in (part.id, part.uri))
 
 
 class HTTPAdapter(ABC):
@@ -248,7 +295,7 @@ class HTTPAdapter(ABC):
         self.forget_encoders()
         self._error_source = lru_cache(16)(address.error_source)
         self._refused: set[str] = set()  # signatures of thoughts
-        self._refused_images: list[ImagePart] = []  # of results of tools
+        self._refused_media: list[Part] = []  # of results of tools and of earlier turns
 
     @property
     def provider(self) -> str:
@@ -266,11 +313,9 @@ class HTTPAdapter(ABC):
 
     def adapt_to(self, refusal: LLMError, request_input: RequestInput) -> bool:
         """Leave out of all requests what the service has refused, if nothing depends on it. Return True for that."""
-        if _REFUSED_IMAGE.search(refusal.message):
-            images = [image for image in _new_images(request_input.messages) if image not in self._refused_images]
-            self._refused_images += images
-            if images:
-                return True
+        if media := _refused_media(refusal, request_input.messages, self._refused_media):
+            self._refused_media += [part for part in media if part not in self._refused_media]
+            return True
         if not self.has_signed_thoughts:
             return False
         from .bound_thoughts import REFUSAL, signatures
@@ -299,7 +344,7 @@ class HTTPAdapter(ABC):
             to = encoder.provider if encoder.returns_server_tools else None
             points = encoder.takes_cache_points
             sent = drop_foreign_data(request_input.messages, request_input.model, to, self, cache_points=points)
-            own, notes = self._encode_messages(encoder, sent)
+            own, notes = self._encode_messages(encoder, sent, unchanged=sent is request_input.messages)
             prefix = None
             if encoder.names_called and "tools" not in (settings.extra or ()) and (called := called_tools(sent)):
                 own |= encoder.called(called)
@@ -333,22 +378,28 @@ class HTTPAdapter(ABC):
         return request if prefix is None else replace(request, prefix=prefix)
 
     def _encode_messages(
-        self, encoder: RequestEncoder, messages: Sequence[Message]
+        self, encoder: RequestEncoder, messages: Sequence[Message], *, unchanged: bool
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Return the fields with the messages, a tool's refused images as text, and notes."""
+        """Return the fields with the messages, refused media as text, and notes. `unchanged` ones refer to no file."""
         described = messages
-        if self._refused_images:
-            described = with_described_images(messages, lambda result: result.images[0] not in self._refused_images)
+        if self._refused_media or not unchanged:
+            described = with_described_media(messages, self._has_taken)
         try:
             own = encoder.encode_messages(described)
         except BadRequest:
-            taken = with_described_images(described, encoder.takes_result)
+            taken = with_described_media(described, encoder.takes)
             if taken is described:
                 raise
             described = taken
             own = encoder.encode_messages(described)
-        more = () if described is messages else ("images in the results of tools",)
-        return own, (*encoder.notes, *more)
+        changed = {old.role for old, new in zip(messages, described, strict=True) if new is not old}
+        notes = [note for note, roles in _LEFT_OUT.items() if roles & changed]
+        return own, (*encoder.notes, *notes)
+
+    def _has_taken(self, role: Role, part: Part) -> bool:
+        if isinstance(part, FileRef) and not (self.takes_files and part.provider == self.provider):
+            return False
+        return (part.images[0] if isinstance(part, ToolResultPart) else part) not in self._refused_media
 
     def decoder(self, request_input: RequestInput) -> ResponseDecoder:
         """Return a fresh decoder for one response, streamed or not."""

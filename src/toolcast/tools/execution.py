@@ -218,12 +218,16 @@ async def run_calls(jobs: Sequence[ToolJob], *, concurrent: bool) -> None:
     assert first.error is not None
     partial = [job.result for job in jobs if job.done] if len(jobs) > 1 else None
     error = with_call(first.error, first.call, partial)
-    for job in failed:
-        if job.error is not first.error:
-            with suppress(AttributeError, TypeError):  # an exception that takes no attributes
+    others = {job.call.id: job.error for job in failed if job.error is not None and job.error is not first.error}
+    with suppress(AttributeError, TypeError):  # an exception that takes no attributes
+        for job in failed:
+            if (other := others.get(job.call.id)) is not None:
+                with_call(other, job.call, None)
                 error.add_note(
-                    f"the call {job.call.id!r} of the tool {job.call.name!r} failed too: {error_text(job.error)}"
+                    f"the call {job.call.id!r} of the tool {job.call.name!r} failed too: {error_text(other)}"
                 )
+        if isinstance(error, TryAgain):
+            setattr(error, "others", tuple(others.values()))  # noqa: B010 - the model reads each (retry_messages)
     raise error
 
 

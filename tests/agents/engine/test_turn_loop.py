@@ -523,6 +523,8 @@ def test_what_a_tool_may_do_is_written_down_before_it_does_it() -> None:
 
 
 def test_a_checkpoint_that_fails_ends_the_turn_before_the_tool_runs() -> None:
+    """It has not begun, so the turn can be continued."""
+
     def checkpoint() -> None:
         if engine.conversation.started:
             raise OSError("the disk is full")
@@ -530,7 +532,9 @@ def test_a_checkpoint_that_fails_ends_the_turn_before_the_tool_runs() -> None:
     engine = Engine(ScriptedLLM(call("a", "look"), "ok"), [look])
     events = driven(engine, checkpoint)
     assert isinstance(events[-1].error, OSError)
-    assert results(engine.history)[0].is_error
+    assert (results(engine.history), engine.conversation.started) == ([], set())
+    assert engine.submit().text == "ok"
+    assert not results(engine.history)[0].is_error
     check(engine)
 
 

@@ -87,12 +87,27 @@ def test_what_is_not_described_passes_unchanged(values: dict[str, Any]) -> None:
         ({"type": ["string", "integer"]}, "7", 7),
         ({"type": ["string", "date"]}, "7", 7),
         ({"type": {"not": "a type"}}, "7", 7),
-        ({"anyOf": [{"type": "string"}]}, "7", 7),
+        ({"anyOf": [{"type": "string"}, {"not": {}}]}, "7", 7),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, '"2"', 2),
+        ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, "7", 7),
+        ({"allOf": [{"title": "T"}, {"type": "array"}]}, '"[1]"', [1]),
+        ({"allOf": []}, "7", 7),
+        ({"$ref": "#/$defs/Size"}, '"2"', 2),
+        ({"$ref": "#/$defs/a~1b%20c"}, '"{\\"b\\": 1}"', {"b": 1}),
+        ({"$ref": "#/$defs/none/at/all"}, '"2"', "2"),
+        ({"$ref": "#/$defs/Round"}, '"2"', "2"),
+        ({"anyOf": [{"$ref": "#/$defs/Size"}, {"$ref": "#/$defs/Size"}]}, '"2"', 2),
+        ({"type": "integer", "nullable": True}, "null", None),
         (True, "7", 7),
     ],
 )
 def test_small_slips_are_put_right(schema: Any, text: str, read: Any) -> None:
-    arguments = ArgumentValidator({"properties": {"a": schema}})
+    definitions = {
+        "Size": {"type": "integer"},
+        "a/b c": {"type": "object"},
+        "Round": {"anyOf": [{"$ref": "#/$defs/Round"}, {"type": "integer"}]},
+    }
+    arguments = ArgumentValidator({"properties": {"a": schema}, "$defs": definitions})
     assert arguments.read(f'{{"a": {text}}}', None)[0].kwargs == {"a": read}
 
 
@@ -103,6 +118,7 @@ def test_small_slips_are_put_right(schema: Any, text: str, read: Any) -> None:
         ({"required": ["a"]}, "{}", "Field required"),
         ({"properties": {"a": {"type": "string"}}}, '{"a": 1}', "valid string"),
         ({"properties": {"a": {"type": "integer"}}}, '{"a": 1.5}', "integer"),
+        ({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}, '{"a": 1}', "valid string"),
         ({"properties": {"a": {}}, "additionalProperties": False}, '{"b": 1}', "not permitted"),
     ],
 )
@@ -210,9 +226,24 @@ def test_everything_that_is_no_image_becomes_text() -> None:
     assert output.tool_name == "look"
 
 
+@pytest.mark.parametrize(
+    ("texts", "value"),
+    [
+        (['{"n": 2}'], {"n": 2}),
+        (["two"], {"result": "two"}),
+        (["2"], {"result": 2}),
+        (["a", "2"], {"result": ["a", 2]}),
+        (["Two:", '{"n": 2}'], {"n": 2}),
+    ],
+)
+def test_structured_content_that_the_text_repeats_is_not_shown_again(texts: list[str], value: dict[str, Any]) -> None:
+    output = to_tool_output(answer(*(TextContent(text=text) for text in texts), structured_content=value), "count")
+    assert (output.content, output.raw_output) == ("\n".join(texts), value)
+
+
 def test_structured_content() -> None:
     both = to_tool_output(answer(TextContent(text="two"), structured_content={"n": 2}), "count")
-    assert (both.content, both.raw_output) == ("two", {"n": 2})
+    assert (both.content, both.raw_output) == ('two\n{"n":2}', {"n": 2})
     alone = to_tool_output(answer(structured_content={"n": 2}), "count")
     assert (alone.content, alone.raw_output) == ('{"n":2}', {"n": 2})
 

@@ -23,7 +23,7 @@ from support.chunks import delta, sse, text_body
 from support.loopback import HOLD, Loopback, head, whole
 from support.process import Process
 from support.sessions import PATIENCE, BlockingTool, SessionAPI, StateTrace, call, check_history, ctrl_c
-from toolcast import OpenAI
+from toolcast import ApprovalDecision, OpenAI, PermissionRequest
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.session_state import fold
 from toolcast.agents.permissions.permissions import Permissions
@@ -1047,12 +1047,51 @@ def test_no_tool_runs_where_the_store_fails(session_api: SessionAPI) -> None:
             session_api.run(session, "go")
         assert ran == (["write"] if failing > starts else [])
         assert session.state == "idle"
-        check_history(session.engine)
+        if not session.unfinished:
+            check_history(session.engine)
         assert session_api.run(session, "go on").text in ("done", "again")
         check_history(session.engine)
         history = session.engine.history
         session_api.close(session)
         assert Session.resume("mine", scripted(), store).engine.history == history
+
+
+@pytest.mark.parametrize("later", [True, False])
+def test_an_approval_outlives_a_store_that_fails_once(session_api: SessionAPI, later: bool) -> None:
+    """`send()` goes on where the turn could not be saved: nothing is asked again, and every call runs once."""
+    ran: list[str] = []
+    asked: list[str] = []
+
+    def write(text: str) -> str:
+        """Write."""
+        ran.append(text)
+        return "written"
+
+    def approve(request: PermissionRequest) -> ApprovalDecision:
+        asked.append(request.call_id)
+        return request.allow() if request.call_id == "c1" else request.edit({"text": "edited"})
+
+    def attempt(store: Failing) -> Failing:
+        """Run a turn, and go on with it until the store has saved it."""
+        ran.clear()
+        asked.clear()
+        calls = [call("c1", "write", '{"text": "a"}'), call("c2", "write", '{"text": "b"}')]
+        permissions = Permissions(approve="later" if later else approve)
+        engine = Engine(ScriptedLLM(calls, "done", "done"), [write], permissions=permissions)
+        session = Session(engine, id="mine", store=store)
+        with suppress(OSError):
+            session_api.run(session, "go")
+        while session.unfinished:
+            with suppress(OSError):
+                session_api.run(session, answers=[approve(request) for request in session.pending])
+        check_history(engine)
+        session_api.close(session)
+        return store
+
+    for failing in range(len(attempt(Failing()).batches) + 1):
+        attempt(Failing(failing))
+        # Before the answer was complete there was nothing to go on with: the message can be sent again.
+        assert (ran, asked) == (([], []) if failing in (1, 2) else (["a", "edited"], ["c1", "c2"]))
 
 
 def test_a_store_that_fails_for_good(session_api: SessionAPI, caplog: pytest.LogCaptureFixture) -> None:

@@ -14,7 +14,7 @@ from toolcast.agents.subagents.elves import TASKS, ElfConfig, ElfManager
 from toolcast.agents.subagents.run import ElfEvent
 from toolcast.agents.subagents.tools import MAX_TASKS, OUTPUT_LIMIT
 from toolcast.errors import ServerError, TurnCancelled
-from toolcast.events import TextDelta, ToolProgress
+from toolcast.events import Finish, StopReason, TextDelta, ToolProgress
 from toolcast.messages import Message, ToolCallPart, ToolResultPart
 from toolcast.testing import ScriptedLLM
 from toolcast.turn import Turn
@@ -73,6 +73,30 @@ def test_an_elf_that_fails_is_no_failure_of_the_turn(subagent_api: SubagentAPI) 
         assert part.is_error
         assert f"{manager.list()[0].id} failed: no power" in part.content
         assert turn.text == "I see."
+
+    subagent_api.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("text", "end", "content"),
+    [
+        ("Line 7 is", "max_tokens", "({} did not finish this answer; it ended with 'max_tokens'.)\n\nLine 7 is"),
+        ("I will not.", "refusal", "({} did not finish this answer; it ended with 'refusal'.)\n\nI will not."),
+        (" ", "content_filter", "({} gave no answer; its turn ended with 'content_filter'.)"),
+    ],
+)
+def test_how_an_answer_ended_is_seen_by_the_model(
+    subagent_api: SubagentAPI, text: str, end: StopReason, content: str
+) -> None:
+    async def scenario() -> None:
+        answer = [TextDelta(text), Finish(end)]
+        manager = ElfManager(Engine(ScriptedLLM(answer, answer)))
+        many = calls("spawn_elves", tasks=[{"prompt": "Read this."}])
+        turn = await subagent_api.submit(lead_of(manager, calls("agent", prompt="Read this."), many), "Is it right?")
+        first, second = manager.list()
+        expected = [content.format(first.id), f"Task 1: {second.id} completed: {content.format(second.id)}"]
+        assert [part.content for part in tool_results(turn)] == expected
+        assert (await subagent_api.wait(first)).end == end
 
     subagent_api.run(scenario)
 

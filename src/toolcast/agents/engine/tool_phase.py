@@ -28,7 +28,7 @@ from ...tools.execution import ToolJob, ToolRun, overlapping_groups, read_call
 from ...tools.results import error_text
 from ...usage import BudgetTracker
 from ..permissions.argument_values import is_plain_object, to_plain
-from ..permissions.call_decisions import CallDecisions, denied, split_approvals
+from ..permissions.call_decisions import CallDecisions, denied, split_approvals, to_decision
 from .config import EngineConfig
 from .conversation import INTERRUPTED, Conversation
 from .mcp_approvals import approval_job
@@ -83,21 +83,21 @@ class ToolPhase:
             self._requests = () if request is None else (request,)
         return self._requests
 
-    async def settle_requests(self, answers: Mapping[str, ApprovalDecision]) -> None:
+    async def settle_requests(self, answers: dict[str, ApprovalDecision]) -> None:
         """Apply the answers to the last requests: from `answers`, which may have them by now, or from the approver.
 
-        With `approve="later"` the requests are added to `pending`.
+        The approver's are added to `answers`, so that they are saved. With `approve="later"` the requests are added to
+        `pending`.
         """
         waiting = [request for request in self._requests if request.call_id not in answers]
         if self._config.permissions.approve == "later":
             self.pending += waiting
-            given: Sequence[object] = ()
-        else:
-            given = await self._call_approver(waiting) if waiting else ()
-        approvals = {**answers, **{request.call_id: each for request, each in zip(waiting, given, strict=False)}}
+        elif waiting:
+            for request, given in zip(waiting, await self._call_approver(waiting), strict=True):
+                answers[request.call_id] = to_decision(request, given)
         for request in self._requests:
-            if request.call_id in approvals:
-                self._decisions.answer(request, approvals[request.call_id])
+            if request.call_id in answers:
+                self._decisions.answer(request, answers[request.call_id])
 
     async def _call_approver(self, requests: Sequence[PermissionRequest]) -> Sequence[object]:
         """Return the approver's result for each of the requests."""
@@ -170,6 +170,11 @@ class ToolPhase:
         ended = [job for job in self._group if job.done or job.error is not None]
         self._group, self._run = [], None
         return [self._result(job) for job in ended]
+
+    def forget_group(self) -> None:
+        """Forget that the last group was started, none of whose tools has run yet."""
+        self._conversation.started.difference_update(job.call.id for job in self._group)
+        self._group, self._run = [], None
 
     async def stop(self) -> None:
         """Stop the running tools and wait for them."""

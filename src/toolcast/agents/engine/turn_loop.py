@@ -5,7 +5,7 @@ each state has one step, below. All I/O is awaited, so the same code serves call
 However a turn ends, the history is valid for every service:
 
 * complete responses, calls and results stay;
-* a call without a result gets one with the reason;
+* a call without a result gets one with the reason, unless the turn could not be saved: then it can be continued;
 * an interrupted response is dropped, except for the text of a cancelled one;
 * if the turn produced nothing, the caller's messages are rolled back too, and can be sent again.
 """
@@ -84,7 +84,7 @@ class TurnLoop:
         self._counted: ModelRequest | None = None  # the last whose usage was counted
         self._undecided: ModelRequest | None = None  # the last whose response was complete
         self._tools: ToolPhase | None = None
-        self._compacted = self._shortened = self._reading = self._discarding = False
+        self._compacted = self._shortened = self._reading = self._discarding = self._unsaved = False
         conversation.added = []
         self._steps: Mapping[str, Callable[[], Awaitable[list[AgentEvent]]]] = {
             "idle": self._begin,
@@ -161,8 +161,15 @@ class TurnLoop:
             if events and not self._discarding:
                 return events
             if self.trace.state != state and not self.ended:
-                self._turn_request.checkpoint()
+                self._save()
         return []
+
+    def _save(self) -> None:
+        try:
+            self._turn_request.checkpoint()
+        except Exception:
+            self._unsaved = True
+            raise
 
     async def finish(self) -> Turn[Any]:
         """Run the turn to its end without emitting events; return it, or raise what ended it."""
@@ -315,7 +322,11 @@ class TurnLoop:
             return []
         started = tools.start_group(lambda: self._limits.time_left(self._backend.now()))
         if started is not None:
-            self._turn_request.checkpoint()
+            try:
+                self._save()
+            except Exception:  # the user's store may raise anything
+                tools.forget_group()
+                raise
             return started
         self._tools = None
         if typed is not None:
@@ -454,7 +465,7 @@ class TurnLoop:
             and (text := self._model_request.accumulated.message().text.strip())
         ):
             conversation.add(assistant(text))
-        if event != "suspended" and self.state != "idle":
+        if event != "suspended" and self.state != "idle" and not (event == "failed" and self._unsaved):
             conversation.answer_open_calls(NOT_RUN)
         if error is not None and self.state != "idle":
             conversation.rollback(self._turn_request.messages)

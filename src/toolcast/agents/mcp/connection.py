@@ -13,14 +13,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from contextvars import Context
+from functools import partial
 from math import inf
 from pathlib import Path
 from re import compile as regex
-from subprocess import DEVNULL
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO, TypeAlias, TypeVar, cast
 
@@ -31,7 +32,7 @@ from ...credentials import Secret, SecretURL, mask, protect_headers, reveal
 from ...errors import MCPError, ToolcastError
 from ...json_text import replace_surrogates
 from ...transport.transport_errors import chain, guard_logs, in_flight, scrub_exception
-from .tools import single_line
+from .tools import legal_result, single_line
 
 if TYPE_CHECKING:
     from anyio import CancelScope
@@ -49,6 +50,7 @@ GRACE: Final = 5.0
 logger: Final = logging.getLogger("toolcast")
 
 _SHOWN = 1000
+_PIPE_SIZE = 1 << 16
 # Error texts of the package, for a connection that has ended (an HTTP server was restarted, a program has exited), and
 # for a lost response to one request. Their codes are those of ordinary errors too.
 _CONNECTION_LOST_TEXTS = ("Session terminated", "Connection closed")
@@ -76,12 +78,41 @@ class SecretMask(NamedTuple):
         return mask(text, self.secrets)
 
 
+class StandardError:
+    """The end of what a program writes to its standard error, read from a pipe by a thread."""
+
+    def __init__(self) -> None:
+        self._text = b""
+        self._reader: Thread | None = None
+
+    def open(self) -> TextIO:
+        """Return a file for a program that is started now."""
+        reading, writing = os.pipe()
+        self._text = b""
+        self._reader = Thread(target=self._read, args=(reading,), name="stderr of an MCP server", daemon=True)
+        self._reader.start()
+        return os.fdopen(writing, "w")
+
+    def _read(self, reading: int) -> None:
+        with os.fdopen(reading, "rb", buffering=0) as pipe:
+            while part := pipe.read(_PIPE_SIZE):
+                self._text = (self._text + part)[-_PIPE_SIZE:]
+
+    def last_line(self) -> str:
+        """Return the last line of a program that has ended, if possible one that names an error. It may block."""
+        if self._reader is not None:
+            self._reader.join(0.5)  # a child of the program may still hold the pipe
+        lines = [line for line in self._text.decode(errors="replace").splitlines() if line.strip()]
+        return next((line for line in reversed(lines) if "error" in line.lower()), lines[-1] if lines else "")
+
+
 class ConnectOptions(NamedTuple):
-    """The transport to a server, the advice for when it cannot be reached, and its secrets."""
+    """The transport to a server, the advice for when it cannot be reached, its secrets, and a program's last line."""
 
     transport: Callable[[], ClientTransport]
     advice: str
     guarded: SecretMask = SecretMask()
+    last_line: Callable[[], str] = str
 
 
 def stdio_options(
@@ -94,6 +125,7 @@ def stdio_options(
     """Return the options for a program that speaks MCP over its standard input and output."""
     given = {name: Secret(value) for name, value in (env or {}).items()}
     secrets = tuple(value for name, value in given.items() if SECRET_NAME.search(name))
+    errors = StandardError()
 
     @asynccontextmanager
     async def transport() -> AsyncGenerator[Any]:
@@ -102,13 +134,14 @@ def stdio_options(
         program = StdioServerParameters(
             command=command, args=[*args], env={name: value.reveal() for name, value in given.items()}, cwd=cwd
         )
-        # The package passes it to subprocess.Popen, which takes this number as well as a file.
-        async with stdio_client(program, stderr or cast("Any", DEVNULL)) as streams:
-            yield streams
+        with errors.open() if stderr is None else nullcontext(stderr) as file:
+            async with stdio_client(program, file) as streams:
+                if stderr is None:
+                    file.close()  # so that the pipe ends with the program
+                yield streams
 
-    return ConnectOptions(
-        transport, "Does its command run in a terminal? stderr=sys.stderr shows its messages", SecretMask(secrets)
-    )
+    advice = "Does its command run in a terminal? stderr=sys.stderr shows its messages"
+    return ConnectOptions(transport, advice, SecretMask(secrets), errors.last_line)
 
 
 def http_options(url: str, headers: Mapping[str, str]) -> ConnectOptions:
@@ -207,7 +240,7 @@ class MCPConnection:
                 error = caught
         self._refuse()
         if not self._client.done():
-            self._client.set_exception(self._start_error(error))
+            self._client.set_exception(self._start_error(error, await self._last_line()))
             self._client.exception()  # retrieved, so that asyncio does not log it
         await asyncio.sleep(0)  # lets the task admitted last begin
         if calls := asyncio.all_tasks() - {asyncio.current_task()}:
@@ -233,14 +266,22 @@ class MCPConnection:
     def _filter_message(self, message: Any) -> Any:
         """Return `message`, repaired if the package could not parse it.
 
-        Tools for which the package would reject the whole list are removed.
+        Tools for which the package would reject the whole list are removed, and what it would reject in the result of
+        a call becomes text.
         """
         if isinstance(message, ValidationError):
             return self._repair_message(message)
-        result: Any = getattr(getattr(message, "message", None), "result", None) or {}
-        if self._client.done() and isinstance(result.get("tools"), list):
-            version = self._client.result().protocol_version
-            result["tools"] = [tool for tool in result["tools"] if self._is_valid(tool, result, version)]
+        response = getattr(message, "message", None)
+        found: object = getattr(response, "result", None)
+        if not self._client.done() or not isinstance(found, dict):
+            return message
+        result = cast("dict[str, Any]", found)
+        version = self._client.result().protocol_version
+        if isinstance(result.get("tools"), list):
+            tools = [_without_output_schema(tool) for tool in result["tools"]]
+            result["tools"] = [tool for tool in tools if self._is_valid(tool, result, version)]
+        elif result.get("resultType", "complete") == "complete":
+            cast("Any", response).result = legal_result(result, partial(_is_legal_result, version))
         return message
 
     def _repair_message(self, problem: ValidationError) -> Any:
@@ -280,7 +321,8 @@ class MCPConnection:
             raise
         except Exception as error:  # the mcp package: its error becomes an MCPError of the call
             self._scrub(error)
-            raise self._call_error(error) from error
+            lost = self._error_text(error) in _CONNECTION_LOST_TEXTS
+            raise self._call_error(error, await self._last_line() if lost else "") from error
 
     def _end(self) -> None:
         self._closed = True
@@ -302,7 +344,12 @@ class MCPConnection:
         if self._scope is not None:
             self._scope.deadline = deadline
 
-    def _start_error(self, error: Exception) -> Exception:
+    async def _last_line(self) -> str:
+        """Return what the error of a program that has ended is to say about its standard error."""
+        line = await asyncio.to_thread(self._options.last_line)
+        return f", after it wrote {self._error_text(Exception(line))!r} to its standard error" if line else ""
+
+    def _start_error(self, error: Exception, last_line: str) -> Exception:
         """Return the error for a connection that could not be opened."""
         name, advice = self._name, self._options.advice
         failure: Exception
@@ -314,12 +361,14 @@ class MCPConnection:
             hint = f"start(timeout=...) waits longer than {self._limit} s"
             failure = MCPError(f"the MCP server {name} did not start in time; {hint}. {advice}")
         else:
-            failure = MCPError(f"the MCP server {name} could not be started: {self._error_text(error)}. {advice}")
+            failure = MCPError(
+                f"the MCP server {name} could not be started: {self._error_text(error)}{last_line}. {advice}"
+            )
         self._scrub(error)
         failure.__cause__ = error
         return failure
 
-    def _call_error(self, error: Exception) -> MCPError:
+    def _call_error(self, error: Exception, last_line: str) -> MCPError:
         """Return the error for a call that failed in the server or on the way to it."""
         text = self._error_text(error)
         if text in _CONNECTION_LOST_TEXTS:
@@ -327,7 +376,7 @@ class MCPConnection:
         if self._closed:
             return MCPError(f"the MCP server {self._name} was closed during the call, {_OUTCOME_UNKNOWN}")
         if self._over:
-            lost = f"the connection to the MCP server {self._name} was lost during the call ({text})"
+            lost = f"the connection to the MCP server {self._name} was lost during the call ({text}{last_line})"
             return MCPError(f"{lost}, {_OUTCOME_UNKNOWN}. The next call connects anew")
         if text.startswith(_ANSWER_LOST):
             return MCPError(
@@ -402,6 +451,23 @@ async def wait_async(future: Future[T]) -> T:
     finally:
         future.cancel()
     return wait_blocking(future)
+
+
+def _without_output_schema(tool: Any) -> Any:
+    """Return `tool` without the schema of its results, for which the package would withhold those that do not fit."""
+    if not isinstance(tool, dict):
+        return tool
+    return {key: value for key, value in cast("dict[str, Any]", tool).items() if key != "outputSchema"}
+
+
+def _is_legal_result(version: str, result: dict[str, Any]) -> bool:
+    from mcp_types.methods import validate_server_result
+
+    try:
+        validate_server_result("tools/call", version, result)
+    except ValidationError:
+        return False
+    return True
 
 
 def _tool_problem(tool: Any, result: dict[str, Any], version: str) -> str | None:

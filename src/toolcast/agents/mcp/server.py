@@ -14,10 +14,11 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from math import inf
 from pathlib import Path, PurePath
 from re import ASCII, compile as regex, sub
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Self, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TextIO, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from ...cancellation import Cancellation
@@ -42,13 +43,18 @@ if TYPE_CHECKING:
     from mcp.types import Tool
 
 T = TypeVar("T")
+Timeouts: TypeAlias = tuple[float | None, float | None]
+"""The seconds that a call may take without an answer or progress, and in all."""
 
 _SECRET_OPTION: Final = regex("(?i)-.*(key|token|secret|passw|auth|credential|header)[^=]*")
 
 logger: Final = logging.getLogger("toolcast")
 
 CALL_TIMEOUT: Final = 120.0
-"""Seconds that a call of a tool may take, unless `tools(timeout=...)` sets another limit."""
+"""Seconds that a call may take without an answer or progress, unless `tools(timeout=...)` sets another limit."""
+
+TOTAL_TIMEOUT: Final = 3600.0
+"""Seconds that a call may take in all, unless `tools(total_timeout=...)` sets another limit."""
 
 _PAGES = 100
 
@@ -156,44 +162,57 @@ class MCPServer(Closing, AsyncClosing):
         return self
 
     def tools(
-        self, prefix: bool = True, *, trust_hints: bool = False, timeout: float | None = CALL_TIMEOUT
+        self,
+        prefix: bool = True,
+        *,
+        trust_hints: bool = False,
+        timeout: float | None = CALL_TIMEOUT,
+        total_timeout: float | None = TOTAL_TIMEOUT,
     ) -> list[CallableTool]:
-        """Return the tools that the server offers now, as `<server>_<tool>`, or `<tool>` without `prefix`.
+        """Return the tools that the server offers now. One whose schema is not for models is left out, with a warning.
 
-        `trust_hints`: trust the server's annotations on which tools are read-only, not destructive, or idempotent;
-        otherwise none is assumed to be. `timeout`: seconds per call, None for no limit. A tool whose schema cannot be
-        offered to a model is left out, with a warning.
+        Args:
+            prefix: Whether they are named `<server>_<tool>`, or `<tool>` alone.
+            trust_hints: Trust the server's annotations on which tools are read-only, not destructive, or idempotent;
+                otherwise none is assumed to be.
+            timeout: Seconds that a call may take without an answer; progress extends it. None for no limit.
+            total_timeout: Seconds that a call may take in all, however much progress it reports. None for no limit.
         """
         listed = wait_blocking(self._submit(self._list))
-        return self._callable_tools(listed, prefix, trust_hints, timeout)
+        return self._callable_tools(listed, prefix, trust_hints, (timeout, total_timeout))
 
     async def atools(
-        self, prefix: bool = True, *, trust_hints: bool = False, timeout: float | None = CALL_TIMEOUT
+        self,
+        prefix: bool = True,
+        *,
+        trust_hints: bool = False,
+        timeout: float | None = CALL_TIMEOUT,
+        total_timeout: float | None = TOTAL_TIMEOUT,
     ) -> list[CallableTool]:
         """Return the tools that the server offers now: see `tools`."""
         listed = await wait_async(self._submit(self._list))
-        return self._callable_tools(listed, prefix, trust_hints, timeout)
+        return self._callable_tools(listed, prefix, trust_hints, (timeout, total_timeout))
 
     async def _list(self, client: Client) -> list[Tool]:
         late = MCPError(f"the MCP server {self.name} did not list its tools within {self._limit} s")
         return await _with_timeout(self._limit, _list_all_tools(client), late)
 
     def _callable_tools(
-        self, listed: list[Tool], prefix: bool, trusted: bool, timeout: float | None
+        self, listed: list[Tool], prefix: bool, trusted: bool, timeouts: Timeouts
     ) -> list[CallableTool]:
         made: list[CallableTool] = []
         for tool in listed:
             problem = schema_problem(tool.input_schema)
             if problem is None:
-                made.append(self._tool(tool, f"{self.name}_{tool.name}" if prefix else tool.name, trusted, timeout))
+                made.append(self._tool(tool, f"{self.name}_{tool.name}" if prefix else tool.name, trusted, timeouts))
             else:
                 logger.warning("the MCP server %s: left out the tool %r: %s", self.name, tool.name, problem)
         return made
 
-    def _tool(self, tool: Tool, name: str, trusted: bool, timeout: float | None) -> CallableTool:
+    def _tool(self, tool: Tool, name: str, trusted: bool, timeouts: Timeouts) -> CallableTool:
         hints = tool.annotations if trusted else None
         read_only = hints is not None and hints.read_only_hint is True
-        remote = _RemoteTool(tool.name, self._submit, timeout)
+        remote = _RemoteTool(tool.name, self._submit, timeouts)
         return CallableTool(
             legal_name(name),
             clean_text(tool.description or "") or f"The tool {single_line(tool.name)} of {self.name}.",
@@ -236,11 +255,11 @@ class _RemoteTool:
     """A function that calls one tool of a server."""
 
     def __init__(
-        self, name: str, submit: Callable[[ClientCall[ToolOutput]], Future[ToolOutput]], timeout: float | None
+        self, name: str, submit: Callable[[ClientCall[ToolOutput]], Future[ToolOutput]], timeouts: Timeouts
     ) -> None:
         self._name = name
         self._submit = submit
-        self._timeout = timeout
+        self._timeout, self._total_timeout = timeouts
 
     def call(self, arguments: dict[str, Any], context: ToolContext[Any]) -> ToolOutput:
         # Ctrl-C may come at any moment, also between the submission of the call and the assignment of its future.
@@ -258,16 +277,21 @@ class _RemoteTool:
         return await wait_async(self._start(arguments, context, Cancellation()))
 
     def _start(self, arguments: dict[str, Any], context: ToolContext[Any], leaving: Cancellation) -> Future[ToolOutput]:
-        async def emit(progress: float, total: float | None, message: str | None) -> None:
-            context.emit({"progress": progress, "total": total, "message": message})
-
         async def ask(client: Client) -> ToolOutput:
-            on_progress = emit if context.on_progress else None
-            late = ToolTimeout(f"{single_line(self._name)} took longer than {self._timeout} s")
+            from anyio import current_time, move_on_after
+
+            async def emit(progress: float, total: float | None, message: str | None) -> None:
+                silence.deadline = inf if self._timeout is None else current_time() + self._timeout
+                context.emit({"progress": progress, "total": total, "message": message})
+
+            name = single_line(self._name)
+            late = ToolTimeout(f"{name} took longer than {self._total_timeout} s in all")
             forget = leaving.then(_canceller())
             try:
-                answer = client.call_tool(self._name, arguments, progress_callback=on_progress)
-                return to_tool_output(await _with_timeout(self._timeout, answer, late), self._name)
+                with move_on_after(self._timeout) as silence:
+                    answer = client.call_tool(self._name, arguments, progress_callback=emit)
+                    return to_tool_output(await _with_timeout(self._total_timeout, answer, late), self._name)
+                raise ToolTimeout(f"{name} took longer than {self._timeout} s, without an answer or progress")
             finally:
                 forget()
 

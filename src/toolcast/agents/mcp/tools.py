@@ -5,7 +5,8 @@ error texts are also put on one line. A schema is sent to services as it is, but
 to another document makes no tool. A tool's own claim to be harmless counts only if the server is trusted.
 
 Of the arguments, names and types at the top level are validated, so that the model can read its mistakes and small ones
-are repaired. Everything below is validated by the server.
+are repaired. Everything below is validated by the server. A result that the protocol does not allow becomes one that it
+allows: the tool has run.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import unquote
 
-from pydantic_core import CoreSchema, SchemaValidator, core_schema
+from pydantic_core import CoreSchema, SchemaValidator, core_schema, from_json
 from pydantic_core.core_schema import ExtraBehavior
 
 from ...errors import MCPToolError
@@ -51,7 +53,9 @@ class ArgumentValidator:
         properties: Schema = schema.get("properties", {})
         required: list[str] = schema.get("required", [])
         fields = {
-            name: core_schema.typed_dict_field(_argument_schema(properties.get(name)), required=name in required)
+            name: core_schema.typed_dict_field(
+                _argument_schema(properties.get(name), schema), required=name in required
+            )
             for name in [*properties, *required]
         }
         self._optional = frozenset(properties) - frozenset(required)
@@ -103,14 +107,37 @@ def single_line(words: str) -> str:
     return clean_text(" ".join(words.split()))
 
 
+def legal_result(result: dict[str, Any], is_legal: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Return the result of a call as the protocol allows it: what it does not know becomes text.
+
+    Args:
+        result: The result as it was sent.
+        is_legal: Whether the protocol allows a result.
+    """
+    if is_legal(result):
+        return result
+    content = result.get("content")
+    blocks = cast("list[object]", content) if isinstance(content, list) else [] if content is None else [content]
+    legal: dict[str, Any] = {
+        "content": [block if is_legal({"content": [block]}) else _text_block(block) for block in blocks],
+        "isError": result.get("isError") in (True, "true"),
+    }
+    structured = result.get("structuredContent")
+    if structured is not None:
+        kept = {**legal, "structuredContent": structured}
+        return kept if is_legal(kept) else {**legal, "content": [*legal["content"], _text_block(structured)]}
+    return legal
+
+
 def to_tool_output(result: CallToolResult, tool: str) -> ToolOutput:
-    """Convert the result of a call of `tool`."""
+    """Convert the result of a call of `tool`. Its structured content is shown unless its text says the same."""
     shown = [_BLOCKS.get(block.type, _other_block)(block) for block in result.content]
     images = tuple([each for each in shown if isinstance(each, ImagePart)])
     structured = result.structured_content
-    content = truncate("\n".join([each for each in shown if isinstance(each, str)]), MAX_TEXT)
-    if not shown and structured is not None:
-        content = text_of(structured)
+    texts = [each for each in shown if isinstance(each, str)]
+    if structured is not None and not _repeats(texts, structured):
+        texts.append(text_of(structured))
+    content = truncate("\n".join(texts), MAX_TEXT)
     raw = content if structured is None else structured
     error = (
         MCPToolError(single_line(content[: 2 * MAX_DESCRIPTION]) or "it gives no reason") if result.is_error else None
@@ -133,14 +160,79 @@ _TYPES: Final[dict[Any, CoreSchema]] = {
 }
 
 
-def _argument_schema(schema: Any) -> CoreSchema:
-    """Return the validator of one argument: its type, if that is a standard one."""
-    kinds: Any = cast("Schema", schema).get("type") if isinstance(schema, dict) else None
-    names = cast("list[object]", kinds if isinstance(kinds, list) else [kinds])
-    known = [_TYPES[name] for name in names if isinstance(name, str) and name in _TYPES]
-    if not known or len(known) < len(names):
+def _argument_schema(schema: Any, root: Schema) -> CoreSchema:
+    """Return the validator of one argument of the schema `root`: its types, if they are standard ones."""
+    names = _type_names(schema, root, {})
+    known = [_TYPES[name] for name in dict.fromkeys(names or ())]
+    if not known:
         return core_schema.any_schema()
     return core_schema.union_schema([*known]) if len(known) > 1 else known[0]
+
+
+def _type_names(schema: Any, root: Schema, referred: dict[str, list[str] | None]) -> list[str] | None:
+    """Return the standard types that `schema` allows, also by a reference or a choice; None if any other may fit.
+
+    Each reference is followed once; `referred` has what was found.
+    """
+    if not isinstance(schema, dict):
+        return None
+    node = cast("Schema", schema)
+    names: list[str] | None = None
+    if "type" in node:
+        kinds: Any = node["type"]
+        listed = cast("list[object]", kinds if isinstance(kinds, list) else [kinds])
+        names = [name for name in listed if isinstance(name, str) and name in _TYPES]
+        names = names if len(names) == len(listed) else None
+    elif isinstance(reference := node.get("$ref"), str):
+        if reference not in referred:
+            referred[reference] = None  # of a reference to itself
+            referred[reference] = _type_names(_target(reference, root), root, referred)
+        names = referred[reference]
+    elif options := _parts(node, "anyOf") or _parts(node, "oneOf"):
+        allowed = [_type_names(option, root, referred) for option in options]
+        names = None if None in allowed else [*dict.fromkeys(name for each in allowed for name in each or ())]
+    else:
+        known = (_type_names(part, root, referred) for part in _parts(node, "allOf"))
+        names = next((each for each in known if each is not None), None)
+    return [*names, "null"] if names and node.get("nullable") is True else names
+
+
+def _parts(node: Schema, key: str) -> list[object]:
+    parts = node.get(key)
+    return cast("list[object]", parts) if isinstance(parts, list) else []
+
+
+def _target(reference: str, root: Schema) -> Any:
+    """Return what the JSON pointer of `reference` finds in `root`; None if it finds nothing."""
+    node: Any = root
+    for step in unquote(reference).split("/")[1:]:
+        node = cast("Schema", node).get(step.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
+    return node
+
+
+def _repeats(texts: list[str], structured: Any) -> bool:
+    """Return whether the texts contain the value: as itself or as JSON, in one text or item by item.
+
+    A value that is not an object is sent as the only member `result` of one.
+    """
+    members = cast("Schema", structured) if isinstance(structured, dict) else {}
+    inner: Any = members["result"] if members.keys() == {"result"} else structured
+    if any(_is_text_of(text, value) for text in texts for value in (structured, inner)):
+        return True
+    items = cast("list[object]", inner) if isinstance(inner, list) else []
+    return 0 < len(items) == len(texts) and all(map(_is_text_of, texts, items))
+
+
+def _is_text_of(text: str, value: Any) -> bool:
+    try:
+        return bool(text == value or from_json(text) == value)
+    except ValueError:
+        return False
+
+
+def _text_block(block: Any) -> dict[str, Any]:
+    text = cast("Schema", block).get("text") if isinstance(block, dict) else block
+    return {"type": "text", "text": text if isinstance(text, str) else text_of(block, MAX_DESCRIPTION)}
 
 
 def _refers_elsewhere(node: Any) -> bool:

@@ -20,7 +20,7 @@ from ...errors import IllegalState, TurnCancelled
 from ...events import AgentEvent
 from ...lazy_dataclasses import dataclass
 from ...messages import Message
-from ...turn import Turn
+from ...turn import Turn, TurnEnd
 from ...usage import Usage
 from ..engine.turn_loop import TurnLoop
 from .deadlocks import ELF_CHAIN, END_FIRST, waiting_for
@@ -35,7 +35,8 @@ ElfOutcome: TypeAlias = Literal["completed", "failed", "cancelled"]
 class ElfResult:
     """The result of a run: `output` is its last text, or the typed result. `duration` is in seconds.
 
-    `status` is `completed`, `failed` or `cancelled`; `error` is the reason of the last two.
+    `status` is `completed`, `failed` or `cancelled`; `error` is the reason of the last two. `end` is how the last turn
+    ended, as in `Turn`: the text of a completed run may be cut off (`max_tokens`) or refused (`refusal`).
     """
 
     id: str
@@ -45,6 +46,7 @@ class ElfResult:
     output: Any
     error: BaseException | None
     duration: float
+    end: TurnEnd = "end_turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class ElfRun:
             turn: Turn[Any] = Turn() if self._turn_loop is None else self._turn_loop.turn
             output = turn.output if self._typed else turn.text
             seconds = perf_counter() - self._began
-            result = ElfResult(self._id, _outcome(error), turn.messages, turn.usage, output, error, seconds)
+            result = ElfResult(self._id, _outcome(error), turn.messages, turn.usage, output, error, seconds, turn.end)
             self._ended(result.status)
             self.result = result
             if self._timer is not None:

@@ -25,6 +25,8 @@ MAX_TASKS: Final = 10
 OUTPUT_LIMIT: Final = 2000
 """Characters of one elf's answer among several."""
 
+_WHOLE: Final = ("end_turn", "stop_sequence", "output")
+
 # Offered as a choice, but not enforced: an unknown type counts as "generation".
 TaskType: TypeAlias = Annotated[
     str, Field(description="What kind of task it is.", json_schema_extra={"enum": list(TASKS)})
@@ -166,8 +168,16 @@ def _started_text(elf: Elf) -> str:
 def _answer_text(result: ElfResult) -> str:
     """Return an elf's output for the model; raise its error if it failed."""
     if result.status == "completed":
-        return str(result.output)
+        return _output_text(result)
     raise ToolcastError(f"{result.id} {result.status}: {error_text(result.error)}")
+
+
+def _output_text(result: ElfResult) -> str:
+    """Return the output of a completed run, and how it ended if it is not a whole answer."""
+    text, end = str(result.output), result.end
+    if not text.strip():
+        return f"({result.id} gave no answer; its turn ended with {end!r}.)"
+    return text if end in _WHOLE else f"({result.id} did not finish this answer; it ended with {end!r}.)\n\n{text}"
 
 
 def _combined_text(results: Sequence[ElfResult | Exception]) -> str:
@@ -178,5 +188,5 @@ def _combined_text(results: Sequence[ElfResult | Exception]) -> str:
 def _summary_line(result: ElfResult | Exception) -> str:
     if isinstance(result, Exception):
         return f"not started: {error_text(result)}"
-    text = str(result.output) if result.status == "completed" else error_text(result.error)
+    text = _output_text(result) if result.status == "completed" else error_text(result.error)
     return f"{result.id} {result.status}: {truncate(text, OUTPUT_LIMIT)}"
