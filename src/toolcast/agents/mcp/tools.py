@@ -210,20 +210,20 @@ def _target(reference: str, root: Schema) -> Any:
     return node
 
 
-def _repeats(texts: list[str], structured: Any) -> bool:
+def _repeats(texts: list[str], structured: object) -> bool:
     """Return whether the texts contain the value: as itself or as JSON, in one text or item by item.
 
     A value that is not an object is sent as the only member `result` of one.
     """
-    members = cast("Schema", structured) if isinstance(structured, dict) else {}
-    inner: Any = members["result"] if members.keys() == {"result"} else structured
-    if any(_is_text_of(text, value) for text in texts for value in (structured, inner)):
+    members = cast("dict[str, object]", structured) if isinstance(structured, dict) else {}
+    forms: list[object] = [structured, members["result"]] if members.keys() == {"result"} else [structured]
+    if any(_is_text_of(text, form) for text in texts for form in forms):
         return True
-    items = cast("list[object]", inner) if isinstance(inner, list) else []
+    items = cast("list[object]", forms[-1]) if isinstance(forms[-1], list) else []
     return 0 < len(items) == len(texts) and all(map(_is_text_of, texts, items))
 
 
-def _is_text_of(text: str, value: Any) -> bool:
+def _is_text_of(text: str, value: object) -> bool:
     try:
         return bool(text == value or from_json(text) == value)
     except ValueError:

@@ -45,6 +45,8 @@ def denied(pattern: str, command: str) -> bool:
 
 # Lines that run, write or configure something. None of their words but the first is spelled by the rules.
 ATTACKS = lines(r"""
+echo 'a[$(./evil.sh)]'; echo $((_))
+echo $((BASH_COMMAND))
 git submodule--helper foreach 'touch x'
 git merge-index ./x -a
 git bulk touch x

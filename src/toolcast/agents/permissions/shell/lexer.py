@@ -26,6 +26,9 @@ _variable = re.compile(
 _arithmetic = re.compile(r"\$\(\([A-Za-z0-9_ +*/%<>!&|^~?:,-]*\)\)").match
 
 
+_name = re.compile(r"[A-Za-z_]").search
+
+
 class UnparsedCommand(ValueError):
     """The text is no command that can be parsed with certainty."""
 
@@ -64,6 +67,10 @@ class Lexer(ABC):
     @abstractmethod
     def nested(self) -> None:
         """Parse commands up to the `)` that ends them."""
+
+    @abstractmethod
+    def arithmetic(self, text: str) -> None:
+        """Note an arithmetic expression that has names."""
 
     def fail(self, problem: str) -> NoReturn:
         """Raise `UnparsedCommand` with the problem and its place."""
@@ -140,6 +147,8 @@ class Lexer(ABC):
             return Word(variable[0], False)
         if arithmetic := _arithmetic(self.text, self.pos):
             self.pos = arithmetic.end()
+            if _name(arithmetic[0]):
+                self.arithmetic(arithmetic[0][1:])
             return Word(_SUBSTITUTION, False)
         following = self.text[self.pos + 1 : self.pos + 3]
         if following == "((" or following[:1] in ("{", "[", "\\") or (following[:1] in ("'", '"') and not quoted):

@@ -157,6 +157,10 @@ class _Parser(Lexer):
     def inner(self, text: str) -> None:
         _Parser(text, self.found, self.depth + 1, self.given, self.fed).script()
 
+    def arithmetic(self, text: str) -> None:
+        """Add an expression that has names: it evaluates their values, which may be `a[$(command)]`."""
+        self.found.append(SimpleCommand((Word("(("), Word(text, False)), given=self.given))
+
     def given_line(self, text: str) -> None:
         """Parse a text that may be a command line. One that cannot be parsed is none."""
         found: list[SimpleCommand] = []
