@@ -55,6 +55,8 @@ from toolcast.providers.llama_cpp.adapter import LlamaCppAdapter
 from toolcast.providers.mistral.adapter import MistralAdapter
 from toolcast.providers.ollama.adapter import OllamaAdapter
 from toolcast.providers.openai.responses import OpenAIResponsesAdapter
+from toolcast.providers.tool_calls.json_text import CallFormat
+from toolcast.providers.tool_calls.prompted import to_prompted_messages
 from toolcast.settings import Settings
 from toolcast.tool_spec import NamedTool, ToolSpec, legal_name
 from toolcast.usage import Usage
@@ -730,6 +732,7 @@ def test_no_adapter_refuses_what_a_model_or_a_tool_wrote(
             assert isinstance(json.loads(sent, parse_constant=finite_numbers, parse_float=finite_numbers), dict)
 
 
+MEDIA_LEFT_OUT = "media of an earlier turn or of a tool's result"
 IMAGES = (
     ImagePart(data=b"\x89PNG" * 3000, media_type="image/png"),
     ImagePart(data=b"<svg/>", media_type="image/svg+xml"),
@@ -739,17 +742,27 @@ IMAGES = (
 
 @pytest.mark.parametrize("name", ADAPTERS)
 @pytest.mark.parametrize("last", [(), (user("On"),)])
-def test_images_of_a_tool_are_sent_or_named(name: str, last: tuple[Message, ...]) -> None:
+@pytest.mark.parametrize("prompted", [False, True])
+def test_images_of_a_tool_are_sent_or_named(name: str, prompted: bool, last: tuple[Message, ...]) -> None:
     """A model may call a tool whose images its service does not take: the conversation goes on."""
     result = ToolResultPart("c1", "Done.", "draw", images=IMAGES)
     history = (user("Go"), assistant(ToolCallPart("c1", "draw")), Message("tool", (result,)), *last)
-    request = ADAPTERS[name]().request(RequestInput("m", history, TOOLS), Settings(max_tokens=9))
+    asks = (
+        RequestInput("m", to_prompted_messages(history, CallFormat(TOOLS)))
+        if prompted
+        else RequestInput("m", history, TOOLS)
+    )
+    adapter = ADAPTERS[name]()
+    request = adapter.request(asks, Settings(max_tokens=9))
     text = request.body.decode()
     named = ["[image: image/png, 12 kB]", "[image: image/svg+xml, 0 kB]", "[image: by url]"]
     for image, line in zip(IMAGES, named, strict=True):
         sent = image.url if image.url else base64.b64encode(image.data or b"").decode()
         assert (line in text) != (sent in text), line
-    assert ("images in the results of tools" in request.notes) == any(line in text for line in named)
+    assert (MEDIA_LEFT_OUT in request.notes) == any(line in text for line in named)
+    if prompted and not name.startswith("llama.cpp"):
+        assert adapter.adapt_to(BadRequest("images are not supported", status=400), asks)
+        assert all(line in adapter.request(asks, Settings(max_tokens=9)).body.decode() for line in named)
 
 
 @pytest.mark.parametrize("name", [name for name in ADAPTERS if not name.startswith("llama.cpp")])
@@ -792,7 +805,7 @@ def test_media_of_an_earlier_turn_are_sent_or_named(name: str, line: str) -> Non
     text = request.body.decode()
     sent = "f-1" if isinstance(media, FileRef) else base64.b64encode(media.data or b"").decode()
     assert (line in text) or (sent in text)
-    assert ("media of earlier turns" in request.notes) == (line in text)
+    assert (MEDIA_LEFT_OUT in request.notes) == (line in text)
     if line in text and not isinstance(media, ImagePart):
         with pytest.raises(BadRequest):  # not of this turn
             adapter.request(RequestInput("m", (*old, user("On", media))), Settings(max_tokens=9))
@@ -815,7 +828,7 @@ def test_media_of_an_earlier_turn_that_the_service_refuses_are_named_from_then_o
     data = base64.b64encode(image.data or b"").decode()
     assert (data in before, data in after.body.decode()) == ("[image: image/png" not in before, False)
     assert "[image: image/png, 12 kB]" in after.body.decode()
-    assert "media of earlier turns" in after.notes
+    assert MEDIA_LEFT_OUT in after.notes
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 410])

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeGuard
 
 from ..errors import BadRequest
+from ..lazy_dataclasses import dataclass
 from ..messages import (
     AudioPart,
     CachePoint,
@@ -32,7 +33,7 @@ from ..messages import (
 from ..parsing.arguments import portable_object
 
 MEDIA = (ImagePart, AudioPart, VideoPart, DocumentPart, FileRef)
-_OLD_MEDIA: dict[Role, tuple[type[Part], ...]] = {"user": MEDIA, "assistant": (ImagePart, AudioPart)}
+_OLD_MEDIA: dict[Role, tuple[type[MediaPart | FileRef], ...]] = {"user": MEDIA, "assistant": (ImagePart, AudioPart)}
 POINT = "cache_point"
 """The type of the block that an encoder puts where a message has a `CachePoint`; cache_marks.py takes it out again."""
 
@@ -83,6 +84,11 @@ def unsupported_part(provider: str, part: Part, where: str = "in a user message"
     return BadRequest(f"{provider} cannot take {shown} {where}")
 
 
+@dataclass(frozen=True, slots=True)
+class ResultImage(ImagePart):
+    """An image in the result of a tool that is sent as text, and so as a message of the user."""
+
+
 def with_described_media(messages: Sequence[Message], takes: Callable[[Role, Part], bool]) -> Sequence[Message]:
     """Return `messages` with a line of text for what a service does not take of media that it may be without.
 
@@ -107,7 +113,7 @@ def this_turn(messages: Sequence[Message]) -> int:
 
 
 def _with_description(role: Role, part: Part, takes: Callable[[Role, Part], bool], *, is_old: bool) -> Part:
-    if is_old and isinstance(part, MEDIA) and isinstance(part, _OLD_MEDIA.get(role, ())):
+    if isinstance(part, ResultImage) or (is_old and isinstance(part, _OLD_MEDIA.get(role, ()))):
         return part if takes(role, part) else TextPart(media_line(part))
     if not (isinstance(part, ToolResultPart) and part.images):
         return part

@@ -40,7 +40,7 @@ from ..messages import (
 from ..settings import Settings
 from ..tool_spec import NamedTool, ToolChoice, ToolNames
 from .base import RequestInput, RequestOptions, ResponseDecoder
-from .content_parts import MEDIA, called_tools, drop_foreign_data, this_turn, with_described_media
+from .content_parts import MEDIA, ResultImage, called_tools, drop_foreign_data, this_turn, with_described_media
 from .http_errors import ErrorSource, http_error, stream_error
 from .tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, schema_call_format
 
@@ -54,10 +54,7 @@ T = TypeVar("T")
 CACHE_SETTINGS = ("prompt_cache_key", "prompt_cache_retention")
 """The settings of caches that few services have."""
 
-_LEFT_OUT = {
-    "images in the results of tools": {"tool"},
-    "media of earlier turns": {"user", "assistant"},
-}
+_MEDIA_LEFT_OUT = "media of an earlier turn or of a tool's result"
 _SOME_ID = "resp"  # in place of the id of a response
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ANY_MEDIA = r"media[ _-]?types?|mime[ _-]?types?|modalit(?:y|ies)|multi-?modal"
@@ -255,7 +252,8 @@ def _refused_media(refusal: LLMError, messages: Sequence[Message], refused: Coll
         return [*named]
     kinds = tuple([kind for kind, pattern in _MEDIA_WORDS.items() if re.search(pattern, words, re.IGNORECASE)])
     is_about_input = refusal.status in (400, 422) or "support" in words  # 404: no model that supports it
-    if not (kinds and is_about_input) or any(isinstance(part, MEDIA) for part in new):
+    own = [part for part in new if isinstance(part, MEDIA) and not isinstance(part, ResultImage)]
+    if own or not (kinds and is_about_input):
         return []
     images = [part for part in _images_of(new) if isinstance(part, kinds) and part not in refused]
     others = (*_images_of(old), *(part for part in old if isinstance(part, (*kinds, FileRef))))
@@ -263,7 +261,10 @@ def _refused_media(refusal: LLMError, messages: Sequence[Message], refused: Coll
 
 
 def _images_of(parts: Iterable[Part]) -> list[ImagePart]:
-    return [image for part in parts if isinstance(part, ToolResultPart) for image in part.images]
+    images: list[ImagePart] = []
+    for part in parts:
+        images += part.images if isinstance(part, ToolResultPart) else [part] if isinstance(part, ResultImage) else []
+    return images
 
 
 def _is_named(part: FileRef, words: str) -> bool:
@@ -392,9 +393,7 @@ class HTTPAdapter(ABC):
                 raise
             described = taken
             own = encoder.encode_messages(described)
-        changed = {old.role for old, new in zip(messages, described, strict=True) if new is not old}
-        notes = [note for note, roles in _LEFT_OUT.items() if roles & changed]
-        return own, (*encoder.notes, *notes)
+        return own, (*encoder.notes, *(() if described is messages else (_MEDIA_LEFT_OUT,)))
 
     def _has_taken(self, role: Role, part: Part) -> bool:
         if isinstance(part, FileRef) and not (self.takes_files and part.provider == self.provider):

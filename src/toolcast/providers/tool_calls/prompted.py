@@ -19,6 +19,7 @@ from ...messages import TAKEN, Message, Part, TextPart, ThinkingPart, ToolCallPa
 from ...parsing.arguments import portable_object
 from ...parsing.json_stream import JSONStream, JSONStreamError
 from ...parsing.thoughts import STARTS, TAG, find_end, find_tag, part_start, searcher
+from ..content_parts import ResultImage
 from ..think_tags import ThinkTags
 from .json_text import CallFormat, JSONTextCalls, instructions
 
@@ -260,7 +261,8 @@ def _as_text(part: Part) -> tuple[Part, ...]:
     if not isinstance(part, ToolResultPart):
         return (part,)
     failed = " failed" if part.is_error else " returned"
-    return (TextPart(f"{part.name or 'The tool'}{failed}: {part.content}"), *part.images)
+    images = [ResultImage(image.url, image.data, image.media_type, image.detail, image.opaque) for image in part.images]
+    return (TextPart(f"{part.name or 'The tool'}{failed}: {part.content}"), *images)
 
 
 def _calls_as_text(calls: tuple[ToolCallPart, ...], form: CallFormat | None) -> Iterator[TextPart]:
