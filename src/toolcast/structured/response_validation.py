@@ -292,11 +292,16 @@ def retry_messages(
     texts |= {other.call_id: retry_text(other) for other in getattr(error, "others", ())}
     for call in message.tool_calls:
         if not hide_input and call.id in texts and valid_arguments(call) != call.arguments:
-            texts[call.id] += f"\nYou wrote: {_shortened(call.arguments)}"
+            texts[call.id] += you_wrote(call)
     results = [
         tool_result(call, texts.get(call.id, "Not used, call again."), is_error=True) for call in message.tool_calls
     ]
     return [*history, Message("assistant", parts), *results]
+
+
+def you_wrote(call: ToolCallPart) -> str:
+    """Return what to add to the result of a call whose arguments the history cannot have."""
+    return f"\nYou wrote: {shortened(call.arguments)}"
 
 
 def retry_text(error: CallError | TryAgain) -> str:
@@ -354,7 +359,7 @@ def _limit(response: ChatResponse) -> tuple[str, str]:
 
 def _stopped(stop: type[CallError], response: ChatResponse, hide_input: bool) -> CallError:
     written = response.text or next((call.arguments for call in response.message.tool_calls), "")
-    message = _HIDDEN if hide_input else _shortened(written)
+    message = _HIDDEN if hide_input else shortened(written)
     why = describe_ratings(response.safety)
     reason = f"{response.stop_reason}: {why}" if why else response.stop_reason
     error = stop(f"the answer was stopped ({reason}); its text was: {message}")
@@ -367,7 +372,7 @@ def _stopped(stop: type[CallError], response: ChatResponse, hide_input: bool) ->
 
 def _no_tool_call(response: ChatResponse, error: ValidationError | None, hide_input: bool) -> CallError:
     text = response.text
-    shown = _HIDDEN if hide_input else _shortened(text)
+    shown = _HIDDEN if hide_input else shortened(text)
     if response.stop_reason == "max_tokens":
         limit, remedy = _limit(response)
         return OutputTruncated(f"{limit} ended the answer before it held the object; {remedy}. The text was: {shown}")
@@ -409,7 +414,8 @@ def _without_content(response: ChatResponse) -> str:
     return f"{missing} (stop reason {response.stop_reason!r})"
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """Return what a model wrote, in quotes, for an error or a result: not all of a long text."""
     return repr(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…")
 
 

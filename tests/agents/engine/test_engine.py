@@ -122,9 +122,11 @@ def test_usage_is_summed_over_turns(engine_api: EngineAPI) -> None:
         (call("c1", "fail", '{"city": "Ys"}'), None, "no such city: Ys"),
         (LOOK, Permissions("deny"), "permission denied"),
         (call("c1", "look", '{"town": "Oslo"}'), None, "city"),
-        (call("c1", "look", '{"city": '), None, "city"),
+        (call("c1", "look", '{"city": '), None, "You wrote: '{\"city\": '"),
+        (call("c1", "look", "Oslo"), None, "You wrote: 'Oslo'"),
+        (call("c1", "look", '["Oslo"]'), None, "You wrote: '[\"Oslo\"]'"),
     ],
-    ids=["unknown", "raising", "denied", "wrong arguments", "unreadable arguments"],
+    ids=["unknown", "raising", "denied", "wrong arguments", "unreadable arguments", "no JSON", "no object"],
 )
 def test_E3_what_fails_is_an_error_result_with_the_same_id(
     engine_api: EngineAPI, made: ToolCallPart, permissions: Permissions | None, words: str

@@ -297,6 +297,13 @@ def test_a_validator_may_have_the_model_asked_again(engine_api: EngineAPI) -> No
     check(engine)
 
 
+def test_the_model_reads_what_it_wrote_in_place_of_an_object(engine_api: EngineAPI) -> None:
+    engine = Engine(ScriptedLLM(call("a", "Album", "Nina Simone"), RIGHT), [look])
+    engine_api.submit(engine, "An album.", output_cls=Album)
+    assert results(engine.history)[0].content.endswith("\nYou wrote: 'Nina Simone'")
+    check(engine)
+
+
 def test_an_answer_that_was_cut_off_is_an_error(engine_api: EngineAPI) -> None:
     cut = call("a", "Album", '{"artist": "Ni', truncated=True)
     engine = Engine(ScriptedLLM(cut), [look])

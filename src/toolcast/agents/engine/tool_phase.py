@@ -23,6 +23,7 @@ from ...json_text import json_text
 from ...llms.defaults import Configs
 from ...messages import Message, ToolCallPart
 from ...server_tools import waits_for_approval
+from ...structured.response_validation import you_wrote
 from ...tools.context import ToolContext
 from ...tools.execution import ToolJob, ToolRun, overlapping_groups, read_call
 from ...tools.results import error_text
@@ -195,6 +196,8 @@ class ToolPhase:
         if job.raised and job.error is not None:
             self._on_raised(job, job.error)
         part = output.part()
+        if job.error is not None and not (_hides_input(job) or is_plain_object(job.call.arguments)):
+            part = replace(part, content=part.content + you_wrote(job.call))
         if job.edited is not None:
             part = replace(part, content=f"(The user changed the arguments to {job.edited:.{_SHOWN}}.)\n{part.content}")
         self._conversation.add(Message("tool", (part,)))
@@ -249,6 +252,10 @@ def approval_requests(
     return tuple([request for request in requests if request.call_id not in conversation.answers])
 
 
+def _hides_input(job: ToolJob) -> bool:
+    return job.tool is not None and job.tool.hides_input
+
+
 def stored_message(message: Message, jobs: Iterable[ToolJob]) -> Message:
     """Return `message` as it is added to the history: arguments are JSON objects, as services require.
 
@@ -258,7 +265,7 @@ def stored_message(message: Message, jobs: Iterable[ToolJob]) -> Message:
     changed: dict[str, ToolCallPart] = {}
     for job in jobs:
         call = job.call
-        if job.error is not None and job.tool is not None and job.tool.hides_input:
+        if job.error is not None and _hides_input(job):
             changed[call.id] = replace(call, arguments="{}")
             continue
         if is_plain_object(call.arguments):

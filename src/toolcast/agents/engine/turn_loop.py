@@ -161,15 +161,10 @@ class TurnLoop:
             if events and not self._discarding:
                 return events
             if self.trace.state != state and not self.ended:
-                self._save()
+                self._unsaved = True
+                self._turn_request.checkpoint()
+                self._unsaved = False
         return []
-
-    def _save(self) -> None:
-        try:
-            self._turn_request.checkpoint()
-        except Exception:
-            self._unsaved = True
-            raise
 
     async def finish(self) -> Turn[Any]:
         """Run the turn to its end without emitting events; return it, or raise what ended it."""
@@ -322,11 +317,9 @@ class TurnLoop:
             return []
         started = tools.start_group(lambda: self._limits.time_left(self._backend.now()))
         if started is not None:
-            try:
-                self._save()
-            except Exception:  # the user's store may raise anything
-                tools.forget_group()
-                raise
+            self._unsaved = True
+            self._turn_request.checkpoint()
+            self._unsaved = False
             return started
         self._tools = None
         if typed is not None:
@@ -449,6 +442,8 @@ class TurnLoop:
 
     async def _end_with(self, error: BaseException, event: str, end: TurnEnd) -> list[AgentEvent]:
         tools = self._tools
+        if tools is not None and event == "failed" and self._unsaved:
+            tools.forget_group()
         try:
             await (self._close_model_request() if tools is None else tools.stop())
         finally:
