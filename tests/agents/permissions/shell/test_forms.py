@@ -47,6 +47,20 @@ def denied(pattern: str, command: str) -> bool:
 ATTACKS = lines(r"""
 echo 'a[$(./evil.sh)]'; echo $((_))
 echo $((BASH_COMMAND))
+printf src/%{h..h}n PATH
+printf src/{%,a}n PATH
+printf "$x" PATH
+git clone e/.cargo
+git clone e/.cargo/.git
+git clone h:.cargo
+git clone .cargo
+git log -1 --format=%G?
+git log --pretty=%+GK
+git show --format '%<(9)% GS'
+git for-each-ref --format '%(signature:grade)'
+pytest tests/x.t?t
+pytest tests/x.txt/.
+pytest tests/*
 git submodule--helper foreach 'touch x'
 git merge-index ./x -a
 git bulk touch x
@@ -393,6 +407,9 @@ def test_what_a_developer_runs_every_day_is_covered(command: str) -> None:
         ("git push -u origin v*", "git push -u origin v1:refs/heads/main"),
         ("git fetch . feature/*", "git fetch . feature/x:new"),
         ("mv src/* src2/*", "mv src/a src2/"),
+        ("make test-*", "make test-a -l evil"),
+        ("make test-*", "make test-a --jobs evil"),
+        ("make test-*", "make test-a -j evil"),
         ("rm * a", "rm ../b a"),
         ("git restore *.txt", "git restore ':!b.txt'"),
         ("git restore *.py", "git restore ':(top,exclude)x.py'"),

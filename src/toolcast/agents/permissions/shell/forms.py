@@ -63,6 +63,7 @@ _uncertain = re.compile(r"\$|\{|(?:^|/)\.[^/]*[*?\[]").search
 _joined = re.compile(r"(?:[^\w@=-]|\d|\\.)*", re.DOTALL).fullmatch
 _expanded = re.compile(r"[$`\\]").search
 _number = re.compile(r"-[0-9]+[kMG]?").fullmatch
+_signature = re.compile(r"%[+ -]?G|%\(\*?signature").search
 _outside = re.compile(r"[/~]|(?:.*/)?\.\.(?:/|\Z)", re.DOTALL).match
 _upwards = re.compile(r"\.\./(?:.*/)?(?:dev|proc)/").match
 
@@ -127,6 +128,8 @@ class Form(NamedTuple):
 
     def value(self, text: str) -> str:
         """Return why a word that is the value of an option is not covered, if it is not."""
+        if self.key.startswith("git ") and _signature(text):
+            return "it runs gpg"
         return "" if self.subcommand else self.operand(text, 0)
 
     def _reason(self, name: str, text: str) -> str:
