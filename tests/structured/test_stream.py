@@ -499,6 +499,13 @@ def test_fail_fast_on_the_pooled_connection_asks_again(api: API, view: str | Non
     assert stopped.error.partial.title == "a long title"
 
 
+def test_in_words_an_invalid_draft_is_no_reason_to_stop(api: API) -> None:
+    """A thought may end behind it, and the answer follow."""
+    text = '{"title": "Draft", "artist": 5}</think>' + SEA.model_dump_json()
+    events = [*(toolcast.TextDelta(text[at : at + 3]) for at in range(0, len(text), 3)), Finish("end_turn")]
+    assert api.stream(maker(events, mode="prompted")).final == SEA
+
+
 def test_observers_hear_of_every_delta_and_others_see_the_same_states() -> None:
     observed_states: list[str] = []
     events = [START_1, *deltas(TEXT), DONE_1, Finish("tool_use")]

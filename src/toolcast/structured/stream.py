@@ -66,7 +66,8 @@ class StructuredStream:
         self.processor: StreamingObjectProcessor = StreamingObjectProcessor.for_tools(
             prepared.validator.tools.values(),
             parallel=prepared.request.parallel,
-            fail_fast=prepared.fail_fast,
+            # In a text all that was read may turn out to be a thought, when it ends.
+            fail_fast=prepared.fail_fast and prepared.llm.mode(prepared.request) != "prompted",
             context=prepared.validator.context,
         )
 

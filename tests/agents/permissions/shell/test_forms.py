@@ -49,6 +49,8 @@ echo 'a[$(./evil.sh)]'; echo $((_))
 echo $((BASH_COMMAND))
 printf src/%{h..h}n PATH
 printf src/{%,a}n PATH
+sed 's/[^]/X]/ /e;/p;/p;s/p;/x/p' a.txt
+sed 's/[^]/X]/ /w src/p' a.txt
 printf "$x" PATH
 git clone e/.cargo
 git clone e/.cargo/.git
