@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import math
 from collections.abc import Callable
+from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -16,6 +18,7 @@ from typing_extensions import Doc
 
 from toolcast.async_support.callbacks import is_async
 from toolcast.errors import OutputTypeError
+from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.context import ToolContext
 from toolcast.tools.function_schema import Signature, name_of_function
 
@@ -232,6 +235,19 @@ def test_a_default_that_json_does_not_have_is_described() -> None:
     def find(most: Annotated[float, Field(description="In euros.", examples=[1.5, math.nan])] = math.inf) -> None: ...
 
     assert properties(find) == {"most": {"type": "number", "description": "In euros.\nDefault: inf", "examples": [1.5]}}
+
+
+def test_a_default_that_json_does_not_have_within_another_is_described() -> None:
+    class Weight(Enum):
+        LIGHT = 1.0
+        HEAVY = math.inf
+
+    def find(weights: list[float] = [1.0, math.nan], limits: dict[str, Weight] = {}) -> None: ...  # noqa: B006
+
+    schema = CallableTool.from_function(find).parameters
+    assert schema["properties"]["weights"]["description"] == "Default: [1.0, nan]"
+    assert schema["$defs"]["Weight"]["enum"] == [1.0]
+    json.dumps(schema, allow_nan=False)
 
 
 def test_names_that_pydantic_would_refuse() -> None:

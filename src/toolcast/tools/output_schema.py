@@ -29,6 +29,7 @@ from pydantic_core import (
     PydanticSerializationError,
     SchemaError,
     SchemaValidator,
+    to_jsonable_python,
 )
 from pydantic_core.core_schema import ErrorType
 from typing_extensions import Doc, TypeAliasType, is_typeddict
@@ -255,6 +256,14 @@ class ToolSchema(GenerateJsonSchema):
         """Return False: a title would only repeat the name of the field."""
         return False
 
+    def encode_default(self, dft: Any) -> Any:
+        """Return the default as JSON data, with numbers that JSON does not have: Pydantic would write null for them."""
+        encoded = super().encode_default(dft)
+        if not isinstance(encoded, (list, dict)):
+            return encoded
+        exact = to_jsonable_python(dft, by_alias=self.by_alias, inf_nan_mode="constants")
+        return encoded if _is_json(exact) else exact
+
 
 def normalize(schema: Schema) -> Schema:
     """Return Pydantic's schema in the form that services accept; the description of the root is dropped."""
@@ -279,8 +288,9 @@ def _normalize(schema: Any) -> Any:
     }
     if not _is_json(normal.get("default")):  # infinity, for example
         normal["description"] = f"{normal.get('description', '')}\nDefault: {normal.pop('default')}".strip()
-    if not _is_json(normal.get("examples")):
-        normal["examples"] = [example for example in normal["examples"] if _is_json(example)]
+    for key in ("examples", "enum"):
+        if not _is_json(normal.get(key)):
+            normal[key] = [value for value in normal[key] if _is_json(value)]
     return normal
 
 

@@ -91,7 +91,7 @@ def test_the_kind_of_a_value(value: object, kind: str) -> None:
     ],
 )
 def test_properties_that_can_be_empty(schema: dict[str, Any], expected: bool) -> None:
-    assert can_be_empty(normalize(schema)) is expected
+    assert can_be_empty(normalize(schema), {}) is expected
 
 
 def test_a_tag_is_set() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import operator
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
@@ -76,14 +77,22 @@ def is_constant(body: Mapping[str, Any]) -> bool:
     return "default" in body and body.get("enum") == [body["default"]]
 
 
-def can_be_empty(body: Mapping[str, Any]) -> bool:
+def can_be_empty(body: Mapping[str, Any], definitions: Mapping[str, Any]) -> bool:
     """Return True if an optional property can also be present and empty or null."""
-    branches = [body, *(normalize(branch) for branch in body.get("anyOf", ()))]
+    branches = [_found(normalize(branch), definitions) for branch in (body, *body.get("anyOf", ()))]
     if any(branch.get("type") == "null" for branch in branches):
         return True
     if "default" in body:
-        return any(_takes(branch, body["default"]) for branch in branches[len(branches) > 1 :])
+        return any(_takes(branch, body["default"], definitions) for branch in branches[len(branches) > 1 :])
     return body.get("type") == "array" and not body.get("minItems")
+
+
+def _matches(text: Any, pattern: Any) -> bool:
+    """Return False for a text without a match. Pydantic's patterns are mostly Python's; others are not looked at."""
+    try:
+        return re.search(pattern, text) is not None
+    except re.error:
+        return True
 
 
 _LIMITS: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -96,15 +105,26 @@ _LIMITS: Mapping[str, Callable[[Any, Any], bool]] = {
     "minItems": lambda value, least: len(value) >= least,
     "maxItems": lambda value, most: len(value) <= most,
     "enum": lambda value, values: value in values,
+    "pattern": _matches,
 }
 
 
-def _takes(body: Mapping[str, Any], value: Any) -> bool:
-    """Return False for a value of another type, or beyond a limit of this one. What a `$ref` takes is not looked up."""
+def _found(body: Schema, definitions: Mapping[str, Any]) -> Schema:
+    """Return a schema with that of the definition which it refers to."""
+    return normalize(definitions.get(target(body["$ref"]))) | body if "$ref" in body else body
+
+
+def _takes(body: Mapping[str, Any], value: Any, definitions: Mapping[str, Any]) -> bool:
+    """Return False for a value of another type, or beyond a limit of this one, and for items that it does not take."""
     kind = kind_of(value)
     if body.get("type", kind) not in (kind, "number" if kind == "integer" else kind):
         return False
-    return all(fits(value, body[limit]) for limit, fits in _LIMITS.items() if limit in body)
+    if not all(fits(value, body[limit]) for limit, fits in _LIMITS.items() if limit in body):
+        return False
+    if kind != "array" or "items" not in body:
+        return True
+    items = _found(normalize(body["items"]), definitions)
+    return all(_takes(items, item, definitions) for item in value)
 
 
 def target(ref: str) -> str:

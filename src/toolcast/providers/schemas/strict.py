@@ -297,7 +297,7 @@ class _Rewriting:
         if listed and self._dialect.recursion == "optional" and self._leads_back(schema):
             made["properties"][name] = with_description(made["properties"][name], "Required.")
             return
-        if self._dialect.complete and not listed and not can_be_empty(schema):
+        if self._dialect.complete and not listed and not can_be_empty(schema, self._definitions):
             why = "has a default that it does not take" if "default" in schema else "may be absent and has no default"
             raise _Loose(f"{_named(place)} {why}")
         if listed or self._dialect.complete or is_constant(schema):
