@@ -49,6 +49,11 @@ echo 'a[$(./evil.sh)]'; echo $((_))
 echo $((BASH_COMMAND))
 printf src/%{h..h}n PATH
 printf src/{%,a}n PATH
+git fetch -p origin 'refs/none/*:refs/heads/*'
+git fetch . evil:feature/x
+git pull . evil:refs/replace/1
+git log >&١
+echo x >&1٣
 sed 's/[^]/X]/ /e;/p;/p;s/p;/x/p' a.txt
 sed 's/[^]/X]/ /w src/p' a.txt
 printf "$x" PATH

@@ -290,7 +290,7 @@ def _writes_nothing(redirection: Redirection) -> bool:
     """Return whether it opens no file: `2>&1`, `>/dev/null`, or text within the command."""
     operator, target = redirection
     if operator in _DESCRIPTORS:
-        return target.literal and (target.text.isdecimal() or target.text == "-")
+        return target.literal and (target.text == "-" or (target.text.isascii() and target.text.isdecimal()))
     return operator in TEXTS or target == Word("/dev/null")
 
 
