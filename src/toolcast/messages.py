@@ -79,6 +79,11 @@ class ImagePart(_Media):
 
 
 @dataclass(frozen=True, slots=True)
+class ResultImage(ImagePart):
+    """An image in the result of a tool, where that is sent as text, and so as a message of the user."""
+
+
+@dataclass(frozen=True, slots=True)
 class AudioPart(_Media):
     """An audio recording of the user, or one that the model has made.
 

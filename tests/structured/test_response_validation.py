@@ -239,6 +239,10 @@ MARKED = [f"<tool_call>\n{CALL}\n</tool_call>", f"[TOOL_CALLS][{CALL}]", f"<|pyt
         f"<think>{CALL.replace('a', 'b', 1)}</think>{CALL}",
         f"{CALL} {CALL}",
         f"<function=Song>{SONG}</function>",
+        CALL.replace('"name"', '"tool"').replace("arguments", "args"),
+        CALL.replace('"', "'"),
+        f'{{"tool_calls": [{CALL}]}}',
+        f'{{"tool_calls": [{{"id": "1", "type": "function", "function": {CALL}}}]}}',
     ],
 )
 def test_a_call_that_a_server_left_in_the_text(api: API, text: str) -> None:
@@ -246,6 +250,21 @@ def test_a_call_that_a_server_left_in_the_text(api: API, text: str) -> None:
         make, _ = maker(text, text, output=output)
         assert api.call(make) == Song(title="a", seconds=1)
         assert api.stream(make).final == Song(title="a", seconds=1)
+
+
+@pytest.mark.parametrize("mode", ["tool_call", "prompted"])
+@pytest.mark.parametrize("written", [CALL, CALL.replace("arguments", "input"), f'{{"function": {CALL}}}'])
+def test_a_call_that_a_model_wrote_in_place_of_its_arguments(api: API, mode: str, written: str) -> None:
+    class Easy(BaseModel):
+        title: str = "none"
+        seconds: int = 0
+
+    for output in (Song, Easy):
+        text = written.replace("Song", output.__name__)
+        answer = text if mode == "prompted" else ToolCallPart("1", output.__name__, text)
+        make, _ = maker(answer, answer, output=output, mode=mode)
+        assert api.call(make) == output(title="a", seconds=1)
+        assert api.stream(make).final == output(title="a", seconds=1)
 
 
 def test_a_call_in_the_text_that_is_not_one(api: API) -> None:

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any, Protocol, TypeGuard
 
 from ..errors import BadRequest
-from ..lazy_dataclasses import dataclass
 from ..messages import (
     AudioPart,
     CachePoint,
@@ -22,6 +21,7 @@ from ..messages import (
     MediaPart,
     Message,
     Part,
+    ResultImage,
     Role,
     ServerToolPart,
     TextPart,
@@ -82,11 +82,6 @@ def unsupported_part(provider: str, part: Part, where: str = "in a user message"
     given = "by url" if getattr(part, "url", None) else getattr(part, "media_type", None)
     shown = f"{type(part).__name__} ({given})" if given else type(part).__name__
     return BadRequest(f"{provider} cannot take {shown} {where}")
-
-
-@dataclass(frozen=True, slots=True)
-class ResultImage(ImagePart):
-    """An image in the result of a tool that is sent as text, and so as a message of the user."""
 
 
 def with_described_media(messages: Sequence[Message], takes: Callable[[Role, Part], bool]) -> Sequence[Message]:

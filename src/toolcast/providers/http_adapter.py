@@ -29,6 +29,7 @@ from ..messages import (
     ImagePart,
     Message,
     Part,
+    ResultImage,
     Role,
     TextPart,
     ToolCallPart,
@@ -40,7 +41,7 @@ from ..messages import (
 from ..settings import Settings
 from ..tool_spec import NamedTool, ToolChoice, ToolNames
 from .base import RequestInput, RequestOptions, ResponseDecoder
-from .content_parts import MEDIA, ResultImage, called_tools, drop_foreign_data, this_turn, with_described_media
+from .content_parts import MEDIA, called_tools, drop_foreign_data, this_turn, with_described_media
 from .http_errors import ErrorSource, http_error, stream_error
 from .tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, schema_call_format
 

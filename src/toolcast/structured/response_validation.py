@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any, TypeAlias, cast
 
@@ -54,7 +55,9 @@ RETRYABLE = (ValidationError, NoToolCallError, UnknownToolError)
 _STOPS: dict[str, type[CallError]] = {"refusal": Refused, "content_filter": ContentBlocked}
 _SHOWN_CHARACTERS = 400
 _HIDDEN = "(hidden, as hide_input_in_errors or a secret type in the output asks for)"
-_CALL_KEYS = {"name", "arguments", "parameters", "type", "id", "function"}
+_NAME_KEYS = ("name", "tool", "tool_name")
+_ARGUMENT_KEYS = ("arguments", "parameters", "args", "input")
+_CALL_KEYS = {*_NAME_KEYS, *_ARGUMENT_KEYS, "type", "id", "call_id", "function", "tool_calls"}
 _NO_PARSER = (
     "The server left a call in the text: start it with the parser of this model's tool calls (vLLM: "
     '--enable-auto-tool-choice --tool-call-parser NAME), or use mode="json_schema" or mode="prompted"'
@@ -183,6 +186,8 @@ class ResponseValidator:
         if tool is None:
             offered = ", ".join(self.tools) or "none"
             raise UnknownToolError(f"the model called a tool {call.name!r}; it was offered: {offered}")
+        if _has_call(call.arguments, 0, _LONGEST_START) and (within := self._call_within(call)) is not None:
+            return replace(within, repairs=("read the call from its arguments", *within.repairs))
         if not call.truncated and (value := complete(call)) is not MISSING:
             return ValidatedCall(tool, value, call)
         try:
@@ -210,9 +215,20 @@ class ResponseValidator:
         note = "read the call from the text of the answer"
         return [replace(each, repairs=(note, *each.repairs)) for each in read]
 
+    def _call_within(self, call: ToolCallPart) -> ValidatedCall | None:
+        """Return the valid call of the same tool that a model wrote in place of its arguments, if it did."""
+        for written in _written_calls(call.arguments):
+            if written.name == call.name and self._is_written(written):
+                with suppress(ValidationError):
+                    read = self._parse_arguments(
+                        self.tools[call.name], replace(call, arguments=written.arguments), None
+                    )
+                    return ValidatedCall(self.tools[call.name], read.value, call, read.repairs)
+        return None
+
     def _is_written(self, call: ToolCallPart) -> bool:
         tool = self.tools.get(call.name)
-        return tool is not None and not {"arguments", "parameters"} & set(tool.parameters.get("properties", ()))
+        return tool is not None and not {*_ARGUMENT_KEYS} & set(tool.parameters.get("properties", ()))
 
     def _validate_text(self, response: ChatResponse) -> ValidatedCall:
         """Return the one object that the text of a response without a tool call contains, alone or in prose."""
@@ -249,25 +265,31 @@ class ResponseValidator:
         return found
 
 
+_has_call = re.compile(rf"""["'](?:{"|".join(_ARGUMENT_KEYS)})["']""").search
+_LONGEST_START = 200
+
 _MARKUP = re.compile(r"<tool_call|\[TOOL_CALLS\]|<function[=_]|<\|python_tag\|>|<\|tool_call|<｜tool▁call")
 
 
 def _written_calls(text: str) -> Iterator[ToolCallPart]:
     """Yield the calls in the text of a server without a parser of them: `<tool_call>{"name": ...}</tool_call>`."""
-    if '"name"' not in text or not ('"arguments"' in text or '"parameters"' in text):
+    if not _has_call(text):
         return
     from ..parsing.lenient_json import parse_lenient  # it compiles 14 patterns
 
     for found in parse_lenient(text):
         data = given = from_json(found.text)  # `given` stays Any, as isinstance narrows `data` to unknown types
+        if isinstance(data, dict) and list(given) == ["tool_calls"]:
+            data = given = given["tool_calls"]
         for value in given if isinstance(data, list) else [given]:
             outer = cast("dict[str, Any]", value if isinstance(value, dict) else {})
             inner = outer.get("function", outer)
             call = cast("dict[str, Any]", inner if isinstance(inner, dict) else {})
-            if isinstance(call.get("name"), str) and set(outer) | set(call) <= _CALL_KEYS:
-                arguments = call.get("arguments", call.get("parameters"))
-                written = arguments if isinstance(arguments, str) else json.dumps(arguments)
-                yield ToolCallPart("text", call["name"], written)
+            name = next((call[key] for key in _NAME_KEYS if key in call), None)
+            arguments = [call[key] for key in _ARGUMENT_KEYS if key in call]
+            if isinstance(name, str) and len(arguments) == 1 and set(outer) | set(call) <= _CALL_KEYS:
+                written = arguments[0] if isinstance(arguments[0], str) else json.dumps(arguments[0])
+                yield ToolCallPart("text", name, written)
 
 
 def _cause(error: ValidationError) -> pydantic.ValidationError:

@@ -11,7 +11,17 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel, ValidationError
 
 from toolcast.events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, ToolCallStart
-from toolcast.messages import ImagePart, Message, ToolCallPart, ToolResultPart, assistant, system, tool_result, user
+from toolcast.messages import (
+    ImagePart,
+    Message,
+    ResultImage,
+    ToolCallPart,
+    ToolResultPart,
+    assistant,
+    system,
+    tool_result,
+    user,
+)
 from toolcast.parsing.arguments import parse_json
 from toolcast.parsing.lenient_json import parse_lenient
 from toolcast.providers.base import RequestInput
@@ -265,7 +275,7 @@ def test_a_choice_is_left_where_none_is_forced() -> None:
 def test_images_of_a_result_are_shown() -> None:
     image = ImagePart(url="https://x/y.png")
     _, shown = asked(Message("tool", (ToolResultPart("c1", "a chart", "plot", images=(image,)),)))
-    assert shown == user("plot returned: a chart", image)
+    assert shown == user("plot returned: a chart", ResultImage(url=image.url))
 
 
 def test_the_history_becomes_text() -> None:

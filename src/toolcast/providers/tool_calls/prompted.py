@@ -15,11 +15,10 @@ from typing import Any, Final, cast
 from pydantic_core import from_json
 
 from ...events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallReset
-from ...messages import TAKEN, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from ...messages import TAKEN, Message, Part, ResultImage, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 from ...parsing.arguments import portable_object
 from ...parsing.json_stream import JSONStream, JSONStreamError
 from ...parsing.thoughts import STARTS, TAG, find_end, find_tag, part_start, searcher
-from ..content_parts import ResultImage
 from ..think_tags import ThinkTags
 from .json_text import CallFormat, JSONTextCalls, instructions
 
