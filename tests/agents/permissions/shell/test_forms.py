@@ -49,6 +49,8 @@ echo 'a[$(./evil.sh)]'; echo $((_))
 echo $((BASH_COMMAND))
 printf src/%{h..h}n PATH
 printf src/{%,a}n PATH
+rm build/x 2147483648>&2
+git log >&2147483648
 git fetch -p origin 'refs/none/*:refs/heads/*'
 git fetch . evil:feature/x
 git pull . evil:refs/replace/1

@@ -28,6 +28,7 @@ from .forms import Form, deny_table, escaped, forms, is_device, matches, program
 from .lexer import MAX_DEPTH, Word
 from .parser import TEXTS, Redirection, SimpleCommand, is_data
 
+_descriptor = re.compile(r"-|[0-9]{1,9}").fullmatch
 _DESCRIPTORS = frozenset((">&", "<&"))
 _ADDED = Word("$()", False)  # a word that `xargs` takes from its input
 _variable = re.compile(r"\$(?:\{[^{}]*\}|\(\)|\w+|[@*#?$!-])|\{[^{}]*\}")
@@ -290,7 +291,7 @@ def _writes_nothing(redirection: Redirection) -> bool:
     """Return whether it opens no file: `2>&1`, `>/dev/null`, or text within the command."""
     operator, target = redirection
     if operator in _DESCRIPTORS:
-        return target.literal and (target.text == "-" or (target.text.isascii() and target.text.isdecimal()))
+        return target.literal and _descriptor(target.text) is not None
     return operator in TEXTS or target == Word("/dev/null")
 
 
