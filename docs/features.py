@@ -179,6 +179,8 @@ _ASKED = {
 
 def _thinking(service: ServiceSpec) -> str:
     asked = f"asked for by {_ASKED[service.thinking_in]}" if service.thinking_in else "cannot be asked for"
+    if service.efforts and service.thinking_in == "thinking":
+        asked += ", its effort by `reasoning_effort`"
     tags = "; read from `<think>` tags too" if service.think_tags else ""
     calls = "" if service.thinking_back == "reasoning_details" else ", with the calls it led to"
     back = f"; goes back as `{service.thinking_back}`{calls}" if service.thinking_back else ""

@@ -40,6 +40,7 @@ from toolcast.agents.sessions.session import Session
 from toolcast.errors import BadRequest, LLMError
 from toolcast.events import TextDelta
 from toolcast.llms.http_llm import ServiceLLM
+from toolcast.llms.request import ChatRequest
 from toolcast.messages import Message, ThinkingPart
 from toolcast.providers.bound_thoughts import BINDING
 from toolcast.stores.sqlite import SQLiteStore
@@ -361,6 +362,37 @@ def test_a_system_message_at_another_place_is_text_of_the_user(service: BoundTho
     thought = anthropic(service.base).chat(known).message.parts[0]
     anthropic(service.base).chat([system("Other."), *known, assistant(thought), user("Well?")])
     assert [message["role"] for message in service.bodies[-1]["messages"]] == ["assistant", "user"]
+
+
+@pytest.mark.parametrize(
+    ("model", "kind"),
+    [
+        ("claude-opus-5-5", None),
+        (FABLE, None),
+        ("claude-sonnet-5-5", "between_tools"),
+        ("claude-haiku-5-5", "disabled"),
+    ],
+)
+def test_the_least_thinking(
+    cloud: MakeLLM, service: BoundThoughtsService, api: API, tmp_path: Path, model: str, kind: str | None
+) -> None:
+    llm = cloud(service.base, model, settings=Settings(thinking=False))
+    typed: Any = Call("b", "Album", {"title": "Sea"}) if cloud is vertex else '{"title": "Sea"}'
+    service.script.extend([["Hi."], *tool_turn(), [typed]])
+    assert api.chat(llm, "Hello").text == "Hi."
+    store = SQLiteStore(tmp_path / "chats.db")
+    with Session(Engine(llm, [look]), id="ada", store=store) as session:
+        assert session.run("Where is it?").text == "Found it."
+    with Session.resume("ada", Engine(llm, [look]), store) as session:
+        assert session.run("An album.", output_cls=Album).output == Album(title="Sea")
+    store.close()
+    assert service.refusals == []
+    for body in service.bodies:
+        fields = body.get("additionalModelRequestFields", {}) | body
+        config = fields.get("output_config") or fields.get("outputConfig") or {}
+        assert (fields.get("thinking", {}).get("type"), config.get("effort")) == (kind, None if kind else "low")
+    notes = llm.preview(ChatRequest((user("Hi"),), settings=Settings(thinking=False))).notes
+    assert ("thinking=False (the least effort, 'low', was)" in notes) == (kind is None)
 
 
 def test_a_tool_is_added(cloud: MakeLLM, service: BoundThoughtsService, api: API) -> None:

@@ -13,6 +13,10 @@ Late system messages follow "Mid-conversation system messages and tool changes" 
 immediately follow a `user` turn" and "must precede an `assistant` turn or end the array". Models before Opus 4.8, and
 Sonnet 5, refuse the role, and so does Converse: "To add system instructions mid-conversation, use the InvokeModel API."
 
+Models that cannot stop thinking refuse to: "What's new in Claude Opus 5.5" ("Thinking can't be disabled", which is so
+on Fable 5.1 too) and "What's new in Claude Sonnet 5.5" ("Turn off up-front thinking with `between_tools`", at an effort
+of `high` or below).
+
 Each response is the next of `script`, or a thought and a text. `refusals` are the messages of the refused requests.
 `cached_share` is the share of the bytes of all requests that a cache would have had from the request before.
 """
@@ -34,6 +38,7 @@ from support.loopback import END, Piece, chunk, head
 from support.service_double import Received, Refused, ServiceDouble, as_json
 
 LATE_SYSTEM = ("claude-opus-4-8", "claude-opus-5", "claude-fable-5", "claude-mythos-5", "claude-sonnet-5-5")
+ALWAYS_THINKING = ("claude-opus-5-5", "claude-fable-5-1", "claude-fable-5-2")
 CHECKING = ("claude-fable-5-1", "claude-fable-5-2", "claude-opus-5-5", "claude-sonnet-5-5", "claude-haiku-5-5")
 
 
@@ -174,6 +179,7 @@ class BoundThoughtsService(ServiceDouble):
         """Check a request, and return the blocks of the response, with signed thoughts."""
         with self.lock:
             self.bodies.append(body)
+            self._check_thinking(body, model, converse=converse)
             previous = self._check(body, model, converse=converse)
             self._count_cached(body)
             self.answered += 1
@@ -215,6 +221,24 @@ class BoundThoughtsService(ServiceDouble):
                     self._refuse(_REFUSAL.format(path=block.path, kind=block.kind, why=why), converse=converse)
             last = block.signature
         return last
+
+    def _check_thinking(self, body: dict[str, Any], model: str, *, converse: bool) -> None:
+        """Refuse a way of thinking that the model does not have."""
+        fields = body.get("additionalModelRequestFields", {}) if converse else body
+        kind = fields.get("thinking", {}).get("type")
+        effort = (fields.get("output_config") or body.get("outputConfig") or {}).get("effort")
+        allowed = {"adaptive"} if any(name in model for name in ALWAYS_THINKING) else {"adaptive", "disabled"}
+        if "claude-sonnet-5-5" in model:
+            allowed = {"adaptive", "between_tools"}
+        if kind is not None and _checks(model) and kind not in allowed:
+            use = "between_tools" if "between_tools" in allowed else "adaptive"
+            self._refuse(
+                f'"thinking.type.{kind}" is not supported for this model. Use "thinking.type.{use}" and '
+                '"output_config.effort" to control thinking behavior.',
+                converse=converse,
+            )
+        if kind == "between_tools" and effort in ("xhigh", "max"):
+            self._refuse(f"between_tools is not supported at effort {effort}", converse=converse)
 
     def _refuse(self, text: str, *, converse: bool) -> NoReturn:
         self.refusals.append(text)

@@ -32,7 +32,18 @@ from toolcast.transport.network import AsyncResponse, Response
 _TAKES_NO_TOOLS = re.compile(r"gpt-6-astra|gpt-6\.1-sol")
 _NO_THOUGHTS = re.compile(r"gpt-[34]")
 _NONE_BY_DEFAULT = re.compile(r"gpt-[34]|gpt-5\.[1-4]")
-_THINKS_ALWAYS = re.compile(r"gpt-6-astra|gpt-6\.1-sol|gpt-7")
+# developers.openai.com/api/docs/guides/reasoning and the pages of the models; the text is that of the service:
+# "Unsupported value: 'minimal' is not supported with the 'gpt-5.1' model. Supported values are: ..."
+_EFFORTS = (
+    (r"gpt-5-pro", "high"),
+    (r"gpt-5(?![.-])", "minimal low medium high"),
+    (r"gpt-5\.3-codex", "low medium high xhigh"),
+    (r"gpt-5\.1", "none low medium high"),
+    (r"gpt-5\.[2-5]", "none low medium high xhigh"),
+    (r"gpt-6-astra|gpt-6\.1-sol|gpt-7", "low medium high xhigh max"),
+    (r"gpt-5\.6|gpt-6", "none low medium high xhigh max"),
+    (r"o4", "low medium high"),
+)
 _OLDER = re.compile(r"gpt-[34]|gpt-5(\.[1-3])?(?![.\d])")
 _TAKEN = frozenset(
     (
@@ -50,7 +61,7 @@ def invalid(text: str, param: str | None = None) -> Refused:
 
 def effort(model: str, given: str | None) -> str:
     """The effort of a request to a model."""
-    return given or ("none" if _NONE_BY_DEFAULT.match(model) else "medium")
+    return given or ("none" if _NONE_BY_DEFAULT.match(model) and "codex" not in model else "medium")
 
 
 class OpenAIByRule(ResponsesService):
@@ -99,10 +110,18 @@ class OpenAIByRule(ResponsesService):
         if self.unverified and "summary" in thinking:
             text = "Your organization must be verified to generate reasoning summaries."
             raise invalid(text, "reasoning.summary")
-        if thinking.get("effort") == "none" and _THINKS_ALWAYS.match(model):
-            raise invalid("Unsupported value: 'none' is not supported with this model.", "reasoning.effort")
+        self._check_effort(model, thinking.get("effort"), body, "reasoning.effort")
         if '"input_audio"' in json.dumps(body["input"]):
             raise invalid("Invalid value: 'input_audio'.", "input")
+
+    def _check_effort(self, model: str, given: str | None, body: dict[str, Any], name: str) -> None:
+        """Refuse an effort that the model does not have, and `temperature` beside any but `none`."""
+        taken = next((efforts.split() for models, efforts in _EFFORTS if re.match(models, model)), ())
+        if given is not None and taken and given not in taken:
+            text = f"Unsupported value: {given!r} is not supported with the {model!r} model."
+            raise invalid(f"{text} Supported values are: {', '.join(map(repr, taken))}.", name)
+        if taken and effort(model, given) != "none" and "temperature" in body:
+            raise invalid("Unsupported parameter: 'temperature' is not supported with this model.", "temperature")
 
     def _item(self, body: dict[str, Any]) -> dict[str, Any]:
         last = body["input"][-1].get("type")
@@ -131,8 +150,7 @@ class OpenAIByRule(ResponsesService):
 
     def _completion(self, body: dict[str, Any]) -> dict[str, Any]:
         model, sent = body["model"], body.get("reasoning_effort")
-        if sent == "none" and _THINKS_ALWAYS.match(model):
-            raise invalid(f"Unsupported value: 'reasoning_effort' does not support 'none' with {model}.")
+        self._check_effort(model, sent, body, "reasoning_effort")
         refuses = not _OLDER.match(model) and effort(model, sent) != "none"
         if body.get("tools") and (refuses or _TAKES_NO_TOOLS.match(model)):
             raise invalid(

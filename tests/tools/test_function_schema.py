@@ -242,7 +242,7 @@ def test_a_default_that_json_does_not_have_within_another_is_described() -> None
         LIGHT = 1.0
         HEAVY = math.inf
 
-    def find(weights: list[float] = [1.0, math.nan], limits: dict[str, Weight] = {}) -> None: ...  # noqa: B006
+    def find(weights: list[float] = [1.0, math.nan], limits: Weight = Weight.LIGHT) -> None: ...  # noqa: B006 - a default of the tool
 
     schema = CallableTool.from_function(find).parameters
     assert schema["properties"]["weights"]["description"] == "Default: [1.0, nan]"

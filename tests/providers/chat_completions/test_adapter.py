@@ -348,8 +348,8 @@ def test_settings() -> None:
         ("gpt-4o", "low", ["thinking"]),
         ("gpt-5", None, ["temperature", "top_p", "stop"]),
         ("openai/gpt-5-mini", None, ["temperature", "top_p", "stop"]),
-        ("gpt-5", False, ["temperature", "top_p", "stop", "thinking"]),
-        ("gpt-5", "none", ["temperature", "top_p", "stop", "thinking"]),
+        ("gpt-5", False, ["temperature", "top_p", "stop", "thinking=False (the nearest effort, 'minimal', was)"]),
+        ("gpt-5", "none", ["temperature", "top_p", "stop", "thinking=False (the nearest effort, 'minimal', was)"]),
         ("gpt-5-chat-latest", None, []),
         ("gpt-5.5-chat-latest", None, []),
         ("gpt-5.2", None, ["stop"]),
@@ -357,7 +357,7 @@ def test_settings() -> None:
         ("gpt-5.6", None, ["temperature", "top_p", "stop"]),
         ("gpt-5.6", False, ["stop"]),
         ("o3", None, ["temperature", "top_p", "stop"]),
-        ("o3", 0, ["temperature", "top_p", "stop", "thinking"]),
+        ("o3", 0, ["temperature", "top_p", "stop", "thinking=False (the nearest effort, 'low', was)"]),
     ],
 )
 def test_settings_that_thinking_models_reject(model: str, thinking: Any, left_out: list[str]) -> None:
@@ -412,6 +412,7 @@ def test_more_stops_than_are_taken() -> None:
         (OPENROUTER, 900, {"reasoning": {"max_tokens": 900}}),
         (DEEPSEEK, True, {"thinking": {"type": "enabled"}}),
         (DEEPSEEK, False, {"thinking": {"type": "disabled"}}),
+        (DEEPSEEK, "low", {"thinking": {"type": "enabled"}}),
         (QWEN, 900, {"enable_thinking": True, "thinking_budget": 900}),
         (QWEN, False, {"enable_thinking": False}),
         (LLAMA_CPP, False, {"chat_template_kwargs": {"enable_thinking": False}}),
@@ -422,6 +423,19 @@ def test_thinking(service: ServiceSpec, thinking: Any, sent: dict[str, Any]) -> 
     plain = body(service=service, model="gpt-5.1")
     found = body(service=service, model="gpt-5.1", settings=Settings(thinking=thinking))
     assert {name: value for name, value in found.items() if name not in plain} == sent
+
+
+@pytest.mark.parametrize(
+    ("thinking", "sent"),
+    [("minimal", "low"), ("medium", "high"), (900, "low"), ("xhigh", "max"), (True, None), (0, None)],
+)
+def test_the_efforts_of_deepseek(thinking: Any, sent: str | None) -> None:
+    """Source: api-docs.deepseek.com/guides/thinking_mode, "Thinking Effort Control"."""
+    found = body(service=DEEPSEEK, model="deepseek-v4-pro", settings=Settings(thinking=thinking))
+    assert found["thinking"] == {"type": "enabled" if thinking else "disabled"}
+    assert found.get("reasoning_effort") == sent
+    said = notes(DEEPSEEK, Settings(thinking=thinking), model="deepseek-v4-pro")
+    assert bool(said) == (thinking in ("minimal", "medium", "xhigh"))
 
 
 def test_thinking_that_cannot_be_asked_for() -> None:

@@ -381,6 +381,8 @@ THOUGHTS = [
     (GEMINI_3, "minimal", {"thinkingLevel": "LOW", "includeThoughts": True}),
     (GEMINI_3, "xhigh", {"thinkingLevel": "HIGH", "includeThoughts": True}),
     ("models/gemini-3-flash", False, {"thinkingLevel": "MINIMAL"}),
+    ("gemini-3.8-flash", False, {"thinkingLevel": "LOW"}),
+    ("gemini-4-argon", "minimal", {"thinkingLevel": "LOW", "includeThoughts": True}),
 ]
 
 

@@ -98,6 +98,42 @@ def test_turns_with_tools(service: OpenAIByRule, model: str, thinking: Any) -> N
     assert {request.json["store"] for request in service.created} == {False}
 
 
+EFFORTS = {
+    "o4-mini": "low low high medium",
+    "gpt-5": "minimal minimal high medium",
+    "gpt-5-pro": "high high high high",
+    "gpt-5.1": "none low high medium",
+    "gpt-5.3-codex": "low low xhigh medium",
+    "gpt-5.4": "none low xhigh medium",
+    "gpt-6-luna": "none low xhigh medium",
+    "gpt-6-astra": "low low xhigh medium",
+    "gpt-6.1-sol": "low low xhigh medium",
+    "gpt-7-nova": "low low xhigh medium",
+}
+
+
+@pytest.mark.parametrize("thinking", [False, "minimal", "xhigh", 5000])
+@pytest.mark.parametrize("model", EFFORTS)
+def test_the_nearest_effort_that_a_model_has(service: OpenAIByRule, model: str, thinking: Any, tmp_path: Path) -> None:
+    expected = EFFORTS[model].split()[[False, "minimal", "xhigh", 5000].index(thinking)]
+    settings = Settings(thinking=thinking, temperature=0.5)
+    used = llm(service, model, settings=settings)
+    only_responses = model in ("gpt-5-pro", "gpt-5.3-codex")
+    for each in (used,) if only_responses else (used, llm(service, model, settings=settings, api="chat")):
+        assert each.chat("Hi").text == "Done."
+        notes = each.preview(ChatRequest((user("Hi"),), settings=settings)).notes
+        wanted = {False: "none", 5000: "medium"}.get(thinking, thinking)
+        assert any(note.startswith(f"thinking={thinking!r} (") for note in notes) == (wanted != expected)
+        assert ("temperature" in notes) == (expected != "none")
+    store = SQLiteStore(tmp_path / "chats.db")
+    with Session(Engine(used, [look]), id="ada", store=store) as session:
+        assert session.run("Look at it").rounds == 2
+    with Session.resume("ada", Engine(used, [look]), store) as session:
+        assert session.run("An album", output_cls=Album).output == Album(title="Sea")
+    assert {request.json["reasoning"]["effort"] for request in service.created} == {expected}
+    store.close()
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_batches(service: OpenAIByRule, model: str) -> None:
     batches = OpenAIBatchService(service.in_a_batch)

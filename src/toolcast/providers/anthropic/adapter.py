@@ -401,8 +401,13 @@ class AnthropicRequestEncoder(RequestEncoder):
         return True
 
     def _without_thoughts(self, *, explicit: bool, forcing: bool) -> None:
-        if (explicit and self._facts.thinking is not False) or (forcing and self._features.by_default):
-            self.fields["thinking"] = {"type": "disabled"}
+        if not ((explicit and self._facts.thinking is not False) or (forcing and self._features.by_default)):
+            return
+        if self._features.off == "never":
+            self.notes.append("thinking=False (the least effort, 'low', was)")
+            self.fields.setdefault("output_config", {})["effort"] = "low"
+        else:
+            self.fields["thinking"] = {"type": self._features.off}
 
     def _sampling(self, settings: Settings, *, thinks: bool) -> None:
         stops = [stop for stop in settings.stop or () if stop.strip()]
@@ -682,18 +687,25 @@ class ModelFeatures(NamedTuple):
             settings.
         by_default: The model thinks unless thinking is disabled.
         one_of_two: The model accepts temperature or top_p, but not both.
+        off: The type of thinking that disables it; `never`: it can only think with less effort.
     """
 
     adaptive: Literal["never", "also", "only"] = "never"
     by_default: bool = False
     one_of_two: bool = False
+    off: Literal["disabled", "between_tools", "never"] = "disabled"
 
 
 # Models that take `role: "system"` in messages; Sonnet 5 does not.
 # Source: platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages, October 2026.
 _LATE_SYSTEM = re.compile(r"claude-(?!sonnet-5(?![-.][1-9](?!\d)))([a-z]+-([5-9]|\d\d)|opus-4-[89])(?!\d)")
 
+_ALWAYS = ModelFeatures("only", by_default=True, off="never")
+_BETWEEN_TOOLS = ModelFeatures("only", by_default=True, off="between_tools")
 _FEATURES = (
+    # platform.claude.com/docs/en/models/opus-5-5/whats-new-opus-5-5 (Fable too) and .../sonnet-5-5/...
+    (r"claude-(opus-(5[-.][5-9](?!\d)|[6-9](?!\d)|\d\d)|(fable|mythos)-)", _ALWAYS),
+    (r"claude-sonnet-(5[-.][5-9](?!\d)|[6-9](?!\d)|\d\d)", _BETWEEN_TOOLS),
     (r"claude-[a-z]+-([5-9]|\d\d)(?!\d)", ModelFeatures("only", by_default=True)),
     (r"claude-[a-z]+-4-[7-9](?!\d)", ModelFeatures("only")),
     (r"claude-[a-z]+-4-6(?!\d)", ModelFeatures("also", one_of_two=True)),

@@ -190,15 +190,24 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
         if (header := self._service.cache_key_header) and "prompt_cache_key" in self.fields:
             self.headers[header] = self.fields.pop("prompt_cache_key")
             check_header(header, self.headers[header])
-        thinking = settings.thinking
+        self._think(settings.thinking)
+
+    def _think(self, given: bool | str | int | None) -> None:
+        thinking = given
         if thinking is None and not self._service.forced_while_thinking and self._forces:
             thinking = False
         if thinking is None:
             return
         if self._service.thinking_in is None or "thinking" in self._left_out:
             self.notes.append("thinking")
-        else:
-            self.fields.update(_THINKING[self._service.thinking_in](thinking))
+            return
+        asked = thinking
+        if thinking is given and self._effort not in (None, thinking_effort(thinking)):
+            self._note_effort(thinking)
+            thinking = self._effort
+        self.fields.update(_THINKING[self._service.thinking_in](thinking))
+        if self._service.thinking_in == "thinking" and self._has_efforts and asked and asked is not True:
+            self.fields["reasoning_effort"] = self._effort
 
     def _outputs(self, options: RequestOptions, settings: Settings) -> None:
         """Add the settings for recordings and images.

@@ -130,6 +130,8 @@ class OpenAIBaseEncoder(RequestEncoder):
         alone = marks == "message_cache_control" or re.search(r"claude|qwen", options.model)
         self._marks_alone = settings.cache == "auto" and marks not in (None, "prompt_cache_breakpoint") and bool(alone)
         self._left_out = model_limits(service, options.model, settings.thinking)
+        self._has_efforts = bool(service.efforts) and bool(efforts_of(service, options.model))
+        self._effort = nearest_effort(service, options.model, settings.thinking)
 
     def _mark(self, encoded: dict[str, Any], name: str, types: tuple[str, ...], run_by_service: int) -> None:
         """Mark what the service is to cache: in the tools, and in the messages in the field `name`."""
@@ -164,6 +166,11 @@ class OpenAIBaseEncoder(RequestEncoder):
         encoded[name] = marked.messages
         if marked.tools != tools:
             encoded["tools"] = marked.tools
+
+    def _note_effort(self, thinking: bool | str | int) -> None:
+        """Add a note if the model has another effort than what `thinking` says."""
+        if thinking is not True and self._effort not in (None, thinking_effort(thinking)):
+            self.notes.append(f"thinking={thinking!r} (the nearest effort, {self._effort!r}, was)")
 
     @abstractmethod
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
@@ -245,11 +252,38 @@ _PROTOCOLS = frozenset(("tools", "chat", "responses"))
 """What rules say about the protocols of OpenAI itself, which is not so at another address."""
 
 
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+def efforts_of(service: ServiceSpec, model: str) -> list[str]:
+    """Return the efforts that a model has, as far as the service's row says."""
+    name = (service.base_model or model).rpartition("/")[2]
+    return next((efforts.split() for models, efforts in service.efforts if re.match(rf"(ft:)?({models})", name)), [])
+
+
+def nearest_effort(service: ServiceSpec, model: str, thinking: bool | str | int | None) -> str | None:
+    """Return the effort of a model that is nearest to `thinking`, of two the higher one. None without a setting.
+
+    A model that is to think does so.
+    """
+    if thinking is None:
+        return None
+    wanted, taken = thinking_effort(thinking), efforts_of(service, model)
+    if not taken or wanted in taken or wanted not in _EFFORTS:
+        return wanted
+    place = _EFFORTS.index(wanted)
+    return min(
+        [effort for effort in taken if effort != "none"],
+        key=lambda effort: (abs(_EFFORTS.index(effort) - place), -_EFFORTS.index(effort)),
+    )
+
+
 def model_limits(service: ServiceSpec, model: str, thinking: bool | str | int | None) -> frozenset[str]:
     """Return the fields that a service, or this model of it, rejects."""
     name = (service.base_model or model).rpartition("/")[2]
-    off = thinking is not None and thinking_effort(thinking) == "none"
-    on = {"always": True, "unless_off": not off, "if_on": bool(thinking) and not off, "if_off": off}
+    effort = nearest_effort(service, model, thinking)
+    off = effort == "none"
+    on = {"always": True, "unless_off": not off, "if_on": effort is not None and not off, "if_off": off}
     rules = [rule.fields for rule in service.rules if on[rule.when] and re.match(rule.models, name)]
     found = frozenset(service.drops).union(*rules)
     return found if service.api == "responses" else found - _PROTOCOLS

@@ -94,7 +94,8 @@ class ServiceSpec:
     sequences; `tools`; `forced`, required tools as `tool_choice`: an `"object"` with the name of the tool, `"required"`
     with only that tool offered, or `"auto"` with only that tool offered; `forced_while_thinking` (if not, its models
     may think unless thinking is disabled, which it is for a required tool); `parallel_flag`, support of
-    `parallel_tool_calls`; `stream_options`; `thinking_in`, the form of the thinking setting; `image_urls`, `audio`,
+    `parallel_tool_calls`; `stream_options`; `thinking_in`, the form of the thinking setting; `efforts`, patterns of
+    models and the efforts that they have, the first that matches; `image_urls`, `audio`,
     `documents`, `video`; `video_options`, those of `VideoPart` that it has; `outputs`, kinds of output beside text;
     `drops`, unsupported settings; `rules`, fields that some of its models reject; `service_tier`, it has tiers;
     `id_limit`, the longest tool call id; `strict`, support of `strict` tools; `fields`, further fields of every
@@ -146,6 +147,7 @@ class ServiceSpec:
     parallel_flag: bool = True
     stream_options: bool = True
     thinking_in: ThinkingIn | None = "effort"
+    efforts: tuple[tuple[str, str], ...] = ()
     thinking_back: Literal["reasoning_content", "reasoning", "reasoning_details"] | None = None
     thoughts_required: bool = False
     signed_calls: bool = False
@@ -192,9 +194,9 @@ OPENAI = ServiceSpec(
     rules=(
         # The first models that think always do.
         ModelRule(r"o\d|gpt-5(?!\.|-chat)", ("temperature", "top_p", "logprobs")),
-        ModelRule(r"o\d|gpt-5(?!\.|-chat)", ("thinking",), "if_off"),
         ModelRule(r"gpt-5\.[5-9](?!-chat)|gpt-[6-9]", ("temperature", "top_p", "logprobs"), "unless_off"),
         ModelRule(r"gpt-5\.[1-4]", ("temperature", "top_p", "logprobs"), "if_on"),
+        ModelRule(r"gpt-5\.\d-codex|gpt-6-astra|gpt-6\.1-sol", ("temperature", "top_p", "logprobs")),
         ModelRule(r"o\d|gpt-5(?!(\.\d)?-chat)|gpt-[6-9]", ("stop",)),
         ModelRule(r"o\d", ("parallel_tool_calls",)),
         # With tools: developers.openai.com/api/docs/guides/migrate-to-responses and /api/docs/guides/reasoning.
@@ -210,6 +212,18 @@ OPENAI = ServiceSpec(
         ),
         # Asked for its encrypted thoughts, a model that does not think refuses.
         ModelRule(r"(ft:)?(gpt-[34]|chatgpt|gpt-5(\.\d)?-chat)", ("include", "thinking")),
+    ),
+    # developers.openai.com/api/docs/guides/reasoning, /api/docs/guides/latest-model and the pages of the models.
+    efforts=(
+        (r"gpt-5-pro", "high"),
+        (r"gpt-5\.\d-pro", "medium high xhigh"),
+        (r"o\d|gpt-5(\.1)?-codex(?!-max)", "low medium high"),
+        (r"gpt-5(?!\.|-chat)", "minimal low medium high"),
+        (r"gpt-5\.\d-codex", "low medium high xhigh"),
+        (r"gpt-5\.1(?!-chat)", "none low medium high"),
+        (r"gpt-5\.[2-5](?!-chat)", "none low medium high xhigh"),
+        (r"gpt-6-astra|gpt-6\.1-sol|gpt-[7-9]|gpt-[1-9]\d", "low medium high xhigh max"),
+        (r"gpt-5\.\d|gpt-6", "none low medium high xhigh max"),
     ),
     strict=True,
     response_format="json_schema",
@@ -363,6 +377,7 @@ DEEPSEEK = ServiceSpec(
     thinking_in="thinking",
     thinking_back="reasoning_content",
     thoughts_required=True,
+    efforts=((r"deepseek-(v4|flash)", "none low high max"),),  # api-docs.deepseek.com/guides/thinking_mode
     image_urls=False,
     audio=False,
     documents=False,

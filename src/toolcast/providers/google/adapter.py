@@ -448,7 +448,8 @@ def _sampling(settings: Settings, notes: list[str]) -> dict[str, Any]:
 _LEVELS = re.compile(r"gemini-(?:[3-9]|\d\d)")
 _THOUGHTLESS = re.compile(r"gemini-(?:1|2\.0)|gemma|learnlm")
 # Models whose thinking cannot be disabled think as little as possible.
-_LEAST_IS_LOW = re.compile(r"gemini-3(?:\.\d+)?-pro|gemini-3\.7-flash")
+# Sources: ai.google.dev/gemini-api/docs/thinking, .../latest-model (Gemini 4), and the guides to 3.7 and 3.8 Flash.
+_LEAST_IS_LOW = re.compile(r"gemini-3(?:\.\d+)?-pro|gemini-3\.[7-9]-flash|gemini-(?:[4-9]|\d\d)")
 _ALWAYS_THINKS = re.compile(r"gemini-2\.5-pro")
 _BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24576}
 _DYNAMIC = -1

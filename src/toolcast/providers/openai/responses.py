@@ -49,7 +49,6 @@ from ..content_parts import (
     unsupported_part,
     valid_arguments,
 )
-from ..http_adapter import thinking_effort
 from ..http_errors import ErrorSource
 from ..tool_calls.json_text import CallFormat, response_schema, schema_call_format
 from .responses_decoder import OpenAIResponsesDecoder
@@ -302,7 +301,8 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
             self.notes.append("thinking")
         else:
             summary = {"summary": "auto"} if settings.thinking and "summary" not in self._left_out else {}
-            self.fields["reasoning"] = {"effort": thinking_effort(settings.thinking), **summary}
+            self.fields["reasoning"] = {"effort": self._effort, **summary}
+            self._note_effort(settings.thinking)
 
     # -- messages
 
