@@ -19,6 +19,7 @@ arguments is a shell tool, whatever its name. The values inspected are those tha
 from __future__ import annotations
 
 import glob
+import os
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,11 +31,20 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast, g
 from ...approvals import ApprovalDecision, PermissionRequest
 from ...lazy_dataclasses import changes_repr, dataclass
 from .argument_values import UnseenValue, to_plain
-from .protected_paths import LONGEST, PROTECTED, path_texts, protected_name, resolved_path, word_texts
+from .protected_paths import (
+    LONGEST,
+    PROTECTED,
+    linked_paths,
+    path_texts,
+    protected_name,
+    resolved_path,
+    word_texts,
+)
 from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, Others, PathPattern, Rule, Under
+from .shell.forms import escaped
 from .shell.lexer import UnparsedCommand
 from .shell.parser import SimpleCommand, commands
-from .shell.patterns import Uncovered, forbids, form_pattern, literal_pattern, uncovered
+from .shell.patterns import Uncovered, forbids, form_pattern, literal_pattern, uncovered, words_of
 
 __all__ = [
     "UNGUARDED",
@@ -322,7 +332,23 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> tuple[str | None, str]:
         if not command.given and (found := uncovered(patterns, command)):
             is_usual = not found.pattern and len(call.commands) == 1 and bool(command.words)
             return None, "" if is_usual else _uncovered_text(found, command)
+    if found := _leading_out(call, patterns):
+        return None, f"{found!r:.200} leads out of the working folder by a link"
     return f"allowed by the rules for {', '.join(patterns)}", ""
+
+
+def _leading_out(call: _Call, patterns: Sequence[str]) -> str | None:
+    """Return a word that no rule spells and that is a path in the working folder, from which a link leads out of it."""
+    root = resolved_path(call.place.root or "")
+    inside = root.rstrip(os.sep) + os.sep
+    spelled = {word for pattern in patterns for word in words_of(pattern)}
+    for word in (word for command in call.commands or () for word in command.words[1:]):
+        if escaped(word.text) in spelled:
+            continue
+        for text in word_texts(word.text):
+            if not all(f"{path}{os.sep}".startswith(inside) for path in linked_paths(text, root)):
+                return text
+    return None
 
 
 def _uncovered_text(found: Uncovered, command: SimpleCommand) -> str:

@@ -5,8 +5,8 @@ in both, each of its components is compared with a table of names. A component w
 could match. Every form into which a tool, a shell or a file system may turn a text is checked: other cases and Unicode
 forms, `%2e`, backslashes, streams (`x:y`), dots at the end, braces, control characters, `file:` addresses.
 
-A mere `*` is no such name, though it may match one, and links behind a wildcard are not followed. Paths that a program
-uses without naming them in its arguments cannot be checked here.
+A mere `*` is no such name, though it may match one. Paths that a program uses without naming them in its arguments
+cannot be checked here.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
+from glob import iglob
+from itertools import islice
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
@@ -48,6 +51,8 @@ LONGEST: Final = 16_384
 _LONGEST = 4096  # no system opens a longer path
 _MOST_STEPS = 256  # of brace expansion
 _MOST_WILDCARDS = 64  # in a component with wildcards
+_MOST_MATCHES = 1_000  # of a path with wildcards
+_MOST_PATTERNS = 3  # components with wildcards
 _DECODINGS = 3  # of one text, by one program after another
 _SCALARS = frozenset((int, float, bool, type(None)))  # which no path is made of
 
@@ -81,7 +86,7 @@ def protected_name(
         alternatives = _alternatives(form) if braces else [form]
         if not alternatives:
             return form[:40]
-        for path in (*alternatives, *_resolved(alternatives, root)):
+        for path in (*alternatives, *_resolved(alternatives, root), *(real for _, real in _links(alternatives, root))):
             for component in _component.split(path):
                 if found := _name_of(component, names):
                     return found
@@ -125,6 +130,12 @@ def word_texts(word: str) -> Iterator[str]:
 def resolved_path(text: str, root: str | None = None) -> str:
     """Return the absolute path of `text` in the file system, links followed. Raises `ValueError` if it is no path."""
     return os.path.realpath(os.path.join(root or "", text))  # noqa: PTH118  # a Path normalizes `//` and `.`
+
+
+def linked_paths(text: str, root: str) -> Iterator[str]:
+    """Yield the absolute paths to which a word of a command leads by links in the folder `root`, an absolute path."""
+    inside = root.rstrip(os.sep) + os.sep
+    return (real for path, real in _links(_alternatives(text), root) if path.startswith(inside))
 
 
 @lru_cache(maxsize=1_000)
@@ -213,6 +224,25 @@ def _resolved(paths: Iterable[str], root: str | None) -> Iterator[str]:
             yield resolved_path(path, root)
         except ValueError:  # no system has names like this
             continue
+
+
+def _links(paths: Iterable[str], root: str | None) -> Iterator[tuple[str, str]]:
+    """Yield paths with a link in them, absolute, and where they lead: those that match, if there are wildcards."""
+    base = os.path.realpath(root or "")
+    for path in paths:
+        parts = path.replace("[^", "[!").split("/")
+        last = max((at for at, part in enumerate(parts) if _is_pattern(part)), default=-1) + 1
+        with suppress(ValueError):  # no system has names like this
+            if sum(map(_is_pattern, parts)) > _MOST_PATTERNS:  # it would take too long, so that it may lead anywhere
+                yield f"{base}/{path}", "/"
+                continue
+            matches = iglob("/".join(parts[:last]), root_dir=base)  # noqa: PTH207  # a text is wanted
+            for match in (islice(matches, _MOST_MATCHES) if last else [path]) if len(path) <= _LONGEST else ():
+                rest = parts[last:] if last else []
+                full = os.path.normpath(os.path.join(base, match, *rest))  # noqa: PTH118  # a text is wanted
+                full = f"/{full.lstrip('/')}" if full.startswith("//") else full
+                if (real := os.path.realpath(full)) != full:
+                    yield full, real
 
 
 def _name_of(component: str, names: tuple[str, ...]) -> str | None:

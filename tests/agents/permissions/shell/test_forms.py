@@ -43,6 +43,31 @@ def denied(pattern: str, command: str) -> bool:
     return permissions.decide(TOOL, {"command": command}).verdict == "deny"
 
 
+def test_links_that_lead_elsewhere(tmp_path: Path) -> None:
+    """They are followed as they are before the command runs, also those that a wildcard finds."""
+    (tmp_path / "outside" / "tests").mkdir(parents=True)
+    (tmp_path / "work" / ".git" / "hooks").mkdir(parents=True)
+    (tmp_path / "work" / "src").mkdir()
+    work = tmp_path / "work"
+    (work / "lnk").symlink_to("../outside")
+    (work / "src" / "hk").symlink_to("../.git/hooks")
+    (work / "src" / "inner").symlink_to("../src")
+
+    def verdict(patterns: str, command: str) -> str:
+        rules = [Rule("bash", "allow", {"command": pattern}) for pattern in patterns.split("|")]
+        permissions = Permissions("default", rules, approve=lambda request: True, root=str(work))
+        return permissions.decide(TOOL, {"command": command}).verdict
+
+    for command in ("pytest lnk/tests", "rm build/x lnk/x", "pytest --ignore=lnk/x", "rm ln*/x", "rm {lnk,y}/x"):
+        assert verdict("pytest|rm", command) == "ask"
+    for command in ("cp a src/h*", "touch src/h?/x", "cp a src/{hk,x}", "cp a src/hk"):
+        assert verdict("cp|touch", command) == "deny"
+    for command in ("pytest src/inner", "rm src/x", "rm src/inn*", "pytest 'src/a[1]'"):
+        assert verdict("pytest|rm", command) == ("ask" if "[" in command else "allow"), command
+    assert verdict("pytest lnk/tests", "pytest lnk/tests") == "allow"
+    assert verdict("rm", "rm */*/*/*/x") == "ask"
+
+
 # Lines that run, write or configure something. None of their words but the first is spelled by the rules.
 ATTACKS = lines(r"""
 echo 'a[$(./evil.sh)]'; echo $((_))

@@ -60,7 +60,7 @@ def uncovered(patterns: Sequence[str], command: SimpleCommand) -> Uncovered | No
     closest = Uncovered("", "", "no rule is about this command")
     most = -1
     for pattern in patterns:
-        wanted = _words_of(pattern)
+        wanted = words_of(pattern)
         words = command.words
         found = len(words) >= len(wanted) > 0
         if not found or not all(w.literal and matches(w.text, want) for w, want in zip(words, wanted, strict=False)):
@@ -149,7 +149,7 @@ def _has_option(words: Sequence[Word], options: frozenset[str]) -> bool:
 
 def forbids(pattern: str, command: SimpleCommand) -> bool:
     """Return whether `command` may match `pattern`, or may run a command that does."""
-    wanted = _words_of(pattern)
+    wanted = words_of(pattern)
     if wanted == ["*"]:
         return True
     loads = any(_loads(word) for word in (*command.assignments, *command.words))
@@ -276,7 +276,7 @@ def _loads(word: Word) -> bool:
     return loading or (not word.literal and any(fnmatchcase(name, each) for each in table["commands"]))
 
 
-def _words_of(pattern: str) -> list[str]:
+def words_of(pattern: str) -> list[str]:
     """Return the words of a pattern. A last `*` is dropped, as anything may follow a pattern."""
     try:
         words = shlex.split(pattern) if "'" in pattern or '"' in pattern else pattern.split()
