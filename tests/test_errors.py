@@ -12,8 +12,9 @@ from typing import Any
 import pydantic
 import pytest
 
-from toolcast import Attempt, ChatResponse, FailTurn, ToolCallPart, TryAgain, Usage, assistant
+from toolcast import Attempt, ChatResponse, FailTurn, ToolCallPart, ToolOrchestratingLLM, TryAgain, Usage, assistant
 from toolcast.errors import CallError, LLMError, ToolcastError, ValidationError
+from toolcast.testing import ScriptedLLM
 
 
 class Song(pydantic.BaseModel):
@@ -101,6 +102,35 @@ def test_every_error_survives_a_process_pool() -> None:
             if isinstance(found, ValidationError):
                 found.__cause__ = None
                 assert found.error_count() == 2
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_an_error_about_a_local_type_survives_a_pickle(parallel: bool) -> None:
+    class Local(ValueError):
+        pass
+
+    class Point(pydantic.BaseModel):
+        x: int
+        y: str
+
+        @pydantic.field_validator("y")
+        @classmethod
+        def check(cls, value: str) -> str:
+            raise Local(f"no {{{value}}}") if value == "b" else ValueError("bad")
+
+    calls = [ToolCallPart("a", "Point", '{"x": "q", "y": "b"}')] * (1 + parallel)
+    llm = ScriptedLLM(calls)
+    with pytest.raises(ValidationError) as caught:
+        ToolOrchestratingLLM(Point, "x", llm, allow_parallel_tool_calls=parallel)()
+    error = caught.value
+    error.partial = [Point.model_construct(x=1, y="a")] if parallel else Point.model_construct(x=1, y="a")
+    for made in (pickle.loads(pickle.dumps(error)), copy.deepcopy(error)):
+        assert [(fault["loc"], fault["msg"]) for fault in made.errors()] == [
+            (fault["loc"], fault["msg"]) for fault in error.errors()
+        ]
+        assert made.partial == ([{"x": 1, "y": "a"}] if parallel else {"x": 1, "y": "a"})
+        assert str(made) == str(error)
+    assert copy.copy(error).__cause__ is error.__cause__
 
 
 def test_a_cause_that_cannot_be_pickled_becomes_its_text() -> None:

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from .lazy_dataclasses import dataclass
 
@@ -53,8 +53,19 @@ class ToolcastError(Exception):
     """The base class of all exceptions of toolcast."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return what copies and pickles are made from: the attributes, and the cause, which `errors()` reads."""
-        return type(self), self.args, {**self.__dict__, "__cause__": _portable(self.__cause__)}
+        """Return what pickles and deep copies are made from: the attributes, and the cause, which `errors()` reads.
+
+        What cannot be pickled, such as an object of a local class, is replaced by its data or its text.
+        """
+        foreign = {"__cause__": self.__cause__, "partial": self.__dict__.get("partial")}
+        portable = {name: _portable(value) for name, value in foreign.items() if value is not None}
+        return type(self), self.args, {**self.__dict__, "__cause__": None, **portable}
+
+    def __copy__(self) -> Self:
+        made = type(self)(*self.args)
+        made.__dict__.update(self.__dict__)
+        made.__cause__ = self.__cause__
+        return made
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks."""
@@ -78,17 +89,44 @@ class ToolcastError(Exception):
         return []
 
 
-def _portable(cause: BaseException | None) -> BaseException | None:
-    """Return `cause`, or its text as an exception if it cannot be pickled."""
-    if cause is None:
-        return None
+def _portable(value: Any) -> Any:
+    """Return `value`, or if it cannot be pickled its data, and of an exception its text."""
     import pickle
 
     try:
-        pickle.dumps(cause)
-    except Exception:  # the attributes of foreign errors may raise anything
-        return Exception(f"{type(cause).__name__}: {cause}")
-    return cause
+        pickle.dumps(value)
+    except Exception:  # the attributes of foreign objects may raise anything
+        return _portable_data(value)
+    return value
+
+
+def _portable_data(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_portable, cast("Sequence[Any]", value)))
+    if isinstance(value, dict):
+        return {name: _portable(each) for name, each in cast("dict[object, object]", value).items()}
+    if isinstance(value, BaseException):
+        return _portable_faults(value) or Exception(f"{type(value).__name__}: {value}")
+    dump = getattr(value, "model_dump", None)
+    return _portable(dump()) if callable(dump) else repr(value)
+
+
+def _portable_faults(error: BaseException) -> Exception | None:
+    """Return Pydantic's error with the same faults, without the objects of their contexts; None for another error."""
+    from pydantic import ValidationError as PydanticValidationError
+    from pydantic_core import InitErrorDetails, PydanticCustomError
+
+    if not isinstance(error, PydanticValidationError):
+        return None
+    faults = [
+        InitErrorDetails(
+            type=PydanticCustomError(cast("Any", fault["type"]), cast("Any", fault["msg"])),
+            loc=fault["loc"],
+            input=_portable(fault["input"]),
+        )
+        for fault in error.errors(include_url=False, include_context=False)
+    ]
+    return PydanticValidationError.from_exception_data(error.title, faults)
 
 
 class MissingLLMError(ToolcastError, AssertionError):
@@ -557,7 +595,8 @@ class ValidationError(CallError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         kind, args, state = super().__reduce__()
-        return kind, args, {**state, "_faults": self._pydantic}  # a process pool puts another cause in its place
+        # A process pool puts another cause in its place.
+        return kind, args, {**state, "_faults": _portable(self._pydantic)}
 
     def errors(self) -> Sequence[ErrorDetails]:
         """Return Pydantic's list of errors, each with `loc`, `msg`, `type` and `input`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from decimal import Decimal
-from typing import Any, Generic, Literal, TypeAlias, cast
+from typing import Any, Final, Generic, Literal, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
@@ -35,6 +35,9 @@ TurnEnd: TypeAlias = Literal[
 ]
 """The end of a turn: the stop reason of the model's last response, or `output` (a typed result), `empty` (an empty
 response to tool results), `approval` (calls wait for one), `cancelled`, `stopped` (by a limit), or `error`."""
+
+
+_WHOLE: Final = frozenset(("end_turn", "stop_sequence", "output"))
 
 
 @dataclass(frozen=True)  # not with slots: Python 3.11 could not make a `Turn[Album](...)` then
@@ -125,3 +128,15 @@ class Turn(Generic[T_co]):
             None if output is None else from_plain(output, output_cls),
             tuple([PermissionRequest.from_dict(request) for request in data["pending"]]),
         )
+
+
+def marked_answer(turn: Turn[Any], name: str) -> str:
+    """Return the text of a turn of the agent `name` for another model, with how it ended if it is not whole."""
+    return marked_text(turn.text, turn.end, name)
+
+
+def marked_text(text: str, end: str, name: str) -> str:
+    """Return the answer of the agent `name` for another model, with how it ended if it is not whole."""
+    if not text.strip():
+        return f"({name} gave no answer; its turn ended with {end!r}.)"
+    return text if end in _WHOLE else f"({name} did not finish this answer; it ended with {end!r}.)\n\n{text}"

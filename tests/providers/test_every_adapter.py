@@ -14,9 +14,19 @@ from hypothesis import example, given, strategies as st
 
 from support.aws_event_messages import event as aws_event
 from support.extent import nightly
+from support.sync_and_async import API
 from support.turns import PROTOCOLS, Protocol, Turn, anthropic_blocks, cohere_events, pieces, responses_items
+from toolcast import Anthropic
 from toolcast.accumulator import Accumulator
-from toolcast.errors import BadRequest, LLMError, MalformedEvent, Overloaded, ServerError, StreamTruncated
+from toolcast.errors import (
+    BadRequest,
+    ContextTooLong,
+    LLMError,
+    MalformedEvent,
+    Overloaded,
+    ServerError,
+    StreamTruncated,
+)
 from toolcast.events import (
     ChatResponse,
     Event,
@@ -58,6 +68,7 @@ from toolcast.providers.openai.responses import OpenAIResponsesAdapter
 from toolcast.providers.tool_calls.json_text import CallFormat
 from toolcast.providers.tool_calls.prompted import to_prompted_messages
 from toolcast.settings import Settings
+from toolcast.testing import Recorded, ReplayNetwork
 from toolcast.tool_spec import NamedTool, ToolSpec, legal_name
 from toolcast.usage import Usage
 
@@ -776,13 +787,44 @@ def test_an_image_of_a_tool_that_the_service_refuses_is_named_from_then_on(name:
     adapter = ADAPTERS[name]()
     before = adapter.request(asks, Settings(max_tokens=9)).body.decode()
     refusal = BadRequest("Could not process image", status=400)
-    assert not adapter.adapt_to(BadRequest("results must follow immediately", status=400), asks)
+    assert not adapter.adapt_to(BadRequest("no such path", status=404), asks)
+    assert not adapter.adapt_to(ContextTooLong("too many images", status=400), asks)
     assert adapter.adapt_to(refusal, asks)
     after = adapter.request(asks, Settings(max_tokens=9)).body.decode()
     assert "bmV3" not in after
     assert ("b2xk" in before) == ("b2xk" in after)  # the service has taken it before
     own = RequestInput("m", (user("Go", images[1]),), TOOLS)
     assert not adapter.adapt_to(refusal, own)  # an image of the user
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "Invalid request"),
+        (422, "Input should be a valid string"),
+        (400, "messages[2].content must be a string"),
+        (500, "image input is not supported - hint: you may need to provide the mmproj"),
+    ],
+)
+@pytest.mark.parametrize("helps", [True, False])
+def test_a_refusal_of_a_request_with_images_of_a_tool(api: API, status: int, text: str, helps: bool) -> None:
+    """It is sent once more without them. Where that is refused too, they were not the reason, and stay."""
+    image = ImagePart(data=b"PNG", media_type="image/png")
+    json_type = {"content-type": "application/json"}
+    refusal = Recorded([json.dumps({"type": "error", "error": {"message": text}}).encode()], status, json_type)
+    fine = {"content": [{"type": "text", "text": "Fine."}], "stop_reason": "end_turn", "usage": {"input_tokens": 1}}
+    answer = Recorded([json.dumps(fine).encode()], headers=json_type)
+    network = ReplayNetwork(refusal, *([answer, answer] if helps else [refusal, answer]))
+    llm = Anthropic("claude-sonnet-4-6", api_key="k", network=network, max_retries=0)
+    result = ToolResultPart("c1", "Done.", "draw", images=(image,))
+    history = (user("Go"), assistant(ToolCallPart("c1", "draw")), Message("tool", (result,)))
+    if helps:
+        assert api.chat(llm, history).text == "Fine."
+    else:
+        with pytest.raises(LLMError, match=re.escape(text)):
+            api.chat(llm, history)
+    assert api.chat(llm, history).text == "Fine."
+    assert [b"UE5H" in request.body for request in network.requests] == [True, False, not helps]
 
 
 OLD_MEDIA = {

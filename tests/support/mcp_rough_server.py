@@ -20,6 +20,9 @@ RESULTS: dict[str, Any] = {
     "annotated": {"content": [{"type": "text", "text": "seen", "annotations": {"priority": 9}}]},
     "listed": {"content": [{"type": "text", "text": "[1, 2]"}], "structuredContent": [1, 2]},
     "partly": {"content": [UNKNOWN], "structuredContent": {"n": 1}},
+    "undecided": {"content": [{"type": "text", "text": "x"}], "isError": None},
+    "odd": [1, "two"],
+    "word": "hello",
     "unfit": {"content": [{"type": "text", "text": "seen"}], "structuredContent": {"m": 1}},
 }
 TOOLS: list[Any] = [

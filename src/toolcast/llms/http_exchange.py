@@ -46,7 +46,7 @@ MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 """The size limit of one response, far more than any model writes; a single event has a smaller limit."""
 
 _SURE_TO_FIT: Final = 4096  # bytes of a request that needs no check of the context window: no model has a smaller one
-_REFUSALS: Final = (400, 403, 404, 410, 422)
+_REFUSALS: Final = (400, 403, 404, 410, 422, 500)
 """The statuses of a refusal that may be about something in the request, such as a file that has expired."""
 
 _LAST_WORD: Final = r'[^\s"]*\Z'
@@ -129,6 +129,7 @@ class HTTPExchange:
         self._first_token_by: float | None = None  # None without this limit, or after the first event
         self._emitted = False
         self._renewed = False  # a request was sent again with other credentials
+        self._adapted = False  # a request was sent again without what was refused
         self._ended = False
         self._now = backend.now
         self._label = ""  # the call and the attempt, for the logged bodies
@@ -434,6 +435,8 @@ class HTTPExchange:
         self._call.record(error, self._usage, error.request_id, self._now() - self._began, wait or 0.0)
         if wait is None:
             self._ended = True
+            if self._adapted and self._adapter is not None and error.status in _REFUSALS:
+                self._adapter.take_back(self._conversation)
             raise self._call.with_attempts(error)
         self._call.retries_used += not again
         if self._hooks is not None:
@@ -459,7 +462,9 @@ class HTTPExchange:
         """Return True if the request is another one without what the service has refused in it."""
         if self._adapter is None or not self._adapter.adapt_to(error, self._conversation):
             return False
-        return self._adapter.request(self._conversation, self._settings).body != request.body
+        is_another = self._adapter.request(self._conversation, self._settings).body != request.body
+        self._adapted |= is_another
+        return is_another
 
     def _log_wait(self, error: LLMError, wait: float) -> None:
         attempt = f"{f'{self._call.id} ' if self._call.id else ''}attempt {len(self._call.attempts)}"

@@ -144,6 +144,10 @@ class ProviderAdapter(Protocol):
         """Leave out of all requests what the service has refused, if nothing depends on it. Return True for that."""
         return False
 
+    def take_back(self, request_input: RequestInput) -> None:
+        """Undo what `adapt_to` has left out of these messages, as the service refused them without it too."""
+        return
+
     def request(self, request_input: RequestInput, settings: Settings) -> HTTPRequest:
         """Return the request to send. Raise `BadRequest` for input that the provider does not support."""
         ...

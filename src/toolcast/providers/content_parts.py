@@ -34,6 +34,9 @@ from ..parsing.arguments import portable_object
 
 MEDIA = (ImagePart, AudioPart, VideoPart, DocumentPart, FileRef)
 _OLD_MEDIA: dict[Role, tuple[type[MediaPart | FileRef], ...]] = {"user": MEDIA, "assistant": (ImagePart, AudioPart)}
+FAILED = "The tool failed."
+"""In place of an error without a text, which several services refuse."""
+
 POINT = "cache_point"
 """The type of the block that an encoder puts where a message has a `CachePoint`; cache_marks.py takes it out again."""
 
@@ -137,7 +140,9 @@ def uncited(provider: str, part: DocumentPart) -> DocumentPart:
 
 def result_text(result: ToolResultPart) -> str:
     """Return the text of a tool result, for protocols without a field for errors."""
-    return f"The tool failed: {result.content}" if result.is_error else result.content
+    if result.is_error:
+        return f"The tool failed: {result.content}" if result.content.strip() else FAILED
+    return result.content
 
 
 def count_system_messages(messages: Sequence[Message]) -> int:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
 
 from ..credentials import Secret, SecretURL
-from ..errors import BadRequest, LLMError, MalformedEvent
+from ..errors import BadRequest, ContextTooLong, LLMError, MalformedEvent
 from ..http_request import HTTPRequest, build_request
 from ..json_text import finite, replace_surrogates
 from ..lazy_dataclasses import dataclass
@@ -242,9 +242,9 @@ class RequestEncoder(ABC):
 def _refused_media(refusal: LLMError, messages: Sequence[Message], refused: Collection[Part]) -> list[Part]:
     """Return the media that a refusal may be about, and that the messages may be without.
 
-    These are files of earlier turns that it names. Or, of the kinds that it names, they are the images in the results
-    of tools behind the last answer, and once these are `refused`, all media of earlier turns. Where there are media of
-    the user behind the last answer, it is about them.
+    These are files of earlier turns that it names. Or, of the kinds that it names, or of all after a 400 that names
+    none, they are the images in the results of tools behind the last answer, and once these are `refused`, all media of
+    earlier turns. Where there are media of the user behind the last answer, it is about them.
     """
     now, words = this_turn(messages), refusal.message
     new = [part for message in messages[now:] for part in message.parts]
@@ -252,9 +252,12 @@ def _refused_media(refusal: LLMError, messages: Sequence[Message], refused: Coll
     if named := [part for part in old if isinstance(part, FileRef) and _is_named(part, words)]:
         return [*named]
     kinds = tuple([kind for kind, pattern in _MEDIA_WORDS.items() if re.search(pattern, words, re.IGNORECASE)])
-    is_about_input = refusal.status in (400, 422) or "support" in words  # 404: no model that supports it
+    if refusal.status in (400, 422):
+        kinds = kinds or (*_MEDIA_WORDS,)
+    elif not re.search("support|missing data", words):  # 404: no model that supports it; 500: llama.cpp and Ollama
+        kinds = ()
     own = [part for part in new if isinstance(part, MEDIA) and not isinstance(part, ResultImage)]
-    if own or not (kinds and is_about_input):
+    if own or not kinds or isinstance(refusal, ContextTooLong):
         return []
     images = [part for part in _images_of(new) if isinstance(part, kinds) and part not in refused]
     others = (*_images_of(old), *(part for part in old if isinstance(part, (*kinds, FileRef))))
@@ -315,19 +318,23 @@ class HTTPAdapter(ABC):
 
     def adapt_to(self, refusal: LLMError, request_input: RequestInput) -> bool:
         """Leave out of all requests what the service has refused, if nothing depends on it. Return True for that."""
-        if media := _refused_media(refusal, request_input.messages, self._refused_media):
-            self._refused_media += [part for part in media if part not in self._refused_media]
-            return True
-        if not self.has_signed_thoughts:
-            return False
-        from .bound_thoughts import REFUSAL, signatures
+        if self.has_signed_thoughts:
+            from .bound_thoughts import REFUSAL, signatures
 
-        if REFUSAL not in str(refusal):
-            return False
-        # Another request may have been refused for the same thoughts while this one was on its way.
-        refused = signatures(request_input.messages)
-        self._refused.update(refused)
-        return bool(refused)
+            if REFUSAL in str(refusal):
+                # Another request may have been refused for the same thoughts while this one was on its way.
+                refused = signatures(request_input.messages)
+                self._refused.update(refused)
+                return bool(refused)
+        media = _refused_media(refusal, request_input.messages, self._refused_media)
+        self._refused_media += [part for part in media if part not in self._refused_media]
+        return bool(media)
+
+    def take_back(self, request_input: RequestInput) -> None:
+        """Send the media of these messages again: the service refused them without these too."""
+        parts = [part for message in request_input.messages for part in message.parts]
+        sent = [*_images_of(parts), *parts]
+        self._refused_media = [part for part in self._refused_media if part not in sent]
 
     def forget_encoders(self) -> None:
         """Make new encoders from now on, as what they depend on has changed."""

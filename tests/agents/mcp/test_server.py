@@ -428,12 +428,15 @@ def rough() -> Generator[Tools]:
     [
         ("contentless", '{"n":1}'),
         ("nothing", ""),
-        ("null", ""),
+        ("null", "it gives no reason"),
         ("bare", "just text"),
         ("unknown", 'seen\n{"type":"video","length":3}'),
         ("annotated", "seen"),
         ("listed", "[1, 2]\n[1,2]"),
         ("partly", '{"type":"video","length":3}\n{"n":1}'),
+        ("undecided", "x"),
+        ("odd", "1\ntwo"),
+        ("word", "hello"),
         ("unfit", 'seen\n{"m":1}'),
     ],
 )

@@ -95,6 +95,9 @@ def test_what_is_not_described_passes_unchanged(values: dict[str, Any]) -> None:
         ({"$ref": "#/$defs/Size"}, '"2"', 2),
         ({"$ref": "#/$defs/a~1b%20c"}, '"{\\"b\\": 1}"', {"b": 1}),
         ({"$ref": "#/$defs/none/at/all"}, '"2"', "2"),
+        ({"$ref": "#N"}, "5", 5),
+        ({"$ref": "#/$defs/Round/anyOf/1"}, '"2"', 2),
+        ({"$ref": "#/$defs/Round/anyOf/7"}, '"2"', "2"),
         ({"$ref": "#/$defs/Round"}, '"2"', "2"),
         ({"anyOf": [{"$ref": "#/$defs/Size"}, {"$ref": "#/$defs/Size"}]}, '"2"', 2),
         ({"type": "integer", "nullable": True}, "null", None),
@@ -125,6 +128,27 @@ def test_small_slips_are_put_right(schema: Any, text: str, read: Any) -> None:
 def test_what_a_model_did_wrong_is_reported(schema: dict[str, Any], text: str, why: str) -> None:
     with pytest.raises(pydantic.ValidationError, match=why):
         ArgumentValidator(schema).read(text, None)
+
+
+def test_the_arguments_of_a_root_that_refers_to_them() -> None:
+    args = {"properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    back = {"allOf": [{"$ref": "#"}, args, {"properties": {"m": {"type": "integer"}}}, True]}
+    for schema in ({"$ref": "#/$defs/Args", "$defs": {"Args": args}}, back):
+        arguments = ArgumentValidator({"type": "object", **schema})
+        assert arguments.read('{"n": "5"}', None)[0].kwargs == {"n": 5}
+        with pytest.raises(pydantic.ValidationError, match="Field required"):
+            arguments.read("{}", None)
+
+
+def test_a_chain_of_references_is_followed_only_so_far() -> None:
+    chain = {f"c{n}": {"$ref": f"#/$defs/c{n + 1}"} for n in range(1200)} | {"c1200": {"type": "integer"}}
+    arguments = ArgumentValidator({"properties": {"a": {"$ref": "#/$defs/c0"}}, "$defs": chain})
+    assert arguments.read('{"a": "x"}', None)[0].kwargs == {"a": "x"}
+
+
+def test_an_error_without_a_reason() -> None:
+    output = to_tool_output(answer(is_error=True), "count")
+    assert (output.content, str(output.error)) == ("it gives no reason", "it gives no reason")
 
 
 # Schemas.

@@ -434,8 +434,8 @@ def test_the_efforts_of_deepseek(thinking: Any, sent: str | None) -> None:
     found = body(service=DEEPSEEK, model="deepseek-v4-pro", settings=Settings(thinking=thinking))
     assert found["thinking"] == {"type": "enabled" if thinking else "disabled"}
     assert found.get("reasoning_effort") == sent
-    said = notes(DEEPSEEK, Settings(thinking=thinking), model="deepseek-v4-pro")
-    assert bool(said) == (thinking in ("minimal", "medium", "xhigh"))
+    found_notes = notes(DEEPSEEK, Settings(thinking=thinking), model="deepseek-v4-pro")
+    assert bool(found_notes) == (thinking in ("minimal", "medium", "xhigh"))
 
 
 def test_thinking_that_cannot_be_asked_for() -> None:

@@ -270,7 +270,7 @@ class MCPConnection:
         a call becomes text.
         """
         if isinstance(message, ValidationError):
-            return self._repair_message(message)
+            message = self._repair_message(message)
         response = getattr(message, "message", None)
         found: object = getattr(response, "result", None)
         if not self._client.done() or not isinstance(found, dict):
@@ -296,6 +296,8 @@ class MCPConnection:
         logger.warning("the MCP server %s sent a message that cannot be read: %s", self._name, _error_summary(problem))
         if data is None:
             return problem
+        if self._client.done() and not isinstance(data.get("result", {}), dict):
+            data["result"] = {"content": data["result"]}  # made legal by the caller
         try:
             return SessionMessage(
                 jsonrpc_message_adapter.validate_json(
@@ -463,6 +465,8 @@ def _without_output_schema(tool: Any) -> Any:
 def _is_legal_result(version: str, result: dict[str, Any]) -> bool:
     from mcp_types.methods import validate_server_result
 
+    if not isinstance(result.get("isError", False), bool):  # which that does not look at
+        return False
     try:
         validate_server_result("tools/call", version, result)
     except ValidationError:

@@ -50,8 +50,7 @@ class ArgumentValidator:
     hides_input: bool = False
 
     def __init__(self, schema: Schema) -> None:
-        properties: Schema = schema.get("properties", {})
-        required: list[str] = schema.get("required", [])
+        properties, required = _members(schema)
         fields = {
             name: core_schema.typed_dict_field(
                 _argument_schema(properties.get(name), schema), required=name in required
@@ -135,13 +134,13 @@ def to_tool_output(result: CallToolResult, tool: str) -> ToolOutput:
     images = tuple([each for each in shown if isinstance(each, ImagePart)])
     structured = result.structured_content
     texts = [each for each in shown if isinstance(each, str)]
-    if structured is not None and not _repeats(texts, structured):
+    if structured not in (None, {}) and not _repeats(texts, structured):
         texts.append(text_of(structured))
     content = truncate("\n".join(texts), MAX_TEXT)
+    if result.is_error and not content.strip():
+        content = "it gives no reason"
     raw = content if structured is None else structured
-    error = (
-        MCPToolError(single_line(content[: 2 * MAX_DESCRIPTION]) or "it gives no reason") if result.is_error else None
-    )
+    error = MCPToolError(single_line(content[: 2 * MAX_DESCRIPTION])) if result.is_error else None
     return ToolOutput(content, tool, raw_output=raw, is_error=result.is_error, error=error, images=images)
 
 
@@ -169,6 +168,26 @@ def _argument_schema(schema: Any, root: Schema) -> CoreSchema:
     return core_schema.union_schema([*known]) if len(known) > 1 else known[0]
 
 
+def _members(schema: Schema) -> tuple[Schema, list[str]]:
+    """Return the properties of an object, and the names of the required ones, also by references and `allOf`."""
+    properties: Schema = {}
+    required: list[str] = []
+    waiting: list[Any] = [schema]
+    for _ in range(MAX_DEPTH):  # a reference may lead back
+        node = cast("Schema", found) if waiting and isinstance(found := waiting.pop(0), dict) else {}
+        properties = {**_dict(node, "properties"), **properties}
+        required += [name for name in _parts(node, "required") if isinstance(name, str) and name not in required]
+        waiting += _parts(node, "allOf")
+        if isinstance(reference := node.get("$ref"), str):
+            waiting.append(_target(reference, schema))
+    return properties, required
+
+
+def _dict(node: Schema, key: str) -> Schema:
+    found = node.get(key)
+    return cast("Schema", found) if isinstance(found, dict) else {}
+
+
 def _type_names(schema: Any, root: Schema, referred: dict[str, list[str] | None]) -> list[str] | None:
     """Return the standard types that `schema` allows, also by a reference or a choice; None if any other may fit.
 
@@ -184,10 +203,10 @@ def _type_names(schema: Any, root: Schema, referred: dict[str, list[str] | None]
         names = [name for name in listed if isinstance(name, str) and name in _TYPES]
         names = names if len(names) == len(listed) else None
     elif isinstance(reference := node.get("$ref"), str):
-        if reference not in referred:
+        if reference not in referred and len(referred) < MAX_DEPTH:
             referred[reference] = None  # of a reference to itself
             referred[reference] = _type_names(_target(reference, root), root, referred)
-        names = referred[reference]
+        names = referred.get(reference)
     elif options := _parts(node, "anyOf") or _parts(node, "oneOf"):
         allowed = [_type_names(option, root, referred) for option in options]
         names = None if None in allowed else [*dict.fromkeys(name for each in allowed for name in each or ())]
@@ -203,11 +222,19 @@ def _parts(node: Schema, key: str) -> list[object]:
 
 
 def _target(reference: str, root: Schema) -> Any:
-    """Return what the JSON pointer of `reference` finds in `root`; None if it finds nothing."""
-    node: Any = root
-    for step in unquote(reference).split("/")[1:]:
-        node = cast("Schema", node).get(step.replace("~1", "/").replace("~0", "~")) if isinstance(node, dict) else None
+    """Return what the JSON pointer of `reference` finds in `root`; None if it finds nothing, or is an anchor."""
+    start, *steps = unquote(reference).split("/")
+    node: Any = root if start == "#" else None
+    for step in steps:
+        if isinstance(node, list) and step.isdecimal():
+            node = dict(enumerate(cast("list[object]", node))).get(int(step))
+        else:
+            node = _member(node, step.replace("~1", "/").replace("~0", "~"))
     return node
+
+
+def _member(node: Any, name: str) -> Any:
+    return cast("Schema", node).get(name) if isinstance(node, dict) else None
 
 
 def _repeats(texts: list[str], structured: object) -> bool:

@@ -332,8 +332,8 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> tuple[str | None, str]:
         if not command.given and (found := uncovered(patterns, command)):
             is_usual = not found.pattern and len(call.commands) == 1 and bool(command.words)
             return None, "" if is_usual else _uncovered_text(found, command)
-    if found := _leading_out(call, patterns):
-        return None, f"{found!r:.200} leads out of the working folder by a link"
+    if way := _leading_out(call, patterns):
+        return None, f"{way!r:.200} leads out of the working folder by a link"
     return f"allowed by the rules for {', '.join(patterns)}", ""
 
 

@@ -18,14 +18,13 @@ from ...lazy_dataclasses import dataclass
 from ...tools.callable_tool import CallableTool
 from ...tools.context import ToolContext
 from ...tools.results import error_text, truncate
+from ...turn import marked_text
 from .elves import TASKS, Elf, ElfConfig, ElfManager
 from .run import GRACE, ElfResult
 
 MAX_TASKS: Final = 10
 OUTPUT_LIMIT: Final = 2000
 """Characters of one elf's answer among several."""
-
-_WHOLE: Final = ("end_turn", "stop_sequence", "output")
 
 # Offered as a choice, but not enforced: an unknown type counts as "generation".
 TaskType: TypeAlias = Annotated[
@@ -173,11 +172,7 @@ def _answer_text(result: ElfResult) -> str:
 
 
 def _output_text(result: ElfResult) -> str:
-    """Return the output of a completed run, and how it ended if it is not a whole answer."""
-    text, end = str(result.output), result.end
-    if not text.strip():
-        return f"({result.id} gave no answer; its turn ended with {end!r}.)"
-    return text if end in _WHOLE else f"({result.id} did not finish this answer; it ended with {end!r}.)\n\n{text}"
+    return marked_text(str(result.output), result.end, result.id)
 
 
 def _combined_text(results: Sequence[ElfResult | Exception]) -> str:

@@ -38,6 +38,7 @@ from ...tool_spec import ToolChoice, ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..bound_thoughts import BINDING
 from ..content_parts import (
+    FAILED,
     POINT,
     add_turn,
     arguments_object,
@@ -517,9 +518,10 @@ class AnthropicRequestEncoder(RequestEncoder):
                 raise unsupported_part(self.provider, part)
 
     def _result(self, result: ToolResultPart) -> dict[str, Any]:
-        content: Any = result.content
+        text = result.content if result.content.strip() or not result.is_error else FAILED
+        content: Any = text
         if result.images:
-            parts: tuple[Part, ...] = (TextPart(result.content), *result.images)
+            parts: tuple[Part, ...] = (TextPart(text), *result.images)
             content = [block for part in parts if (block := self._block(part))]
         error = {"is_error": True} if result.is_error else {}
         return {"type": "tool_result", "tool_use_id": legal_name(result.call_id), "content": content, **error}

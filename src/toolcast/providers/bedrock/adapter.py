@@ -42,6 +42,7 @@ from ..anthropic.adapter import AnthropicRequestEncoder, features_of
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..bound_thoughts import BINDING
 from ..content_parts import (
+    FAILED,
     POINT,
     add_turn,
     arguments_object,
@@ -425,7 +426,7 @@ class BedrockRequestEncoder(RequestEncoder):
         content = [self._media(image) for image in result.images]
         if result.content.strip() or not content:
             # A failed result without content is rejected.
-            text = result.content if result.content.strip() or not result.is_error else "The tool failed."
+            text = result.content if result.content.strip() or not result.is_error else FAILED
             content.insert(0, {"text": text})
         status = {"status": "error"} if result.is_error else {}
         return {"toolUseId": legal_name(result.call_id), "content": content, **status}
