@@ -56,6 +56,13 @@ def test_pulling_events_by_hand() -> None:
     assert stream.state == "exhausted"
 
 
+def test_the_partial_result_of_a_chat_is_its_text() -> None:
+    stream = ScriptedLLM([TextDelta("hello "), TextDelta("wonderful")]).stream_chat("hi")
+    with pytest.raises(StreamTruncated) as caught:
+        list(stream)
+    assert caught.value.partial == "hello wonderful"
+
+
 def test_a_failure_is_kept_by_next_and_raised_by_iteration() -> None:
     stream = ScriptedLLM(ConnectFailed("no")).stream_chat("hi")
     assert not stream.next()

@@ -14,7 +14,7 @@ from ..accumulator import Accumulator
 from ..async_support import sync_driver
 from ..call_report import Account
 from ..closing import AsyncClosing, Closing, Uncopyable
-from ..errors import StreamBusy, StreamClosed
+from ..errors import CallError, StreamBusy, StreamClosed
 from ..events import ChatResponse, Event
 from ..reprs import safe_repr
 from ..usage import Usage
@@ -113,6 +113,8 @@ class _EventState(Uncopyable):
                 await self._call.accept()
         except Exception as error:  # the contract: False, with the error in .err; iteration raises it
             self.state, self.err = "errored", error
+            if isinstance(error, CallError) and error.partial is None:
+                error.partial = self.response.text or None
             self._account.end(self.usage, self._call.attempts, error)
             return False
         if self._queue:

@@ -12,8 +12,16 @@ from support.engines import EngineAPI, call, check, results, valid_requests
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.agents.permissions.rules import Rule
-from toolcast.errors import OutputTruncated, PermissionDenied, Refused, TryAgain, ValidationError
-from toolcast.events import Finish, OutputDelta, TextDelta, ToolResult, ToolStarted
+from toolcast.errors import (
+    CallError,
+    OutputTruncated,
+    PermissionDenied,
+    Refused,
+    StreamTruncated,
+    TryAgain,
+    ValidationError,
+)
+from toolcast.events import Finish, OutputDelta, TextDelta, ToolCallDelta, ToolCallStart, ToolResult, ToolStarted
 from toolcast.messages import TAKEN, user
 from toolcast.testing import ScriptedLLM
 from toolcast.tool_spec import NamedTool
@@ -302,6 +310,19 @@ def test_the_model_reads_what_it_wrote_in_place_of_an_object(engine_api: EngineA
     engine_api.submit(engine, "An album.", output_cls=Album)
     assert results(engine.history)[0].content.endswith("\nYou wrote: 'Nina Simone'")
     check(engine)
+
+
+def test_the_partial_result_of_a_turn_that_failed(engine_api: EngineAPI) -> None:
+    start = [ToolCallStart("a", "Album"), ToolCallDelta("a", '{"artist": "Nina", "so')]
+    wrong = call("a", "Album", '{"artist": "Nina", "songs": 7}')
+    for answers, options in ((start,), {}), ((wrong,), {"max_attempts": 1}):
+        engine = Engine(ScriptedLLM(*answers), **options)  # type: ignore[arg-type]  # one option or none
+        with pytest.raises(CallError) as caught:
+            engine_api.submit(engine, "An album.", output_cls=Album)
+        assert caught.value.partial.artist == "Nina"
+    with pytest.raises(StreamTruncated) as cut:
+        engine_api.submit(Engine(ScriptedLLM([TextDelta("The album")])), "An album?")
+    assert cut.value.partial == "The album"
 
 
 def test_an_answer_that_was_cut_off_is_an_error(engine_api: EngineAPI) -> None:

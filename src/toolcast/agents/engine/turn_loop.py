@@ -20,7 +20,7 @@ from typing import Any, Final
 from ...approvals import ApprovalDecision
 from ...async_support.interruptible import Interrupted, Interruptible
 from ...cancellation import Cancellation
-from ...errors import ContextTooLong, FailTurn, IllegalState, Timeout, TurnCancelled, TurnFailed, TurnStopped
+from ...errors import CallError, ContextTooLong, FailTurn, IllegalState, Timeout, TurnCancelled, TurnFailed, TurnStopped
 from ...events import AgentEvent, ChatResponse, ErrorEvent
 from ...hook_protocol import CallHooks
 from ...messages import Message, assistant, user
@@ -434,6 +434,9 @@ class TurnLoop:
             return await self._end_with(cancelled, "cancelled", "cancelled")
         if isinstance(error, FailTurn):
             error = failed_turn(error, "a function of the engine")
+        if isinstance(error, CallError) and error.partial is None and self._model_request is not None:
+            typed = self._turn_request.typed
+            error.partial = self._model_request.accumulated.message().text or None if typed is None else typed.partial
         return await self._end_with(error, "failed", "stopped" if isinstance(error, TurnStopped) else "error")
 
     async def _cancel_because(self, why: str) -> None:

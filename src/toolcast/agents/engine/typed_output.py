@@ -69,6 +69,11 @@ class TypedOutput:
         """True if the result is the return value of a function that was called and has not returned yet."""
         return self._running is not None
 
+    @property
+    def partial(self) -> Any:
+        """As much of the result as the last response has; None if it has nothing."""
+        return self._processor.item
+
     def begin_response(self) -> None:
         """Reset the partial object for a new response."""
         self._processor = StreamingObjectProcessor.for_tools(
@@ -166,7 +171,7 @@ class TypedOutput:
             return
         self._attempts -= 1
         if self._attempts < 1:
-            self._failure = _final_error(error, self._response)
+            self._failure = _final_error(error, self._response, self.partial)
 
 
 def _answered_job(call: ToolCallPart, text: str) -> ToolJob:
@@ -174,11 +179,12 @@ def _answered_job(call: ToolCallPart, text: str) -> ToolJob:
     return ToolJob(call, error=ToolcastError(text), done=True, tool_output=made)
 
 
-def _final_error(error: Exception, response: ChatResponse) -> Exception:
+def _final_error(error: Exception, response: ChatResponse, partial: Any) -> Exception:
     if isinstance(error, CallError):
         error.response, error.advice = response, ""  # the model was asked again already
+        error.partial = partial if error.partial is None else error.partial
     if not isinstance(error, TryAgain):
         return error
-    made = ValidationError(f"the answer was not accepted: {error}", response=response)
+    made = ValidationError(f"the answer was not accepted: {error}", response=response, partial=partial)
     made.__cause__ = error
     return made
