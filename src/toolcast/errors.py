@@ -101,8 +101,8 @@ def _portable(value: Any) -> Any:
 
 
 def _portable_data(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)(map(_portable, cast("Sequence[Any]", value)))
+    if isinstance(value, list):
+        return [_portable(each) for each in cast("list[object]", value)]
     if isinstance(value, dict):
         return {name: _portable(each) for name, each in cast("dict[object, object]", value).items()}
     if isinstance(value, BaseException):

@@ -258,11 +258,11 @@ class ToolSchema(GenerateJsonSchema):
 
     def encode_default(self, dft: Any) -> Any:
         """Return the default as JSON data, with numbers that JSON does not have: Pydantic would write null for them."""
-        encoded = super().encode_default(dft)
+        encoded: object = super().encode_default(dft)
         if not isinstance(encoded, (list, dict)):
             return encoded
         exact = to_jsonable_python(dft, by_alias=self.by_alias, inf_nan_mode="constants")
-        return encoded if _is_json(exact) else exact
+        return cast("Any", encoded) if _is_json(exact) else exact
 
 
 def normalize(schema: Schema) -> Schema:

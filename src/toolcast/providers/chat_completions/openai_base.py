@@ -258,7 +258,8 @@ _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 def efforts_of(service: ServiceSpec, model: str) -> list[str]:
     """Return the efforts that a model has, as far as the service's row says."""
     name = (service.base_model or model).rpartition("/")[2]
-    return next((efforts.split() for models, efforts in service.efforts if re.match(rf"(ft:)?({models})", name)), [])
+    rows = (efforts for models, efforts in service.efforts if re.match(rf"(ft:)?({models})", name))
+    return next(rows, "").split()
 
 
 def nearest_effort(service: ServiceSpec, model: str, thinking: bool | str | int | None) -> str | None:
