@@ -23,6 +23,7 @@ from toolcast.errors import (
     ContextTooLong,
     LLMError,
     MalformedEvent,
+    NotFound,
     Overloaded,
     ServerError,
     StreamTruncated,
@@ -884,6 +885,10 @@ def test_a_file_that_has_expired_is_named_from_then_on(status: int) -> None:
     assert ("[file: file_1" in text, '"file_1"' in text) == (False, True)
     assert ("[file: file_2.pdf, application/pdf]" in text, '"file_2"' in text) == (True, False)
     assert not adapter.adapt_to(gone, RequestInput("m", (user("Go", *files),)))  # the user's own message
+    assert adapter.adapt_to(NotFound("Requested entity was not found.", status=404), asks)
+    assert '"file_1"' not in adapter.request(asks, Settings(max_tokens=9)).body.decode()
+    adapter.take_back(asks)
+    assert '"file_2"' in adapter.request(asks, Settings(max_tokens=9)).body.decode()
 
 
 def texts_of(value: Any, name: str) -> Iterator[str]:

@@ -242,9 +242,10 @@ class RequestEncoder(ABC):
 def _refused_media(refusal: LLMError, messages: Sequence[Message], refused: Collection[Part]) -> list[Part]:
     """Return the media that a refusal may be about, and that the messages may be without.
 
-    These are files of earlier turns that it names. Or, of the kinds that it names, or of all after a 400 that names
-    none, they are the images in the results of tools behind the last answer, and once these are `refused`, all media of
-    earlier turns. Where there are media of the user behind the last answer, it is about them.
+    These are files of earlier turns that it names, or all of them if something was not found. Or, of the kinds that it
+    names, or of all after a 400 that names none, they are the images in the results of tools behind the last answer,
+    and once these are `refused`, all media of earlier turns. Where there are media of the user behind the last answer,
+    it is about them.
     """
     now, words = this_turn(messages), refusal.message
     new = [part for message in messages[now:] for part in message.parts]
@@ -255,7 +256,7 @@ def _refused_media(refusal: LLMError, messages: Sequence[Message], refused: Coll
     if refusal.status in (400, 422):
         kinds = kinds or (*_MEDIA_WORDS,)
     elif not re.search("support|missing data", words):  # 404: no model that supports it; 500: llama.cpp and Ollama
-        kinds = ()
+        kinds = (FileRef,) if refusal.status in (403, 404, 410) else ()
     own = [part for part in new if isinstance(part, MEDIA) and not isinstance(part, ResultImage)]
     if own or not kinds or isinstance(refusal, ContextTooLong):
         return []
