@@ -828,6 +828,15 @@ def test_a_refusal_of_a_request_with_images_of_a_tool(api: API, status: int, tex
     assert [b"UE5H" in request.body for request in network.requests] == [True, False, not helps]
 
 
+@pytest.mark.parametrize("name", [name for name in ADAPTERS if not name.startswith(("google", "llama.cpp"))])
+def test_a_failure_without_a_text_has_one(name: str) -> None:
+    """Anthropic: "content cannot be empty if `is_error` is true"; the conversation could not go on."""
+    call = ToolCallPart("c1", "draw")
+    history = (user("Go"), assistant(call), tool_result(call, " ", is_error=True))
+    sent = ADAPTERS[name]().request(RequestInput("m", history, TOOLS), Settings(max_tokens=9)).body.decode()
+    assert "The tool failed." in sent
+
+
 OLD_MEDIA = {
     "[image: image/svg+xml, 0 kB]": IMAGES[1],
     "[audio: audio/x-odd, 3 kB]": AudioPart(data=b"RIFF" * 750, media_type="audio/x-odd"),

@@ -518,7 +518,8 @@ class AnthropicRequestEncoder(RequestEncoder):
                 raise unsupported_part(self.provider, part)
 
     def _result(self, result: ToolResultPart) -> dict[str, Any]:
-        text = result.content if result.content.strip() or not result.is_error else FAILED
+        is_blank = result.is_error and not (result.images or result.content.strip())
+        text = FAILED if is_blank else result.content
         content: Any = text
         if result.images:
             parts: tuple[Part, ...] = (TextPart(text), *result.images)
