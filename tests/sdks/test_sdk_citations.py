@@ -111,7 +111,7 @@ def test_documents_and_citations(case: Any) -> None:
     with Loopback() as server:
         url = f"http://127.0.0.1:{server.port}"
         for _ in range(2):
-            server.answer(whole(b'{"error": {"message": "enough"}}', 400, "content-type: application/json"))
+            server.answer(whole(b'{"error": {"message": "enough"}}', 402, "content-type: application/json"))
         with suppress(Exception):  # each client has an error class of its own
             official(url)
         with pytest.raises(LLMError):
