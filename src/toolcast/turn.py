@@ -130,11 +130,6 @@ class Turn(Generic[T_co]):
         )
 
 
-def marked_answer(turn: Turn[Any], name: str) -> str:
-    """Return the text of a turn of the agent `name` for another model, with how it ended if it is not whole."""
-    return marked_text(turn.text, turn.end, name)
-
-
 def marked_text(text: str, end: str, name: str) -> str:
     """Return the answer of the agent `name` for another model, with how it ended if it is not whole."""
     if not text.strip():

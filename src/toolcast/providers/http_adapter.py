@@ -260,9 +260,9 @@ def _refused_media(refusal: LLMError, messages: Sequence[Message], refused: Coll
     own = [part for part in new if isinstance(part, MEDIA) and not isinstance(part, ResultImage)]
     if own or not kinds or isinstance(refusal, ContextTooLong):
         return []
-    images = [part for part in _images_of(new) if isinstance(part, kinds) and part not in refused]
-    others = (*_images_of(old), *(part for part in old if isinstance(part, (*kinds, FileRef))))
-    return [*images] or [part for part in others if isinstance(part, (*kinds, FileRef)) and part not in refused]
+    groups: tuple[Sequence[Part], ...] = (_images_of(new), (*_images_of(old), *old))
+    left = [[part for part in group if isinstance(part, (*kinds, FileRef)) and part not in refused] for group in groups]
+    return left[0] or left[1]
 
 
 def _images_of(parts: Iterable[Part]) -> list[ImagePart]:

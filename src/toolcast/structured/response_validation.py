@@ -323,7 +323,7 @@ def retry_messages(
 
 def you_wrote(call: ToolCallPart) -> str:
     """Return what to add to the result of a call whose arguments the history cannot have."""
-    return f"\nYou wrote: {shortened(call.arguments)}"
+    return f"\nYou wrote: {_shortened(call.arguments)}"
 
 
 def retry_text(error: CallError | TryAgain) -> str:
@@ -381,7 +381,7 @@ def _limit(response: ChatResponse) -> tuple[str, str]:
 
 def _stopped(stop: type[CallError], response: ChatResponse, hide_input: bool) -> CallError:
     written = response.text or next((call.arguments for call in response.message.tool_calls), "")
-    message = _HIDDEN if hide_input else shortened(written)
+    message = _HIDDEN if hide_input else _shortened(written)
     why = describe_ratings(response.safety)
     reason = f"{response.stop_reason}: {why}" if why else response.stop_reason
     error = stop(f"the answer was stopped ({reason}); its text was: {message}")
@@ -394,7 +394,7 @@ def _stopped(stop: type[CallError], response: ChatResponse, hide_input: bool) ->
 
 def _no_tool_call(response: ChatResponse, error: ValidationError | None, hide_input: bool) -> CallError:
     text = response.text
-    shown = _HIDDEN if hide_input else shortened(text)
+    shown = _HIDDEN if hide_input else _shortened(text)
     if response.stop_reason == "max_tokens":
         limit, remedy = _limit(response)
         return OutputTruncated(f"{limit} ended the answer before it held the object; {remedy}. The text was: {shown}")
@@ -436,8 +436,7 @@ def _without_content(response: ChatResponse) -> str:
     return f"{missing} (stop reason {response.stop_reason!r})"
 
 
-def shortened(text: str) -> str:
-    """Return what a model wrote, in quotes, for an error or a result: not all of a long text."""
+def _shortened(text: str) -> str:
     return repr(text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…")
 
 

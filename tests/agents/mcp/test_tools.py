@@ -132,7 +132,15 @@ def test_what_a_model_did_wrong_is_reported(schema: dict[str, Any], text: str, w
 
 def test_the_arguments_of_a_root_that_refers_to_them() -> None:
     args = {"properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    back = {"allOf": [{"$ref": "#"}, args, {"properties": {"m": {"type": "integer"}}}, True]}
+    back = {
+        "allOf": [
+            {"$ref": "#"},
+            {"properties": [], "required": 7},
+            args,
+            {"properties": {"m": {"type": "integer"}}},
+            True,
+        ]
+    }
     for schema in ({"$ref": "#/$defs/Args", "$defs": {"Args": args}}, back):
         arguments = ArgumentValidator({"type": "object", **schema})
         assert arguments.read('{"n": "5"}', None)[0].kwargs == {"n": 5}

@@ -33,7 +33,7 @@ from ...states import TURN, Trace
 from ...tools.callable_tool import CallableTool, as_tools
 from ...tools.context import ToolContext
 from ...transport.network import IOBackend
-from ...turn import Turn, marked_answer
+from ...turn import Turn, marked_text
 from ...usage import Budget, Usage
 from ..permissions.permissions import Permissions
 from .config import EngineConfig, EngineOptions, configured
@@ -332,10 +332,12 @@ class Engine(Generic[D]):
         permissions = self.permissions.without_prompt() if later else None
 
         def ask(prompt: str, context: ToolContext) -> str:
-            return marked_answer(fork(context).submit(prompt), tool.name)
+            turn = fork(context).submit(prompt)
+            return marked_text(turn.text, turn.end, tool.name)
 
         async def aask(prompt: str, context: ToolContext) -> str:
-            return marked_answer(await fork(context).asubmit(prompt), tool.name)
+            turn = await fork(context).asubmit(prompt)
+            return marked_text(turn.text, turn.end, tool.name)
 
         def fork(context: ToolContext) -> Engine[D]:
             deps = context.deps if self._config.deps is None else None

@@ -15,6 +15,7 @@ import unicodedata
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import unquote
 
@@ -172,20 +173,18 @@ def _members(schema: Schema) -> tuple[Schema, list[str]]:
     """Return the properties of an object, and the names of the required ones, also by references and `allOf`."""
     properties: Schema = {}
     required: list[str] = []
-    waiting: list[Any] = [schema]
-    for _ in range(MAX_DEPTH):  # a reference may lead back
-        node = cast("Schema", found) if waiting and isinstance(found := waiting.pop(0), dict) else {}
-        properties = {**_dict(node, "properties"), **properties}
-        required += [name for name in _parts(node, "required") if isinstance(name, str) and name not in required]
-        waiting += _parts(node, "allOf")
-        if isinstance(reference := node.get("$ref"), str):
-            waiting.append(_target(reference, schema))
+    nodes: list[Any] = [schema]
+    for node in islice(nodes, MAX_DEPTH):  # of a list that grows, as a reference may lead back
+        if not isinstance(node, dict):
+            continue
+        part = cast("Schema", node)
+        own = part.get("properties")
+        properties = {**own, **properties} if isinstance(own, dict) else properties
+        required += [name for name in _parts(part, "required") if isinstance(name, str) and name not in required]
+        nodes += _parts(part, "allOf")
+        if isinstance(reference := part.get("$ref"), str):
+            nodes.append(_target(reference, schema))
     return properties, required
-
-
-def _dict(node: Schema, key: str) -> Schema:
-    found = node.get(key)
-    return cast("Schema", found) if isinstance(found, dict) else {}
 
 
 def _type_names(schema: Any, root: Schema, referred: dict[str, list[str] | None]) -> list[str] | None:
@@ -226,15 +225,13 @@ def _target(reference: str, root: Schema) -> Any:
     start, *steps = unquote(reference).split("/")
     node: Any = root if start == "#" else None
     for step in steps:
-        if isinstance(node, list) and step.isdecimal():
-            node = dict(enumerate(cast("list[object]", node))).get(int(step))
-        else:
-            node = _member(node, step.replace("~1", "/").replace("~0", "~"))
+        members: dict[Any, Any] = {}
+        if isinstance(node, list):
+            members = {str(at): item for at, item in enumerate(cast("list[object]", node))}
+        elif isinstance(node, dict):
+            members = cast("Schema", node)
+        node = members.get(step.replace("~1", "/").replace("~0", "~"))
     return node
-
-
-def _member(node: Any, name: str) -> Any:
-    return cast("Schema", node).get(name) if isinstance(node, dict) else None
 
 
 def _repeats(texts: list[str], structured: object) -> bool:

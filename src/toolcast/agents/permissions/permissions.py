@@ -19,7 +19,6 @@ arguments is a shell tool, whatever its name. The values inspected are those tha
 from __future__ import annotations
 
 import glob
-import os
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +33,7 @@ from .argument_values import UnseenValue, to_plain
 from .protected_paths import (
     LONGEST,
     PROTECTED,
-    linked_paths,
+    leads_out,
     path_texts,
     protected_name,
     resolved_path,
@@ -340,15 +339,10 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> tuple[str | None, str]:
 def _leading_out(call: _Call, patterns: Sequence[str]) -> str | None:
     """Return a word that no rule spells and that is a path in the working folder, from which a link leads out of it."""
     root = resolved_path(call.place.root or "")
-    inside = root.rstrip(os.sep) + os.sep
     spelled = {word for pattern in patterns for word in words_of(pattern)}
-    for word in (word for command in call.commands or () for word in command.words[1:]):
-        if escaped(word.text) in spelled:
-            continue
-        for text in word_texts(word.text):
-            if not all(f"{path}{os.sep}".startswith(inside) for path in linked_paths(text, root)):
-                return text
-    return None
+    words = [word.text for command in call.commands or () for word in command.words[1:]]
+    texts = (text for word in words if escaped(word) not in spelled for text in word_texts(word))
+    return next((text for text in texts if leads_out(text, root)), None)
 
 
 def _uncovered_text(found: Uncovered, command: SimpleCommand) -> str:

@@ -86,7 +86,8 @@ def protected_name(
         alternatives = _alternatives(form) if braces else [form]
         if not alternatives:
             return form[:40]
-        for path in (*alternatives, *_resolved(alternatives, root), *(real for _, real in _links(alternatives, root))):
+        found_by_wildcards = (real for _, real in _links(filter(_is_pattern, alternatives), root))
+        for path in (*alternatives, *_resolved(alternatives, root), *found_by_wildcards):
             for component in _component.split(path):
                 if found := _name_of(component, names):
                     return found
@@ -132,10 +133,11 @@ def resolved_path(text: str, root: str | None = None) -> str:
     return os.path.realpath(os.path.join(root or "", text))  # noqa: PTH118  # a Path normalizes `//` and `.`
 
 
-def linked_paths(text: str, root: str) -> Iterator[str]:
-    """Yield the absolute paths to which a word of a command leads by links in the folder `root`, an absolute path."""
-    inside = root.rstrip(os.sep) + os.sep
-    return (real for path, real in _links(_alternatives(text), root) if path.startswith(inside))
+def leads_out(text: str, root: str) -> bool:
+    """Return whether a word of a command may be a path in the folder `root` from which a link leads out of it."""
+    inside = resolved_path(root).rstrip(os.sep) + os.sep
+    links = _links(_alternatives(text), root)
+    return any(path.startswith(inside) and not f"{real}{os.sep}".startswith(inside) for path, real in links)
 
 
 @lru_cache(maxsize=1_000)
@@ -228,8 +230,9 @@ def _resolved(paths: Iterable[str], root: str | None) -> Iterator[str]:
 
 def _links(paths: Iterable[str], root: str | None) -> Iterator[tuple[str, str]]:
     """Yield paths with a link in them, absolute, and where they lead: those that match, if there are wildcards."""
-    base = os.path.realpath(root or "")
+    base = ""
     for path in paths:
+        base = base or resolved_path("", root)
         parts = path.replace("[^", "[!").split("/")
         last = max((at for at, part in enumerate(parts) if _is_pattern(part)), default=-1) + 1
         with suppress(ValueError):  # no system has names like this

@@ -33,7 +33,7 @@ The fields of a row:
 
 A word that begins with `-` has to be a listed option wherever it is, also as the value of another. A value has to match
 `operands`, be one word however the shell expands it, and have no letters behind a short option in the same word. So
-nothing that is taken for a value hides an option.
+nothing that is taken for a value hides an option. A format of git that asks for a signature (`%G?`) runs gpg.
 
 Deny rules use the same rows, the other way round: words that fit are data, and any other word may be a command.
 """

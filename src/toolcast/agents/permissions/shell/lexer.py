@@ -24,8 +24,6 @@ _variable = re.compile(
     r"|\{#?[A-Za-z_][A-Za-z0-9_]*\}|\{[A-Za-z_][A-Za-z0-9_]*(?:##?|%%?)[A-Za-z0-9_.*?/+-]*\})"
 ).match
 _arithmetic = re.compile(r"\$\(\([A-Za-z0-9_ +*/%<>!&|^~?:,-]*\)\)").match
-
-
 _name = re.compile(r"[A-Za-z_]").search
 
 
