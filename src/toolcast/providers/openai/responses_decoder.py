@@ -460,6 +460,8 @@ class OpenAIResponsesDecoder(StreamDecoder):
         Calls are identified by their ids, other items by their count per kind: some services number items differently
         in the stream and in the response.
         """
+        if not self._items:
+            return [as_dict(item) for item in output]
         ids = {item.call_id for item in self._items if item.kind == "function_call"} - {""}
         streamed = Counter(item.kind for item in self._items if item.kind != "function_call" or not item.call_id)
         missing: list[dict[str, Any]] = []
