@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import pickle
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -36,7 +37,7 @@ from toolcast import (
 )
 from toolcast.agents.engine.engine import Engine
 from toolcast.errors import OutputTypeError, StreamTruncated
-from toolcast.events import Event
+from toolcast.events import Event, ToolCallDone
 from toolcast.llms.base import AgentChatResponse
 from toolcast.testing import ReplayNetwork, ScriptedLLM
 from toolcast.tool_spec import NamedTool
@@ -79,6 +80,20 @@ def test_chat_with_tools_gives_at_most_one_call(api: API, caplog: pytest.LogCapt
     assert "more than one tool call" in caplog.text
     several = api.method(scripted, "chat_with_tools", [add], "x", allow_parallel_tool_calls=True)
     assert several.message.tool_calls == (ADD, ADD_MORE)
+
+
+@pytest.mark.parametrize("id", ["", "c1"])
+def test_calls_of_an_llm_of_ones_own_with_equal_ids(api: API, id: str) -> None:
+    def scripted() -> ScriptedLLM:
+        return ScriptedLLM([replace(ADD, id=id), replace(ADD_MORE, id=id)])
+
+    response = api.chat(scripted(), "x", tools=[add])
+    assert [call.arguments for call in response.message.tool_calls] == [ADD.arguments, ADD_MORE.arguments]
+    assert len({call.id for call in response.message.tool_calls}) == 2
+    one = api.method(scripted(), "chat_with_tools", [add], "x")
+    assert [call.arguments for call in one.message.tool_calls] == [ADD.arguments]
+    both = api.method(scripted(), "predict_and_call", [add], "x", allow_parallel_tool_calls=True)
+    assert both.parse_tool_outputs(allow_parallel_tool_calls=True) == [3, 7]
 
 
 def test_chat_with_tools_streams() -> None:
@@ -167,6 +182,17 @@ class Echo(FunctionCallingLLM):
     ) -> AsyncIterator[Event]:
         yield TextDelta(messages[-1].text)
         yield Finish("end_turn")
+
+
+def test_calls_that_only_end_are_apart_by_what_they_say() -> None:
+    class Bare(Echo):
+        async def _events(self, *_: Any) -> AsyncIterator[Event]:
+            for arguments in (ADD.arguments, ADD.arguments, ADD_MORE.arguments):
+                yield ToolCallDone("c", "add", arguments)
+            yield Finish("tool_use")
+
+    calls = Bare().chat("x", tools=[add]).message.tool_calls
+    assert calls == (replace(ADD, id="c"), replace(ADD_MORE, id="c-2"))
 
 
 class Waiting(Echo):

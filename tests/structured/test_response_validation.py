@@ -413,6 +413,18 @@ def test_each_of_several_calls_gets_its_own_error() -> None:
     assert "'Albumen'; it was offered: Album" in texts[4]
 
 
+@pytest.mark.parametrize("id", ["", "call"])
+def test_calls_with_equal_ids_get_their_own_errors(id: str) -> None:
+    calls = [call(SEA, id=id), call('{"title": 1}', id=id), call("[]", id=id)]
+    answered, *results = asked_again(calls, SEA, allow_parallel_tool_calls=True)
+    assert [part.id for part in answered.tool_calls] == ["call", "call-2", "call-3"]
+    assert [part.arguments for part in answered.tool_calls[:2]] == [each.arguments for each in calls[:2]]
+    texts = [result.parts[0].content for result in results]
+    assert texts[0] == "Not used, call again."
+    assert "- title: " in texts[1]
+    assert "- arguments: " in texts[2]
+
+
 def test_the_errors_of_all_calls_are_reported() -> None:
     make, _ = maker([call("{}", id="1"), call(SEA, id="2"), call("[]", id="3")], allow_parallel_tool_calls=True)
     with pytest.raises(ValidationError) as caught:

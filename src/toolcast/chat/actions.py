@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal, TypeAlias, cast
 
-from ..agents.engine.history import CUT_OFF, SUPERSEDED, CallIds, has_content, unanswered_calls
+from ..agents.engine.history import CUT_OFF, SUPERSEDED, has_content, unanswered_calls
 from ..agents.permissions.call_decisions import denial_text
 from ..approvals import ApprovalDecision, PermissionRequest
 from ..events import TextDelta
 from ..lazy_dataclasses import dataclass
 from ..messages import Message, Part, TextPart, ToolCallPart, ToolResultPart
-from ..providers.content_parts import valid_arguments
+from ..providers.content_parts import CallIds, valid_arguments
 from .branches import begin_branch, switch_branch
 from .context import NOTHING_STREAMED, ChatContext, ChatError, ChatMark, MarkKind, Stage
 from .events import (

@@ -18,7 +18,6 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
-from ..agents.engine.history import CallIds
 from ..async_support import sync_driver
 from ..errors import IllegalState, LLMError, Timeout, ToolcastError
 from ..lazy_dataclasses import dataclass
@@ -27,6 +26,7 @@ from ..llms.request import ChatRequest
 from ..messages import Message, ToolCallPart
 from ..output_mode import OutputMode
 from ..parsing.thoughts import without_thoughts
+from ..providers.content_parts import CallIds
 from ..reprs import safe_repr
 from ..settings import NOTHING_SET, Settings
 from ..states import CYCLE, Observer, State, Trace

@@ -18,6 +18,7 @@ from ..events import ChatResponse, Event, Finish, ToolCallDelta, ToolCallDone, T
 from ..hook_protocol import CallHooks, Hooks
 from ..http_request import HTTPRequest
 from ..lazy_dataclasses import dataclass
+from ..providers.content_parts import CallIds
 from ..settings import Settings
 from ..transport.network import IOBackend
 from ..usage import NO_USAGE, Usage
@@ -270,6 +271,7 @@ class IteratorEvents:
         self._events = events
         self._price = price
         self._only = None if parallel else SingleCallFilter()
+        self._calls = _OwnCalls()
         self._backend = backend
         self._started = False
         self._began = 0.0
@@ -306,6 +308,8 @@ class IteratorEvents:
                 self._leave(error)
                 raise
             self._emitted = True
+            if type(event) in _OF_A_CALL:
+                event = self._calls.identified(event)
             if self._only is None or self._only.of([event]):
                 return self._noted(event)
 
@@ -394,6 +398,33 @@ class IteratorEvents:
 
 
 _OF_A_CALL = frozenset((ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone))
+
+
+class _OwnCalls:
+    """The tool calls of a custom LLM's response, which may have equal or empty ids."""
+
+    def __init__(self) -> None:
+        self._ids = CallIds()
+        self._now: dict[str, str] = {}  # unique ids by those of the LLM
+        self._done: dict[str, ToolCallDone] = {}  # the last call with each id that has ended
+
+    def identified(self, event: Any) -> Event:
+        """Return the event of a tool call with an id that no other call has.
+
+        An id is that of the call that began last with it. A call begins with its start, or with a `ToolCallDone` that
+        repeats no other one.
+        """
+        given: str = event.id
+        ended = type(event) is ToolCallDone
+        if type(event) is ToolCallStart or (ended and self._done.get(given, event) != event):
+            self._now[given] = self._ids.unique(given)
+            self._done.pop(given, None)
+        elif given not in self._now:
+            self._now[given] = self._ids.unique(given)
+        if ended:
+            self._done[given] = event
+        id = self._now[given]
+        return event if id == given else replace(event, id=id)
 
 
 class SingleCallFilter:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeGuard
 
@@ -195,6 +195,31 @@ def called_tools(messages: Sequence[Message]) -> list[str]:
     return list(dict.fromkeys([call.name for message in messages for call in message.tool_calls]))
 
 
+class CallIds:
+    """The ids of the calls in a history, and unique ids for new calls.
+
+    Some services number the calls of each response from the start.
+    """
+
+    __slots__ = ("_taken",)
+
+    def __init__(self, history: Iterable[Message] = ()) -> None:
+        # With each id the last number appended to it, so that the next is found without a search.
+        self._taken: dict[str, int] = {call.id: 1 for message in history for call in message.tool_calls}
+
+    def unique(self, id: str) -> str:
+        """Return `id` if no other call has it, otherwise `id` with a number appended."""
+        name = id = id or "call"
+        number = self._taken.get(id, 0)
+        while name in self._taken:
+            number += 1
+            name = f"{id}-{number}"
+        self._taken[name] = 1
+        if number:
+            self._taken[id] = number
+        return name
+
+
 def unique_ids(messages: Sequence[Message]) -> Iterator[Message]:
     """Yield `messages` with a different id for each tool call: some providers number the calls of each response from 1.
 
@@ -204,24 +229,18 @@ def unique_ids(messages: Sequence[Message]) -> Iterator[Message]:
     if len(set(calls)) == len(calls):
         yield from messages
         return
-    now: dict[str, str] = {}
-    used = set(calls)
+    ids, now = CallIds(), dict[str, str]()
     for message in messages:
-        yield Message(message.role, tuple([_renamed(part, now, used) for part in message.parts]))
+        yield Message(message.role, tuple([_renamed(part, now, ids) for part in message.parts]))
 
 
-def _renamed(part: Part, now: dict[str, str], used: set[str]) -> Part:
+def _renamed(part: Part, now: dict[str, str], ids: CallIds) -> Part:
     """Return the part with the new id of its tool call; `now` maps old ids to new ones."""
     if isinstance(part, ToolResultPart):
         return replace(part, call_id=now.get(part.call_id, part.call_id))
     if not isinstance(part, ToolCallPart):
         return part
-    id, number = part.id, 1
-    while part.id in now and id in used:
-        number += 1
-        id = f"{part.id}_{number}"
-    used.add(id)
-    now[part.id] = id
+    id = now[part.id] = ids.unique(part.id)
     return replace(part, id=id)
 
 

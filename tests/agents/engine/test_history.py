@@ -12,7 +12,6 @@ from support.histories import broken, sound
 from support.turns import PROTOCOLS
 from toolcast import Settings
 from toolcast.agents.engine.history import (
-    CallIds,
     estimate_tokens,
     find_problems,
     repair,
@@ -36,6 +35,7 @@ from toolcast.messages import (
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import GENERIC
+from toolcast.providers.content_parts import CallIds
 
 WORDS = "It was not run."
 HELLO = user("Hello.")

@@ -17,10 +17,11 @@ from ...errors import FailTurn
 from ...llms.request import ChatRequest, StoredResponse
 from ...messages import Message, ToolResultPart, tool_result
 from ...providers.bound_thoughts import bound_thought
+from ...providers.content_parts import CallIds
 from ...usage import NO_USAGE, Budget, BudgetTracker, Usage
 from ..permissions.permissions import Rule
 from .compaction import Compaction, compact
-from .history import CallIds, estimate_tokens, repair, unanswered_calls
+from .history import estimate_tokens, repair, unanswered_calls
 from .instructions import SentInstructions, without_late
 from .session_state import SessionState, difference, fold, opened_record
 

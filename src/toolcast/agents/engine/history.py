@@ -20,35 +20,10 @@ from typing import Final, NamedTuple
 
 from ...llms.token_estimates import estimate_message_tokens
 from ...messages import CachePoint, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
-from ...providers.content_parts import valid_arguments
+from ...providers.content_parts import CallIds, valid_arguments
 
 CUT_OFF: Final = "The call was not run: the answer it was made in was stopped before its end."
 SUPERSEDED: Final = "The call was not run: the user went on without answering it."
-
-
-class CallIds:
-    """The ids of the calls in a history, and unique ids for new calls.
-
-    Some services number the calls of each response from the start.
-    """
-
-    __slots__ = ("_taken",)
-
-    def __init__(self, history: Iterable[Message] = ()) -> None:
-        # With each id the last number appended to it, so that the next is found without a search.
-        self._taken: dict[str, int] = {call.id: 1 for message in history for call in message.tool_calls}
-
-    def unique(self, id: str) -> str:
-        """Return `id` if no other call has it, otherwise `id` with a number appended."""
-        name = id = id or "call"
-        number = self._taken.get(id, 0)
-        while name in self._taken:
-            number += 1
-            name = f"{id}-{number}"
-        self._taken[name] = 1
-        if number:
-            self._taken[id] = number
-        return name
 
 
 def unanswered_calls(history: Sequence[Message]) -> tuple[ToolCallPart, ...]:
