@@ -424,7 +424,10 @@ class _OwnCalls:
         if ended:
             self._done[given] = event
         id = self._now[given]
-        return event if id == given else replace(event, id=id)
+        if id != given:
+            event = replace(event, id=id)
+        named: Event = event
+        return named
 
 
 class SingleCallFilter:
