@@ -93,8 +93,11 @@ class OpenAIByRule(ResponsesService):
 
     def create(self, request: Received) -> tuple[Piece, ...]:
         self._check(request.json)
-        self.script.append([self._item(request.json)])
+        self.script.append(self._answer(request.json))
         return super().create(request)
+
+    def _answer(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        return [self._item(body)]
 
     def _check(self, body: dict[str, Any]) -> None:
         model = self.hides or body["model"]

@@ -150,6 +150,8 @@ def _item_events(place: int, item: Item) -> Iterator[dict[str, Any]]:
             space = "" if text.startswith(word) else " "
             yield {"type": "response.output_text.delta", **at, "content_index": 0, "delta": space + word}
         yield {"type": "response.output_text.done", **at, "content_index": 0, "text": text}
+    elif "arguments" not in item:
+        yield {"type": "response.output_item.added", "output_index": place, "item": item}
     else:
         empty = {**item, "status": "in_progress", "arguments": ""}
         yield {"type": "response.output_item.added", "output_index": place, "item": empty}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeGuard
 
@@ -251,22 +251,22 @@ def drop_foreign_data(
     messages: Sequence[Message],
     model: str,
     provider: str | None,
-    files: FileSource,
+    service: Service,
     *,
     cache_points: bool = False,
 ) -> Sequence[Message]:
     """Return `messages` without the data of other models and providers, which the provider rejects.
 
-    These are signed and encrypted data of other models, and blocks of tools that another provider ran, or that are not
-    sent back; `provider` is None if none are. A message that had nothing else is left out. So are the points of a
-    cache, unless the provider takes `cache_points`.
+    These are signed and encrypted data of other models and services, and blocks of tools that another provider ran, or
+    that are not sent back; `provider` is None if none are. A message that had nothing else is left out. So are the
+    points of a cache, unless the provider takes `cache_points`.
 
     Raises:
-        BadRequest: A message behind the last answer refers to a file that the service of `files` does not store.
+        BadRequest: A message behind the last answer refers to a file that `service` does not store.
     """
     for message in messages:
         for part in message.parts:
-            if _is_foreign(part, model) or type(part) in _CHECKED:
+            if _is_foreign(part, model, service) or type(part) in _CHECKED:
                 break
         else:
             continue
@@ -276,20 +276,21 @@ def drop_foreign_data(
     for message in messages[this_turn(messages) :]:
         for part in message.parts:
             if type(part) is FileRef:
-                _check_file(part, files)
-    return list(_own_data(messages, model, provider, cache_points))
+                _check_file(part, service)
+    return list(_own_data(messages, model, provider, service, cache_points))
 
 
-class FileSource(Protocol):
-    """The property of an adapter that decides which files its messages can refer to."""
+class Service(Protocol):
+    """The properties of an adapter that decide which files and which data of models its messages can have."""
 
     @property
     def provider(self) -> str: ...
     @property
     def takes_files(self) -> bool: ...
+    def cannot_read(self, data: Mapping[str, Any]) -> bool: ...
 
 
-def _check_file(part: FileRef, files: FileSource) -> None:
+def _check_file(part: FileRef, files: Service) -> None:
     shown = f"the file {part.id!r:.100}"
     if part.provider != files.provider:
         raise BadRequest(
@@ -303,10 +304,12 @@ def _check_file(part: FileRef, files: FileSource) -> None:
         )
 
 
-def _own_data(messages: Sequence[Message], model: str, provider: str | None, cache_points: bool) -> Iterator[Message]:
+def _own_data(
+    messages: Sequence[Message], model: str, provider: str | None, service: Service, cache_points: bool
+) -> Iterator[Message]:
     for message in messages:
         sent = [part for part in message.parts if cache_points or not isinstance(part, CachePoint)]
-        parts = tuple([_stripped(part, model) for part in sent if not _is_not_sent(part, provider)])
+        parts = tuple([_stripped(part, model, service) for part in sent if not _is_not_sent(part, provider)])
         if len(parts) == len(message.parts) or any(map(_is_an_answer, parts)):
             yield replace(message, parts=parts)
 
@@ -321,11 +324,11 @@ def _is_not_sent(part: Part, provider: str | None) -> bool:
     return isinstance(part, ServerToolPart) and (part.raw is None or part.provider != provider)
 
 
-def _is_foreign(part: Part, model: str) -> TypeGuard[ThinkingPart | ToolCallPart]:
+def _is_foreign(part: Part, model: str, service: Service) -> TypeGuard[ThinkingPart | ToolCallPart]:
     if not isinstance(part, (ThinkingPart, ToolCallPart)) or part.opaque is None:
         return False
-    return bool(part.opaque.get("model", model) != model)
+    return part.opaque.get("model", model) != model or service.cannot_read(part.opaque)
 
 
-def _stripped(part: Part, model: str) -> Part:
-    return replace(part, opaque=None) if _is_foreign(part, model) else part
+def _stripped(part: Part, model: str, service: Service) -> Part:
+    return replace(part, opaque=None) if _is_foreign(part, model, service) else part

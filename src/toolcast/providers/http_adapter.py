@@ -32,6 +32,7 @@ from ..messages import (
     ResultImage,
     Role,
     TextPart,
+    ThinkingPart,
     ToolCallPart,
     ToolResultPart,
     VideoPart,
@@ -56,6 +57,12 @@ CACHE_SETTINGS = ("prompt_cache_key", "prompt_cache_retention")
 """The settings of caches that few services have."""
 
 _MEDIA_LEFT_OUT = "media of an earlier turn or of a tool's result"
+_SEALED_LEFT_OUT = "encrypted thoughts of another service"
+# OpenAI's and Azure's words, and those of the Gemini API and Vertex AI.
+_UNREADABLE = re.compile(
+    r"encrypted.content.{0,400}could not be|(corrupted|invalid) thought signature|thought signature.{0,20}not valid",
+    re.IGNORECASE | re.DOTALL,
+)
 _SOME_ID = "resp"  # in place of the id of a response
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _ANY_MEDIA = r"media[ _-]?types?|mime[ _-]?types?|modalit(?:y|ies)|multi-?modal"
@@ -272,6 +279,18 @@ def _images_of(parts: Iterable[Part]) -> list[ImagePart]:
     return images
 
 
+def _opaque_data(messages: Sequence[Message]) -> Iterator[Mapping[str, Any]]:
+    """Yield the opaque data of the thoughts and calls in `messages`."""
+    for message in messages:
+        for part in message.parts:
+            if isinstance(part, (ThinkingPart, ToolCallPart)) and part.opaque:
+                yield part.opaque
+
+
+def _shown(data: Mapping[str, Any]) -> str:
+    return json.dumps(data, sort_keys=True, default=str)
+
+
 def _is_named(part: FileRef, words: str) -> bool:
     return any(name is not None and name.rsplit("/", 1)[-1] in words for name in (part.id, part.uri))
 
@@ -301,6 +320,7 @@ class HTTPAdapter(ABC):
         self.forget_encoders()
         self._error_source = lru_cache(16)(address.error_source)
         self._refused: set[str] = set()  # signatures of thoughts
+        self._unreadable: set[str] = set()  # opaque data that the service has refused
         self._refused_media: list[Part] = []  # of results of tools and of earlier turns
 
     @property
@@ -327,9 +347,19 @@ class HTTPAdapter(ABC):
                 refused = signatures(request_input.messages)
                 self._refused.update(refused)
                 return bool(refused)
+        if _UNREADABLE.search(str(refusal)):
+            sealed = {_shown(data) for data in _opaque_data(request_input.messages)}
+            self._unreadable |= sealed
+            return bool(sealed)
         media = _refused_media(refusal, request_input.messages, self._refused_media)
         self._refused_media += [part for part in media if part not in self._refused_media]
         return bool(media)
+
+    def cannot_read(self, data: Mapping[str, Any]) -> bool:
+        """Return True for opaque data of another service, or that the service has refused."""
+        if data.get("provider", self.provider) != self.provider:
+            return True
+        return bool(self._unreadable) and _shown(data) in self._unreadable
 
     def take_back(self, request_input: RequestInput) -> None:
         """Send the media of these messages again: the service refused them without these too."""
@@ -354,7 +384,7 @@ class HTTPAdapter(ABC):
             to = encoder.provider if encoder.returns_server_tools else None
             points = encoder.takes_cache_points
             sent = drop_foreign_data(request_input.messages, request_input.model, to, self, cache_points=points)
-            own, notes = self._encode_messages(encoder, sent, unchanged=sent is request_input.messages)
+            own, notes = self._encode_messages(encoder, sent, request_input.messages)
             prefix = None
             if encoder.names_called and "tools" not in (settings.extra or ()) and (called := called_tools(sent)):
                 own |= encoder.called(called)
@@ -388,11 +418,11 @@ class HTTPAdapter(ABC):
         return request if prefix is None else replace(request, prefix=prefix)
 
     def _encode_messages(
-        self, encoder: RequestEncoder, messages: Sequence[Message], *, unchanged: bool
+        self, encoder: RequestEncoder, messages: Sequence[Message], given: Sequence[Message]
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Return the fields with the messages, refused media as text, and notes. `unchanged` ones refer to no file."""
+        """Return the fields with the messages, refused media as text, and notes. Those `given` may have other data."""
         described = messages
-        if self._refused_media or not unchanged:
+        if self._refused_media or messages is not given:  # else they refer to no file
             described = with_described_media(messages, self._has_taken)
         try:
             own = encoder.encode_messages(described)
@@ -402,7 +432,12 @@ class HTTPAdapter(ABC):
                 raise
             described = taken
             own = encoder.encode_messages(described)
-        return own, (*encoder.notes, *(() if described is messages else (_MEDIA_LEFT_OUT,)))
+        notes = list(encoder.notes)
+        if described is not messages:
+            notes.append(_MEDIA_LEFT_OUT)
+        if messages is not given and any(map(self.cannot_read, _opaque_data(given))):
+            notes.append(_SEALED_LEFT_OUT)
+        return own, tuple(notes)
 
     def _has_taken(self, role: Role, part: Part) -> bool:
         if isinstance(part, FileRef) and not (self.takes_files and part.provider == self.provider):

@@ -267,7 +267,7 @@ class OpenAIChatDecoder(StreamDecoder):
         """End the open thought, with the data that the service wants back."""
         self._thinks = False
         if self._details:
-            out.append(ThinkingDelta(opaque={"reasoning_details": self._details}))
+            out.append(ThinkingDelta(opaque={"reasoning_details": self._details, "provider": self._source.provider}))
             self._details = []
 
     def _refusal(self, value: Any, out: list[Event]) -> None:

@@ -50,8 +50,9 @@ from ..content_parts import (
     valid_arguments,
 )
 from ..http_errors import ErrorSource
+from ..response_decoder import json_or_text
 from ..tool_calls.json_text import CallFormat, response_schema, schema_call_format
-from .responses_decoder import OpenAIResponsesDecoder
+from .responses_decoder import ABOUT_CALLS, OpenAIResponsesDecoder
 
 if TYPE_CHECKING:
     from ..chat_completions.adapter import OpenAIChatAdapter
@@ -229,7 +230,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         for message in messages[:start]:
             self._system(message)
         items = [item for message in messages[start:] for item in self._message(message)]
-        _name_outputs(items)
+        items = _name_outputs(items)
         if marks:
             encoded = {"input": items}
             self._mark(encoded, "input", _PARTS, 0)
@@ -372,8 +373,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         lost = False  # the last thought cannot go back
         phase: dict[str, str] = {}
         for part in (part for part in message.parts if isinstance(part, kinds)):
-            if isinstance(part, (ServerToolPart, ImagePart)):
-                sent = dict(part.raw or {}) if isinstance(part, ServerToolPart) else self._image(part)
+            if (sent := self._as_it_came(part)) is not None:
                 if not sent:
                     continue  # an image of code, which is in the item before it
                 # The service looks for the thought that led to an item, by the id of the item.
@@ -395,6 +395,18 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
                 yield self._call(part) if isinstance(part, ToolCallPart) else _text_item(part, phase)
                 thought, phase = None, {}
 
+    def _as_it_came(self, part: Part) -> _Item | None:
+        """Return the item of a part that goes back unchanged; None if the part is sent in another form."""
+        match part:
+            case ServerToolPart():
+                return dict(part.raw or {})
+            case ImagePart():
+                return self._image(part)
+            case ThinkingPart() if _own(part).get("type", "reasoning") not in ("message", "reasoning"):
+                return dict(_own(part))
+            case _:
+                return None
+
     def _image(self, part: ImagePart) -> _Item:
         """Return the item of an image that the service generated, as it was; empty if it is in another item."""
         opaque = part.opaque or {}
@@ -413,7 +425,9 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
             name = legal_name(call.name)
             return {"type": "custom_tool_call", "call_id": _id(call.id), "name": name, "input": call.arguments}
         arguments = valid_arguments(call)
-        return {"type": "function_call", "call_id": _id(call.id), "name": legal_name(call.name), "arguments": arguments}
+        about = {name: item[name] for name in ABOUT_CALLS if name in item}
+        name = legal_name(call.name)
+        return {"type": "function_call", "call_id": _id(call.id), "name": name, "arguments": arguments, **about}
 
 
 _STORES: Mapping[str, frozenset[str]] = {
@@ -424,6 +438,9 @@ _STORES: Mapping[str, frozenset[str]] = {
 
 # The types of parts that can be marked; that of text first.
 _PARTS = ("input_text", "input_image", "input_file")
+
+# The kinds of calls whose results are texts, and that may be without one.
+_TEXT_CALLS = ("function_call", "custom_tool_call")
 
 # What a tool found is in its item if it is requested.
 _RESULTS = {
@@ -453,16 +470,44 @@ def _decision(result: ToolResultPart) -> _Item:
     return {**about, "approve": False, "reason": result.content}
 
 
-def _name_outputs(items: list[_Item]) -> None:
-    """Give the results of custom tools their own type, and those of calls that are not sent as they came the usual."""
-    changed = {item["call_id"] for item in items if item.get("type") == "function_call"}
+def _name_outputs(items: list[_Item]) -> list[_Item]:
+    """Return `items` with results of the kinds of their calls, and without calls of unknown kinds that have no result.
+
+    The service refuses such calls. Decisions on calls that are not sent as they came are usual results.
+    """
+    calls = {item["call_id"]: item for item in items if _kind(item).endswith("_call") and item.get("call_id")}
     for place, item in enumerate(items):
-        if item.get("type") == "mcp_approval_response" and (id := item["approval_request_id"]) in changed:
+        if _kind(item) == "mcp_approval_response" and (id := item["approval_request_id"]) in calls:
             items[place] = {"type": "function_call_output", "call_id": id, "output": item.get("reason", "Not run.")}
-    custom = {item["call_id"] for item in items if item.get("type") == "custom_tool_call"}
+        elif _kind(item) == "function_call_output" and (call := calls.get(item["call_id"])) is not None:
+            item["type"] = f"{_kind(call)}_output"
+            if _kind(call) not in _TEXT_CALLS:
+                item["output"] = json_or_text(item["output"])
+            if "caller" in call:
+                item["caller"] = call["caller"]
+    answered = {item.get("call_id") for item in items if _kind(item).endswith("_output")}
+    open = [call for id, call in calls.items() if id not in answered and _kind(call) not in _TEXT_CALLS]
+    return _without(items, open) if open else items
+
+
+def _without(items: list[_Item], left_out: list[_Item]) -> list[_Item]:
+    """Return `items` without those of `left_out`, and without the thoughts that led to them alone."""
+    kept: list[_Item] = []
+    thought: _Item | None = None
     for item in items:
-        if item.get("type") == "function_call_output" and item["call_id"] in custom:
-            item["type"] = "custom_tool_call_output"
+        if any(item is each for each in left_out):
+            continue
+        follows = item.get("role", "assistant") == "assistant" and not _kind(item).endswith(("_output", "reasoning"))
+        if thought is not None and follows:
+            kept.append(thought)
+        thought = item if _kind(item) == "reasoning" else None
+        if thought is None:
+            kept.append(item)
+    return kept
+
+
+def _kind(item: _Item) -> str:
+    return str(item.get("type") or "")
 
 
 def _own(part: ThinkingPart | ToolCallPart) -> _Item:

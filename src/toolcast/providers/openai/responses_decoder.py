@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 from ...errors import EmptyResponse, MalformedEvent, StreamInterrupted
 from ...events import (
@@ -213,7 +213,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
             and (name := as_str(sent_item.get("name")))
             and not self._calls.is_wrapper(name)
         ):
-            self._calls.start(item, sent_item.get("call_id"), name, out)
+            self._calls.start(item, sent_item.get("call_id"), name, out).opaque = self._about_call(sent_item)
         elif item.kind == "message" and (phase := as_str(sent_item.get("phase"))):
             # The model wants the phase of a text back, and TextPart has no field for it.
             out.append(ThinkingDelta(opaque={"responses": {"type": "message", "phase": phase}}))
@@ -231,7 +231,17 @@ class OpenAIResponsesDecoder(StreamDecoder):
         close = _CLOSERS.get(item.kind)
         if close is None:
             out.append(RawEvent(sent_item))
+            if item.kind:  # such as a compaction, which the service reads in the next request
+                out.append(ThinkingDelta(opaque=self._own(sent_item)))
         item.over = close is None or close(self, item, sent_item, out)
+
+    def _own(self, sent_item: dict[str, Any]) -> Mapping[str, Any]:
+        """Return an item as the data of a part. Another service cannot decrypt what is encrypted in it."""
+        return {"responses": sent_item, "provider": self._source.provider}
+
+    def _about_call(self, sent_item: dict[str, Any]) -> Mapping[str, Any] | None:
+        about = {name: sent_item[name] for name in ABOUT_CALLS if sent_item.get(name)}
+        return self._own({"type": "function_call", **about}) if about else None
 
     def _close_message(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
         content = as_list(sent_item.get("content"))
@@ -251,7 +261,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
                 self._whole(item, (kind, place), part.get("text"), out)
         # Services that end a thought after the items that follow it (llama.cpp, OpenRouter) encrypt nothing in it.
         if item is self._last:
-            out.append(ThinkingDelta(opaque={"responses": sent_item}))
+            out.append(ThinkingDelta(opaque=self._own(sent_item)))
         return True
 
     def _close_call(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
@@ -262,6 +272,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
         call = self._calls.more(item, "", out)
         if call is None:
             call = self._calls.start(item, sent_item.get("call_id"), name, out)
+        call.opaque = call.opaque or self._about_call(sent_item)
         if whole and not is_json(whole):
             # Cut off, or invalid: the end of the response decides. Until then the call stays open.
             rest = whole.removeprefix(call.pieces.whole())
@@ -531,6 +542,9 @@ _SERVER_TOOLS: Mapping[str, Callable[[dict[str, Any]], tuple[str, Any, Any, Any]
     "mcp_list_tools": _listed_mcp,
 }
 """Functions from the item of a tool that the service ran to its name, input, output and error."""
+
+ABOUT_CALLS: Final = ("namespace", "caller", "async")
+"""The fields of a function call that are sent back with it. `caller` is also a field of its result."""
 
 _ABOUT_IMAGES = ("revised_prompt", "action", "size", "quality", "background", "output_format")
 
