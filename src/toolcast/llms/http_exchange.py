@@ -46,6 +46,7 @@ MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
 """The size limit of one response, far more than any model writes; a single event has a smaller limit."""
 
 _SURE_TO_FIT: Final = 4096  # bytes of a request that needs no check of the context window: no model has a smaller one
+_MOST_PARTS: Final = 64  # of one response: Gemini has up to 32
 _REFUSALS: Final = (400, 403, 404, 410, 422, 500)
 """The statuses of a refusal that may be about something in the request, such as a file that has expired."""
 
@@ -138,7 +139,10 @@ class HTTPExchange:
         self._bytes_left = MAX_RESPONSE_BYTES
         self._only = None if conversation.parallel else SingleCallFilter()
         self._dropping = False
-        self._usage = NO_USAGE
+        self._usage = NO_USAGE  # of the last attempt
+        self._before = NO_USAGE  # of the parts of the response before it
+        self._parts = 0  # so many of them
+        self._goes_on: ResponseDecoder | None = None  # the decoder of all parts
         self._keeps_raw = service.keep_raw and conversation.stream
         self._received: bytearray | None = None  # the start of the body, where it is logged; all of it for `keep_raw`
         self._receives = MAX_RESPONSE_BYTES if self._keeps_raw else 2 * _LOGGED
@@ -174,7 +178,7 @@ class HTTPExchange:
                 if len(events) != 1 or type(events[0]) not in _MORE or self._dropping:
                     events = self._record_events(events)
                 if not data:
-                    await self.close()
+                    await self._end_body(decoder)
             except (LLMError, TimeoutError) as error:
                 data = b""  # a traceback must not show data that may contain the key
                 failure = self._with_timeout_phase(error)
@@ -228,6 +232,23 @@ class HTTPExchange:
     def put_back(self, error: LLMError | TimeoutError) -> None:
         """Keep the error of a direct read for `next_events`."""
         self._read_error = error
+
+    async def _end_body(self, decoder: ResponseDecoder) -> None:
+        """End the response, or prepare the request for its next part."""
+        if (fields := decoder.next_part()) is None:
+            await self.close()
+            return
+        self._goes_on = decoder
+        self._parts += 1
+        if self._parts > _MOST_PARTS:
+            raise LimitExceeded(f"the response goes on after {_MOST_PARTS} parts: the service does not end it")
+        self._call.record(None, self._usage, self.request_id, self._now() - self._began)
+        if self._passage is not None:
+            self._leave(None)
+        await self._drop()
+        self._settings = replace(self._settings, extra={**(self._settings.extra or {}), **fields})
+        self._before, self._usage = self._before + self._usage, NO_USAGE
+        self._emitted = False  # of this part nothing has been
 
     async def close(self) -> None:
         """Stop and release the connection. An unread response counts as an attempt too."""
@@ -321,7 +342,16 @@ class HTTPExchange:
         if body.status >= 300:
             raise await self._refusal(self._adapter, body)
         self.request_id = _request_id(body.headers, request)
-        self._decoder = self._adapter.decoder(self._conversation)
+        self._decoder = self._next_decoder(self._adapter)
+
+    def _next_decoder(self, adapter: ProviderAdapter) -> ResponseDecoder:
+        decoder = self._goes_on
+        if decoder is None:
+            decoder = adapter.decoder(self._conversation)
+            decoder.in_parts = True
+        else:
+            decoder.expect_body()
+        return decoder
 
     def _check_file(self, part: FileRef, at: int) -> None:
         """Raise `BadRequest` for an expired file in the message `at`, unless it is of an earlier turn.
@@ -380,7 +410,7 @@ class HTTPExchange:
         for place, event in enumerate(events):
             if type(event) is UsageReport:
                 self._usage = self._service.price(event.usage, self._decoder.model if self._decoder else None)
-                events[place] = UsageReport(self._usage)
+                events[place] = UsageReport(self._before + self._usage if self._parts else self._usage)
             elif type(event) in _SIGNED:
                 prefix = self._request.prefix if self._request else None
                 events[place] = tag_with_origin(event, self._conversation.model, prefix)

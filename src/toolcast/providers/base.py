@@ -7,7 +7,7 @@ bytes of the response, and maps the provider's error bodies to exceptions.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..errors import LLMError
 from ..events import Event
@@ -90,7 +90,14 @@ class RequestOptions(NamedTuple):
 
 
 class ResponseDecoder(Protocol):
-    """A decoder of one response: bytes, cut anywhere, to events."""
+    """A decoder of one response: bytes, cut anywhere, to events.
+
+    Attributes:
+        in_parts: The caller sends the request again where the response goes on (`next_part`): a part of it ends without
+            a `Finish`.
+    """
+
+    in_parts: bool
 
     @property
     def failed(self) -> bool:
@@ -120,6 +127,14 @@ class ResponseDecoder(Protocol):
 
     def close(self) -> list[Event]:
         """Return the last events after the end of the body. Raise `StreamTruncated` if its end marker is missing."""
+        ...
+
+    def next_part(self) -> Mapping[str, Any] | None:
+        """Return the fields with which the request is sent again, as the response goes on; None at its end."""
+        ...
+
+    def expect_body(self) -> None:
+        """Read the body of the next part from now on, from its first byte."""
         ...
 
 

@@ -66,6 +66,7 @@ class FramedDecoder(ABC, Generic[F]):
         self._head: bytearray = bytearray()
         self._failure: LLMError | None = None
         self.failed: bool = False  # `close` will raise, whatever else arrives
+        self.in_parts: bool = False
         self._model: str | None = None
         self._response_id: str | None = None
         self._body: Any = None
@@ -123,6 +124,16 @@ class FramedDecoder(ABC, Generic[F]):
             self._failed(error)
             raise
         return out
+
+    def next_part(self) -> Mapping[str, Any] | None:
+        """Return None: few services have responses in several parts."""
+        return None
+
+    def expect_body(self) -> None:
+        """Read the body of the next part from now on."""
+        self._envelope.forget()
+        self._head.clear()
+        self._failure, self.failed, self._over = None, False, False
 
     @abstractmethod
     def _read(self, data: bytes, out: list[Event]) -> None:
@@ -190,6 +201,11 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         self._streamed: bool | None = None
         self._sniffing = True
         self._has_content = False
+
+    def expect_body(self) -> None:
+        """Read the body of the next part from now on."""
+        super().expect_body()
+        self._frames, self._streamed, self._sniffing = ServerSentEvents(self.longest), None, True
 
     def _read(self, data: bytes, out: list[Event]) -> None:
         if self._sniffing and not (data := self._sniffed(data)):

@@ -14,7 +14,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ...answer_details import SafetyRating, merge_ratings
 from ...errors import EmptyResponse, MalformedEvent
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 _STOP: dict[str, StopReason] = {
     "STOP": "end_turn",
     "MAX_TOKENS": "max_tokens",
+    "CONTINUATION": "max_tokens",  # of one request
     "SAFETY": "content_filter",
     "RECITATION": "content_filter",
     "BLOCKLIST": "content_filter",
@@ -65,12 +66,15 @@ _STOP: dict[str, StopReason] = {
     "MALFORMED_RESPONSE": "error",
     "OTHER": "error",
 }
+# The field with which a response goes on that is longer than one request can be
+# (ai.google.dev/gemini-api/docs/generate-content/long-decode).
+_TOKEN: Final = "continuationToken"
 # Fields of a chunk that are read.
 _SAID = ("candidates", "promptFeedback", "usageMetadata")
 # Fields of a part that is text or a thought.
 _WORDS = frozenset(("text", "thought", "thoughtSignature"))
 # Fields of a candidate that are read, or that no caller needs.
-_SILENT = frozenset(("content", "finishReason", "index", "tokenCount", "avgLogprobs", "safetyRatings"))
+_SILENT = frozenset(("content", "finishReason", "index", "tokenCount", "avgLogprobs", "safetyRatings", _TOKEN))
 
 
 # Fields of a candidate that become citations and `Grounding`.
@@ -102,6 +106,7 @@ class GoogleDecoder(StreamDecoder):
         self._not_joined = 0  # the chunks since the last join of the text
         self._text_read = TextBuffer()  # the text of the response, in whose bytes Gemini counts places
         self._reports_tools = False  # the tools that Gemini ran are among the parts
+        self._token: object = None
 
     def _adder(self, kind: type[Event]) -> Callable[[str], bool]:
         return self._add_text
@@ -166,6 +171,7 @@ class GoogleDecoder(StreamDecoder):
                     self._ground(name, value)
                 else:
                     out.append(RawEvent({name: value}))
+        self._token = candidate.get(_TOKEN) or self._token
         if reason := as_str(candidate.get("finishReason")):
             usual: StopReason = "content_filter" if reason.startswith("IMAGE_") else "other"
             self._finish = _STOP.get(reason, usual), reason
@@ -334,6 +340,17 @@ class GoogleDecoder(StreamDecoder):
             counts = (prompt + tools, answer + thoughts, cached, 0, thoughts, audio)
             out.append(UsageReport(Usage(*counts, details=details)))
 
+    def next_part(self) -> Mapping[str, Any] | None:
+        """Return the fields with which the same request is sent again; None at the end of the response."""
+        goes_on = self.in_parts and self._finish is not None and self._finish[1] == "CONTINUATION" and self._token
+        return {_TOKEN: self._token} if goes_on else None
+
+    def expect_body(self) -> None:
+        """Read the body of the next part from now on. It counts its own tokens."""
+        super().expect_body()
+        self._finish = self._usage_read = None
+        self._tokens = {}
+
     def _end(self, out: list[Event]) -> None:
         self._check_whole()
         if self._finish is None:
@@ -341,6 +358,9 @@ class GoogleDecoder(StreamDecoder):
                 raise EmptyResponse("the answer was empty: 'candidates' lists none")
             raise self._truncated()
         reason, raw = self._finish
+        if self.next_part() is not None:
+            self._over = True
+            return
         if reason in ("end_turn", "other"):
             self._call_ends(out)
         self._calls.finish(out, cut=True)

@@ -204,6 +204,23 @@ class JSONTextDecoder:
             self._read.add(text)
         return text
 
+    @property
+    def in_parts(self) -> bool:
+        """See `ResponseDecoder`."""
+        return self._inner.in_parts
+
+    @in_parts.setter
+    def in_parts(self, value: bool) -> None:
+        self._inner.in_parts = value
+
+    def next_part(self) -> Mapping[str, Any] | None:
+        """Return the fields with which the request is sent again; None at the end of the response."""
+        return self._inner.next_part()
+
+    def expect_body(self) -> None:
+        """Read the body of the next part from now on."""
+        self._inner.expect_body()
+
     def feed(self, data: bytes) -> list[Event]:
         """Return the events that `data` completes."""
         return self._read.of(self._inner.feed(data))
