@@ -286,7 +286,7 @@ class CachePoint:
 
     Attributes:
         ttl: The time for which the provider keeps what it has cached after its last use: 5 minutes (the default of
-            providers) or an hour.
+            providers) or an hour. OpenAI keeps it for 30 minutes, or 12 hours in place of one.
     """
 
     ttl: CacheTTL | None = None

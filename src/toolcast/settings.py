@@ -90,7 +90,8 @@ class Settings:
     (`"16:9"`) and `image_size` (`"2K"`) for images.
     `cache="auto"` marks the parts of a prompt that stay the same in the next request, for providers that cache only
     what is marked; `"off"` does not. `prompt_cache_key` is a name that requests with a common beginning share, and
-    `prompt_cache_retention` (`"in_memory"`, `"24h"`) the time for which OpenAI keeps that beginning.
+    `prompt_cache_retention` the time for which OpenAI keeps that beginning: at most (`"in_memory"`, `"24h"`), or since
+    GPT-5.6 at least (`"30m"`, `"12h"`).
     `cached_content` is what `Google.create_cache` returned, or the name of such a cache: requests begin with it.
     `store` lets the service store the response, `previous_response_id` continues a stored one, and `conversation`
     continues a conversation of the service. `previous_response_id="auto"` lets an `Engine` send only the messages that

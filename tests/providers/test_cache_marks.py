@@ -416,6 +416,7 @@ def test_services_without_marks_get_none(llm: FunctionCallingLLM) -> None:
     [
         (OpenAI("gpt-5.4", api="chat", api_key="k"), {"prompt_cache_key": "u1", "prompt_cache_retention": "24h"}, ()),
         (OpenAIResponses("gpt-5.4", api_key="k"), {"prompt_cache_key": "u1", "prompt_cache_retention": "24h"}, ()),
+        (OpenAI("gpt-6-sol", api_key="k"), {"prompt_cache_key": "u1", "prompt_cache_retention": "24h"}, ()),
         (Mistral("m", api_key="k"), {"prompt_cache_key": "u1"}, ("prompt_cache_retention",)),
         (
             OpenAIResponses("grok-4.5", service="xai", api_key="k"),
@@ -543,6 +544,28 @@ def test_what_responses_cannot_mark_leaves_the_mark_before_it() -> None:
     sent = body(RESPONSES, messages, [get_time])
     marked = [item for item in sent["input"] if "prompt_cache_breakpoint" in json.dumps(item)]
     assert [item.get("role", item.get("type")) for item in marked] == ["user", "function_call_output"]
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+def test_how_long_openai_keeps_what_is_cached(api: Any) -> None:
+    """developers.openai.com/api/docs/guides/prompt-caching: at least 30 minutes or 12 hours, for all points."""
+    new, old = (OpenAI(model, api=api, api_key="k") for model in ("gpt-6-sol", "gpt-5.4"))
+    assert body(new, [user("a", CachePoint("1h"), "b")])["prompt_cache_options"] == {"ttl": "12h"}
+    assert "prompt_cache_options" not in body(new, [user("a", CachePoint("5m"), "b")])
+    assert "prompt_cache_options" not in body(old, [user("a", CachePoint("1h"), "b")])
+    for llm, retention, field in (
+        (new, "30m", {"prompt_cache_options": {"ttl": "30m"}}),
+        (new, "12h", {"prompt_cache_options": {"ttl": "12h"}}),
+        (new, "in_memory", {}),
+        (old, "in_memory", {"prompt_cache_retention": "in_memory"}),
+        (old, "12h", {}),
+    ):
+        settings = Settings(prompt_cache_retention=retention)
+        request = llm.preview(llm.build_request("a", (), None, settings, parallel=True))
+        assert request is not None
+        sent = json.loads(request.body)
+        assert {name: sent[name] for name in sent if name.startswith("prompt_cache")} == field
+        assert request.notes == (() if field else ("prompt_cache_retention",))
 
 
 @pytest.mark.parametrize("llm", [OPENROUTER, QWEN])

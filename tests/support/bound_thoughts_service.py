@@ -17,6 +17,10 @@ Models that cannot stop thinking refuse to: "What's new in Claude Opus 5.5" ("Th
 on Fable 5.1 too) and "What's new in Claude Sonnet 5.5" ("Turn off up-front thinking with `between_tools`", at an effort
 of `high` or below).
 
+Schemas of tools are refused in the words of public reports: "tools.0.custom.input_schema.properties: Property keys
+should match pattern '^[a-zA-Z0-9_.-]{1,64}$'" and "tools.0.custom.input_schema: input_schema does not support oneOf,
+allOf, or anyOf at the top level".
+
 Each response is the next of `script`, or a thought and a text. `refusals` are the messages of the refused requests.
 `cached_share` is the share of the bytes of all requests that a cache would have had from the request before.
 """
@@ -155,6 +159,9 @@ class BoundThoughtsService(ServiceDouble):
 
     def _anthropic(self, body: dict[str, Any], model: str, *, streams: bool) -> tuple[Piece, ...]:
         _check_late_system(body, model, takes=self.takes_late_system)
+        for number, tool in enumerate(body.get("tools", ())):
+            if (problem := _schema_problem(tool["input_schema"])) is not None:
+                self._refuse(f"tools.{number}.custom.input_schema{problem}", converse=False)
         blocks = self._respond(body, model, converse=False)
         reason = "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn"
         usage = {"input_tokens": 1, "output_tokens": 1}
@@ -251,6 +258,24 @@ class BoundThoughtsService(ServiceDouble):
         self._cached += min(len(prompt), len(self._prompt)) if common is None else common
         self._sent += len(prompt)
         self._prompt = prompt
+
+
+def _schema_problem(schema: Any) -> str | None:
+    """What is refused in the schema of a tool."""
+    if not schema.keys().isdisjoint(("oneOf", "allOf", "anyOf")):
+        return ": input_schema does not support oneOf, allOf, or anyOf at the top level"
+    bad = [key for key in _properties(schema) if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", key)]
+    return ".properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'" if bad else None
+
+
+def _properties(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        yield from schema.get("properties", ())
+        for value in schema.values():
+            yield from _properties(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            yield from _properties(value)
 
 
 _REFUSAL = (

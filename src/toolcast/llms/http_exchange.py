@@ -348,7 +348,7 @@ class HTTPExchange:
         decoder = self._goes_on
         if decoder is None:
             decoder = adapter.decoder(self._conversation)
-            decoder.in_parts = True
+            decoder.expect_parts()
         else:
             decoder.expect_body()
         return decoder

@@ -90,14 +90,7 @@ class RequestOptions(NamedTuple):
 
 
 class ResponseDecoder(Protocol):
-    """A decoder of one response: bytes, cut anywhere, to events.
-
-    Attributes:
-        in_parts: The caller sends the request again where the response goes on (`next_part`): a part of it ends without
-            a `Finish`.
-    """
-
-    in_parts: bool
+    """A decoder of one response: bytes, cut anywhere, to events."""
 
     @property
     def failed(self) -> bool:
@@ -129,13 +122,17 @@ class ResponseDecoder(Protocol):
         """Return the last events after the end of the body. Raise `StreamTruncated` if its end marker is missing."""
         ...
 
+    def expect_parts(self) -> None:
+        """Emit no `Finish` at the end of a part: the caller sends the request again where the response goes on."""
+        return
+
     def next_part(self) -> Mapping[str, Any] | None:
         """Return the fields with which the request is sent again, as the response goes on; None at its end."""
-        ...
+        return None
 
     def expect_body(self) -> None:
         """Read the body of the next part from now on, from its first byte."""
-        ...
+        return
 
 
 class ProviderAdapter(Protocol):

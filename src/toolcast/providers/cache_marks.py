@@ -183,7 +183,7 @@ def marked(blocks: Sequence[Block], section: int, marks: Mapping[Place, str | No
 
 
 def _breakpoint(ttl: str | None) -> dict[str, str]:
-    """Return the value of OpenAI's `prompt_cache_breakpoint`, which lasts 30 minutes at least."""
+    """Return the value of OpenAI's `prompt_cache_breakpoint`: how long all of them last is a field of the request."""
     return {"mode": "explicit"}
 
 
@@ -191,10 +191,11 @@ def _breakpoint(ttl: str | None) -> dict[str, str]:
 
 
 class Marked(NamedTuple):
-    """The tools and the messages of a request, with their marks."""
+    """The tools and the messages of a request, with their marks. `an_hour`: one of them is to last so long."""
 
     tools: list[Block]
     messages: list[Block]
+    an_hour: bool
 
 
 def mark_messages(
@@ -247,7 +248,7 @@ def mark_messages(
             message[name] = marked(blocks, section, marks, field)
         elif isinstance(message.get(name), list):
             message[name] = blocks
-    return Marked(marked(tools, 0, marks, field), sent)
+    return Marked(marked(tools, 0, marks, field), sent, "1h" in marks.values())
 
 
 def _content_of(message: Mapping[str, Any]) -> str:

@@ -66,7 +66,7 @@ class FramedDecoder(ABC, Generic[F]):
         self._head: bytearray = bytearray()
         self._failure: LLMError | None = None
         self.failed: bool = False  # `close` will raise, whatever else arrives
-        self.in_parts: bool = False
+        self._in_parts = False
         self._model: str | None = None
         self._response_id: str | None = None
         self._body: Any = None
@@ -124,6 +124,10 @@ class FramedDecoder(ABC, Generic[F]):
             self._failed(error)
             raise
         return out
+
+    def expect_parts(self) -> None:
+        """Emit no `Finish` at the end of a part."""
+        self._in_parts = True
 
     def next_part(self) -> Mapping[str, Any] | None:
         """Return None: few services have responses in several parts."""

@@ -92,9 +92,10 @@ def _openai_location(tool: WebSearch) -> dict[str, Any]:
 
 
 def _openai_search(provider: str, tool: WebSearch) -> dict[str, Any]:
-    size = _sent(provider, tool, {"context_size": "search_context_size"}, "allowed_domains", *_LOCATION)
-    filters = {"filters": {"allowed_domains": list(tool.allowed_domains)}} if tool.allowed_domains else {}
-    return {"type": "web_search", **filters, **_openai_location(tool), **size}
+    lists = ("allowed_domains", "blocked_domains")
+    size = _sent(provider, tool, {"context_size": "search_context_size"}, *lists, *_LOCATION)
+    filters = {name: list(domains) for name in lists if (domains := getattr(tool, name))}
+    return {"type": "web_search", **({"filters": filters} if filters else {}), **_openai_location(tool), **size}
 
 
 def _openai_code(provider: str, tool: CodeExecution) -> dict[str, Any]:

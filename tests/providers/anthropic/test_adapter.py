@@ -287,7 +287,7 @@ def test_models_that_cannot_be_forced_get_the_one_tool() -> None:
     assert named["tool_choice"] == {"type": "auto"} | ONE
     assert len(body(**about, tool_choice="required")["tools"]) == 2
     assert notes(Settings(thinking=True), **about, tool_choice="any") == ("tool_choice",)
-    assert body(**about, tool_choice="any", settings=Settings(thinking=True))["thinking"] == {"type": "adaptive"}
+    assert body(**about, tool_choice="any", settings=Settings(thinking=True))["thinking"] == SHOWN
 
 
 def test_servers_that_lose_the_name_get_the_one_tool() -> None:
@@ -318,6 +318,8 @@ def test_requests_that_cannot_be_made(about: dict[str, Any], words: str) -> None
 
 # -- settings
 
+# Without `display` the thoughts of these models are empty.
+SHOWN = {"type": "adaptive", "display": "summarized"}
 THINKING = [
     (OLD, None, None, 4_096, None),
     (OLD, True, None, 4_096, None),
@@ -337,9 +339,9 @@ THINKING = [
     (EITHER, 3_000, {"type": "enabled", "budget_tokens": 3_000}, 35_000, None),
     (EITHER, True, {"type": "adaptive"}, 32_000, None),
     (EITHER, "high", {"type": "adaptive"}, 32_000, "high"),
-    (ADAPTIVE, 3_000, {"type": "adaptive"}, 32_000, "medium"),
-    (ADAPTIVE, "minimal", {"type": "adaptive"}, 32_000, "low"),
-    (NEWEST, "xhigh", {"type": "adaptive"}, 32_000, "xhigh"),
+    (ADAPTIVE, 3_000, SHOWN, 32_000, "medium"),
+    (ADAPTIVE, "minimal", SHOWN, 32_000, "low"),
+    (NEWEST, "xhigh", SHOWN, 32_000, "xhigh"),
     (NEWEST, None, None, 32_000, None),
     (NEWEST, "none", {"type": "disabled"}, 32_000, None),
     ("smollm2", None, None, 4_096, None),

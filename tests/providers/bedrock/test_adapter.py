@@ -585,7 +585,7 @@ def test_which_schemas_it_can_hold() -> None:
             {
                 "inferenceConfig": {"maxTokens": 32_000},
                 "outputConfig": {"effort": "high"},
-                "additionalModelRequestFields": {"thinking": {"type": "adaptive"}},
+                "additionalModelRequestFields": {"thinking": {"type": "adaptive", "display": "summarized"}},
             },
             ("temperature",),
         ),

@@ -70,6 +70,12 @@ from toolcast.settings import Settings
 from toolcast.tool_spec import NamedTool, ToolSpec
 from toolcast.usage import Usage
 
+
+def details(*items: Any) -> ThinkingDelta:
+    """The event of thoughts that go back as they came."""
+    return ThinkingDelta(opaque={"reasoning_details": [*items], "provider": "openai-compatible"})
+
+
 F = ToolSpec("f", "Does f.", {"type": "object"})
 G = ToolSpec("my tool", "Does g.", {"type": "object"})
 
@@ -291,6 +297,18 @@ def test_tool_choice(service: ServiceSpec, choice: Any, sent: Any, tools: int) -
     assert ("tool_choice" in notes(service, Settings(), tools=(F, G), tool_choice=choice)) == (
         service is MOONSHOT and choice != "auto"
     )
+
+
+@pytest.mark.parametrize("model", ["qwq-plus", "qvq-max", "qwen3-235b-a22b-thinking-2507"])
+def test_models_of_qwen_that_only_think(model: str) -> None:
+    """Their refusal: "The value of the enable_thinking parameter is restricted to True."."""
+    about: dict[str, Any] = {"service": QWEN, "model": model}
+    assert "enable_thinking" not in body(**about, settings=Settings(thinking=False))
+    assert notes(QWEN, Settings(thinking=False), model=model) == ("thinking",)
+    assert body(**about, settings=Settings(thinking=True))["enable_thinking"] is True
+    forced = body(**about, tools=(F, G), tool_choice=NamedTool("f"))
+    assert {"enable_thinking", "tool_choice"}.isdisjoint(forced)
+    assert len(forced["tools"]) == 1
 
 
 def test_forced_tools_while_thinking() -> None:
@@ -647,13 +665,13 @@ STREAMS = [
             {"reasoning_details": [{"type": "e", "index": 0, "data": "D"}, {"type": "e", "index": 0, "data": "E"}]},
             CALL, {"reasoning_details": [{"type": "e", "index": 1, "data": "F"}]}, {"reasoning_details": "?"}, stop()),
         [ThinkingDelta("H"), ThinkingDelta("m"),
-         ThinkingDelta(opaque={"reasoning_details": [
+         details(
              {"type": "t", "index": 0, "text": "Hm", "summary": "", "signature": "s"},
-             {"type": "e", "index": 0, "data": "D"}, {"type": "e", "index": 0, "data": "E"}]}),
-         *CALLED[:2], ThinkingDelta(opaque={"reasoning_details": [{"type": "e", "index": 1, "data": "F"}]}),
+             {"type": "e", "index": 0, "data": "D"}, {"type": "e", "index": 0, "data": "E"}),
+         *CALLED[:2], details({"type": "e", "index": 1, "data": "F"}),
          CALLED[2], Finish("tool_use", "m1", "stop")], id="reasoning_details"),
     pytest.param(sse({"reasoning_details": [{"type": "t"}]}, {"content": "Hi"}, stop()),
-                 [ThinkingDelta(opaque={"reasoning_details": [{"type": "t"}]}), TextDelta("Hi"), END],
+                 [details({"type": "t"}), TextDelta("Hi"), END],
                  id="reasoning_details before text"),
     pytest.param(sse({"content": [{"type": "text", "text": "Hi"}, {"type": "x"}, "?", {"text": 3}]}, stop()),
                  [TextDelta("Hi"), END], id="content in parts"),

@@ -44,6 +44,10 @@ def test_the_table_names_the_services() -> None:
     assert all(name == service.name for name, service in SERVICES.items())
 
 
+# Values of `prompt_cache_retention`, which not every model has.
+RETENTIONS = ("in_memory", "30m", "12h")
+
+
 @every_service
 def test_a_row_is_consistent(service: ServiceSpec) -> None:
     assert re.fullmatch(r"https?://[^\s?]+[^/]|\{[A-Z_]+\}", service.base_url)
@@ -56,7 +60,7 @@ def test_a_row_is_consistent(service: ServiceSpec) -> None:
     for rule in service.rules:
         re.compile(rule.models)
     fields = {field.name for field in dataclasses.fields(Settings)} | {"parallel_tool_calls", "include", "tool_stream"}
-    fields |= {"tools", "chat", "responses"}
+    fields |= {"tools", "chat", "responses", *RETENTIONS}
     assert {*service.drops, *(name for rule in service.rules for name in rule.fields)} <= fields
 
 

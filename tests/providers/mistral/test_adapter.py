@@ -44,6 +44,12 @@ from toolcast.settings import Settings
 from toolcast.tool_spec import NamedTool, ToolSpec, legal_name
 from toolcast.usage import Usage
 
+
+def details(*items: Any) -> ThinkingDelta:
+    """The event of thoughts that go back as they came."""
+    return ThinkingDelta(opaque={"reasoning_details": [*items], "provider": "mistral"})
+
+
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 F = ToolSpec("f", "Does f.", CITY)
 G = ToolSpec("my tool", "", {"type": "object", "properties": {}})
@@ -370,7 +376,7 @@ ANSWERS = [
         [line(None, details="x"), line("hi", "stop")],
         [
             ThinkingDelta("x"),
-            ThinkingDelta(opaque={"reasoning_details": [{"type": "t", "text": "x"}]}),
+            details({"type": "t", "text": "x"}),
             TextDelta("hi"),
             Finish("end_turn", "m", "stop"),
         ],
@@ -387,11 +393,11 @@ ANSWERS = [
         [
             ThinkingDelta("x"),
             ThinkingDelta("Hm."),
-            ThinkingDelta(opaque={"reasoning_details": [{"type": "t", "text": "x"}]}),
+            details({"type": "t", "text": "x"}),
             ThinkingDelta(opaque={"mistral": thinking("Hm.", closed=True)}),
             ThinkingDelta("y"),
             ThinkingDelta("So."),
-            ThinkingDelta(opaque={"reasoning_details": [{"type": "t", "text": "y"}]}),
+            details({"type": "t", "text": "y"}),
             ThinkingDelta(opaque={"mistral": thinking("So.")}),
             TextDelta("hi"),
             Finish("end_turn", "m", "stop"),

@@ -268,7 +268,7 @@ def test_thoughts_go_back_byte_for_byte() -> None:
                  f'{{"type":"response.output_item.done","output_index":0,"item":{item}}}',
                  *text("Hi", 1), done())  # fmt: skip
     answer = Message.from_dict(folded(decode(stream)).message().to_dict())
-    request = OpenAIResponsesAdapter(OPENAI).request(RequestInput("gpt-5.4", (user("Hi"), answer)), Settings())
+    request = OpenAIResponsesAdapter(GENERIC).request(RequestInput("gpt-5.4", (user("Hi"), answer)), Settings())
     assert item.encode() in request.body
 
 
@@ -442,6 +442,11 @@ def outcome(pieces: list[bytes], **about: Any) -> tuple[list[Event], tuple[type[
         return events, (type(error), str(error))
     assert not machine.failed
     return events, None
+
+
+def kept(item: dict[str, Any]) -> ThinkingDelta:
+    """The event of an item that goes back as it came."""
+    return ThinkingDelta(opaque={"responses": item, "provider": GENERIC.name})
 
 
 def decode(body: bytes, **about: Any) -> list[Event]:
@@ -634,15 +639,15 @@ STREAMS = [
                      more("m", kind="reasoning_summary_text", summary_index=0),
                      event_of("reasoning_summary_text.done", 0, text="Hm"), ended(SECRET),
                      *one_call('{"a"', ":1}", place=1), done()),
-                 [ThinkingDelta("H"), ThinkingDelta("m"), ThinkingDelta(opaque={"responses": SECRET}), *CALL, TOOLS],
+                 [ThinkingDelta("H"), ThinkingDelta("m"), kept(SECRET), *CALL, TOOLS],
                  id="thought"),
     pytest.param(sse(more("A", kind="reasoning_summary_text", summary_index=0),
                      more("B", kind="reasoning_summary_text", summary_index=1), ended(reasoning("A", "B")), done()),
                  [ThinkingDelta("A"), ThinkingDelta("\n\n"), ThinkingDelta("B"),
-                  ThinkingDelta(opaque={"responses": reasoning("A", "B")}), END], id="thoughts in several parts"),
+                  kept(reasoning("A", "B")), END], id="thoughts in several parts"),
     pytest.param(sse(ended(reasoning("A", "B")), done()),
                  [ThinkingDelta("A"), ThinkingDelta("\n\n"), ThinkingDelta("B"),
-                  ThinkingDelta(opaque={"responses": reasoning("A", "B")}), END], id="thoughts in one piece"),
+                  kept(reasoning("A", "B")), END], id="thoughts in one piece"),
     pytest.param(sse(added(reasoning()), more("Hm", kind="reasoning_text", content_index=0), *text("Hi", 1),
                      ended(reasoning(content=[{"text": "Hm"}])), done()),
                  [ThinkingDelta("Hm"), TextDelta("Hi"), END], id="a thought that ends late"),
@@ -712,7 +717,7 @@ STREAMS = [
     pytest.param(sse(LOST, more("lo"), done(message("Hello"))), [DAMAGE, TextDelta("Hello"), END],
                  id="damage at the beginning of a text"),
     pytest.param(sse(LOST, more("m", kind="reasoning_text"), ended(SECRET), done()),
-                 [DAMAGE, ThinkingDelta("Hm"), ThinkingDelta(opaque={"responses": SECRET}), END],
+                 [DAMAGE, ThinkingDelta("Hm"), kept(SECRET), END],
                  id="damage at the beginning of a thought"),
     pytest.param(sse(*text("Hi"), LOST, done(message("Hi"), call(A1))), [TextDelta("Hi"), DAMAGE, *ONCE, TOOLS],
                  id="a call that was lost altogether"),
@@ -856,12 +861,13 @@ def test_a_queued_response_is_no_answer() -> None:
 WHOLE = [
     pytest.param({"output": [message("Hi")], "usage": {"input_tokens": 9}}, [TextDelta("Hi"), UsageReport(Usage(9))],
                  "end_turn", id="text"),
-    pytest.param({"output": [SECRET, call(A1)]}, [ThinkingDelta("Hm"), ThinkingDelta(opaque={"responses": SECRET}),
+    pytest.param({"output": [SECRET, call(A1)]}, [ThinkingDelta("Hm"), kept(SECRET),
                                                   *ONCE], "tool_use", id="call"),
     pytest.param({"output": [call('{"a"')], "status": "incomplete", **CUT},
                  [STARTED, ToolCallDelta("call_A", '{"a"'), ToolCallDone("call_A", "f", '{"a"', truncated=True)],
                  "max_tokens", id="cut"),
-    pytest.param({"output": [{"type": "x"}, None]}, [RawEvent({"type": "x"}), RawEvent({})], "end_turn", id="others"),
+    pytest.param({"output": [{"type": "x"}, None]}, [RawEvent({"type": "x"}), kept({"type": "x"}), RawEvent({})],
+                 "end_turn", id="others"),
     pytest.param({"output": [], "status": "in_progress"}, [], "pause", id="in progress"),
     pytest.param({"output": [call('{"tool_uses":[{"recipient_name":"functions.f","parameters":{"a":1}}]}',
                                   name="multi_tool_use.parallel")]},

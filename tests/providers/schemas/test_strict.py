@@ -287,6 +287,14 @@ def test_a_recursive_property_is_not_required_for_gemini() -> None:
     assert gemini_schema(root)["properties"]["x"] == {"anyOf": [{"$ref": "#"}], "description": "Required."}
 
 
+def test_an_empty_text_in_an_enum_is_described_for_gemini() -> None:
+    """Its refusal: "enum[0]: cannot be empty"."""
+    found = gemini_schema(_model(Node, unit=(Literal["", "km"], ...), none=(Literal[""], ...)))["properties"]
+    assert (found["unit"]["enum"], found["unit"]["description"]) == (["km"], "It may be an empty text.")
+    assert "enum" not in found["none"]
+    assert found["none"]["description"] == "It is an empty text."
+
+
 def _x(schema: Any, **more: Any) -> Schema:
     return {"type": "object", "properties": {"x": schema}, "required": ["x"], **more}
 

@@ -114,6 +114,13 @@ class ModelRequest:
         """The usage so far, failed attempts included."""
         return self._call.usage if self._call.attempts else self.accumulated.usage
 
+    @property
+    def context_tokens(self) -> int:
+        """The tokens of the last request and its answer: of a response in several parts, the whole is in the last."""
+        total, attempts = self.accumulated.usage.total_tokens, self._call.attempts
+        last = attempts[-1].usage if attempts else None
+        return min(last.total_tokens, total) or total if last else total
+
     async def accept(self) -> None:
         """Accept the complete response: its calls are valid, or it is the answer."""
         await self._call.accept()

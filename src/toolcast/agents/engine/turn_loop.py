@@ -383,7 +383,7 @@ class TurnLoop:
         if self._model_request is not None and self._model_request is not self._counted:
             self._counted = self._model_request
             self._add_usage(self._model_request.cost)
-            self._conversation.context_tokens = self._model_request.accumulated.usage.total_tokens
+            self._conversation.context_tokens = self._model_request.context_tokens
 
     def _add_usage(self, usage: Usage) -> None:
         self._usage += usage

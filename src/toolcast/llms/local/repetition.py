@@ -52,7 +52,7 @@ class Repetition:
         return False
 
 
-class EndedByRepetition:
+class EndedByRepetition(ResponseDecoder):
     """The events of `inner`, ended with the reason `"other"` once the text repeats itself."""
 
     def __init__(self, inner: ResponseDecoder) -> None:

@@ -72,6 +72,7 @@ from ..tool_calls.json_text import (
     with_instructions,
 )
 from .decoder import AnthropicDecoder
+from .tool_inputs import RenamingDecoder, tool_input
 
 if TYPE_CHECKING:
     from ..batch_codec import BatchCodec
@@ -175,7 +176,8 @@ class AnthropicAdapter(HTTPAdapter):
 
     def protocol_decoder(self, source: ErrorSource, request_input: RequestInput) -> ResponseDecoder:
         """Return the decoder of the protocol's events."""
-        return AnthropicDecoder(source, request_input)
+        keys = {tool.name: keys for tool in request_input.tools if (keys := tool_input(tool).keys)}
+        return RenamingDecoder(source, request_input, keys) if keys else AnthropicDecoder(source, request_input)
 
 
 _REFUSED_ROLE = re.compile(r"(?i)role:? \W?system|system\W? as an input message role")
@@ -311,7 +313,7 @@ class AnthropicRequestEncoder(RequestEncoder):
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
         description = {"description": tool.description} if tool.description else {}
-        return {"name": self.names.sent[tool.name], **description, "input_schema": tool.parameters}
+        return {"name": self.names.sent[tool.name], **description, "input_schema": tool_input(tool).schema}
 
     def _format(self, form: CallFormat) -> dict[str, Any]:
         schema, loose = anthropic_schema(response_schema(described(form) if self._beside_tools else form))
@@ -380,7 +382,9 @@ class AnthropicRequestEncoder(RequestEncoder):
             self._without_thoughts(explicit=False, forcing=forcing)
             return False
         if self._features.adaptive == "only" or (self._features.adaptive == "also" and not thinking_budget(thinking)):
-            self.fields["thinking"] = {"type": "adaptive"}
+            # Without `display` such thoughts are empty (platform.claude.com/docs/en/build-with-claude/thinking).
+            shown = {"display": "summarized"} if self._features.adaptive == "only" else {}
+            self.fields["thinking"] = {"type": "adaptive", **shown}
             if thinking is not True:
                 config: dict[str, Any] = self.fields.setdefault("output_config", {})
                 config["effort"] = "low" if thinking == "minimal" else thinking_effort(thinking)

@@ -130,6 +130,7 @@ class OpenAIBaseEncoder(RequestEncoder):
         alone = marks == "message_cache_control" or re.search(r"claude|qwen", options.model)
         self._marks_alone = settings.cache == "auto" and marks not in (None, "prompt_cache_breakpoint") and bool(alone)
         self._left_out = model_limits(service, options.model, settings.thinking)
+        self._only_thinks = "thinking" in model_limits(service, options.model, False)
         self._has_efforts = bool(service.efforts) and bool(efforts_of(service, options.model))
         self._effort = nearest_effort(service, options.model, settings.thinking)
 
@@ -166,6 +167,8 @@ class OpenAIBaseEncoder(RequestEncoder):
         encoded[name] = marked.messages
         if marked.tools != tools:
             encoded["tools"] = marked.tools
+        if breakpoints and marked.an_hour:
+            encoded["prompt_cache_options"] = {"ttl": _LIFETIMES[-1]}
 
     def _note_effort(self, thinking: bool | str | int) -> None:
         """Add a note if the model has another effort than what `thinking` says."""
@@ -197,7 +200,7 @@ class OpenAIBaseEncoder(RequestEncoder):
             raise BadRequest(f"{service.name} takes no tools: leave them out, or use another service")
         if not tools:
             return
-        as_auto = service.forced == "auto" or (thinking and not service.forced_while_thinking)
+        as_auto = service.forced == "auto" or (not service.forced_while_thinking and (thinking or self._only_thinks))
         if forced and (as_auto or service.forced == "required"):
             tools = tuple(tool for tool in tools if tool.name == forced)
         self.fields["tools"] = [self._tool(tool) for tool in tools]
@@ -216,14 +219,17 @@ class OpenAIBaseEncoder(RequestEncoder):
             self.fields["service_tier"] = settings.service_tier
         elif settings.service_tier is not None:
             self.notes.append("service_tier")
-        for name, has in (
-            ("prompt_cache_key", self._service.cache_key),
-            ("prompt_cache_retention", self._service.cache_retention),
-        ):
-            if has and (value := getattr(settings, name)) is not None:
-                self.fields[name] = value
-            elif not has:
-                self.note_settings(settings, name)
+        retention = settings.prompt_cache_retention
+        if retention in _LIFETIMES and self._marks == "prompt_cache_breakpoint":
+            self.fields["prompt_cache_options"] = {"ttl": retention}
+        elif retention is not None and self._service.cache_retention and retention not in self._left_out:
+            self.fields["prompt_cache_retention"] = retention
+        else:
+            self.note_settings(settings, "prompt_cache_retention")
+        if self._service.cache_key and settings.prompt_cache_key is not None:
+            self.fields["prompt_cache_key"] = settings.prompt_cache_key
+        else:
+            self.note_settings(settings, "prompt_cache_key")
         self.note_settings(settings, "keep_alive", "num_ctx")
 
     def _alternatives(self, settings: Settings) -> int | None:
@@ -246,6 +252,10 @@ class OpenAIBaseEncoder(RequestEncoder):
 
 _HAS_BREAKPOINTS = re.compile(r"(ft:)?gpt-(5\.([6-9]|\d\d)|[6-9]|1\d)")
 """The models that take marks: GPT-5.6 and later (developers.openai.com/api/docs/guides/prompt-caching)."""
+
+
+_LIFETIMES = ("30m", "12h")
+"""The least that they keep what is cached, as a request may say (ibid.)."""
 
 
 _PROTOCOLS = frozenset(("tools", "chat", "responses"))

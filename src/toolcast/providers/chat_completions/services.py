@@ -199,6 +199,9 @@ OPENAI = ServiceSpec(
         ModelRule(r"gpt-5\.\d-codex|gpt-6-astra|gpt-6\.1-sol", ("temperature", "top_p", "logprobs")),
         ModelRule(r"o\d|gpt-5(?!(\.\d)?-chat)|gpt-[6-9]", ("stop",)),
         ModelRule(r"o\d", ("parallel_tool_calls",)),
+        # Values of `prompt_cache_retention`: developers.openai.com/api/docs/guides/prompt-caching.
+        ModelRule(r"", ("30m", "12h")),
+        ModelRule(r"(ft:)?gpt-(5\.([5-9]|\d\d)|[6-9]|1\d)", ("in_memory",)),
         # With tools: developers.openai.com/api/docs/guides/migrate-to-responses and /api/docs/guides/reasoning.
         ModelRule(r"(ft:)?gpt-5\.4(?!-chat)", ("tools",), "if_on"),
         ModelRule(r"(ft:)?gpt-(5\.([5-9]|\d\d)(?!-chat)|[6-9]|1\d)", ("tools",), "unless_off"),
@@ -475,6 +478,8 @@ QWEN = ServiceSpec(
     key_env=("DASHSCOPE_API_KEY", "ALIBABA_API_KEY"),
     forced_while_thinking=False,
     thinking_in="enable_thinking",
+    # help.aliyun.com/en/model-studio/deep-thinking, "Thinking-only mode".
+    rules=(ModelRule(r"qwq|qvq|.*-thinking", ("thinking",), "if_off"),),
     documents=False,
     video=True,
     video_options=("fps",),

@@ -342,7 +342,7 @@ class GoogleDecoder(StreamDecoder):
 
     def next_part(self) -> Mapping[str, Any] | None:
         """Return the fields with which the same request is sent again; None at the end of the response."""
-        goes_on = self.in_parts and self._finish is not None and self._finish[1] == "CONTINUATION" and self._token
+        goes_on = self._in_parts and self._finish is not None and self._finish[1] == "CONTINUATION" and self._token
         return {_TOKEN: self._token} if goes_on else None
 
     def expect_body(self) -> None:

@@ -389,7 +389,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
                     # A thought followed by another one led to an item that is not sent, such as a search.
                     thought = _named(item) if _can_go_back(item) else None
                     lost = thought is None
-            elif isinstance(part, ToolCallPart) or part.text:
+            elif isinstance(part, ToolCallPart) or (isinstance(part, TextPart) and part.text):
                 if thought is not None:
                     yield thought
                 yield self._call(part) if isinstance(part, ToolCallPart) else _text_item(part, phase)
@@ -425,7 +425,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
             name = legal_name(call.name)
             return {"type": "custom_tool_call", "call_id": _id(call.id), "name": name, "input": call.arguments}
         arguments = valid_arguments(call)
-        about = {name: item[name] for name in ABOUT_CALLS if name in item}
+        about: _Item = {name: item[name] for name in ABOUT_CALLS if name in item}
         name = legal_name(call.name)
         return {"type": "function_call", "call_id": _id(call.id), "name": name, "arguments": arguments, **about}
 

@@ -543,7 +543,7 @@ _SERVER_TOOLS: Mapping[str, Callable[[dict[str, Any]], tuple[str, Any, Any, Any]
 }
 """Functions from the item of a tool that the service ran to its name, input, output and error."""
 
-ABOUT_CALLS: Final = ("namespace", "caller", "async")
+ABOUT_CALLS: Final[tuple[str, ...]] = ("namespace", "caller", "async")
 """The fields of a function call that are sent back with it. `caller` is also a field of its result."""
 
 _ABOUT_IMAGES = ("revised_prompt", "action", "size", "quality", "background", "output_format")

@@ -84,6 +84,7 @@ class _Dialect:
         closes: Strict objects have `additionalProperties: false`.
         fills: Each object has a required property.
         unions: A value may be of one of several types.
+        empty_texts: An enum may have an empty text.
         inlines: Definitions take the place of the references to them.
         recursion: Where a type may contain itself.
         ordered: Objects list the order of their properties.
@@ -96,6 +97,7 @@ class _Dialect:
     closes: bool = True
     fills: bool = False
     unions: bool = True
+    empty_texts: bool = True
     inlines: bool = False
     recursion: Literal["anywhere", "optional", "never"] = "anywhere"
     ordered: bool = False
@@ -170,6 +172,7 @@ _GEMINI = _Dialect(
     ),
     recursion="optional",
     ordered=True,
+    empty_texts=False,  # "enum[0]: cannot be empty"
 )
 # Source: docs.cohere.com/docs/structured-outputs, "Specifying a schema".
 _COHERE = _Dialect(
@@ -256,6 +259,10 @@ class _Rewriting:
 
         Constraints need a type beside them.
         """
+        if not self._dialect.empty_texts and "" in body.get("enum", ()):
+            others = [value for value in body["enum"] if value != ""]
+            known = {key: value for key, value in body.items() if key != "enum"} | ({"enum": others} if others else {})
+            body = with_description(known, "It may be an empty text." if others else "It is an empty text.")
         keeps = self._dialect.keeps if "type" in body else _TEXT
         made = {key: value for key, value in body.items() if key in keeps and keeps[key](value)}
         return with_description(made, *(WORDS[key](body[key]) for key in WORDS if key in body and key not in made))

@@ -204,14 +204,9 @@ class JSONTextDecoder:
             self._read.add(text)
         return text
 
-    @property
-    def in_parts(self) -> bool:
-        """See `ResponseDecoder`."""
-        return self._inner.in_parts
-
-    @in_parts.setter
-    def in_parts(self, value: bool) -> None:
-        self._inner.in_parts = value
+    def expect_parts(self) -> None:
+        """Emit no `Finish` at the end of a part."""
+        self._inner.expect_parts()
 
     def next_part(self) -> Mapping[str, Any] | None:
         """Return the fields with which the request is sent again; None at the end of the response."""
