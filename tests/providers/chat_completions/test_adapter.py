@@ -299,6 +299,13 @@ def test_tool_choice(service: ServiceSpec, choice: Any, sent: Any, tools: int) -
     )
 
 
+@pytest.mark.parametrize(("thinking", "effort"), [(False, "low"), ("medium", "high"), ("high", "high"), (True, None)])
+def test_kimi_k3_always_thinks(thinking: Any, effort: str | None) -> None:
+    sent = body(service=MOONSHOT, model="kimi-k3", settings=Settings(thinking=thinking))
+    assert (sent["thinking"], sent.get("reasoning_effort")) == ({"type": "enabled"}, effort)
+    assert bool(notes(MOONSHOT, Settings(thinking=thinking), model="kimi-k3")) == (thinking in (False, "medium"))
+
+
 @pytest.mark.parametrize("model", ["qwq-plus", "qvq-max", "qwen3-235b-a22b-thinking-2507"])
 def test_models_of_qwen_that_only_think(model: str) -> None:
     """Their refusal: "The value of the enable_thinking parameter is restricted to True."."""

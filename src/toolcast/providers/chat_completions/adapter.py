@@ -201,12 +201,11 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
         if self._service.thinking_in is None or "thinking" in self._left_out:
             self.notes.append("thinking")
             return
-        asked = thinking
         if thinking is given and self._effort not in (None, thinking_effort(thinking)):
             self._note_effort(thinking)
             thinking = self._effort
         self.fields.update(_THINKING[self._service.thinking_in](thinking))
-        if self._service.thinking_in == "thinking" and self._has_efforts and asked and asked is not True:
+        if self._service.thinking_in == "thinking" and self._has_efforts and thinking and given is not True:
             self.fields["reasoning_effort"] = self._effort
 
     def _outputs(self, options: RequestOptions, settings: Settings) -> None:

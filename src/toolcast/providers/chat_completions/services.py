@@ -468,6 +468,7 @@ MOONSHOT = ServiceSpec(
     video=True,
     drops=("top_k", "seed", "logprobs"),
     rules=(ModelRule(r"kimi-k2\.7-code", ("thinking",), "if_off"),),
+    efforts=((r"kimi-k3", "low high max"),),  # platform.kimi.ai/docs/guide/kimi-k3-quickstart
     response_format="json_object",
     batches=BatchSpec(bytes=100_000_000, price_factor="1"),
 )
