@@ -76,6 +76,11 @@ printf src/%{h..h}n PATH
 printf src/{%,a}n PATH
 rm build/x 2147483648>&2
 git log >&2147483648
+uniq a.txt 10>&2
+rm build/x 12>/dev/null
+rmdir -p build/x
+git pull --ff-only https://h/x main
+git fetch ../other
 git fetch -p origin 'refs/none/*:refs/heads/*'
 git fetch . evil:feature/x
 git pull . evil:refs/replace/1

@@ -55,7 +55,7 @@ _assignment = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=").match
 _redirection = re.compile(r"[0-9]*(<<<|<<-?|<>|[<>]&|>>|>\||[<>])(?!\()|(&>>?)").match
 
 
-_DESCRIPTOR_DIGITS = 9  # bash takes numbers from 2 ** 31 on for words
+_DESCRIPTOR_DIGITS = 1  # dash takes longer numbers for words, and bash those from 2 ** 31 on
 _may_be_line = re.compile(r"[\s;&|<>()$`]").search
 
 
@@ -260,7 +260,7 @@ class _Parser(Lexer):
             return None
         operator = found[1] or found[2]
         if len(found[0]) - len(operator) > _DESCRIPTOR_DIGITS:
-            self.fail("a number before a redirection that bash may take for a word")
+            self.fail("a number before a redirection that the shell may take for a word")
         self.pos = found.end()
         if blanks := _blanks(self.text, self.pos):
             self.pos = blanks.end()
