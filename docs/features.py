@@ -346,9 +346,9 @@ _PRICES = {Decimal("0.5"): "half", Decimal(1): "the usual, as far as known"}
 
 def _providers() -> Iterator[tuple[str, ServiceLLM]]:
     """Each provider and API with adapters of its own, with a model that can do what its provider can."""
-    key = "key"
-    yield "OpenAI Responses", OpenAIResponses("gpt-5.4", api_key=key)
-    yield "OpenAI chat", OpenAI("gpt-5.4", api="chat", api_key=key)
+    key, off = "key", Settings(thinking=False)
+    yield "OpenAI Responses", OpenAIResponses("gpt-6-sol", settings=off, api_key=key)
+    yield "OpenAI chat", OpenAI("gpt-6-sol", api="chat", settings=off, api_key=key)
     yield "Anthropic", Anthropic("claude-sonnet-4-5", api_key=key)
     yield "Anthropic on Vertex AI", AnthropicVertex("claude-sonnet-4-5@20250929", project="p", region="l")
     yield "Google", Google("gemini-3-flash-preview", api_key=key)
@@ -386,7 +386,7 @@ def _has(codec: str) -> Callable[[ServiceLLM], bool]:
 
 def _sets(settings: Settings) -> Callable[[ServiceLLM], bool]:
     """A function that tries whether a setting is sent: one that is not, is in the notes."""
-    return lambda llm: not llm.adapter.request(RequestInput(llm.model, (user("x"),)), settings).notes
+    return lambda llm: not llm.adapter.request(RequestInput(llm.model, (user("x"),)), settings.over(llm.settings)).notes
 
 
 def _cites(llm: ServiceLLM) -> bool:

@@ -23,7 +23,7 @@ from ..events import Event, Finish, TextDelta, ThinkingDelta, ToolCallDelta, Too
 from ..hook_protocol import CallHooks, Hooks, RequestInfo
 from ..http_request import HTTPRequest
 from ..messages import FileRef
-from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
+from ..providers.base import PartEnd, ProviderAdapter, RequestInput, ResponseDecoder
 from ..providers.content_parts import this_turn
 from ..providers.http_errors import BODY_LIMIT, request_id
 from ..providers.response_decoder import decoded_frames
@@ -178,7 +178,7 @@ class HTTPExchange:
                 if len(events) != 1 or type(events[0]) not in _MORE or self._dropping:
                     events = self._record_events(events)
                 if not data:
-                    await self._end_body(decoder)
+                    await self._end_body(events, decoder)
             except (LLMError, TimeoutError) as error:
                 data = b""  # a traceback must not show data that may contain the key
                 failure = self._with_timeout_phase(error)
@@ -233,11 +233,12 @@ class HTTPExchange:
         """Keep the error of a direct read for `next_events`."""
         self._read_error = error
 
-    async def _end_body(self, decoder: ResponseDecoder) -> None:
+    async def _end_body(self, events: list[Any], decoder: ResponseDecoder) -> None:
         """End the response, or prepare the request for its next part."""
-        if (fields := decoder.next_part()) is None:
+        if not events or type(events[-1]) is not PartEnd:
             await self.close()
             return
+        part: PartEnd = events.pop()
         self._goes_on = decoder
         self._parts += 1
         if self._parts > _MOST_PARTS:
@@ -246,9 +247,10 @@ class HTTPExchange:
         if self._passage is not None:
             self._leave(None)
         await self._drop()
-        self._settings = replace(self._settings, extra={**(self._settings.extra or {}), **fields})
+        self._settings = replace(self._settings, extra={**(self._settings.extra or {}), **part.fields})
         self._before, self._usage = self._before + self._usage, NO_USAGE
         self._emitted = False  # of this part nothing has been
+        decoder.expect_body()
 
     async def close(self) -> None:
         """Stop and release the connection. An unread response counts as an attempt too."""
@@ -342,16 +344,7 @@ class HTTPExchange:
         if body.status >= 300:
             raise await self._refusal(self._adapter, body)
         self.request_id = _request_id(body.headers, request)
-        self._decoder = self._next_decoder(self._adapter)
-
-    def _next_decoder(self, adapter: ProviderAdapter) -> ResponseDecoder:
-        decoder = self._goes_on
-        if decoder is None:
-            decoder = adapter.decoder(self._conversation)
-            decoder.expect_parts()
-        else:
-            decoder.expect_body()
-        return decoder
+        self._decoder = self._goes_on or self._adapter.decoder(self._conversation)
 
     def _check_file(self, part: FileRef, at: int) -> None:
         """Raise `BadRequest` for an expired file in the message `at`, unless it is of an earlier turn.
@@ -469,6 +462,8 @@ class HTTPExchange:
                 self._adapter.take_back(self._conversation)
             raise self._call.with_attempts(error)
         self._call.retries_used += not again
+        if self._goes_on is not None:
+            self._goes_on.expect_body()
         if self._hooks is not None:
             self._hooks.for_last_request().emit("retry", error, wait)
         if again:  # the gate decides how long the next attempt waits

@@ -271,7 +271,10 @@ class IteratorEvents:
         self._events = events
         self._price = price
         self._only = None if parallel else SingleCallFilter()
-        self._calls = _OwnCalls()
+        self._ids = CallIds()
+        self._unique: dict[str, str] = {}  # unique ids by those of the LLM, which may be equal or empty
+        self._renames = False
+        self._call_ends: dict[str, ToolCallDone | None] = {}  # the end of the last call with each id of the LLM
         self._backend = backend
         self._started = False
         self._began = 0.0
@@ -308,10 +311,31 @@ class IteratorEvents:
                 self._leave(error)
                 raise
             self._emitted = True
-            if type(event) in _OF_A_CALL:
-                event = self._calls.identified(event)
+            kind = type(event)
+            if kind in _OF_A_CALL and (kind is not ToolCallDelta or self._renames):
+                event = self._identified(event)
             if self._only is None or self._only.of([event]):
-                return self._noted(event)
+                return [event] if kind in _OF_A_CALL else self._noted(event)
+
+    def _identified(self, event: Any) -> Event:
+        """Return the event of a tool call with an id that no other call of the response has.
+
+        An id is that of the call that began last with it. A call begins with its start, or with a `ToolCallDone` that
+        repeats no other one.
+        """
+        given, ends = event.id, type(event) is ToolCallDone
+        if type(event) is ToolCallStart or (ends and self._call_ends.get(given, event) not in (None, event)):
+            self._unique[given] = self._ids.unique(given)
+            self._call_ends[given] = None
+        elif given not in self._unique:
+            self._unique[given] = self._ids.unique(given)
+        if ends:
+            self._call_ends[given] = event
+        id = self._unique[given]
+        if id != given:
+            self._renames, event = True, replace(event, id=id)
+        named: Event = event
+        return named
 
     async def _next_event(self) -> Event:
         if self._passage is None:
@@ -398,36 +422,6 @@ class IteratorEvents:
 
 
 _OF_A_CALL = frozenset((ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone))
-
-
-class _OwnCalls:
-    """The tool calls of a custom LLM's response, which may have equal or empty ids."""
-
-    def __init__(self) -> None:
-        self._ids = CallIds()
-        self._now: dict[str, str] = {}  # unique ids by those of the LLM
-        self._done: dict[str, ToolCallDone] = {}  # the last call with each id that has ended
-
-    def identified(self, event: Any) -> Event:
-        """Return the event of a tool call with an id that no other call has.
-
-        An id is that of the call that began last with it. A call begins with its start, or with a `ToolCallDone` that
-        repeats no other one.
-        """
-        given: str = event.id
-        ended = type(event) is ToolCallDone
-        if type(event) is ToolCallStart or (ended and self._done.get(given, event) != event):
-            self._now[given] = self._ids.unique(given)
-            self._done.pop(given, None)
-        elif given not in self._now:
-            self._now[given] = self._ids.unique(given)
-        if ended:
-            self._done[given] = event
-        id = self._now[given]
-        if id != given:
-            event = replace(event, id=id)
-        named: Event = event
-        return named
 
 
 class SingleCallFilter:

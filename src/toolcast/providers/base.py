@@ -89,6 +89,15 @@ class RequestOptions(NamedTuple):
     answer_now: bool = False
 
 
+class PartEnd(NamedTuple):
+    """The last event of a body, in place of `Finish`, if the response goes on in the body of another request.
+
+    That is the same request with these further `fields`. It is not passed on to the callers of LLMs.
+    """
+
+    fields: Mapping[str, Any]
+
+
 class ResponseDecoder(Protocol):
     """A decoder of one response: bytes, cut anywhere, to events."""
 
@@ -122,16 +131,8 @@ class ResponseDecoder(Protocol):
         """Return the last events after the end of the body. Raise `StreamTruncated` if its end marker is missing."""
         ...
 
-    def expect_parts(self) -> None:
-        """Emit no `Finish` at the end of a part: the caller sends the request again where the response goes on."""
-        return
-
-    def next_part(self) -> Mapping[str, Any] | None:
-        """Return the fields with which the request is sent again, as the response goes on; None at its end."""
-        return None
-
     def expect_body(self) -> None:
-        """Read the body of the next part from now on, from its first byte."""
+        """Read another body from now on, from its first byte: the response goes on in it, after a `PartEnd`."""
         return
 
 

@@ -66,7 +66,6 @@ class FramedDecoder(ABC, Generic[F]):
         self._head: bytearray = bytearray()
         self._failure: LLMError | None = None
         self.failed: bool = False  # `close` will raise, whatever else arrives
-        self._in_parts = False
         self._model: str | None = None
         self._response_id: str | None = None
         self._body: Any = None
@@ -125,16 +124,8 @@ class FramedDecoder(ABC, Generic[F]):
             raise
         return out
 
-    def expect_parts(self) -> None:
-        """Emit no `Finish` at the end of a part."""
-        self._in_parts = True
-
-    def next_part(self) -> Mapping[str, Any] | None:
-        """Return None: few services have responses in several parts."""
-        return None
-
     def expect_body(self) -> None:
-        """Read the body of the next part from now on."""
+        """Read another body from now on, in which the response goes on."""
         self._envelope.forget()
         self._head.clear()
         self._failure, self.failed, self._over = None, False, False
@@ -207,7 +198,7 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         self._has_content = False
 
     def expect_body(self) -> None:
-        """Read the body of the next part from now on."""
+        """Read another body from now on, in which the response goes on."""
         super().expect_body()
         self._frames, self._streamed, self._sniffing = ServerSentEvents(self.longest), None, True
 

@@ -117,9 +117,9 @@ class ModelRequest:
     @property
     def context_tokens(self) -> int:
         """The tokens of the last request and its answer: of a response in several parts, the whole is in the last."""
-        total, attempts = self.accumulated.usage.total_tokens, self._call.attempts
-        last = attempts[-1].usage if attempts else None
-        return min(last.total_tokens, total) or total if last else total
+        attempts = self._call.attempts
+        last = attempts[-1].usage if len(attempts) > 1 else None
+        return (last or self.accumulated.usage).total_tokens
 
     async def accept(self) -> None:
         """Accept the complete response: its calls are valid, or it is the answer."""

@@ -177,7 +177,8 @@ class AnthropicAdapter(HTTPAdapter):
     def protocol_decoder(self, source: ErrorSource, request_input: RequestInput) -> ResponseDecoder:
         """Return the decoder of the protocol's events."""
         keys = {tool.name: keys for tool in request_input.tools if (keys := tool_input(tool).keys)}
-        return RenamingDecoder(source, request_input, keys) if keys else AnthropicDecoder(source, request_input)
+        decoder = AnthropicDecoder(source, request_input)
+        return RenamingDecoder(decoder, keys) if keys else decoder
 
 
 _REFUSED_ROLE = re.compile(r"(?i)role:? \W?system|system\W? as an input message role")

@@ -16,12 +16,9 @@ from typing import Any, NamedTuple
 
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
 from ...tool_spec import ToolSpec, legal_name
-from ..base import RequestInput
-from ..http_errors import ErrorSource
+from ..base import ResponseDecoder
 from ..response_decoder import as_dict, as_list, as_str
 from ..schemas.normalize import Schema, target, with_description
-from ..sse import Bytes
-from .decoder import AnthropicDecoder
 
 _UNIONS = ("anyOf", "oneOf", "allOf")
 _MAPS = frozenset(("$defs", "definitions", "patternProperties", "dependentSchemas"))
@@ -171,32 +168,45 @@ def with_own_keys(keys: Mapping[str, str], arguments: str) -> str:
     return renamed.more(arguments) + renamed.rest()
 
 
-class RenamingDecoder(AnthropicDecoder):
+class RenamingDecoder(ResponseDecoder):
     """A decoder of a response whose calls have other keys than their tools.
 
     Args:
-        source: The source of its errors.
-        request_input: The request.
+        inner: The decoder of the protocol.
         keys: The tools' own keys by those that were sent, by the names of the tools.
     """
 
-    def __init__(self, source: ErrorSource, request_input: RequestInput, keys: Mapping[str, Mapping[str, str]]) -> None:
-        super().__init__(source, request_input)
+    def __init__(self, inner: ResponseDecoder, keys: Mapping[str, Mapping[str, str]]) -> None:
+        self._inner = inner
         self._keys = keys
         self._renamed: dict[str, tuple[Mapping[str, str], RenamedKeys]] = {}  # by the ids of calls
 
     @property
+    def failed(self) -> bool:
+        """True if `close` will raise."""
+        return self._inner.failed
+
+    @property
+    def model(self) -> str | None:
+        """The model that the response names, once it has."""
+        return self._inner.model
+
+    @property
     def open_call(self) -> str | None:
-        """None: the text of each event is changed."""
+        """None: all events are read."""
         return None
 
-    def feed(self, data: Bytes) -> list[Event]:
+    def more_text(self, data: bytes) -> str | None:
+        """Return None: all events are read."""
+        return None
+
+    def feed(self, data: bytes) -> list[Event]:
         """Return the events that `data` completes."""
-        return self._with_own_keys(super().feed(data))
+        return self._with_own_keys(self._inner.feed(data))
 
     def close(self) -> list[Event]:
-        """Return the last events after the end of the body. Raise `StreamTruncated` if its end marker is missing."""
-        return self._with_own_keys(super().close())
+        """Return the last events after the end of the body."""
+        return self._with_own_keys(self._inner.close())
 
     def _with_own_keys(self, events: list[Event]) -> list[Event]:
         out: list[Event] = []

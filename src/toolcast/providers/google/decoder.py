@@ -37,7 +37,7 @@ from ...messages import ImagePart
 from ...text_buffer import JOIN_THRESHOLD, TextBuffer
 from ...usage import Usage
 from ..answer_details import google_logprobs, google_ratings
-from ..base import RequestInput
+from ..base import PartEnd, RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..media_output import MediaBytes, media_type_of
 from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str
@@ -340,13 +340,8 @@ class GoogleDecoder(StreamDecoder):
             counts = (prompt + tools, answer + thoughts, cached, 0, thoughts, audio)
             out.append(UsageReport(Usage(*counts, details=details)))
 
-    def next_part(self) -> Mapping[str, Any] | None:
-        """Return the fields with which the same request is sent again; None at the end of the response."""
-        goes_on = self._in_parts and self._finish is not None and self._finish[1] == "CONTINUATION" and self._token
-        return {_TOKEN: self._token} if goes_on else None
-
     def expect_body(self) -> None:
-        """Read the body of the next part from now on. It counts its own tokens."""
+        """Read another body from now on, in which the response goes on. It counts its own tokens."""
         super().expect_body()
         self._finish = self._usage_read = None
         self._tokens = {}
@@ -358,7 +353,9 @@ class GoogleDecoder(StreamDecoder):
                 raise EmptyResponse("the answer was empty: 'candidates' lists none")
             raise self._truncated()
         reason, raw = self._finish
-        if self.next_part() is not None:
+        if raw == "CONTINUATION" and self._token:
+            part_end: Any = PartEnd({_TOKEN: self._token})
+            out.append(part_end)
             self._over = True
             return
         if reason in ("end_turn", "other"):

@@ -204,16 +204,8 @@ class JSONTextDecoder:
             self._read.add(text)
         return text
 
-    def expect_parts(self) -> None:
-        """Emit no `Finish` at the end of a part."""
-        self._inner.expect_parts()
-
-    def next_part(self) -> Mapping[str, Any] | None:
-        """Return the fields with which the request is sent again; None at the end of the response."""
-        return self._inner.next_part()
-
     def expect_body(self) -> None:
-        """Read the body of the next part from now on."""
+        """Read another body from now on, in which the response goes on."""
         self._inner.expect_body()
 
     def feed(self, data: bytes) -> list[Event]:
