@@ -329,7 +329,7 @@ class IteratorEvents:
             self._call_ends[given] = None
         elif given not in self._unique:
             self._unique[given] = self._ids.unique(given)
-        if ends:
+        if type(event) is ToolCallDone:
             self._call_ends[given] = event
         id = self._unique[given]
         if id != given:
