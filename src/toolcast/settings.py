@@ -51,6 +51,7 @@ class SettingsChanges(TypedDict, total=False):
     stop: str | tuple[str, ...] | list[str] | None
     seed: int | None
     thinking: bool | str | int | None
+    strict: bool | None
     service_tier: str | None
     logprobs: bool | int | None
     keep_alive: float | str | None
@@ -80,6 +81,8 @@ class Settings:
     The settings passed with a call beat the LLM's own, which beat `Configs.settings`, field by field.
     `thinking` is `True`, `False`, an effort (`"low"`, `"medium"`, `"high"`) or a budget in tokens; `"none"` and a
     budget of 0 mean `False`.
+    `strict` constrains the arguments of calls to the schemas of tools: OpenAI does unless it is `False`, Anthropic if
+    it is `True`.
     `service_tier` is the tier of the service that processes the request, in its own words: `"flex"`, `"priority"`,
     `"standard_only"`, ... `logprobs` asks for the log probabilities of the tokens: `True`, or the number of the most
     likely alternatives of each. `keep_alive` (seconds, or a text such as `"10m"`) and `num_ctx` (the size of the
@@ -107,6 +110,7 @@ class Settings:
     stop: tuple[str, ...] | list[str] | str | None = None
     seed: int | None = None
     thinking: bool | str | int | None = None
+    strict: bool | None = None
     service_tier: str | None = None
     logprobs: bool | int | None = None
     keep_alive: float | str | None = None
@@ -136,6 +140,7 @@ class Settings:
         for name in ("top_k", "max_tokens", "seed", "num_ctx"):
             require_number(name, getattr(self, name), whole=True)
         require_optional("thinking", self.thinking, (bool, str, int), "True, False, an effort, a number of tokens")
+        require_optional("strict", self.strict, bool, "True, False")
         require_text("service_tier", self.service_tier)
         require_optional("logprobs", self.logprobs, (bool, int), "True, False, a number of alternatives")
         require_optional("keep_alive", self.keep_alive, (int, float, str), "seconds, a text such as '10m'")

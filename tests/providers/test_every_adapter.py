@@ -539,6 +539,14 @@ def difference(adapter: ProviderAdapter, model: str, settings: Settings) -> tupl
 
 
 @pytest.mark.parametrize("name", ADAPTED)
+def test_strict_tools_are_noted_where_there_are_none(name: str) -> None:
+    adapter, model, *_ = ADAPTED[name]
+    has_them = name.startswith(("openai", "responses", "anthropic"))
+    assert difference(adapter, model, Settings(strict=True)) == ({}, () if has_them else ("strict",))
+    assert difference(adapter, model, Settings(strict=False)) == ({}, ())
+
+
+@pytest.mark.parametrize("name", ADAPTED)
 def test_the_settings_of_services_are_sent_or_noted(name: str) -> None:
     adapter, model, changed, noted = ADAPTED[name]
     found, notes = difference(adapter, model, SERVICE_SETTINGS)

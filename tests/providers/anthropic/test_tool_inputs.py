@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from support.bound_thoughts_service import BoundThoughtsService, Call
 from support.sync_and_async import API
-from toolcast import Anthropic, Engine, Session, SQLiteStore, ToolOrchestratingLLM
+from toolcast import Anthropic, Engine, Session, Settings, SQLiteStore, ToolOrchestratingLLM
 from toolcast.providers.anthropic.tool_inputs import RenamedKeys, tool_input, with_own_keys
 from toolcast.tool_spec import ToolSpec, legal_name
 
@@ -137,6 +137,31 @@ def test_data_in_a_schema_is_not_renamed() -> None:
     schema = tool_input(ToolSpec("t", "", about)).schema
     assert schema["properties"][legal_name("a b")]["default"] == {"a b": 1}
     assert schema["$defs"] == about["$defs"]
+
+
+def test_strict_tools(service: BoundThoughtsService) -> None:
+    """platform.claude.com/docs/en/agents-and-tools/tool-use/strict-tool-use: it is sent where it is asked for."""
+
+    def find(name: str, limit: int = 3) -> str:
+        """Find a thing."""
+        return name
+
+    def note(about: dict[str, str]) -> str:
+        """Note something."""
+        return ""
+
+    def asked(model: str, **settings: Any) -> Any:
+        llm = Anthropic(model, api_key="k")
+        return llm.preview(llm.build_request("Hi", [find, note], None, Settings(**settings), parallel=True))
+
+    request = asked("claude-opus-5", strict=True)
+    strict, loose = json.loads(request.body)["tools"]
+    assert (strict["strict"], strict["input_schema"]["additionalProperties"]) == (True, False)
+    assert "strict" not in loose
+    assert request.notes == ("a strict schema of note ('about' is an open map)",)
+    for settings in ({}, {"strict": False}):
+        assert "strict" not in json.loads(asked("claude-opus-5", **settings).body)["tools"][0]
+    assert asked("claude-3-5-haiku-latest", strict=True).notes == ("strict",)
 
 
 # -- keys as they stream

@@ -272,6 +272,7 @@ SETTINGS: dict[str, Any] = {
     "stop": "x",
     "seed": 7,
     "thinking": "low",
+    "strict": True,
     "service_tier": "auto",
     "logprobs": 2,
     "keep_alive": 5,

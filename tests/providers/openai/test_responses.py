@@ -324,6 +324,9 @@ def test_a_schema_that_cannot_be_strict_is_noted() -> None:
     loose = body(tools=(F,), service=GENERIC)["tools"][0]
     assert (loose["strict"], loose["parameters"]) == (False, F.parameters)
     assert notes(GENERIC, Settings(), tools=(F, G)) == ()
+    off = body(tools=(F, G), settings=Settings(strict=False))["tools"]
+    assert [(tool["strict"], tool["parameters"]) for tool in off] == [(False, F.parameters), (False, G.parameters)]
+    assert notes(OPENAI, Settings(strict=False), tools=(F, G)) == ()
 
 
 def test_text_constrained_to_a_schema() -> None:

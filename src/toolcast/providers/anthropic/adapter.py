@@ -215,6 +215,9 @@ class AnthropicRequestEncoder(RequestEncoder):
         self.takes_late_system: bool = _LATE_SYSTEM.search(options.model) is not None
         self._call_format = answer_format(options)
         self._beside_tools = options.answers > 0
+        self._strict = bool(settings.strict and self._facts.strict)
+        if settings.strict and not self._strict:
+            self.notes.append("strict")
         self._tools = [self._tool(tool) for tool in options.tools]
         self._server_tools = self.server_tools(options, self.protocol)
         self.fields.update({"model": options.model, "max_tokens": 0, "messages": [], "stream": options.stream})
@@ -313,8 +316,17 @@ class AnthropicRequestEncoder(RequestEncoder):
             self.extended.append("mcp_servers")
 
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:
-        description = {"description": tool.description} if tool.description else {}
-        return {"name": self.names.sent[tool.name], **description, "input_schema": tool_input(tool).schema}
+        made: dict[str, Any] = {"name": self.names.sent[tool.name]}
+        if tool.description:
+            made["description"] = tool.description
+        made["input_schema"] = schema = tool_input(tool).schema
+        if self._strict:
+            strict, loose = anthropic_schema(schema)
+            if loose is None:
+                made |= {"input_schema": strict, "strict": True}
+            else:
+                self.notes.append(f"a strict schema of {tool.name} ({loose})")
+        return made
 
     def _format(self, form: CallFormat) -> dict[str, Any]:
         schema, loose = anthropic_schema(response_schema(described(form) if self._beside_tools else form))

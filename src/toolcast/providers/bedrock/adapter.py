@@ -321,7 +321,7 @@ class BedrockRequestEncoder(RequestEncoder):
     def _configure(self, settings: Settings, more: dict[str, Any]) -> None:
         """Add the settings for a model of any vendor but Anthropic."""
         dropped = {"seed"}
-        self.note_settings(settings, "logprobs", "keep_alive", "num_ctx", *CACHE_SETTINGS)
+        self.note_settings(settings, "strict", "logprobs", "keep_alive", "num_ctx", *CACHE_SETTINGS)
         form = next((form for vendor, form in _FORMS if self._name.startswith(vendor)), ModelForm())
         if settings.thinking is not None and settings.thinking is not False:
             effort = thinking_effort(settings.thinking)

@@ -130,6 +130,7 @@ class OpenAIBaseEncoder(RequestEncoder):
         alone = marks == "message_cache_control" or re.search(r"claude|qwen", options.model)
         self._marks_alone = settings.cache == "auto" and marks not in (None, "prompt_cache_breakpoint") and bool(alone)
         self._left_out = model_limits(service, options.model, settings.thinking)
+        self._loose = settings.strict is False
         self._only_thinks = "thinking" in model_limits(service, options.model, False)
         self._has_efforts = bool(service.efforts) and bool(efforts_of(service, options.model))
         self._effort = nearest_effort(service, options.model, settings.thinking)
@@ -230,7 +231,7 @@ class OpenAIBaseEncoder(RequestEncoder):
             self.fields["prompt_cache_key"] = settings.prompt_cache_key
         else:
             self.note_settings(settings, "prompt_cache_key")
-        self.note_settings(settings, "keep_alive", "num_ctx")
+        self.note_settings(settings, "keep_alive", "num_ctx", *(() if self._service.strict else ("strict",)))
 
     def _alternatives(self, settings: Settings) -> int | None:
         """Return the number of alternatives of each token to ask for; None if log probabilities are left out."""
@@ -241,7 +242,7 @@ class OpenAIBaseEncoder(RequestEncoder):
 
     def _strict(self, name: str, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
         """Return the schema to send, and True if it is strict. Add a note if it cannot be made strict."""
-        if not self._service.strict:
+        if not self._service.strict or self._loose:
             return schema, False
         adapted = openai_strict(schema)
         if adapted.loose is None:

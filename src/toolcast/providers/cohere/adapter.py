@@ -96,7 +96,7 @@ class CohereRequestEncoder(RequestEncoder):
             self._answer(form)
         self._sampling(settings)
         self._think(settings.thinking)
-        self.note_settings(settings, "service_tier", "keep_alive", "num_ctx", *CACHE_SETTINGS)
+        self.note_settings(settings, "strict", "service_tier", "keep_alive", "num_ctx", *CACHE_SETTINGS)
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the messages, encoded."""

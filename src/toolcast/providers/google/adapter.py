@@ -187,7 +187,7 @@ class GoogleRequestEncoder(RequestEncoder):
             self.fields["generationConfig"] = config
         if settings.service_tier is not None:
             self.fields["serviceTier"] = settings.service_tier
-        self.note_settings(settings, "keep_alive", "num_ctx", *CACHE_SETTINGS)
+        self.note_settings(settings, "strict", "keep_alive", "num_ctx", *CACHE_SETTINGS)
         if options.server_tools:
             self._run_by_service(options, vertex=vertex)
         self._cached_content = settings.cached_content

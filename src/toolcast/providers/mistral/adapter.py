@@ -109,6 +109,7 @@ class MistralRequestEncoder(ChatRequestEncoder):
         super()._settings(settings.with_(seed=None, thinking=None))
         if settings.seed is not None:
             self.fields["random_seed"] = settings.seed
+        self.note_settings(settings, "strict")  # of tools
         thinking = settings.thinking
         if thinking is None:
             return

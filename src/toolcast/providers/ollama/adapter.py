@@ -146,7 +146,7 @@ class OllamaRequestEncoder(RequestEncoder):
             self.fields["keep_alive"] = settings.keep_alive
         if (alternatives := top_logprobs(settings.logprobs)) is not None:
             self.fields.update({"logprobs": True, **({"top_logprobs": alternatives} if alternatives else {})})
-        self.note_settings(settings, "service_tier", *CACHE_SETTINGS)
+        self.note_settings(settings, "strict", "service_tier", *CACHE_SETTINGS)
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the messages, encoded."""
