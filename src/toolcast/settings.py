@@ -52,6 +52,7 @@ class SettingsChanges(TypedDict, total=False):
     seed: int | None
     thinking: bool | str | int | None
     strict: bool | None
+    adapt: bool | None
     service_tier: str | None
     logprobs: bool | int | None
     keep_alive: float | str | None
@@ -82,7 +83,7 @@ class Settings:
     `thinking` is `True`, `False`, an effort (`"low"`, `"medium"`, `"high"`) or a budget in tokens; `"none"` and a
     budget of 0 mean `False`.
     `strict` constrains the arguments of calls to the schemas of tools: OpenAI does unless it is `False`, Anthropic if
-    it is `True`.
+    it is `True`. `adapt=False` raises the error of a service that refuses a setting, in place of a request without it.
     `service_tier` is the tier of the service that processes the request, in its own words: `"flex"`, `"priority"`,
     `"standard_only"`, ... `logprobs` asks for the log probabilities of the tokens: `True`, or the number of the most
     likely alternatives of each. `keep_alive` (seconds, or a text such as `"10m"`) and `num_ctx` (the size of the
@@ -111,6 +112,7 @@ class Settings:
     seed: int | None = None
     thinking: bool | str | int | None = None
     strict: bool | None = None
+    adapt: bool | None = None
     service_tier: str | None = None
     logprobs: bool | int | None = None
     keep_alive: float | str | None = None
@@ -141,6 +143,7 @@ class Settings:
             require_number(name, getattr(self, name), whole=True)
         require_optional("thinking", self.thinking, (bool, str, int), "True, False, an effort, a number of tokens")
         require_optional("strict", self.strict, bool, "True, False")
+        require_optional("adapt", self.adapt, bool, "True, False")
         require_text("service_tier", self.service_tier)
         require_optional("logprobs", self.logprobs, (bool, int), "True, False, a number of alternatives")
         require_optional("keep_alive", self.keep_alive, (int, float, str), "seconds, a text such as '10m'")

@@ -781,7 +781,7 @@ def test_images_of_a_tool_are_sent_or_named(name: str, prompted: bool, last: tup
         assert (line in text) != (sent in text), line
     assert (MEDIA_LEFT_OUT in request.notes) == any(line in text for line in named)
     if prompted and not name.startswith("llama.cpp"):
-        assert adapter.adapt_to(BadRequest("images are not supported", status=400), asks)
+        assert adapter.adapt_to(BadRequest("images are not supported", status=400), asks, Settings())
         assert all(line in adapter.request(asks, Settings(max_tokens=9)).body.decode() for line in named)
 
 
@@ -796,14 +796,14 @@ def test_an_image_of_a_tool_that_the_service_refuses_is_named_from_then_on(name:
     adapter = ADAPTERS[name]()
     before = adapter.request(asks, Settings(max_tokens=9)).body.decode()
     refusal = BadRequest("Could not process image", status=400)
-    assert not adapter.adapt_to(BadRequest("no such path", status=404), asks)
-    assert not adapter.adapt_to(ContextTooLong("too many images", status=400), asks)
-    assert adapter.adapt_to(refusal, asks)
+    assert not adapter.adapt_to(BadRequest("no such path", status=404), asks, Settings())
+    assert not adapter.adapt_to(ContextTooLong("too many images", status=400), asks, Settings())
+    assert adapter.adapt_to(refusal, asks, Settings())
     after = adapter.request(asks, Settings(max_tokens=9)).body.decode()
     assert "bmV3" not in after
     assert ("b2xk" in before) == ("b2xk" in after)  # the service has taken it before
     own = RequestInput("m", (user("Go", images[1]),), TOOLS)
-    assert not adapter.adapt_to(refusal, own)  # an image of the user
+    assert not adapter.adapt_to(refusal, own, Settings())  # an image of the user
 
 
 @pytest.mark.parametrize(
@@ -880,10 +880,12 @@ def test_media_of_an_earlier_turn_that_the_service_refuses_are_named_from_then_o
     before = adapter.request(asks, Settings(max_tokens=9)).body.decode()
     refusal = BadRequest("This model does not support image input", status=404)
     for other in ("No such model", "audio is not supported", "The image model is gone"):
-        assert not adapter.adapt_to(BadRequest(other, status=404), asks)
-    assert not adapter.adapt_to(refusal, RequestInput("m", (*old, user("On", image))))  # it is about that one
-    assert adapter.adapt_to(refusal, asks)
-    assert not adapter.adapt_to(refusal, asks)
+        assert not adapter.adapt_to(BadRequest(other, status=404), asks, Settings())
+    assert not adapter.adapt_to(
+        refusal, RequestInput("m", (*old, user("On", image))), Settings()
+    )  # it is about that one
+    assert adapter.adapt_to(refusal, asks, Settings())
+    assert not adapter.adapt_to(refusal, asks, Settings())
     after = adapter.request(asks, Settings(max_tokens=9))
     data = base64.b64encode(image.data or b"").decode()
     assert (data in before, data in after.body.decode()) == ("[image: image/png" not in before, False)
@@ -897,12 +899,12 @@ def test_a_file_that_has_expired_is_named_from_then_on(status: int) -> None:
     files = [FileRef("anthropic", id, media_type="application/pdf", name=f"{id}.pdf") for id in ("file_1", "file_2")]
     asks = RequestInput("m", (user("Go", *files), assistant("Gone."), user("On")))
     gone = BadRequest("File not found: file_2", status=status)
-    assert adapter.adapt_to(gone, asks)
+    assert adapter.adapt_to(gone, asks, Settings())
     text = adapter.request(asks, Settings(max_tokens=9)).body.decode()
     assert ("[file: file_1" in text, '"file_1"' in text) == (False, True)
     assert ("[file: file_2.pdf, application/pdf]" in text, '"file_2"' in text) == (True, False)
-    assert not adapter.adapt_to(gone, RequestInput("m", (user("Go", *files),)))  # the user's own message
-    assert adapter.adapt_to(NotFound("Requested entity was not found.", status=404), asks)
+    assert not adapter.adapt_to(gone, RequestInput("m", (user("Go", *files),)), Settings())  # the user's own message
+    assert adapter.adapt_to(NotFound("Requested entity was not found.", status=404), asks, Settings())
     assert '"file_1"' not in adapter.request(asks, Settings(max_tokens=9)).body.decode()
     adapter.take_back(asks)
     assert '"file_2"' in adapter.request(asks, Settings(max_tokens=9)).body.decode()

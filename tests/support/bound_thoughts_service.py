@@ -249,7 +249,7 @@ class BoundThoughtsService(ServiceDouble):
 
     def _refuse(self, text: str, *, converse: bool) -> NoReturn:
         self.refusals.append(text)
-        raise _converse_error(text) if converse else _anthropic_error(text)
+        raise _converse_error(text) if converse else anthropic_error(text)
 
     def _count_cached(self, body: dict[str, Any]) -> None:
         tools = body.get("tools") or body.get("toolConfig", {}).get("tools") or []
@@ -303,7 +303,8 @@ def _difference(origin: _Origin, system: str, tools: str, before: Sequence[str],
     return None
 
 
-def _anthropic_error(text: str) -> Refused:
+def anthropic_error(text: str) -> Refused:
+    """The refusal of a request, in the form of the Messages API."""
     return Refused(400, {"type": "error", "error": {"type": "invalid_request_error", "message": text}})
 
 
@@ -316,12 +317,12 @@ def _check_late_system(body: dict[str, Any], model: str, *, takes: bool) -> None
     """Raise `Refused` for a late system message at a wrong place, or for a model without them."""
     roles = [message["role"] for message in body["messages"]]
     if "system" in roles and not (takes and any(name in model for name in LATE_SYSTEM)):
-        raise _anthropic_error("role 'system' is not supported on this model")
+        raise anthropic_error("role 'system' is not supported on this model")
     for before, role, after in zip(["", *roles], roles, [*roles[1:], "assistant"], strict=False):
         if role == "system" and (before, after) != ("user", "assistant"):
-            raise _anthropic_error("messages: a `system` message must follow a `user` turn and precede an answer")
+            raise anthropic_error("messages: a `system` message must follow a `user` turn and precede an answer")
         if role == before:
-            raise _anthropic_error(f"messages: two {role} turns in a row")
+            raise anthropic_error(f"messages: two {role} turns in a row")
 
 
 def _check_roles(body: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ from ..messages import FileRef
 from ..providers.base import PartEnd, ProviderAdapter, RequestInput, ResponseDecoder
 from ..providers.content_parts import this_turn
 from ..providers.http_errors import BODY_LIMIT, request_id
+from ..providers.refused_settings import BETA
 from ..providers.response_decoder import decoded_frames
 from ..retries import RetryPolicy, next_wait, retry_after, wait_reason
 from ..settings import Settings
@@ -360,7 +361,8 @@ class HTTPExchange:
             model=self._conversation.model,
         )
         is_old = at < this_turn(self._conversation.messages)
-        if self._adapter is None or not (is_old and self._adapter.adapt_to(expired, self._conversation)):
+        adapter = self._adapter
+        if adapter is None or not (is_old and adapter.adapt_to(expired, self._conversation, self._settings)):
             raise expired
 
     async def _in_time(self, call: Callable[[], Awaitable[T]]) -> T:
@@ -485,9 +487,10 @@ class HTTPExchange:
 
     def _is_sent_without(self, error: LLMError, request: HTTPRequest) -> bool:
         """Return True if the request is another one without what the service has refused in it."""
-        if self._adapter is None or not self._adapter.adapt_to(error, self._conversation):
+        if self._adapter is None or not self._adapter.adapt_to(error, self._conversation, self._settings):
             return False
-        is_another = self._adapter.request(self._conversation, self._settings).body != request.body
+        other = self._adapter.request(self._conversation, self._settings)
+        is_another = other.body != request.body or other.headers.get(BETA) != request.headers.get(BETA)
         self._adapted |= is_another
         return is_another
 

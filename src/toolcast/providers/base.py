@@ -153,7 +153,7 @@ class ProviderAdapter(Protocol):
         """Return the adapter of the protocol that this request takes. Raise `BadRequest` if there is none."""
         return self
 
-    def adapt_to(self, refusal: LLMError, request_input: RequestInput) -> bool:
+    def adapt_to(self, refusal: LLMError, request_input: RequestInput, settings: Settings) -> bool:
         """Leave out of all requests what the service has refused, if nothing depends on it. Return True for that."""
         return False
 

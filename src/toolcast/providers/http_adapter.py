@@ -44,6 +44,7 @@ from ..tool_spec import NamedTool, ToolChoice, ToolNames
 from .base import RequestInput, RequestOptions, ResponseDecoder
 from .content_parts import MEDIA, called_tools, drop_foreign_data, this_turn, with_described_media
 from .http_errors import ErrorSource, http_error, stream_error
+from .refused_settings import BETA, Change, change_for, refused_betas
 from .tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, schema_call_format
 
 if TYPE_CHECKING:
@@ -279,6 +280,13 @@ def _images_of(parts: Iterable[Part]) -> list[ImagePart]:
     return images
 
 
+def _join_headers(headers: dict[str, str | Secret], own: Mapping[str, str]) -> None:
+    """Add to `headers` those that a request needs, which are lists of values."""
+    for name, value in own.items():
+        given = headers.get(name)
+        headers[name] = f"{given},{value}" if isinstance(given, str) and value not in given else given or value
+
+
 def _opaque_data(messages: Sequence[Message]) -> Iterator[Mapping[str, Any]]:
     """Yield the opaque data of the thoughts and calls in `messages`."""
     for message in messages:
@@ -321,6 +329,8 @@ class HTTPAdapter(ABC):
         self._error_source = lru_cache(16)(address.error_source)
         self._refused: set[str] = set()  # signatures of thoughts
         self._unreadable: set[str] = set()  # opaque data that the service has refused
+        self._refused_betas: set[str] = set()  # values of a header
+        self._changes: dict[str, list[Change]] = {}  # of refused settings, by model
         self._refused_media: list[Part] = []  # of results of tools and of earlier turns
 
     @property
@@ -337,8 +347,11 @@ class HTTPAdapter(ABC):
         """Return the adapter of the protocol that this request takes. Raise `BadRequest` if there is none."""
         return self
 
-    def adapt_to(self, refusal: LLMError, request_input: RequestInput) -> bool:
+    def adapt_to(self, refusal: LLMError, request_input: RequestInput, settings: Settings) -> bool:
         """Leave out of all requests what the service has refused, if nothing depends on it. Return True for that."""
+        adapts = refusal.status in (400, 422) and settings.adapt is not False
+        if adapts and self._change(refusal, request_input, settings):
+            return True
         if self.has_signed_thoughts:
             from .bound_thoughts import REFUSAL, signatures
 
@@ -354,6 +367,26 @@ class HTTPAdapter(ABC):
         media = _refused_media(refusal, request_input.messages, self._refused_media)
         self._refused_media += [part for part in media if part not in self._refused_media]
         return bool(media)
+
+    def _change(self, refusal: LLMError, request_input: RequestInput, settings: Settings) -> bool:
+        """Change the setting that the service refuses, in all requests to this model. Return False if there is none."""
+        betas = self._own_headers.get(BETA)
+        if isinstance(betas, str) and (refused := refused_betas(str(refusal), betas) - self._refused_betas):
+            self._refused_betas |= refused
+            return True
+        changes = self._changes.setdefault(request_input.model, [])
+        change = change_for(str(refusal), self._cached_encoder(request_input, settings).fields)
+        if change is not None and change not in changes:  # else another request was refused for it at the same time
+            changes.append(change)
+            self.forget_encoders()
+        return change is not None
+
+    def _without_betas(self, headers: dict[str, str | Secret]) -> list[str]:
+        """Take the values of `anthropic-beta` that were refused out of `headers`. Return notes of that."""
+        values = str(headers.pop(BETA)).split(",")
+        if kept := [value for value in values if value not in self._refused_betas]:
+            headers[BETA] = ",".join(kept)
+        return [f"{BETA}: {value.strip()} (refused by the service)" for value in values if value not in kept]
 
     def cannot_read(self, data: Mapping[str, Any]) -> bool:
         """Return True for opaque data of another service, or that the service has refused."""
@@ -403,11 +436,10 @@ class HTTPAdapter(ABC):
             for name, value in own.items():
                 members[name] = json_member(name, value, history=name not in extra)
             url, headers = self.url(request_input), self.headers(request_input.stream)
+            if self._refused_betas:
+                notes = (*notes, *self._without_betas(headers))
             if encoder.headers:
-                for name, value in encoder.headers.items():
-                    given = headers.get(name)
-                    joined = f"{given},{value}" if isinstance(given, str) and value not in given else given or value
-                    headers[name] = joined
+                _join_headers(headers, encoder.headers)
         except BadRequest as error:
             error.provider, error.model = self.provider, request_input.model
             raise
@@ -469,6 +501,10 @@ class HTTPAdapter(ABC):
         encoder = self.encoder(options, settings)
         encoder.notes += check_stored(encoder.stores, settings)
         encoder.notes += check_outputs(encoder.provider, encoder.outputs, settings)
+        if settings.adapt is not False:
+            for change in self._changes.get(options.model, ()):
+                if (note := change.apply(encoder.fields)) is not None:
+                    encoder.notes.append(note)
         return encoder
 
     def url(self, request_input: RequestInput) -> SecretURL:

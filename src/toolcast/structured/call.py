@@ -63,6 +63,7 @@ class Result(Generic[T]):
         usage: Tokens, summed over all requests.
         attempts: One entry for each request.
         repairs: The repairs that the response needed, as text.
+        notes: What of the last request was not sent as it was set: settings that the service does not have, or refused.
         hidden_tools: The tools whose types hide their input: `to_dict` leaves their arguments out.
     """
 
@@ -71,6 +72,7 @@ class Result(Generic[T]):
     usage: Usage
     attempts: tuple[Attempt, ...]
     repairs: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     hidden_tools: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     @property
@@ -89,6 +91,7 @@ class Result(Generic[T]):
             ("usage", self.usage.describe()),
             ("requests", len(self.attempts)),
             ("repairs", list(self.repairs) or None),
+            ("notes", list(self.notes) or None),
         ]
         return table(f"Result: {type(self.output).__name__}", rows)
 
@@ -108,6 +111,7 @@ class Result(Generic[T]):
             "usage": self.usage.to_dict(),
             "attempts": [attempt.to_dict() for attempt in self.attempts],
             "repairs": list(self.repairs),
+            "notes": list(self.notes),
         }
 
     def to_json(self, *, raw: bool = False) -> str:
@@ -129,6 +133,7 @@ class Result(Generic[T]):
             Usage.from_dict(data["usage"]),
             tuple([Attempt.from_dict(attempt) for attempt in data["attempts"]]),
             tuple(data["repairs"]),
+            tuple(data.get("notes", ())),
         )
 
 
@@ -321,8 +326,9 @@ def build_result(
     repairs = tuple([repair for read in calls for repair in read.repairs])
     if repairs:
         response = replace(response, repairs=response.repairs + repairs)
+    notes = () if call.request is None else call.request.notes
     hidden = prepared.validator.hidden_tools
-    return Result(prepared.build_output(values), response, call.usage, tuple(call.attempts), repairs, hidden)
+    return Result(prepared.build_output(values), response, call.usage, tuple(call.attempts), repairs, notes, hidden)
 
 
 def retry_call(

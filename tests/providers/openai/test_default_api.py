@@ -273,6 +273,7 @@ SETTINGS: dict[str, Any] = {
     "seed": 7,
     "thinking": "low",
     "strict": True,
+    "adapt": False,
     "service_tier": "auto",
     "logprobs": 2,
     "keep_alive": 5,

@@ -139,7 +139,7 @@ class AnthropicAdapter(HTTPAdapter):
         def count() -> Exchange[int]:
             return count_by_anthropic(self.request(request_input, settings), self.post)
 
-        return count_adapted(count, lambda refusal: self.adapt_to(refusal, request_input))
+        return count_adapted(count, lambda refusal: self.adapt_to(refusal, request_input, settings))
 
     def can_hold(self, request_input: RequestInput) -> bool:
         """Return True if the text of a response can be constrained to the schema of these tools."""
@@ -159,7 +159,7 @@ class AnthropicAdapter(HTTPAdapter):
     def _encoder(self, options: RequestOptions, settings: Settings) -> AnthropicRequestEncoder:
         return AnthropicRequestEncoder(options, settings)
 
-    def adapt_to(self, refusal: LLMError, request_input: RequestInput) -> bool:
+    def adapt_to(self, refusal: LLMError, request_input: RequestInput, settings: Settings) -> bool:
         """Leave out of all requests what the service has refused, if nothing depends on it. Return True for that."""
         if "container" in str(refusal).lower():
             parts = [part for message in request_input.messages for part in message.server_tools]
@@ -168,7 +168,7 @@ class AnthropicAdapter(HTTPAdapter):
             if found:
                 return True
         if not _REFUSED_ROLE.search(str(refusal)):
-            return super().adapt_to(refusal, request_input)
+            return super().adapt_to(refusal, request_input, settings)
         if self._takes_late_system:
             self._takes_late_system = False
             self.forget_encoders()

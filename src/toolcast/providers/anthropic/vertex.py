@@ -78,7 +78,7 @@ class AnthropicVertexAdapter(AnthropicAdapter):
         def count() -> Exchange[int]:
             return count_by_anthropic_on_vertex(self.request(request_input, settings), self.post, request_input.model)
 
-        return count_adapted(count, lambda refusal: self.adapt_to(refusal, request_input))
+        return count_adapted(count, lambda refusal: self.adapt_to(refusal, request_input, settings))
 
     def _encoder(self, options: RequestOptions, settings: Settings) -> AnthropicRequestEncoder:
         return _VertexRequestEncoder(options, settings)

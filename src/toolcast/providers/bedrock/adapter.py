@@ -119,7 +119,7 @@ class BedrockAdapter(HTTPAdapter):
         def count() -> Exchange[int]:
             return count_by_bedrock(self.request(request_input, settings), self.post, path)
 
-        return count_adapted(count, lambda refusal: self.adapt_to(refusal, request_input))
+        return count_adapted(count, lambda refusal: self.adapt_to(refusal, request_input, settings))
 
     def can_hold(self, request_input: RequestInput) -> bool:
         """Return True if the text of a response can be constrained to the schema of these tools."""

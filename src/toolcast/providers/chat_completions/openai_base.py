@@ -21,6 +21,7 @@ from ...settings import Settings
 from ...tool_spec import ToolSpec
 from ..base import RequestOptions
 from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, join_url, thinking_effort, top_logprobs
+from ..refused_settings import EFFORTS
 from ..schemas.strict import openai_strict
 from .services import ServiceSpec
 
@@ -263,9 +264,6 @@ _PROTOCOLS = frozenset(("tools", "chat", "responses"))
 """What rules say about the protocols of OpenAI itself, which is not so at another address."""
 
 
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-
-
 def efforts_of(service: ServiceSpec, model: str) -> list[str]:
     """Return the efforts that a model has, as far as the service's row says."""
     name = (service.base_model or model).rpartition("/")[2]
@@ -281,12 +279,12 @@ def nearest_effort(service: ServiceSpec, model: str, thinking: bool | str | int 
     if thinking is None:
         return None
     wanted, taken = thinking_effort(thinking), efforts_of(service, model)
-    if not taken or wanted in taken or wanted not in _EFFORTS:
+    if not taken or wanted in taken or wanted not in EFFORTS:
         return wanted
-    place = _EFFORTS.index(wanted)
+    place = EFFORTS.index(wanted)
     return min(
         [effort for effort in taken if effort != "none"],
-        key=lambda effort: (abs(_EFFORTS.index(effort) - place), -_EFFORTS.index(effort)),
+        key=lambda effort: (abs(EFFORTS.index(effort) - place), -EFFORTS.index(effort)),
     )
 
 

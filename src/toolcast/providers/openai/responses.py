@@ -99,13 +99,13 @@ class OpenAIResponsesAdapter(OpenAIBaseAdapter):
         """Return what of a request chat completions carry, and the Responses API does not."""
         return None if self._chat is None else _only_in_chat(messages, settings, left_out)
 
-    def adapt_to(self, refusal: LLMError, request_input: RequestInput) -> bool:
+    def adapt_to(self, refusal: LLMError, request_input: RequestInput, settings: Settings) -> bool:
         """Leave out encrypted thoughts or summaries of thoughts, if the model or the organization may not have them."""
         found = {name for name, words in _REFUSED.items() if words in str(refusal).lower()}
         if found - self._given_up:
             self._given_up |= found
             self.forget_encoders()
-        return bool(found) or super().adapt_to(refusal, request_input)
+        return bool(found) or super().adapt_to(refusal, request_input, settings)
 
     def count_tokens(self, request_input: RequestInput, settings: Settings) -> Exchange[int] | None:
         """Return the request that counts the input tokens of a request; None if the service does not count them."""
