@@ -68,6 +68,12 @@ def test_links_that_lead_elsewhere(tmp_path: Path) -> None:
     assert verdict("rm", "rm */*/*/*/x") == "ask"
 
 
+def test_a_path_is_no_option() -> None:
+    assert not asked("git branch -a", "git branch -a --list 'v*'")
+    assert asked("git branch -a", "git branch -a -m old new --format ./-l")
+    assert asked("git branch -v", "git branch -v -d x --format ./-l")
+
+
 # Lines that run, write or configure something. None of their words but the first is spelled by the rules.
 ATTACKS = lines(r"""
 echo 'a[$(./evil.sh)]'; echo $((_))
@@ -76,6 +82,17 @@ printf src/%{h..h}n PATH
 printf src/{%,a}n PATH
 rm build/x 2147483648>&2
 git log >&2147483648
+echo {Z..a}./evil.sh`echo``
+git status src/{Z..a}x\\' ;./evil.sh; `'
+ls {A..z}
+git clone './ .git.git'
+git clone a@.cargo
+git tag -a v9 --format ./-m <<< ':!touch MARK'
+git commit ./-m <<< ':!touch MARK'
+tclsh --help <<< 'exec touch M'
+echo 'exec touch M' | tclsh --version
+jq -n '$ ENV.SECRET'
+git push upstream main
 uniq a.txt 10>&2
 rm build/x 12>/dev/null
 rmdir -p build/x

@@ -55,7 +55,7 @@ _ANY_OPERAND: Final = r"(?!@|.*::|(?!https?:|ssh:|git:|file:)[\w+.-]*://).*"
 """`@x` may name a file of options; `ext::x` and `x://` name programs that git runs."""
 _SCRIPTS: Final = (".sh", ".bash", ".zsh", ".py", ".rb", ".pl", ".js", ".ts", ".mjs", ".php")
 _LISTS: Final = ("flags", "values", "texts", "acts", "safe", "editor")
-_ASKING: Final = ("--version", "--help")
+ASKING: Final = ("--version", "--help")
 
 _wild = re.compile(r"[*?\[{~]").search
 _braces = re.compile(r"\{\w+(?:,\w+)+\}|\{\w+\.\.\w+\}")
@@ -221,7 +221,7 @@ def read(words: Sequence[Word], start: int = 0, wanted: Sequence[str] | None = N
     if form is None:
         at = next((at for at in range(start + 1, len(words)) if at not in spelled), start)
         return Reading(at, f"toolcast knows no argument forms of {name!r}")
-    if form.has("data") or (len(words) == start + 2 and words[-1].text in _ASKING):
+    if form.has("data") or (len(words) == start + 2 and words[-1].text in ASKING):
         return Reading(len(words), form=form)
     if form.has("expands") and wanted is not None:
         for at in range(start, len(words)):

@@ -18,6 +18,8 @@ MAX_DEPTH: Final = 10
 _SUBSTITUTION: Final = "$()"  # the place of a substitution's result in a word
 
 _plain = re.compile(r"(?:[^\s'\"\\$`<>()|&;*?\[{]|\{\}(?=[\s<>()|&;]|\Z)|\[(?=[ \t]))+").match
+_range = re.compile(r"\{[^},/\s]*\.\.").match
+_usual_range = re.compile(r"\{(-?\d+\.\.-?\d+|[a-z]\.\.[a-z]|[A-Z]\.\.[A-Z])(\.\.-?\d+)?\}", re.ASCII).match
 _unquoted = {'"': re.compile(r'[^"\\$`]+').match, "": re.compile(r"[^\\$`]+").match}
 _variable = re.compile(
     r"\$(?:[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]"
@@ -168,6 +170,8 @@ class Lexer(ABC):
         return Word(_SUBSTITUTION, False)
 
     def wildcard(self) -> Word:
+        if _range(self.text, self.pos) and not _usual_range(self.text, self.pos):
+            self.fail("a range of other characters, such as quotes")
         self.pos += 1
         return Word(self.text[self.pos - 1], False)
 

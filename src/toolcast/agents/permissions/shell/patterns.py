@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from .forms import Form, deny_table, escaped, forms, is_device, matches, program, read, spelled_words
+from .forms import ASKING, Form, deny_table, escaped, forms, is_device, matches, program, read, spelled_words
 from .lexer import MAX_DEPTH, Word
 from .parser import TEXTS, Redirection, SimpleCommand, is_data
 
@@ -129,6 +129,8 @@ def _unexpected(form: Form, words: _Words, wanted: Sequence[str], fed: bool) -> 
     """Return a word that does what a reader of the rule would not expect, and why, if there is one."""
     if fed and form.editor and not _has_option(words, form.editor):
         return words[0].text, "it starts an editor, which takes its input for commands"
+    if fed and form.has("script") and words[-1].text in ASKING:
+        return words[-1].text, "it may run its input"
     if not form.acts or not any(want.startswith("-") for want in wanted) or _has_option(words, form.safe):
         return None
     spelled = spelled_words(words, wanted)
@@ -390,6 +392,7 @@ def _may_be(word: Word, want: str) -> bool:
     """Return whether a shell may expand the word to `want`. A variable may be anything, also several words."""
     text = word.text
     if word.literal:
-        return fnmatchcase(text, want) or (text.startswith("./") and fnmatchcase(text[2:], want))
+        is_path = text.startswith("./") and not want.startswith("-")
+        return fnmatchcase(text, want) or (is_path and fnmatchcase(text[2:], want))
     pattern = _bracket.sub("*", text)  # a shell has classes and `[^a]`, which fnmatch has not
     return "$" in text or "{" in text or any(char in want for char in "*?[") or fnmatchcase(want, pattern)
