@@ -16,6 +16,7 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 from typing_extensions import Doc
 
+from toolcast.agents.mcp.tools import ArgumentValidator
 from toolcast.async_support.callbacks import is_async
 from toolcast.errors import OutputTypeError
 from toolcast.tools.callable_tool import CallableTool
@@ -229,6 +230,44 @@ def test_null_for_what_may_be_absent_is_absent() -> None:
     assert repairs == ("left out `limit`, which was null", "left out `sort`, which was null")
     with pytest.raises(pydantic.ValidationError, match="query"):
         called(find, '{"query": null, "limit": null}')
+
+
+DEFAULTS = {"n": 7, "x": 1.5, "name": "x", "on": True, "tags": ["a"], "near": "here"}
+
+
+@given(
+    st.fixed_dictionaries(
+        {"query": st.text("ab é{", max_size=3)},
+        optional={
+            "n": st.none() | st.integers(),
+            "x": st.none() | st.integers(-9, 9),
+            "name": st.none() | st.text("ab é{", max_size=3),
+            "on": st.none() | st.booleans(),
+            "tags": st.none() | st.lists(st.text("ab é{", max_size=2), max_size=2),
+            "near": st.none() | st.text("ab é{", max_size=2),
+        },
+    ),
+    st.booleans(),
+)
+def test_null_is_absent_in_functions_and_in_tools_of_servers(given: dict[str, Any], quoted: bool) -> None:
+    def find(
+        query: str,
+        n: int = 7,
+        x: float = 1.5,
+        name: str = "x",
+        on: bool = True,
+        tags: list[str] = DEFAULTS["tags"],  # type: ignore[assignment]  # not changed
+        near: str | None = "here",
+    ) -> Any:
+        return {"query": query, "n": n, "x": x, "name": name, "on": on, "tags": tags, "near": near}
+
+    text = repr(given) if quoted else json.dumps(given)
+    meant = {name: value for name, value in given.items() if value is not None or name == "near"}
+    assert called(find, text) == DEFAULTS | meant
+    schema = dict(Signature(find).parameters)
+    call, repairs = ArgumentValidator(schema).read(text, None)
+    assert call.kwargs == meant
+    assert len([each for each in repairs if "which was null" in each]) == len(given) - len(meant)
 
 
 def test_a_default_that_json_does_not_have_is_described() -> None:
