@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
-from glob import iglob
+from glob import escape, iglob
 from itertools import islice
 from typing import Any, Final, cast
 from urllib.parse import unquote
@@ -136,7 +136,8 @@ def resolved_path(text: str, root: str | None = None) -> str:
 def leads_out(text: str, root: str) -> bool:
     """Return whether a word of a command may be a path in the folder `root` from which a link leads out of it."""
     inside = resolved_path(root).rstrip(os.sep) + os.sep
-    links = _links(_alternatives(text), root)
+    # As a pattern, and as the name that it is between quotes.
+    links = _links((*_alternatives(_class.sub("?", text)), escape(text)), root)
     return any(path.startswith(inside) and not f"{real}{os.sep}".startswith(inside) for path, real in links)
 
 

@@ -52,6 +52,8 @@ def test_links_that_lead_elsewhere(tmp_path: Path) -> None:
     (work / "lnk").symlink_to("../outside")
     (work / "src" / "hk").symlink_to("../.git/hooks")
     (work / "src" / "inner").symlink_to("../src")
+    for name in ("{k}", "[x]"):
+        (work / "src" / name).symlink_to("../../outside")
 
     def verdict(patterns: str, command: str) -> str:
         rules = [Rule("bash", "allow", {"command": pattern}) for pattern in patterns.split("|")]
@@ -60,6 +62,8 @@ def test_links_that_lead_elsewhere(tmp_path: Path) -> None:
 
     for command in ("pytest lnk/tests", "rm build/x lnk/x", "pytest --ignore=lnk/x", "rm ln*/x", "rm {lnk,y}/x"):
         assert verdict("pytest|rm", command) == "ask"
+    for command in ("rm [[:alpha:]]nk/x", "rm 'src/{k}/x'", "rm 'src/[x]/x'"):
+        assert verdict("rm", command) == "ask"
     for command in ("cp a src/h*", "touch src/h?/x", "cp a src/{hk,x}", "cp a src/hk"):
         assert verdict("cp|touch", command) == "deny"
     for command in ("pytest src/inner", "rm src/x", "rm src/inn*", "pytest 'src/a[1]'"):
@@ -85,6 +89,10 @@ git log >&2147483648
 echo {Z..a}./evil.sh`echo``
 git status src/{Z..a}x\\' ;./evil.sh; `'
 ls {A..z}
+rm docs/a docs/[a\]l]ink/victim
+cat .[\!e]nv
+cat .[x'])'e]nv
+cat .e{n,'{'}v
 git clone './ .git.git'
 git clone a@.cargo
 git tag -a v9 --format ./-m <<< ':!touch MARK'

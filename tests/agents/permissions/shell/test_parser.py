@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -187,7 +188,10 @@ PIECES = st.sampled_from(
 @given(st.lists(st.lists(PIECES, min_size=1, max_size=7).map("".join), max_size=40))
 @example(["''{},-a}", "a{},b}", "{},b}", "{a},b}", "x{}", "{}{a,b}"])
 def test_a_literal_word_is_what_bash_makes_of_it(texts: list[str]) -> None:
-    literal = [(text, word) for text in texts for word in commands(f"x {text}")[0].words[1:] if word.literal]
+    literal: list[tuple[str, Word]] = []
+    for text in texts:
+        with suppress(UnparsedCommand):  # quotes within braces
+            literal += [(text, word) for word in commands(f"x {text}")[0].words[1:] if word.literal]
     script = "printf '%s\\0' x " + " ".join(text for text, _ in literal)
     printed = subprocess.run(
         ["bash", "-c", script], capture_output=True, text=True, check=True, cwd=Path(__file__).parent

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, NoReturn
 MAX_DEPTH: Final = 10
 """The maximum depth of commands within others."""
 
+_CLOSING: Final = {"[": "]", "{": "}"}
 _SUBSTITUTION: Final = "$()"  # the place of a substitution's result in a word
 
 _plain = re.compile(r"(?:[^\s'\"\\$`<>()|&;*?\[{]|\{\}(?=[\s<>()|&;]|\Z)|\[(?=[ \t]))+").match
@@ -85,7 +86,10 @@ class Lexer(ABC):
         start = self.pos
         parts = [Word("{}")] if self.text.startswith("{}", start) else []  # elsewhere `{},a}` is expanded
         self.pos += 2 * len(parts)
+        opened = quoted = ""  # brackets and braces, and the quotes behind them
         while char := self.char():
+            opened += char if char in "[{" else ""
+            quoted += char if opened and char in "'\"\\" else ""
             if plain := _plain(self.text, self.pos):
                 self.pos = plain.end()
                 parts.append(Word(plain[0], parts != [] or plain[0][0] != "~"))
@@ -99,6 +103,8 @@ class Lexer(ABC):
                 break
         if self.pos == start or char == "(" or (char not in " \t\n" and char.isspace()):
             self.fail("unsupported syntax")
+        if quoted and any(_CLOSING[each] in self.text[start : self.pos] for each in opened):
+            self.fail("quotes within brackets or braces")
         if self.before_document and "\n" in self.text[start : self.pos]:
             self.fail("a word of several lines after <<")
         return _joined(parts)
