@@ -89,6 +89,12 @@ git log >&2147483648
 echo {Z..a}./evil.sh`echo``
 git status src/{Z..a}x\\' ;./evil.sh; `'
 ls {A..z}
+git log --format=%{h,G}S
+git log --format=%?S
+kubectl get pods -o templatefile=secret.txt
+kubectl get pods --output=go-template-{x,file}=secret.txt
+git fetch origin feature/*
+git push origin main feature/*
 rm docs/a docs/[a\]l]ink/victim
 cat .[\!e]nv
 cat .[x'])'e]nv

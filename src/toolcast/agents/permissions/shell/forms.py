@@ -338,7 +338,7 @@ class _Reader:
         if self._is_option(word):
             self.options = not (text == "--" and text in form.flags)
             problem, self.value = form.option(text)
-        elif expanded and ((form.first and self.operands == 1) or form.most is not None):
+        elif expanded and (form.first or form.most is not None):
             return "it may be several words"
         elif not (self.lenient or self.alike == "*" or matches(text, self.alike)):
             return f"it does not match {self.alike!r}"
@@ -350,7 +350,10 @@ class _Reader:
 
 
 def _is_certain(text: str) -> bool:
-    """Return whether each word that a shell expands the text to is the same option, or a file in the same folder."""
-    wild = _wild(text)
+    """Return whether each word that a shell expands the text to is the same option, or a file in the same folder.
+
+    Not for a format, which may then be another one.
+    """
+    wild = None if "%" in text else _wild(text)
     kept = "=" if text.startswith("-") else "/"
     return wild is not None and kept in text[: wild.start()] and not _uncertain(_braces.sub("x", text))
