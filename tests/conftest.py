@@ -4,7 +4,8 @@
 * `--suite=fast` leaves out what takes long: tests marked `slow` (kills, soaks, exhaustive cuts), the sessions of users
   in `tests/user/` except the first steps (they start many programs), tests on trio (those with the word in their id,
   as `test_x[trio-1]`), and most examples of Hypothesis. `--suite=slow` runs just that: the two together are the whole
-  suite, which pytest runs without the option.
+  suite, which pytest runs without the option. `--suite=ci` is the whole with a third of the examples, and with sync
+  code in the thread of one kind of loop.
 * A test marked `networked` needs a real server. It runs with `--networked` (`nox -s networked`), where a
   server that does not start is a failure; elsewhere it is skipped.
 * A test marked `pure_only` counts or replaces functions of modules that a wheel for one platform has compiled. It is
@@ -47,9 +48,12 @@ settings.register_profile("ci", parent=settings.get_profile("dev"), derandomize=
 settings.register_profile("nightly", parent=settings.get_profile("dev"), max_examples=20_000)
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
 settings.register_profile("fast", parent=settings.get_profile(PROFILE), max_examples=10)
+settings.register_profile("steps", parent=settings.get_profile(PROFILE), max_examples=33)
+PROFILES = {"fast": "fast", "ci": "steps"}  # of the parts of the suite that have their own
 
 IN_A_LOOP = re.compile(r"\[.*\b(trio|sync-in-asyncio)\b")
 """The name of a test that runs on trio, or that calls sync code in the thread of a loop."""
+IN_A_TRIO_LOOP = re.compile(r"\[.*\bsync-in-trio\b")
 FAST_SESSIONS = {"test_first_steps.py"}  # of tests/user
 BETWEEN_COLLECTIONS = 100  # tests
 number_of_tests = count(1)
@@ -71,14 +75,15 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.pop("TOOLCAST_MODEL", None)
     os.environ["TOOLCAST_HOME"] = tempfile.mkdtemp(prefix="toolcast-tests-")  # nor writes into their sessions
     config.add_cleanup(lambda: shutil.rmtree(os.environ["TOOLCAST_HOME"], ignore_errors=True))
-    settings.load_profile("fast" if config.getoption("--suite") == "fast" else PROFILE)
+    settings.load_profile(PROFILES.get(config.getoption("--suite"), PROFILE))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--networked", action="store_true", help="run the tests that start real servers")
-    parser.addoption("--suite", choices=("all", "fast", "slow"), default="all", help="the part of the suite to run")
+    parts = ("all", "ci", "fast", "slow")
+    parser.addoption("--suite", choices=parts, default="all", help="the part of the suite to run")
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run the tests in the random order of this seed")
 
 
@@ -104,7 +109,7 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     suite = config.getoption("--suite")
     if suite == "all":
         return
-    keep = is_slow if suite == "slow" else is_fast
+    keep = {"ci": is_in_ci, "fast": is_fast, "slow": is_slow}[suite]
     config.hook.pytest_deselected(items=[item for item in items if not keep(item)])
     items[:] = [item for item in items if keep(item)]
 
@@ -114,6 +119,11 @@ def is_fast(item: pytest.Item) -> bool:
     if item.path.parent.name == "user" and item.path.name not in FAST_SESSIONS:
         return False
     return item.get_closest_marker("slow") is None and not IN_A_LOOP.search(item.name)
+
+
+def is_in_ci(item: pytest.Item) -> bool:
+    """Return whether a test decides about changes. Sync code does not see which kind of loop runs in its thread."""
+    return not IN_A_TRIO_LOOP.search(item.name)
 
 
 def is_slow(item: pytest.Item) -> bool:
