@@ -40,8 +40,8 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
 
 
-@pytest.fixture
-def two_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+@pytest.fixture(scope="module")
+def two_node_cluster() -> Iterator[str]:
     """A cluster of two machines with one CPU each."""
     from ray.cluster_utils import Cluster
 
@@ -49,9 +49,13 @@ def two_nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     cluster = Cluster(initialize_head=True, head_node_args=node)
     cluster.add_node(**{key: value for key, value in node.items() if key != "include_dashboard"})
     cluster.wait_for_nodes()
-    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-    yield
+    yield cluster.address
     cluster.shutdown()
+
+
+@pytest.fixture
+def two_nodes(two_node_cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", two_node_cluster)
 
 
 def on(server: OllamaByRule, folder: Path, /, **changes: Any) -> ExperimentConfig:
@@ -92,6 +96,58 @@ def test_a_grid_on_ray_is_the_same_grid(server: OllamaByRule, tmp_path: Path) ->
             path.name for path in other.log_path.parent.iterdir()
         }
     assert [each.seconds for each in run_grid(config, executor="ray", resume=True)] == [0.0] * 3
+
+
+COORDINATOR = """
+import sys
+from toolcast.experiments.config_files import load_config
+from toolcast.experiments.grids.grid import run_grid
+
+def on_event(run_id, event):
+    if event.event_type == "CYCLE_START":
+        print(run_id, flush=True)
+
+run_grid(load_config(sys.argv[1]), workers=2, executor="ray", listener=on_event)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
+def test_a_grid_on_ray_that_is_broken_off_leaves_no_one(server: OllamaByRule, tmp_path: Path, number: int) -> None:
+    held = Event()
+
+    def hold(messages: Sequence[ChatMessage]) -> ChatMessage:
+        held.wait(PATIENCE)
+        return write_then_reflect(messages)
+
+    server.rule = hold
+    config = on(server, tmp_path)
+    file = tmp_path / "grid.json"
+    file.write_text(config.model_dump_json(exclude_unset=True))
+    with subprocess.Popen(
+        [sys.executable, "-c", COORDINATOR, str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as coordinator:
+        assert coordinator.stdout is not None
+        begun = {coordinator.stdout.readline().strip() for _ in range(2)}
+        runs = [run for run in expand(config) if run.run_id in begun]
+        processes = [os.pidfd_open(worker_of(run)) for run in runs]
+        os.killpg(coordinator.pid, number) if number == signal.SIGINT else coordinator.kill()
+        coordinator.wait()
+    for process in processes:
+        assert select.select([process], [], [], PATIENCE)[0], "a worker is left"
+        os.close(process)
+    assert coordinator.returncode == -number
+    if number == signal.SIGINT:  # killed, a cluster kills what its tasks have started
+        ended = {"status": "interrupted", "cycles_completed": 0}
+        assert [logged(run.log_path)[-1]["payload"] for run in runs] == [ended] * 2
+    held.set()
+    assert statuses(run_grid(config, workers=2, resume=True)) == DONE
+
+
+# The tests on one cluster come last: while it lives, Ray would join it in place of one of its own.
 
 
 @pytest.mark.usefixtures("two_nodes")
@@ -158,52 +214,3 @@ def test_a_node_that_is_lost_is_a_run_that_failed(server: OllamaByRule, tmp_path
     assert result.status == "failed"
     assert "its Ray task failed" in result.error
     held.set()
-
-
-COORDINATOR = """
-import sys
-from toolcast.experiments.config_files import load_config
-from toolcast.experiments.grids.grid import run_grid
-
-def on_event(run_id, event):
-    if event.event_type == "CYCLE_START":
-        print(run_id, flush=True)
-
-run_grid(load_config(sys.argv[1]), workers=2, executor="ray", listener=on_event)
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["Ctrl-C", "kill -9"])
-def test_a_grid_on_ray_that_is_broken_off_leaves_no_one(server: OllamaByRule, tmp_path: Path, number: int) -> None:
-    held = Event()
-
-    def hold(messages: Sequence[ChatMessage]) -> ChatMessage:
-        held.wait(PATIENCE)
-        return write_then_reflect(messages)
-
-    server.rule = hold
-    config = on(server, tmp_path)
-    file = tmp_path / "grid.json"
-    file.write_text(config.model_dump_json(exclude_unset=True))
-    with subprocess.Popen(
-        [sys.executable, "-c", COORDINATOR, str(file)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as coordinator:
-        assert coordinator.stdout is not None
-        begun = {coordinator.stdout.readline().strip() for _ in range(2)}
-        runs = [run for run in expand(config) if run.run_id in begun]
-        processes = [os.pidfd_open(worker_of(run)) for run in runs]
-        os.killpg(coordinator.pid, number) if number == signal.SIGINT else coordinator.kill()
-        coordinator.wait()
-    for process in processes:
-        assert select.select([process], [], [], PATIENCE)[0], "a worker is left"
-        os.close(process)
-    assert coordinator.returncode == -number
-    if number == signal.SIGINT:  # killed, a cluster kills what its tasks have started
-        ended = {"status": "interrupted", "cycles_completed": 0}
-        assert [logged(run.log_path)[-1]["payload"] for run in runs] == [ended] * 2
-    held.set()
-    assert statuses(run_grid(config, workers=2, resume=True)) == DONE
