@@ -4,8 +4,8 @@ Sessions share environments under `.nox/`, so that a fresh clone installs little
 
 * `lint`: lint, types
 * `audit`: the library alone, and beside it the tools of the audit
-* `tests`: tests, affected, tests-full, coverage, clients, nightly, flakes, mutation, goals; matrix has one for each
-  Python, below `matrix/`
+* `tests`: tests, affected, tests-full, coverage, clients, nightly, flakes, mutation, goals, live; matrix has one for
+  each Python, below `matrix/`
 * `compiled`: compiled, and a part of nightly and of goals (the tests, beside a wheel whose hot modules are compiled);
   wheels has one for each Python, below `wheels/`
 * `local`: networked, browser, docs, bench (with the embedded llama.cpp server and the mock servers)
@@ -397,6 +397,12 @@ def goals(session: nox.Session) -> None:
         Environment(session, f"peers/{name}", *_requirements(peers[name]), edition=_week())
     compiled = ("--compiled", str(_compiled(session).bin / "python"))
     Environment(session, "tests", lock="tests").script("benchmarks/goals.py", *compiled, *session.posargs)
+
+
+@nox.session
+def live(session: nox.Session) -> None:
+    """Checks of the real services whose keys are in the environment, with a cap of $0.50 (posargs: see the script)."""
+    Environment(session, "tests", lock="tests").script("tests/live_checks.py", *session.posargs)
 
 
 @nox.session
