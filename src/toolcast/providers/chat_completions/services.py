@@ -362,6 +362,7 @@ GROQ = ServiceSpec(
     key_env=("GROQ_API_KEY",),
     url_env=("GROQ_BASE_URL",),
     max_tokens_field="max_completion_tokens",
+    efforts=((r"gpt-oss", "low medium high"),),  # console.groq.com/docs/reasoning
     audio=False,
     documents=False,
     drops=("top_k", "logprobs"),
