@@ -392,7 +392,7 @@ def test_the_least_thinking(
         config = fields.get("output_config") or fields.get("outputConfig") or {}
         assert (fields.get("thinking", {}).get("type"), config.get("effort")) == (kind, None if kind else "low")
     notes = llm.preview(ChatRequest((user("Hi"),), settings=Settings(thinking=False))).notes
-    assert ("thinking=False (the least effort, 'low', was)" in notes) == (kind is None)
+    assert ("thinking=False (the least effort, 'low', was sent)" in notes) == (kind is None)
 
 
 def test_a_tool_is_added(cloud: MakeLLM, service: BoundThoughtsService, api: API) -> None:

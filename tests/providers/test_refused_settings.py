@@ -191,7 +191,7 @@ class Seen(Hooks):
 
 
 NEW: dict[str, Any] = {"thinking": False, "temperature": 0.5}
-NOTES = ("temperature=0.5 (refused by the service)", "reasoning.effort='none' (refused by the service; 'low' was)")
+NOTES = ("temperature=0.5 (refused by the service)", "reasoning.effort='none' (refused by the service; 'low' was sent)")
 
 
 def openai(double: NewModel, **options: Any) -> Any:

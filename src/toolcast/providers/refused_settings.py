@@ -101,7 +101,7 @@ class Change(NamedTuple):
             place[last] = self.value
         elif not place and groups:
             Change(tuple(groups)).apply(fields)
-        sent = "" if self.value is None else f"; {self.value!r} was"
+        sent = "" if self.value is None else f"; {self.value!r} was sent"
         return f"{'.'.join(self.path)}={before!r:.60} (refused by the service{sent})"
 
 

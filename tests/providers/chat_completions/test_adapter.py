@@ -373,8 +373,8 @@ def test_settings() -> None:
         ("gpt-4o", "low", ["thinking"]),
         ("gpt-5", None, ["temperature", "top_p", "stop"]),
         ("openai/gpt-5-mini", None, ["temperature", "top_p", "stop"]),
-        ("gpt-5", False, ["temperature", "top_p", "stop", "thinking=False (the nearest effort, 'minimal', was)"]),
-        ("gpt-5", "none", ["temperature", "top_p", "stop", "thinking=False (the nearest effort, 'minimal', was)"]),
+        ("gpt-5", False, ["temperature", "top_p", "stop", "thinking=False (the nearest effort, 'minimal', was sent)"]),
+        ("gpt-5", "none", ["temperature", "top_p", "stop", "thinking=False (the nearest effort, 'minimal', was sent)"]),
         ("gpt-5-chat-latest", None, []),
         ("gpt-5.5-chat-latest", None, []),
         ("gpt-5.2", None, ["stop"]),
@@ -382,7 +382,7 @@ def test_settings() -> None:
         ("gpt-5.6", None, ["temperature", "top_p", "stop"]),
         ("gpt-5.6", False, ["stop"]),
         ("o3", None, ["temperature", "top_p", "stop"]),
-        ("o3", 0, ["temperature", "top_p", "stop", "thinking=False (the nearest effort, 'low', was)"]),
+        ("o3", 0, ["temperature", "top_p", "stop", "thinking=False (the nearest effort, 'low', was sent)"]),
     ],
 )
 def test_settings_that_thinking_models_reject(model: str, thinking: Any, left_out: list[str]) -> None:

@@ -386,10 +386,18 @@ THOUGHTS = [
 ]
 
 
+NEAREST = (
+    *(("gemini-2.5-pro", False), (GEMINI_3, False), (GEMINI_3, "minimal"), (GEMINI_3, "xhigh")),
+    *(("models/gemini-3-flash", False), ("gemini-3.8-flash", False), ("gemini-4-argon", "minimal")),
+)
+
+
 @pytest.mark.parametrize(("model", "thinking", "config"), THOUGHTS)
 def test_thinking(model: str, thinking: bool | str | int, config: dict[str, Any]) -> None:
-    found = body(model=model, settings=Settings(thinking=thinking))
-    assert found["generationConfig"] == {"thinkingConfig": config}
+    request = sent(model=model, settings=Settings(thinking=thinking))
+    assert json.loads(request.body)["generationConfig"] == {"thinkingConfig": config}
+    noted = [note.startswith(f"thinking={thinking!r} (the ") and note.endswith(" was sent)") for note in request.notes]
+    assert noted == [True] * ((model, thinking) in NEAREST)
 
 
 def test_models_that_do_not_think() -> None:

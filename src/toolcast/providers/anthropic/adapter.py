@@ -401,6 +401,8 @@ class AnthropicRequestEncoder(RequestEncoder):
             if thinking is not True:
                 config: dict[str, Any] = self.fields.setdefault("output_config", {})
                 config["effort"] = "low" if thinking == "minimal" else thinking_effort(thinking)
+                if thinking == "minimal":
+                    self.notes.append("thinking='minimal' (the least effort, 'low', was sent)")
             return True
         return self._think_within(thinking, settings.max_tokens, tokens)
 
@@ -422,7 +424,7 @@ class AnthropicRequestEncoder(RequestEncoder):
         if not ((explicit and self._facts.thinking is not False) or (forcing and self._features.by_default)):
             return
         if self._features.off == "never":
-            self.notes.append("thinking=False (the least effort, 'low', was)")
+            self.notes.append("thinking=False (the least effort, 'low', was sent)")
             self.fields.setdefault("output_config", {})["effort"] = "low"
         else:
             self.fields["thinking"] = {"type": self._features.off}

@@ -175,7 +175,7 @@ class OpenAIBaseEncoder(RequestEncoder):
     def _note_effort(self, thinking: bool | str | int) -> None:
         """Add a note if the model has another effort than what `thinking` says."""
         if thinking is not True and self._effort not in (None, thinking_effort(thinking)):
-            self.notes.append(f"thinking={thinking!r} (the nearest effort, {self._effort!r}, was)")
+            self.notes.append(f"thinking={thinking!r} (the nearest effort, {self._effort!r}, was sent)")
 
     @abstractmethod
     def _tool(self, tool: ToolSpec) -> dict[str, Any]:

@@ -472,24 +472,28 @@ def _thinking(model: str, thinking: bool | str | int | None, notes: list[str]) -
     if _THOUGHTLESS.match(name):
         notes.append("thinking")
         return {}
-    config = _level(name, thinking) if _LEVELS.match(name) else _budget(name, thinking)
+    config = _level(name, thinking, notes) if _LEVELS.match(name) else _budget(name, thinking, notes)
     return {"thinkingConfig": config | ({} if thinking_effort(thinking) == "none" else {"includeThoughts": True})}
 
 
-def _level(name: str, thinking: bool | str | int) -> dict[str, Any]:
+def _level(name: str, thinking: bool | str | int, notes: list[str]) -> dict[str, Any]:
     if thinking is True:
         return {}
-    level = thinking_effort(thinking)
+    level = wanted = thinking_effort(thinking)
     if level in ("none", "minimal"):
         level = "low" if _LEAST_IS_LOW.match(name) else "minimal"
     level = {"xhigh": "high", "max": "high"}.get(level, level)
+    if level != wanted:
+        notes.append(f"thinking={thinking!r} (the nearest level, {level!r}, was sent)")
     return {"thinkingLevel": level.upper()}
 
 
-def _budget(name: str, thinking: bool | str | int) -> dict[str, Any]:
+def _budget(name: str, thinking: bool | str | int, notes: list[str]) -> dict[str, Any]:
     wanted = thinking_effort(thinking)
     if wanted == "none":
-        return {"thinkingBudget": 128 if _ALWAYS_THINKS.match(name) else 0}
+        least = 128 if _ALWAYS_THINKS.match(name) else 0
+        notes += ["thinking=False (the least budget, 128 tokens, was sent)"] if least else []
+        return {"thinkingBudget": least}
     return {
         "thinkingBudget": _DYNAMIC if thinking is True else thinking_budget(thinking) or _BUDGETS.get(wanted, _DYNAMIC)
     }
