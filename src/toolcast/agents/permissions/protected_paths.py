@@ -19,7 +19,6 @@ from contextlib import suppress
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 from glob import escape, iglob
-from itertools import islice
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
@@ -51,7 +50,7 @@ LONGEST: Final = 16_384
 _LONGEST = 4096  # no system opens a longer path
 _MOST_STEPS = 256  # of brace expansion
 _MOST_WILDCARDS = 64  # in a component with wildcards
-_MOST_MATCHES = 1_000  # of a path with wildcards
+_MOST_MATCHES = 10_000  # of a path with wildcards
 _MOST_PATTERNS = 3  # components with wildcards
 _DECODINGS = 3  # of one text, by one program after another
 _SCALARS = frozenset((int, float, bool, type(None)))  # which no path is made of
@@ -241,7 +240,10 @@ def _links(paths: Iterable[str], root: str | None) -> Iterator[tuple[str, str]]:
                 yield f"{base}/{path}", "/"
                 continue
             matches = iglob("/".join(parts[:last]), root_dir=base)  # noqa: PTH207  # a text is wanted
-            for match in (islice(matches, _MOST_MATCHES) if last else [path]) if len(path) <= _LONGEST else ():
+            for at, match in enumerate(matches if last else [path]) if len(path) <= _LONGEST else ():
+                if at == _MOST_MATCHES:  # those that are left may lead anywhere
+                    yield f"{base}/{path}", "/"
+                    break
                 rest = parts[last:] if last else []
                 full = os.path.normpath(os.path.join(base, match, *rest))  # noqa: PTH118  # a text is wanted
                 full = f"/{full.lstrip('/')}" if full.startswith("//") else full

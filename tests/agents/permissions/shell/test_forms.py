@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from toolcast import Permissions, Rule
+from toolcast.agents.permissions import protected_paths
 from toolcast.agents.permissions.shell.forms import Form, forms, read
 from toolcast.agents.permissions.shell.lexer import Word
 from toolcast.agents.permissions.shell.parser import commands
@@ -72,7 +73,18 @@ def test_links_that_lead_elsewhere(tmp_path: Path) -> None:
     assert verdict("rm", "rm */*/*/*/x") == "ask"
 
 
+def test_wildcards_that_match_too_much_may_lead_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protected_paths, "_MOST_MATCHES", 5)
+    for name in range(6):
+        (tmp_path / f"f{name}").touch()
+    rules = [Rule("bash", "allow", {"command": "ls"})]
+    permissions = Permissions("default", rules, approve=lambda request: True, root=str(tmp_path))
+    assert permissions.decide(TOOL, {"command": "ls f[0-4]"}).verdict == "allow"
+    assert permissions.decide(TOOL, {"command": "ls f*"}).verdict == "ask"
+
+
 def test_a_path_is_no_option() -> None:
+    assert asked("git pull --rebase", "git pull --rebase --no-rebase")
     assert not asked("git branch -a", "git branch -a --list 'v*'")
     assert asked("git branch -a", "git branch -a -m old new --format ./-l")
     assert asked("git branch -v", "git branch -v -d x --format ./-l")
@@ -89,6 +101,8 @@ git log >&2147483648
 echo {Z..a}./evil.sh`echo``
 git status src/{Z..a}x\\' ;./evil.sh; `'
 ls {A..z}
+jq -n 'import @text "m" as m; m::f'
+git push origin main dev:prod
 git log --format=%{h,G}S
 git log --format=%?S
 kubectl get pods -o templatefile=secret.txt

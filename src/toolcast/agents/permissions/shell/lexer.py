@@ -19,6 +19,7 @@ _CLOSING: Final = {"[": "]", "{": "}"}
 _SUBSTITUTION: Final = "$()"  # the place of a substitution's result in a word
 
 _plain = re.compile(r"(?:[^\s'\"\\$`<>()|&;*?\[{]|\{\}(?=[\s<>()|&;]|\Z)|\[(?=[ \t]))+").match
+_home = re.compile(r"~|\w+\+?=(?:.*:)?~").match  # in an argument like an assignment, too
 _range = re.compile(r"\{[^},/\s]*\.\.").match
 _usual_range = re.compile(r"\{(-?\d+\.\.-?\d+|[a-z]\.\.[a-z]|[A-Z]\.\.[A-Z])(\.\.-?\d+)?\}", re.ASCII).match
 _unquoted = {'"': re.compile(r'[^"\\$`]+').match, "": re.compile(r"[^\\$`]+").match}
@@ -92,7 +93,7 @@ class Lexer(ABC):
             quoted += char if opened and char in "'\"\\" else ""
             if plain := _plain(self.text, self.pos):
                 self.pos = plain.end()
-                parts.append(Word(plain[0], parts != [] or plain[0][0] != "~"))
+                parts.append(Word(plain[0], parts != [] or not _home(plain[0])))
             elif char in _CONSTRUCTS:
                 parts.append(_CONSTRUCTS[char](self))
             elif char in "<>" and self.text.startswith("(", self.pos + 1):
