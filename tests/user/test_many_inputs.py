@@ -193,7 +193,7 @@ def test_a_wrong_key_stops_at_once(server: People, folder: Path) -> None:
     assert screen.code == 1
     assert "JobStopped: the job was stopped, as every other item would fail likewise: openai gpt-5.4: " in screen.err
     assert "the service refused the key (401): Incorrect API key provided. Set OPENAI_API_KEY to a valid" in screen.err
-    assert len(server.texts) <= 4
+    assert len(server.texts) < ROWS // 3  # those that were on their way
     server.rule = by_tool_call
     assert run(server).went_well() == DONE
     assert results() == EVERYBODY
