@@ -133,6 +133,14 @@ def test_an_error_about_a_local_type_survives_a_pickle(parallel: bool) -> None:
     assert copy.copy(error).__cause__ is error.__cause__
 
 
+def test_what_a_pickle_cannot_have_of_a_partial_result_becomes_data() -> None:
+    error = CallError("no")
+    error.partial = {"a": [lambda: 1], "b": ValueError("x", lambda: 1)}
+    made = pickle.loads(pickle.dumps(error)).partial
+    assert str(made["a"][0]).startswith("<function ")
+    assert str(made["b"]).startswith("ValueError: ('x', <function ")
+
+
 def test_a_cause_that_cannot_be_pickled_becomes_its_text() -> None:
     error = CallError("no")
     error.__cause__ = type("Local", (Exception,), {})("why")

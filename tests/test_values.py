@@ -71,6 +71,9 @@ def test_max_tokens_is_at_least_one() -> None:
 def test_the_settings_of_services_are_checked() -> None:
     with pytest.raises(ValueError, match="logprobs=-1 must be True, False or a number of at least 0"):
         Settings(logprobs=-1)
+    for name in ("previous_response_id", "conversation"):
+        with pytest.raises(ValueError, match=f"{name}='' is no id"):
+            Settings(**{name: ""})
     for wrong in ({"service_tier": 1}, {"logprobs": "5"}, {"keep_alive": True, "num_ctx": "1"}, {"check_context": 1}):
         with pytest.raises(TypeError, match="expected"):
             Settings(**wrong)  # type: ignore[arg-type]  # values that a user may pass

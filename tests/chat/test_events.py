@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from toolcast.answer_details import SafetyRating, TokenLogprob
 from toolcast.approvals import PermissionRequest
 from toolcast.chat import events
 from toolcast.chat.events import (
@@ -34,8 +35,18 @@ from toolcast.chat.events import (
     event_to_dict,
     parse_event,
 )
+from toolcast.citations import Citation, Grounding
 from toolcast.errors import RateLimited
-from toolcast.events import Failover, Finish, TextDelta, UsageReport
+from toolcast.events import (
+    Failover,
+    Finish,
+    GroundingReport,
+    LogprobsDelta,
+    SafetyReport,
+    TextCitation,
+    TextDelta,
+    UsageReport,
+)
 from toolcast.messages import ImagePart, Message, TextPart, ThinkingPart, ToolCallPart, ToolResultPart, assistant, user
 from toolcast.usage import Usage
 
@@ -271,7 +282,18 @@ def test_whatever_a_tool_says_of_itself_can_be_reported(data: Any) -> None:
     assert json.dumps(event_to_dict(ToolCallProgress("a", data)), allow_nan=False)
 
 
-@pytest.mark.parametrize("piece", [UsageReport(Usage(1, 2)), Failover("a", "b", RateLimited("slow down"))])
+@pytest.mark.parametrize(
+    "piece",
+    [
+        UsageReport(Usage(1, 2)),
+        Failover("a", "b", RateLimited("slow down")),
+        TextCitation(Citation("url_citation", 0, 4, url="https://a.com")),
+        GroundingReport(Grounding(queries=("rain",))),
+        LogprobsDelta((TokenLogprob("a", -0.5),)),
+        SafetyReport((SafetyRating("hate", "response"),)),
+        Finish("end_turn", body={"id": 1}),
+    ],
+)
 def test_whatever_a_model_streams_can_be_reported(piece: Any) -> None:
     content = json.loads(json.dumps(event_to_dict(StreamChunk(piece))))["content"]
     assert content["type"] == type(piece).__name__

@@ -16,6 +16,7 @@ from support.chunks import album_body, album_stream
 from support.sync_and_async import API
 from toolcast import (
     AuthFailed,
+    CachedLLM,
     Configs,
     ConnectFailed,
     Failover,
@@ -23,6 +24,7 @@ from toolcast import (
     Finish,
     FunctionCallingLLM,
     LLMMetadata,
+    MemoryCache,
     OpenAI,
     Overloaded,
     RateLimited,
@@ -461,3 +463,10 @@ def test_folding_events_that_were_stored() -> None:
         folded.apply(event)
     response = folded.response(provider="asked", model="asked")
     assert (response.provider, response.model, response.text) == ("scripted", "b", "Hi")
+
+
+def test_a_wrapper_prefers_what_its_llm_prefers() -> None:
+    for network, prefers in (("aiohttp", True), (None, False)):
+        llm = OpenAI("gpt-5.4", api_key="k", network=network)
+        assert FallbackLLM([llm]).prefers_event_loop is prefers
+        assert CachedLLM(llm, MemoryCache()).prefers_event_loop is prefers

@@ -538,6 +538,7 @@ READY_MADE = [OpenAI, OpenAIResponses, OpenAICompatible, Anthropic, Cohere, Goog
         ("num_ctx", "pass settings=Settings(num_ctx=...)"),
         ("model_kwargs", "pass settings=Settings(extra={...}), which goes into the request body"),
         ("system", "pass system_prompt=..."),
+        ("extra_body", "pass settings=Settings(extra={...}), which goes into the request body"),
         ("retries", "pass max_retries=..."),
         ("max_concurency", "did you mean max_concurrency=?"),
         ("zzz", "It takes: model"),

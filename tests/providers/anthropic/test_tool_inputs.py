@@ -13,8 +13,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from support.bound_thoughts_service import BoundThoughtsService, Call
 from support.sync_and_async import API
-from toolcast import Anthropic, Engine, Session, Settings, SQLiteStore, ToolOrchestratingLLM
-from toolcast.providers.anthropic.tool_inputs import RenamedKeys, tool_input, with_own_keys
+from toolcast import Anthropic, Engine, LLMError, Session, Settings, SQLiteStore, ToolOrchestratingLLM, user
+from toolcast.providers.anthropic.decoder import AnthropicDecoder
+from toolcast.providers.anthropic.tool_inputs import RenamedKeys, RenamingDecoder, tool_input, with_own_keys
+from toolcast.providers.base import RequestInput
+from toolcast.providers.http_errors import ErrorSource
 from toolcast.tool_spec import ToolSpec, legal_name
 
 
@@ -201,3 +204,13 @@ def test_any_text_stays_as_long(text: str) -> None:
 def test_a_key_that_was_cut_off_is_kept() -> None:
     assert with_own_keys(KEYS, '{"a": 1, "b') == '{"名": 1, "b'
     assert with_own_keys(KEYS, r'{"\x": 1}') == r'{"\x": 1}'
+
+
+def test_a_response_with_renamed_keys_is_read_event_by_event() -> None:
+    source = ErrorSource("anthropic", "m")
+    decoder = RenamingDecoder(AnthropicDecoder(source, RequestInput("m", (user("Hi"),))), {})
+    assert (decoder.model, decoder.open_call, decoder.more_text(b"{}"), decoder.failed) == (None, None, None, False)
+    assert decoder.feed(b"") == []
+    with pytest.raises(LLMError):
+        decoder.close()
+    assert decoder.failed

@@ -96,3 +96,11 @@ def test_half_an_answer_without_a_token_is_cut_off(service: LongDecode) -> None:
     service.fail("POST", *as_json(answer))
     response = gemini(service).chat("Tell me")
     assert (response.text, response.stop_reason, response.raw_stop_reason) == ("Half", "max_tokens", "CONTINUATION")
+
+
+def test_within_the_limits_of_a_job(service: LongDecode) -> None:
+    """Each part is a request of its own there."""
+    make = ToolOrchestratingLLM(Album, "An album: {text}", gemini(service))
+    with make.map(["a"], rpm=600, progress=False) as outcomes:
+        (outcome,) = outcomes
+    assert (outcome.output, len(service.sent)) == (Album(title="Sea"), 3)
