@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import select
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +17,7 @@ from typing import Any
 from toolcast import LLMMetadata, Message, Settings, ToolCallPart
 from toolcast.events import Event
 from toolcast.experiments.config import ExperimentConfig
+from toolcast.experiments.grids.grid import expand
 from toolcast.llms.base import FunctionCallingLLM
 from toolcast.testing import ScriptedLLM
 from toolcast.tool_spec import ToolChoice
@@ -32,6 +38,39 @@ def config_in(folder: Path, **changes: Any) -> ExperimentConfig:
         "data_folder": folder / "data",
     }
     return ExperimentConfig.model_validate(usual | changes)
+
+
+def worker_of(run: ExperimentConfig) -> int:
+    """The process that writes the log of `run`."""
+    return int(run.log_path.with_name(f"{run.log_path.name}.lock").read_text())
+
+
+def broken_off(
+    start: Callable[..., subprocess.Popen[str]], program: str, grid: ExperimentConfig, number: int, patience: float
+) -> tuple[int, list[ExperimentConfig]]:
+    """End the program of a grid by a signal once two of its runs are at work. No worker may be left.
+
+    A Ctrl-C is as in a terminal: the whole process group gets the signal.
+    """
+    file = grid.log_folder.with_name("grid.json")
+    file.write_text(grid.model_dump_json(exclude_unset=True))
+    with start(
+        [sys.executable, "-c", program, str(file)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as coordinator:
+        assert coordinator.stdout is not None
+        begun = {coordinator.stdout.readline().strip() for _ in range(2)}
+        runs = [run for run in expand(grid) if run.run_id in begun]
+        workers = [os.pidfd_open(worker_of(run)) for run in runs]
+        os.killpg(coordinator.pid, number) if number == signal.SIGINT else coordinator.kill()
+        coordinator.wait()
+    for worker in workers:
+        assert select.select([worker], [], [], patience)[0], "a worker is left"
+        os.close(worker)
+    return coordinator.returncode, runs
 
 
 _numbers = itertools.count(1)

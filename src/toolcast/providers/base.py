@@ -6,6 +6,7 @@ bytes of the response, and maps the provider's error bodies to exceptions.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Generator, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -134,6 +135,48 @@ class ResponseDecoder(Protocol):
     def expect_body(self) -> None:
         """Read another body from now on, from its first byte: the response goes on in it, after a `PartEnd`."""
         return
+
+
+class DecoderWrapper(ResponseDecoder):
+    """A decoder whose events are those of `inner`, changed. Each of them is read: `more_text` recognizes none."""
+
+    def __init__(self, inner: ResponseDecoder) -> None:
+        self._inner = inner
+
+    @property
+    def failed(self) -> bool:
+        """True if `close` will raise."""
+        return self._inner.failed
+
+    @property
+    def model(self) -> str | None:
+        """The model that the response names, once it has."""
+        return self._inner.model
+
+    @property
+    def open_call(self) -> str | None:
+        """None: all events are read."""
+        return None
+
+    def more_text(self, data: bytes) -> str | None:
+        """Return None: all events are read."""
+        return None
+
+    def feed(self, data: bytes) -> list[Event]:
+        """Return the events that `data` completes."""
+        return self._changed(self._inner.feed(data))
+
+    def close(self) -> list[Event]:
+        """Return the last events after the end of the body."""
+        return self._changed(self._inner.close())
+
+    def expect_body(self) -> None:
+        """Read another body from now on, in which the response goes on."""
+        self._inner.expect_body()
+
+    @abstractmethod
+    def _changed(self, events: list[Event]) -> list[Event]:
+        """Return the events in place of those of `inner`."""
 
 
 class ProviderAdapter(Protocol):

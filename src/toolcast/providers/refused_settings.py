@@ -16,7 +16,7 @@ answer without them would be one to another question. A refusal that is about a 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
@@ -116,8 +116,8 @@ def change_for(refusal: str, fields: Mapping[str, Any]) -> Change | None:
     if path[-1] in _LIMITS:
         return _limit(path, fields, refusal)
     given = _value(path, fields)
-    if path[-1] in _EFFORTS_OF and (efforts := _allowed_efforts(refusal, given.lower())):
-        return Change(path, efforts[0].upper() if given.isupper() else efforts[0], given)
+    if path[-1] in _EFFORTS_OF and (effort := _allowed_effort(refusal, given.lower())):
+        return Change(path, effort.upper() if given.isupper() else effort, given)
     return Change(path)
 
 
@@ -161,11 +161,14 @@ def _limit(path: tuple[str, ...], fields: Mapping[str, Any], refusal: str) -> Ch
     return Change(path, max(allowed)) if allowed else None
 
 
-def _allowed_efforts(refusal: str, given: str) -> list[str]:
-    """Return the efforts that a refusal says are allowed, the nearest to `given` first."""
-    _, _, said = refusal.lower().rpartition("must be" if "must be" in refusal else "support")
-    found = [effort for effort in EFFORTS if re.search(rf"(?<![\w-]){effort}(?![\w-])", said) and effort != given]
-    if given not in EFFORTS:
-        return []
-    place = EFFORTS.index(given)
-    return sorted(found, key=lambda effort: (abs(EFFORTS.index(effort) - place), -EFFORTS.index(effort)))
+def _allowed_effort(refusal: str, given: str) -> str | None:
+    """Return the effort nearest to `given` of those that a refusal says are allowed; None if there is none."""
+    _, _, allowed = refusal.lower().rpartition("must be" if "must be" in refusal else "support")
+    found = [effort for effort in EFFORTS if re.search(rf"(?<![\w-]){effort}(?![\w-])", allowed) and effort != given]
+    return nearest_effort(given, found) if found and given in EFFORTS else None
+
+
+def nearest_effort(wanted: str, efforts: Iterable[str]) -> str:
+    """Return the one of `efforts` that is nearest to `wanted`, of two the higher one."""
+    place = EFFORTS.index(wanted)
+    return min(efforts, key=lambda effort: (abs(EFFORTS.index(effort) - place), -EFFORTS.index(effort)))

@@ -7,11 +7,9 @@ import json
 import os
 import random
 import re
-import select
 import signal
-import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -20,7 +18,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support import warm_python
-from support.experiments import config_in, logged, of_cycles, of_type, types
+from support.experiments import broken_off, config_in, logged, of_cycles, of_type, types, worker_of
 from support.loopback import PATIENCE
 from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, calls, cycle_of, reply, write_then_reflect
 from support.process import Process
@@ -346,11 +344,6 @@ def test_a_run_that_fails_at_the_terminal_stops_no_other(server: OllamaByRule, t
 # Broken off.
 
 
-def worker_of(run: ExperimentConfig) -> int:
-    """The process that writes the log of `run`."""
-    return int(run.log_path.with_name(f"{run.log_path.name}.lock").read_text())
-
-
 class Gate:
     """A rule that blocks the third cycle until it is opened."""
 
@@ -422,45 +415,17 @@ def on_event(run_id, event):
 run_grid(load_config(sys.argv[1]), workers=2, listener=on_event)
 """
 
-End = Callable[["subprocess.Popen[str]"], None]
-
-
-def ctrl_c(coordinator: subprocess.Popen[str]) -> None:
-    """As a terminal does it: the whole process group gets the signal."""
-    os.killpg(coordinator.pid, signal.SIGINT)
-    assert coordinator.wait() == -signal.SIGINT
-
-
-def kill(coordinator: subprocess.Popen[str]) -> None:
-    coordinator.kill()
-
 
 @pytest.mark.slow
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="pidfd_open")
-@pytest.mark.parametrize("end", [ctrl_c, kill])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl_c", "kill"])
 def test_a_grid_that_is_broken_off_leaves_no_one_and_is_resumed(
-    server: OllamaByRule, gate: Gate, tmp_path: Path, end: End
+    server: OllamaByRule, gate: Gate, tmp_path: Path, number: int
 ) -> None:
     config = on(server, tmp_path)
-    file = tmp_path / "grid.json"
-    file.write_text(config.model_dump_json(exclude_unset=True))
-    with warm_python.Popen(
-        [sys.executable, "-c", COORDINATOR, str(file)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as coordinator:
-        assert coordinator.stdout is not None
-        begun = {coordinator.stdout.readline().strip() for _ in range(2)}
-        runs = [run for run in expand(config) if run.run_id in begun]
-        processes = [os.pidfd_open(worker_of(run)) for run in runs]
-        end(coordinator)
-        coordinator.communicate()
-    for process in processes:
-        assert select.select([process], [], [], 20)[0], "a worker is left"
-        os.close(process)
+    code, runs = broken_off(warm_python.Popen, COORDINATOR, config, number, 20)
+    assert code == -number
     for run in runs:
         assert logged(run.log_path)[-1]["payload"] == {"status": "interrupted", "cycles_completed": 2}
     gate.opened.set()

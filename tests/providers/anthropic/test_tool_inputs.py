@@ -214,3 +214,5 @@ def test_a_response_with_renamed_keys_is_read_event_by_event() -> None:
     with pytest.raises(LLMError):
         decoder.close()
     assert decoder.failed
+    decoder.expect_body()
+    assert (decoder.failed, decoder.feed(b"")) == (False, [])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...events import Event, Finish, TextDelta
-from ...providers.base import ResponseDecoder
+from ...providers.base import DecoderWrapper, ResponseDecoder
 
 REPETITION: Final = "repetition"
 """`Finish.raw` of an answer that was ended because it repeated itself."""
@@ -52,42 +52,24 @@ class Repetition:
         return False
 
 
-class EndedByRepetition(ResponseDecoder):
+class EndedByRepetition(DecoderWrapper):
     """The events of `inner`, ended with the reason `"other"` once the text repeats itself."""
 
     def __init__(self, inner: ResponseDecoder) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._repetition = Repetition()
         self._is_over = False
 
     @property
     def failed(self) -> bool:
         """Return whether nothing more is to be read."""
-        return self._is_over or self._inner.failed
-
-    @property
-    def model(self) -> str | None:
-        """The model that the response names, once it has."""
-        return self._inner.model
-
-    @property
-    def open_call(self) -> str | None:
-        """None: all events are read."""
-        return None
-
-    def more_text(self, data: bytes) -> str | None:
-        """Return None: all events are read."""
-        return None
-
-    def feed(self, data: bytes) -> list[Event]:
-        """Return the events that `data` completes."""
-        return self._ended(self._inner.feed(data))
+        return self._is_over or super().failed
 
     def close(self) -> list[Event]:
         """Return the last events."""
-        return [Finish("other", raw=REPETITION)] if self._is_over else self._ended(self._inner.close())
+        return [Finish("other", raw=REPETITION)] if self._is_over else super().close()
 
-    def _ended(self, events: list[Event]) -> list[Event]:
+    def _changed(self, events: list[Event]) -> list[Event]:
         """Return the events up to where the text repeats itself."""
         out: list[Event] = []
         for event in events:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
 from ...tool_spec import ToolSpec, legal_name
-from ..base import ResponseDecoder
+from ..base import DecoderWrapper, ResponseDecoder
 from ..response_decoder import as_dict, as_list, as_str
 from ..schemas.normalize import Schema, target, with_description
 
@@ -46,7 +46,7 @@ def _merged(schema: Mapping[str, Any]) -> Schema:
     """Return a schema whose root is one object, with the properties of all parts of a union at the root."""
     properties: dict[str, Any] = {}
     required = set[str]()
-    said: list[str] = []
+    choices: list[str] = []
     for union in _UNIONS:
         branches = [_resolved(branch, schema) for branch in schema.get(union, ())]
         for branch in branches:
@@ -58,12 +58,12 @@ def _merged(schema: Mapping[str, Any]) -> Schema:
             required |= needed[0].union(*needed) if union == "allOf" else needed[0].intersection(*needed)
         if union != "allOf" and len(branches) > 1:
             kinds = [", ".join(branch.get("properties", ())) or "none" for branch in branches]
-            said.append(f"The properties are those of one of these: {'; or '.join(kinds)}.")
+            choices.append(f"The properties are those of one of these: {'; or '.join(kinds)}.")
     required |= set(schema.get("required", ()))
     properties |= schema.get("properties", {})
     rest = {name: value for name, value in schema.items() if name not in _UNIONS}
     named = [name for name in properties if name in required]
-    return with_description({**rest, "type": "object", "properties": properties, "required": named}, *said)
+    return with_description({**rest, "type": "object", "properties": properties, "required": named}, *choices)
 
 
 def _resolved(branch: object, schema: Mapping[str, Any]) -> Schema:
@@ -168,7 +168,7 @@ def with_own_keys(keys: Mapping[str, str], arguments: str) -> str:
     return renamed.more(arguments) + renamed.rest()
 
 
-class RenamingDecoder(ResponseDecoder):
+class RenamingDecoder(DecoderWrapper):
     """A decoder of a response whose calls have other keys than their tools.
 
     Args:
@@ -177,38 +177,11 @@ class RenamingDecoder(ResponseDecoder):
     """
 
     def __init__(self, inner: ResponseDecoder, keys: Mapping[str, Mapping[str, str]]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._keys = keys
         self._renamed: dict[str, tuple[Mapping[str, str], RenamedKeys]] = {}  # by the ids of calls
 
-    @property
-    def failed(self) -> bool:
-        """True if `close` will raise."""
-        return self._inner.failed
-
-    @property
-    def model(self) -> str | None:
-        """The model that the response names, once it has."""
-        return self._inner.model
-
-    @property
-    def open_call(self) -> str | None:
-        """None: all events are read."""
-        return None
-
-    def more_text(self, data: bytes) -> str | None:
-        """Return None: all events are read."""
-        return None
-
-    def feed(self, data: bytes) -> list[Event]:
-        """Return the events that `data` completes."""
-        return self._with_own_keys(self._inner.feed(data))
-
-    def close(self) -> list[Event]:
-        """Return the last events after the end of the body."""
-        return self._with_own_keys(self._inner.close())
-
-    def _with_own_keys(self, events: list[Event]) -> list[Event]:
+    def _changed(self, events: list[Event]) -> list[Event]:
         out: list[Event] = []
         for event in events:
             if isinstance(event, ToolCallStart) and (keys := self._keys.get(event.name)):

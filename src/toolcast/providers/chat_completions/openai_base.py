@@ -21,7 +21,7 @@ from ...settings import Settings
 from ...tool_spec import ToolSpec
 from ..base import RequestOptions
 from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, join_url, thinking_effort, top_logprobs
-from ..refused_settings import EFFORTS
+from ..refused_settings import EFFORTS, nearest_effort
 from ..schemas.strict import openai_strict
 from .services import ServiceSpec
 
@@ -133,8 +133,8 @@ class OpenAIBaseEncoder(RequestEncoder):
         self._left_out = model_limits(service, options.model, settings.thinking)
         self._loose = settings.strict is False
         self._only_thinks = "thinking" in model_limits(service, options.model, False)
-        self._has_efforts = bool(service.efforts) and bool(efforts_of(service, options.model))
-        self._effort = nearest_effort(service, options.model, settings.thinking)
+        self._has_efforts = bool(efforts_of(service, options.model))
+        self._effort = effort_for(service, options.model, settings.thinking)
 
     def _mark(self, encoded: dict[str, Any], name: str, types: tuple[str, ...], run_by_service: int) -> None:
         """Mark what the service is to cache: in the tools, and in the messages in the field `name`."""
@@ -271,7 +271,7 @@ def efforts_of(service: ServiceSpec, model: str) -> list[str]:
     return next(rows, "").split()
 
 
-def nearest_effort(service: ServiceSpec, model: str, thinking: bool | str | int | None) -> str | None:
+def effort_for(service: ServiceSpec, model: str, thinking: bool | str | int | None) -> str | None:
     """Return the effort of a model that is nearest to `thinking`, of two the higher one. None without a setting.
 
     A model that is to think does so.
@@ -281,17 +281,13 @@ def nearest_effort(service: ServiceSpec, model: str, thinking: bool | str | int 
     wanted, taken = thinking_effort(thinking), efforts_of(service, model)
     if not taken or wanted in taken or wanted not in EFFORTS:
         return wanted
-    place = EFFORTS.index(wanted)
-    return min(
-        [effort for effort in taken if effort != "none"],
-        key=lambda effort: (abs(EFFORTS.index(effort) - place), -EFFORTS.index(effort)),
-    )
+    return nearest_effort(wanted, [effort for effort in taken if effort != "none"])
 
 
 def model_limits(service: ServiceSpec, model: str, thinking: bool | str | int | None) -> frozenset[str]:
     """Return the fields that a service, or this model of it, rejects."""
     name = (service.base_model or model).rpartition("/")[2]
-    effort = nearest_effort(service, model, thinking)
+    effort = effort_for(service, model, thinking)
     off = effort == "none"
     on = {"always": True, "unless_off": not off, "if_on": effort is not None and not off, "if_off": off}
     rules = [rule.fields for rule in service.rules if on[rule.when] and re.match(rule.models, name)]

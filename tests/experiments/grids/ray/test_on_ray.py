@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.experiments import config_in, logged, of_cycles, types
+from support.experiments import broken_off, config_in, logged, of_cycles, types, worker_of
 from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, cycle_of, write_then_reflect
 from toolcast.experiments.config import ExperimentConfig
 from toolcast.experiments.grids.grid import GridResult, expand, run_grid
@@ -68,11 +67,6 @@ def on(server: OllamaByRule, folder: Path, /, **changes: Any) -> ExperimentConfi
     return config_in(folder, **usual | changes)
 
 
-def worker_of(run: ExperimentConfig) -> int:
-    """The process that writes the log of `run`."""
-    return int(run.log_path.with_name(f"{run.log_path.name}.lock").read_text())
-
-
 def statuses(results: Sequence[GridResult]) -> list[tuple[str, str, int]]:
     return [(each.run_id, each.status, each.cycles_completed) for each in results]
 
@@ -121,25 +115,8 @@ def test_a_grid_on_ray_that_is_broken_off_leaves_no_one(server: OllamaByRule, tm
 
     server.rule = hold
     config = on(server, tmp_path)
-    file = tmp_path / "grid.json"
-    file.write_text(config.model_dump_json(exclude_unset=True))
-    with subprocess.Popen(
-        [sys.executable, "-c", COORDINATOR, str(file)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as coordinator:
-        assert coordinator.stdout is not None
-        begun = {coordinator.stdout.readline().strip() for _ in range(2)}
-        runs = [run for run in expand(config) if run.run_id in begun]
-        processes = [os.pidfd_open(worker_of(run)) for run in runs]
-        os.killpg(coordinator.pid, number) if number == signal.SIGINT else coordinator.kill()
-        coordinator.wait()
-    for process in processes:
-        assert select.select([process], [], [], PATIENCE)[0], "a worker is left"
-        os.close(process)
-    assert coordinator.returncode == -number
+    code, runs = broken_off(subprocess.Popen, COORDINATOR, config, number, PATIENCE)
+    assert code == -number
     if number == signal.SIGINT:  # killed, a cluster kills what its tasks have started
         ended = {"status": "interrupted", "cycles_completed": 0}
         assert [logged(run.log_path)[-1]["payload"] for run in runs] == [ended] * 2
