@@ -74,6 +74,6 @@ def _kept(part: Any) -> Iterator[str]:
         if value := getattr(part, name, None):
             yield value
     opaque: Mapping[str, Any] = getattr(part, "opaque", None) or {}
-    for own in (opaque[dialect] for dialect in opaque if dialect != "model"):
+    for own in (own for own in opaque.values() if isinstance(own, dict)):
         yield from (own[name] for name in ("thoughtSignature", "encrypted_content") if own.get(name))
         yield from own.get("reasoningContent", {}).values()

@@ -153,6 +153,7 @@ def mistral(url: str) -> None:
 
 
 BREAK: Any = {"mode": "explicit"}
+AT_LEAST_AN_HOUR: Any = {"ttl": "12h"}
 
 
 def openai_chat_breakpoints(url: str) -> None:
@@ -161,6 +162,7 @@ def openai_chat_breakpoints(url: str) -> None:
     with OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:
         client.chat.completions.create(
             model="gpt-5.6",
+            prompt_cache_options=AT_LEAST_AN_HOUR,
             messages=[
                 {
                     "role": "system",
@@ -184,6 +186,7 @@ def openai_responses_breakpoints(url: str) -> None:
     with OpenAI(base_url=f"{url}/v1", api_key="any", max_retries=0) as client:
         client.responses.create(
             model="gpt-5.6",
+            prompt_cache_options=AT_LEAST_AN_HOUR,
             input=[
                 {
                     "role": "system",
