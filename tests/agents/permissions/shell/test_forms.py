@@ -79,12 +79,11 @@ def test_wildcards_that_match_too_much_may_lead_anywhere(tmp_path: Path, monkeyp
         (tmp_path / f"f{name}").touch()
     rules = [Rule("bash", "allow", {"command": "ls"})]
     permissions = Permissions("default", rules, approve=lambda request: True, root=str(tmp_path))
-    assert permissions.decide(TOOL, {"command": "ls f[0-4]"}).verdict == "allow"
+    assert permissions.decide(TOOL, {"command": "ls f1*"}).verdict == "allow"
     assert permissions.decide(TOOL, {"command": "ls f*"}).verdict == "ask"
 
 
 def test_a_path_is_no_option() -> None:
-    assert asked("git pull --rebase", "git pull --rebase --no-rebase")
     assert not asked("git branch -a", "git branch -a --list 'v*'")
     assert asked("git branch -a", "git branch -a -m old new --format ./-l")
     assert asked("git branch -v", "git branch -v -d x --format ./-l")
@@ -92,6 +91,26 @@ def test_a_path_is_no_option() -> None:
 
 # Lines that run, write or configure something. None of their words but the first is spelled by the rules.
 ATTACKS = lines(r"""
+git log --format=*
+git log --author={a,b}
+ls f[0-4]
+cat docs/?
+rm src/.*
+git push origin main
+git push --tags
+git branch x
+git tag v1
+git clone https://h/x
+git ls-remote ext::x
+jq -n '$x' x
+jq -n modulemeta x
+curl ftp.h/x
+pytest <<< x
+yes | npm install
+{ git commit -a; } <<< ':!x'
+echo ':!x' | { git status; git commit -a; }
+echo ':!x' | if git status; then git log | cat; git commit -a; fi
+gh pr list --jq env
 echo 'a[$(./evil.sh)]'; echo $((_))
 echo $((BASH_COMMAND))
 printf src/%{h..h}n PATH
@@ -358,7 +377,7 @@ git checkout -b x
 git stash push
 git fetch --all --prune
 git pull --rebase
-git push -u origin main
+git push -u && git log | head -5; git commit -am x
 git branch -a
 git blame -L 1,5 x
 git rev-parse --abbrev-ref HEAD
@@ -380,7 +399,7 @@ git commit -m "$(cat x)"
 npx eslint --ext .ts src
 npx tsc --noEmit -p tsconfig.json
 docker compose up -d db
-curl -s -X POST -H 'A: b/c' -d '{"a": 1}' http://localhost:3000/x
+curl -s -X POST -H 'A: b/c' -d '{"a": 1}' http://localhost:3000/x | jq .a; curl -s localhost:3000/a
 awk -F, '$1 == 2 || /a/ {print $2}' x
 diff -ru a b
 echo "exit: $?"
@@ -483,6 +502,13 @@ def test_what_a_developer_runs_every_day_is_covered(command: str) -> None:
         ("tool", "tool <<< x"),
         ("python", "python"),
         ("rm src/*", "rm src/../a"),
+        ("git push origin", "git push origin main dev"),
+        ("git push origin main", "git push origin main dev"),
+        ("git checkout feature/*", "git checkout feature/x -b main"),
+        ("git pull --rebase", "git pull --rebase --no-rebase"),
+        ("prettier --write", "prettier --write src -l"),
+        ("git commit -m *", "git commit -m x -q"),
+        ("rm -i", "rm -i x <<< y"),
         ("rm -r src/*", "rm -r src/"),
         ("jest --ci", "jest --ci false"),
         ("jest --ci *", "jest --ci a.test.js --ci false"),
@@ -573,14 +599,14 @@ def test_what_a_rule_does_not_spell_out_is_asked_about(patterns: str, command: s
         ("git checkout HEAD -- *", "git checkout HEAD -- a b"),
         ("cat docs/*", "cat docs/a docs/b"),
         ("make test", "make test lint"),
-        ("git branch", "git branch -m x"),
         ("git branch --list", "git branch --list 'a*'"),
         ("git branch --merged", "git branch --merged main"),
-        ("git tag -d *", "git tag -d v1"),
-        ("git commit -m *", "git commit -m x -q"),
-        ("git commit", "git commit -F - <<< x"),
-        ("git commit", "git commit -qm x <<< y"),
-        ("prettier --write", "prettier --write src -l"),
+        ("git tag -d v1", "git tag -d v1"),
+        ("git push origin feature/*", "git push origin feature/x"),
+        ("git commit -m *", "git commit -m x"),
+        ("git checkout *", "git checkout -b x"),
+        ("git commit|cat", "git commit -m \"$(cat <<'E'\nFix it\nE\n)\""),
+        ("prettier --write", "prettier --write src"),
         ("ruff check --fix", "ruff check --fix x"),
         ("*", "git -c core.pager=x log; python -c 'x'; sudo rm x"),
     ],

@@ -21,19 +21,20 @@ The fields of a row:
   `code`: options whose value is code. `shell`: the code is a shell command. `reads`: other programs that run what they
   read where their words do not fit.
 * `globs`: no option writes or runs anything, so that a file whose name begins with `-` does no harm as one.
-* `acts`: options, or `operands`, that do something of their own. A rule with another option covers them only if it
-  spells them (`prettier --check` not `--write`), unless it has one of `safe`, beside which they do nothing.
-* `editor`: it starts an editor, which takes its input for commands, except with one of these options.
-* `alike`: it changes what its operands name, so that the last operand of a rule is a pattern for others behind it.
-  Elsewhere it is one if it has wildcards.
+* `filter`: what it reads from a pipe or a here-document is data. Others are not covered with input, which an editor, a
+  shell or a question may take for commands.
+* `alike`: it changes what its operands name, so that the last operand of a rule is a pattern for others behind it, and
+  for values. Elsewhere it is one if it has wildcards.
 * `inside`: its operands are in the working folder, as others may have a configuration that runs or is written.
 * `expands`: it may give its words to a shell in double quotes.
 * `data`: all words are data, also those that are only known at run time.
-* `changes`: it changes files or runs what its operands name, so that "always allow" means the command as it is.
+* `changes`: it changes files or runs what its operands name, so that "always allow" means the command as it is, and a
+  rule with an option covers no other one: `prettier --check` not `--write`.
 
 A word that begins with `-` has to be a listed option wherever it is, also as the value of another. A value has to match
-`operands`, be one word however the shell expands it, and have no letters behind a short option in the same word. So
-nothing that is taken for a value hides an option. A format of git that asks for a signature (`%G?`) runs gpg.
+`operands`, be literal, and have no letters behind a short option in the same word. So nothing that is taken for a value
+hides an option. A format of git that asks for a signature (`%G?`) runs gpg. Of what a shell expands, only files by one
+`*` are covered, in a folder that is named (`src/*.py`), or of a program with `globs` (`ls *.py`).
 
 Deny rules use the same rows, the other way round: words that fit are data, and any other word may be a command.
 """
@@ -54,12 +55,11 @@ from .lexer import Word
 _ANY_OPERAND: Final = r"(?!@|.*::|(?!https?:|ssh:|git:|file:)[\w+.-]*://).*"
 """`@x` may name a file of options; `ext::x` and `x://` name programs that git runs."""
 _SCRIPTS: Final = (".sh", ".bash", ".zsh", ".py", ".rb", ".pl", ".js", ".ts", ".mjs", ".php")
-_LISTS: Final = ("flags", "values", "texts", "acts", "safe", "editor")
+_LISTS: Final = ("flags", "values", "texts")
 ASKING: Final = ("--version", "--help")
 
-_wild = re.compile(r"[*?\[{~]").search
-_braces = re.compile(r"\{\w+(?:,\w+)+\}|\{\w+\.\.\w+\}")
-_uncertain = re.compile(r"\$|\{|(?:^|/)\.[^/]*[*?\[]").search
+_files = re.compile(r"(?:\w[\w.-]*/)+(?:\w[\w.-]*)?\*[\w.-]*", re.ASCII).fullmatch
+_some_files = re.compile(r"(?:--(?:in|ex)clude=)?(?:\w[\w.-]*/)*(?:\w[\w.-]*)?\*[\w.-]*", re.ASCII).fullmatch
 _joined = re.compile(r"(?:[^\w@=-]|\d|\\.)*", re.DOTALL).fullmatch
 _expanded = re.compile(r"[$`\\]").search
 _number = re.compile(r"-[0-9]+[kMG]?").fullmatch
@@ -81,9 +81,6 @@ class Form(NamedTuple):
     most: int | None
     after: int | None
     code: str
-    acts: frozenset[str]
-    safe: frozenset[str]
-    editor: frozenset[str]
     traits: frozenset[str]
     subcommand: bool
 
@@ -172,9 +169,6 @@ def forms() -> Mapping[str, Form]:
             row.get("most"),
             row.get("after"),
             row.get("code", "(?!)"),
-            listed["acts"],
-            listed["safe"],
-            listed["editor"],
             frozenset(traits),
             {"operands", "most"}.isdisjoint(row) and any(each.startswith(f"{key} ") for each in keys),
         )
@@ -286,7 +280,7 @@ class _Reader:
                     return Reading(end, form=self.form)
                 if (problem := self._problem(word)) and not is_spelled:
                     return Reading(at, problem, self.form)
-                lost = word.text if problem else ""
+                lost = word.text if problem and (self.form.subcommand or word.text.startswith("-")) else ""
         if not lost and self.form.after is not None and not self.lenient:
             return Reading(
                 len(self.words), f"{self.form.key!r} may run what it reads, as it names no program", self.form
@@ -328,12 +322,14 @@ class _Reader:
         if value in form.texts and (word.literal or word.single):
             return ""
         expanded = not (word.literal or self.lenient)
-        if expanded and (value or not _is_certain(text)) and not (form.has("globs") and "$" not in text):
+        if expanded and (value or not (_some_files if form.has("globs") else _files)(text)):
             return "it is only known at run time"
         if value:
             is_number = "-#" in form.flags and _number(text)
             if text.startswith("-") and not (is_number or (text == "-" and text in form.flags)):
                 return "it is the value of an option, and looks like another"
+            if form.has("alike") and not (self.lenient or matches(text, self.alike)):
+                return f"it does not match {self.alike!r}"
             return form.value(text) if word.literal else ""
         if self._is_option(word):
             self.options = not (text == "--" and text in form.flags)
@@ -347,13 +343,3 @@ class _Reader:
         elif word.literal or not self.lenient:
             problem = form.operand(text, self.operands)
         return problem
-
-
-def _is_certain(text: str) -> bool:
-    """Return whether each word that a shell expands the text to is the same option, or a file in the same folder.
-
-    Not for a format, which may then be another one.
-    """
-    wild = None if "%" in text else _wild(text)
-    kept = "=" if text.startswith("-") else "/"
-    return wild is not None and kept in text[: wild.start()] and not _uncertain(_braces.sub("x", text))

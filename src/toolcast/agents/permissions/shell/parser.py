@@ -180,9 +180,11 @@ class _Parser(Lexer):
             self.fail("nested commands after <<")
         if self.depth == MAX_DEPTH:
             self.fail("it is nested too deeply")
+        fed = self.fed
         self.depth += 1
         _List(self).read(")")
         self.depth -= 1
+        self.fed = fed
 
     def skip_blanks(self) -> None:
         if blanks := _blanks(self.text, self.pos):
@@ -300,16 +302,18 @@ class _Parser(Lexer):
 
 
 class _List:
-    """A list of commands and their operators. `open`: the compound commands that have not ended.
+    """A list of commands and their operators.
 
-    `after` is the state: a command is `needed` (after `&&`), or `free` to come, or has just `ended`.
+    `open`: the compound commands that have not ended. `fed`: whether they are fed, the list itself first. `after`
+    is the state: a command is `needed` (after `&&`), or `free` to come, or has just `ended`.
     """
 
-    __slots__ = ("after", "open", "parser")
+    __slots__ = ("after", "fed", "open", "parser")
 
     def __init__(self, parser: _Parser) -> None:
         self.parser = parser
         self.open: list[str] = []
+        self.fed = [parser.fed]
         self.after = "free"
 
     def read(self, end: str) -> None:
@@ -341,11 +345,19 @@ class _List:
         parser.pos += len(operator)
         if operator == "\n":
             parser.read_documents()
-            self.after = "free" if self.after == "ended" else self.after
+            if self.after == "ended":
+                self._begin_pipeline()
+                self.after = "free"
             return
         self._expect(*(() if operator == ";;" else ("ended",)))
         self.after = "free" if operator in (";", "&") else "needed"
-        parser.fed = parser.fed or operator in ("|", "|&")
+        if operator in ("|", "|&"):
+            parser.fed = True
+        else:
+            self._begin_pipeline()
+
+    def _begin_pipeline(self) -> None:
+        self.parser.fed = self.fed[-1]
 
     def _command(self) -> None:
         self._expect("free", "needed")
@@ -356,7 +368,7 @@ class _List:
             self.after = "ended"
         elif word[0] == "for":
             parser.loop()
-            self.open.append("for")
+            self._open("for")
             self.after = "ended"
         else:
             self._compound(word[0])
@@ -364,7 +376,7 @@ class _List:
     def _compound(self, word: str) -> None:
         parser = self.parser
         if word in _OPENERS:
-            self.open.append(word)
+            self._open(word)
         elif word != "!":
             if not self.open or word not in _NEXT[self.open[-1]]:
                 parser.fail("a reserved word in the wrong place")
@@ -374,7 +386,12 @@ class _List:
         self.after = "needed"
         if word in _CLOSERS:
             self.open.pop()
+            self.fed.pop()
             self._end()
+
+    def _open(self, word: str) -> None:
+        self.open.append(word)
+        self.fed.append(self.parser.fed)
 
     def _end(self) -> None:
         self.parser.redirections()

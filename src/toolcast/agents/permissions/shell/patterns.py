@@ -35,6 +35,7 @@ _variable = re.compile(r"\$(?:\{[^{}]*\}|\(\)|\w+|[@*#?$!-])|\{[^{}]*\}")
 _code_word = re.compile(r"[^\s'\"()\[\]{},;|&<>=`!:+@]+").findall
 _bracket = re.compile(r"\[.*\]")
 _shell_for = re.compile(r"-[A-Za-z]*[si][A-Za-z]*|--shell|--login").fullmatch
+_TAKING_INPUT = frozenset(("filter", "data", "script"))
 _Words = tuple[Word, ...]
 
 
@@ -127,26 +128,13 @@ def _missing(patterns: Sequence[str], command: SimpleCommand, wanted: Sequence[s
 
 def _unexpected(form: Form, words: _Words, wanted: Sequence[str], fed: bool) -> tuple[str, str] | None:
     """Return a word that does what a reader of the rule would not expect, and why, if there is one."""
-    if fed and form.editor and not _has_option(words, form.editor):
-        return words[0].text, "it starts an editor, which takes its input for commands"
-    if fed and form.has("script") and words[-1].text in ASKING:
-        return words[-1].text, "it may run its input"
-    if not form.acts or not any(want.startswith("-") for want in wanted) or _has_option(words, form.safe):
+    if fed and (words[-1].text in ASKING or not (form.after is not None or form.traits & _TAKING_INPUT)):
+        return words[-1].text, f"toolcast does not know what {form.key!r} does with its input"
+    if not form.has("changes") or not any(want.startswith("-") for want in wanted):
         return None
     spelled = spelled_words(words, wanted)
-    takes_operands = "operands" not in form.acts or _has_option([words[at] for at in spelled], form.acts)
-    first = form.key.count(" ") + 1
-    for at, word in enumerate(words[first:], first):
-        is_operand = not (takes_operands or word.text.startswith("-"))
-        if at not in spelled and (is_operand or _has_option((word,), form.acts)):
-            return word.text, "it does something else than the options of the rule"
-    return None
-
-
-def _has_option(words: Sequence[Word], options: frozenset[str]) -> bool:
-    """Return whether one of the words, in front of a `--`, is one of these options."""
-    end = next((at for at, word in enumerate(words) if word.text == "--"), len(words))
-    return any(_may_be_option(word, option) for word in words[:end] for option in options)
+    options = (at for at, word in enumerate(words) if word.text.startswith("-") and at not in spelled)
+    return next(((words[at].text, "it is another option than those of the rule") for at in options), None)
 
 
 def forbids(pattern: str, command: SimpleCommand) -> bool:
