@@ -150,11 +150,10 @@ class SecretURL(Secret):
         return self
 
 
-def mask(text: str, values: Iterable[object]) -> str:
-    """Return `text` without the credentials among `values`: those that are a `Secret`."""
-    for value in values:
-        if isinstance(value, Secret):
-            text = value.mask(text)
+def mask(text: str, secrets: Iterable[Secret]) -> str:
+    """Return `text` without the credentials in `secrets`."""
+    for secret in secrets:
+        text = secret.mask(text)
     return text
 
 

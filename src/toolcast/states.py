@@ -172,8 +172,8 @@ class Trace:
         """Apply `events` in order. Raise `KeyError` for one that the table does not allow in the current state."""
         for event in events:
             self.state = self._table[self.state][event]
-            if self.observed:
-                self._notify()
+            if self._observer is not None:
+                self._notify(self._observer)
 
     def fork(self, count: int) -> tuple[Trace, ...]:
         """Return the traces of `count` tool calls, `call-1.1`, `call-1.2`, ..., or none without an observer."""
@@ -184,11 +184,9 @@ class Trace:
             fork.call_id = f"{self.call_id}.{number}"
         return forks
 
-    def _notify(self) -> None:
-        if self._observer is None:
-            return
+    def _notify(self, observer: Observer) -> None:
         try:
-            self._observer(self.call_id, self.state)
+            observer(self.call_id, self.state)
         except Exception:  # the user's observer: logged, none of the call's business
             # An observer is the user's own code: its errors are logged and do not end the call.
             logger.exception("the observer failed in state %s of %s", self.state, self.call_id)

@@ -582,8 +582,7 @@ class FunctionCallingLLM(FileMethods, Closing, AsyncClosing):
             )
 
         def begin(began: float) -> None:
-            if (hooks := call.begin_request(self.hooks, began)) is not None:
-                hooks.emit("request", request_info(request))
+            call.begin_request(self.hooks, began).emit("request", request_info(request))
 
         def send() -> AsyncIterator[Event]:
             return self._events(request.messages, request.tools, request.choice_in(mode), request.settings)

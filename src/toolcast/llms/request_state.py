@@ -180,15 +180,13 @@ class RequestState:
         self.passages -= 1
         return passage.leave(usage, error)
 
-    def begin_request(self, own: tuple[Hooks, ...], began: float) -> CallHooks | None:
+    def begin_request(self, own: tuple[Hooks, ...], began: float) -> CallHooks:
         """Return the hooks for the request of an LLM with hooks of its `own` that was begun at the time `began`.
 
-        None without any hooks.
+        Only for a call with hooks.
         """
-        hooks = self.hooks
-        if hooks is None:
-            return None
-        return hooks.with_hooks(own).begin_request(len(self.attempts) + 1, began)
+        assert self.hooks is not None
+        return self.hooks.with_hooks(own).begin_request(len(self.attempts) + 1, began)
 
     def record(
         self, error: Exception | None, usage: Usage, request_id: str | None, seconds: float, wait: float = 0.0

@@ -170,8 +170,8 @@ class RequestEncoder(ABC):
     """True if the encoder encodes `Settings.cached_content`; if not, a request with it is refused."""
     binds_thoughts: bool = False
     """True for a model whose thoughts are bound to what is before them (bound_thoughts.py)."""
-    names_called: bool = False
-    """True if calls in the messages need tools, and the request offers none: `called` names them."""
+    called: Callable[[Sequence[str]], dict[str, Any]] | None = None
+    """Returns the fields with tools of these names, which were called and are not offered. None if none are needed."""
     takes_cache_points: bool = False
     """True if the encoder encodes `CachePoint`s; if not, it gets none."""
     tools_field: ClassVar[str] = "tools"
@@ -221,10 +221,6 @@ class RequestEncoder(ABC):
         except BadRequest:
             return False
         return True
-
-    def called(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the fields with tools that were called and are not offered. Only with `names_called`."""
-        return {}
 
     @cached_property
     def encoded_fields(self) -> Mapping[str, str]:
@@ -419,8 +415,8 @@ class HTTPAdapter(ABC):
             sent = drop_foreign_data(request_input.messages, request_input.model, to, self, cache_points=points)
             own, notes = self._encode_messages(encoder, sent, request_input.messages)
             prefix = None
-            if encoder.names_called and "tools" not in (settings.extra or ()) and (called := called_tools(sent)):
-                own |= encoder.called(called)
+            if encoder.called is not None and "tools" not in (settings.extra or ()) and (names := called_tools(sent)):
+                own |= encoder.called(names)
             if settings.previous_response_id not in (None, "auto"):
                 own = {**own, "previous_response_id": settings.previous_response_id}
             if settings.extra:
@@ -678,27 +674,25 @@ def _kind(name: str) -> str:
     return re.sub(r"_preview|_20\d\d_?\d\d_?\d\d|_", "", name).lower()
 
 
-def _names(tool: Any) -> Iterator[tuple[str, str]]:
+def _names(tool: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the names that a tool has, in any provider's format: to compare, and as they are sent."""
-    if isinstance(tool, Mapping):
-        found = cast("Mapping[str, Any]", tool)
-        functions = (
-            found,
-            found.get("function"),
-            found.get("toolSpec"),
-            found.get("systemTool"),
-            *_as_sequence(found.get("functionDeclarations")),
-        )
-        for function in functions:
-            name = cast("Mapping[str, Any]", function).get("name") if isinstance(function, Mapping) else None
-            if isinstance(name, str):
-                yield name, name
-        if "type" not in found:  # Google's tools: `{"googleSearch": {}}`
-            yield from ((_kind(key), key) for key in found if key not in _NAMED_INSIDE)
-        elif found.get("type") not in ("function", "custom") and "name" not in found:
-            label = found.get("server_label") or found.get("mcp_server_name")
-            sent = f"{label} ({found['type']})" if label else str(found["type"])
-            yield sent if label else _kind(sent), sent
+    functions = (
+        tool,
+        tool.get("function"),
+        tool.get("toolSpec"),
+        tool.get("systemTool"),
+        *_as_sequence(tool.get("functionDeclarations")),
+    )
+    for function in functions:
+        name = cast("Mapping[str, Any]", function).get("name") if isinstance(function, Mapping) else None
+        if isinstance(name, str):
+            yield name, name
+    if "type" not in tool:  # Google's tools: `{"googleSearch": {}}`
+        yield from ((_kind(key), key) for key in tool if key not in _NAMED_INSIDE)
+    elif tool.get("type") not in ("function", "custom") and "name" not in tool:
+        label = tool.get("server_label") or tool.get("mcp_server_name")
+        sent = f"{label} ({tool['type']})" if label else str(tool["type"])
+        yield sent if label else _kind(sent), sent
 
 
 # The names are inside of these; a cache point has none.

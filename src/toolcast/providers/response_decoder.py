@@ -238,12 +238,12 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
     def _end(self, out: list[Event]) -> None:
         """End the response: close what is open, append `Finish` last, and set `_over`."""
 
+    @abstractmethod
     def _adder(self, kind: type[Event]) -> Callable[[str], bool]:
         """Return the function that adds more text of the last event, which was of this type.
 
         It returns False if the event must be parsed nevertheless.
         """
-        return always
 
     # -- the format of the body
 

@@ -111,8 +111,7 @@ class ResponseValidator:
         try:
             return self._validated(response, complete)
         except CallError as error:
-            if error.partial is None:
-                error.partial = self._partial(response.message)
+            error.partial = self._partial(response.message)
             _with_response(error, response)
             raise
 

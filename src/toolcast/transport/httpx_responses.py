@@ -88,9 +88,9 @@ class SyncResponse(_BaseHttpxResponse):
         try:
             if type(body) is Plain:
                 # Nearly every response: its chunks are returned as they are, without the steps of a decoder.
-                while not (data := self._next()) or self._active.over:
-                    if not self._more(body, data):
-                        break
+                data = self._next()
+                if not data or self._active.over:
+                    self._more(body, data)
             else:
                 while not (data := body.take()) and self._more(body, self._next()):
                     pass

@@ -69,9 +69,9 @@ class BaseAsyncResponse(BaseResponse[K], ABC):
         try:
             if type(body) is Plain:
                 # Nearly every response: its chunks are returned as they are, without the steps of a decoder.
-                while not (data := await self._next(limit)) or self._active.over:
-                    if not self._more(body, data):
-                        break
+                data = await self._next(limit)
+                if not data or self._active.over:
+                    self._more(body, data)
             else:
                 while not (data := body.take()) and self._more(body, await self._next(limit)):
                     pass
@@ -88,4 +88,4 @@ class BaseAsyncResponse(BaseResponse[K], ABC):
 
     @abstractmethod
     async def _next(self, limit: float | None) -> bytes | None:
-        """Return the next chunk as it was sent, None at the end."""
+        """Return the next chunk as it was sent, which is not empty; None at the end."""

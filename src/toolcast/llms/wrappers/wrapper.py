@@ -397,8 +397,8 @@ class WrapperEvents(IteratorEvents):
         if self._request is not None and events and type(events[0]) not in PREAMBLE:
             request, self._request = self._request, None
             # Each response that hooks observe follows a request.
-            if not self._next.opened and (hooks := self._call.begin_request(self._hooks, self._began)) is not None:
-                hooks.emit("request", request_info(request))
+            if not self._next.opened:
+                self._call.begin_request(self._hooks, self._began).emit("request", request_info(request))
         return events
 
     async def close(self) -> None:

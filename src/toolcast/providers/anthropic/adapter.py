@@ -169,9 +169,8 @@ class AnthropicAdapter(HTTPAdapter):
                 return True
         if not _REFUSED_ROLE.search(str(refusal)):
             return super().adapt_to(refusal, request_input, settings)
-        if self._takes_late_system:
-            self._takes_late_system = False
-            self.forget_encoders()
+        self._takes_late_system = False
+        self.forget_encoders()
         return True
 
     def protocol_decoder(self, source: ErrorSource, request_input: RequestInput) -> ResponseDecoder:
@@ -188,6 +187,12 @@ _REFUSED_ROLE = re.compile(r"(?i)role:? \W?system|system\W? as an input message 
 def _messages_url(base_url: str) -> SecretURL:
     versioned = re.match(r"[^?]*/(v1|messages)/*\s*(\?|$)", base_url)
     return SecretURL(join_url(base_url, "/messages" if versioned else "/v1/messages"))
+
+
+def _called(names: Sequence[str]) -> dict[str, Any]:
+    """Return the fields with tools of these names, which were called and are not offered."""
+    tools = [{"name": legal_name(name), "input_schema": {"type": "object"}} for name in names]
+    return {"tools": tools, "tool_choice": {"type": "none"}}
 
 
 def _can_hold(options: RequestOptions, settings: Settings) -> bool:
@@ -230,7 +235,8 @@ class AnthropicRequestEncoder(RequestEncoder):
             forcing = self._choose(options)
         if options.server_tools:
             self._run_by_service(options)
-        self.names_called: bool = "tools" not in self.fields and (self._call_format is None or self._beside_tools)
+        if "tools" not in self.fields and (self._call_format is None or self._beside_tools):
+            self.called = _called
         self._sampling(settings, thinks=self._think(settings, forcing=forcing))
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
@@ -265,11 +271,6 @@ class AnthropicRequestEncoder(RequestEncoder):
             if not self._server_tools and all(not isinstance(part, ToolResultPart) for part in message.parts):
                 return None
         return None
-
-    def called(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the fields with tools that were called and are not offered."""
-        tools = [{"name": legal_name(name), "input_schema": {"type": "object"}} for name in names]
-        return {"tools": tools, "tool_choice": {"type": "none"}}
 
     def _mark(self, encoded: dict[str, Any]) -> None:
         """Mark what the service is to cache."""
