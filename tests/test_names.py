@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import pytest
 
 import toolcast
+from toolcast import experiments, toolbox
 
 
 @pytest.mark.parametrize("name", [name for name in toolcast.__all__ if not name.startswith("__")])
@@ -15,11 +17,20 @@ def test_a_name_is_what_its_module_has(name: str) -> None:
     assert getattr(toolcast, name) is getattr(home, name)
 
 
-def test_a_name_is_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(vars(toolcast), "Usage", raising=False)
-    first = toolcast.Usage
-    assert vars(toolcast)["Usage"] is first
-    assert toolcast.Usage is first
+@pytest.mark.parametrize(
+    ("package", "name"), [(toolcast, "Usage"), (experiments, "agreement"), (toolbox, "question_tool")]
+)
+def test_a_name_is_loaded_once(package: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(vars(package), name, raising=False)
+    first = getattr(package, name)
+    assert vars(package)[name] is first
+    assert getattr(package, name) is first
+
+
+@pytest.mark.parametrize("name", sorted(toolcast._PACKAGES))
+def test_a_package_is_loaded_as_an_attribute(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(toolcast, name, raising=False)
+    assert getattr(toolcast, name) is import_module(f"toolcast.{name}")
 
 
 def test_names_there_are_not() -> None:

@@ -145,5 +145,6 @@ async def test_async_inputs() -> None:
             await anyio.lowlevel.checkpoint()
             yield str(number)
 
-    outcomes = [outcome async for outcome in numbers().amap(inputs())]
-    assert [outcome.output for outcome in outcomes] == [Number(value=number) for number in range(50)]
+    made = numbers().amap(inputs())
+    assert repr(made) == "<AsyncOutcomes: iterate it, or call show()>"
+    assert [outcome.output async for outcome in made] == [Number(value=number) for number in range(50)]

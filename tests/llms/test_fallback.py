@@ -466,7 +466,7 @@ def test_folding_events_that_were_stored() -> None:
 
 
 def test_a_wrapper_prefers_what_its_llm_prefers() -> None:
-    for network, prefers in (("aiohttp", True), (None, False)):
+    for network, prefers in (("aiohttp", True), ("auto", True), (None, False)):
         llm = OpenAI("gpt-5.4", api_key="k", network=network)
         assert FallbackLLM([llm]).prefers_event_loop is prefers
         assert CachedLLM(llm, MemoryCache()).prefers_event_loop is prefers

@@ -30,6 +30,7 @@ from toolcast import (
     StreamInterrupted,
     TextDelta,
     Timeout,
+    Timeouts,
     ToolOrchestratingLLM,
 )
 from toolcast.events import Event, Finish
@@ -194,10 +195,11 @@ def test_nothing_is_sent_twice_after_its_first_event(api: API) -> None:
     assert len(network.requests) == len(gate.errors) == 1
 
 
-def test_a_wait_in_the_gate_is_not_the_services(api: API) -> None:
+@pytest.mark.parametrize("timeout", [30, Timeouts(total=None)])
+def test_a_wait_in_the_gate_is_not_the_services(api: API, timeout: Any) -> None:
     """The total begins with the first request: an hour in the gate, and the same again before the next attempt."""
     clock = VirtualClock()
-    llm, _ = openai(busy(), album_body(), clock=clock, settings=Settings(timeout=30))
+    llm, _ = openai(busy(), album_body(), clock=clock, settings=Settings(timeout=timeout))
     gate = Recorder(wait=3600, most=9)
     with use_gate(gate):
         assert api.call(ToolOrchestratingLLM(Album, "x", llm)) == SEA

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 import threading
@@ -211,6 +212,16 @@ def test_a_child_does_not_close_its_parents(path: Path, process: Process) -> Non
         file.close()
     assert file._connection.execute("SELECT 1").fetchone() == (1,)
     file.close()
+
+
+def test_a_child_that_drops_it_does_not_close_its_parents(path: Path, process: Process) -> None:
+    file = SQLiteFile(path, LAYOUT)
+    connection = file._connection
+    with process.as_child():
+        del file
+        gc.collect()
+    assert connection.execute("SELECT 1").fetchone() == (1,)
+    connection.close()
 
 
 @pytest.mark.fault(109)

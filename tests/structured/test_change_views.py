@@ -299,6 +299,14 @@ def test_a_repeated_request_begins_a_new_document(format: Any, api: API) -> None
     assert document == {"x": 2, "y": 0}
 
 
+def test_objects_of_parallel_calls_have_the_index_of_their_call(api: API) -> None:
+    llm = ScriptedLLM([ToolCallPart(str(at), "Point", json.dumps({"x": at})) for at in range(2)])
+    make = ToolOrchestratingLLM(Point, "x", llm, allow_parallel_tool_calls=True)
+    *changes, last = api.view(make, "changes", "objects")
+    assert {change.path.partition(".")[0] for change in changes} == {"0", "1"}
+    assert last == PathChange("set", "", [Point(x=0), Point(x=1)])
+
+
 def test_objects_are_instances(api: API) -> None:
     make = ToolOrchestratingLLM(Album, "x", ScriptedLLM(SEA))
     changes = api.view(make, "changes", "objects")

@@ -275,6 +275,10 @@ def test_a_call_in_the_text_that_is_not_one(api: API) -> None:
     make, _ = maker(wrong, output=Song)
     with pytest.raises(ValidationError, match="seconds: Input should be a valid integer"):
         api.call(make)
+    for text in (other, '{"arguments": {"title": "a"}}'):
+        make, _ = maker(call(text, "Song"), output=Song)
+        with pytest.raises(ValidationError, match="title: Field required"):
+            api.call(make)
     two = f"{CALL} or {CALL.replace('1', '2')}"
     make, _ = maker(two, output=Song)
     with pytest.raises(NoToolCallError):
@@ -443,6 +447,11 @@ def test_arguments_that_services_cannot_read_are_sent_back_in_an_object_and_in_t
     assert answered.tool_calls == (call(json.dumps({"malformed": arguments}), opaque={"signature": "s"}),)
     shown = arguments if len(arguments) < 400 else f"{arguments[:400]}…"
     assert retry.parts[0].content.endswith(f"\nYou wrote: {shown!r}")
+
+
+def test_the_text_before_a_call_is_sent_back_with_it() -> None:
+    answered, _ = retry_messages([], answer(call("{}"), text="One moment."), ValidationError("no"))
+    assert answered == assistant("One moment.", call("{}"))
 
 
 def test_missing_arguments_are_sent_back_as_an_empty_object() -> None:

@@ -88,6 +88,8 @@ def test_a_missing_key_is_not_what_stops_a_blocked_request(api: API, monkeypatch
             api.chat(OpenAI("m-1", api="chat"), "x")
         with pytest.raises(AuthFailed):  # which is not blocked
             api.chat(OpenAI("m-1", base_url="http://127.0.0.1:9/v1"), "x")
+        with intercept_by_default(AllowRequests()), pytest.raises(AuthFailed):
+            api.chat(OpenAI("m-1", api="chat"), "x")
 
 
 def test_a_replay_needs_no_key(api: API, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -488,6 +488,14 @@ def test_a_mismatch_shows_the_difference_and_sends_nothing(api: API, server: Loo
     assert len(server.requests) == 1
 
 
+def test_a_recording_of_the_other_api_names_the_option(path: Path) -> None:
+    body = Recorded([text_body("Hello")], headers={"content-type": "application/json"})
+    with record(path):
+        OpenAI("m-1", api="chat", api_key="sk", network=ReplayNetwork(body)).chat("x")
+    with replay(path), pytest.raises(RecordingMismatch, match="recorded with chat completions, which api='chat'"):
+        OpenAI("m-1", api="responses", api_key="sk").chat("x")
+
+
 def test_a_request_after_the_block_is_an_error(server: Loopback, path: Path) -> None:
     """A task that outlives its test must not send what the test would have replayed."""
 

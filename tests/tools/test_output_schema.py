@@ -27,6 +27,7 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import Doc, TypeAliasType, TypedDict
 
 from toolcast.errors import OutputTypeError
+from toolcast.parsing.arguments import ONE_OF_SEVERAL
 from toolcast.tools.output_schema import (
     description_of,
     enclosing_locals,
@@ -441,6 +442,12 @@ def test_a_value_without_its_wrapper_is_taken_and_noted(text: str) -> None:
     value, repairs = output_schema(list[Song]).read(text, None)
     assert value == [Song(name="Sea")]
     assert repairs[0] == "took the whole arguments as the value"
+
+
+def test_of_several_objects_the_one_that_fits_is_taken() -> None:
+    value, repairs = output_schema(list[Song]).read('For {"n": 1}: {"value": [{"name": "Sea"}]}', None)
+    assert value == [Song(name="Sea")]
+    assert ONE_OF_SEVERAL in repairs
 
 
 @pytest.mark.parametrize(

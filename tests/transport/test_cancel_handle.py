@@ -7,15 +7,16 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from support.chunks import delta, sse
+from support.chunks import album_stream, delta, sse
 from support.loopback import END, HOLD, Loopback, chunk, head, whole
-from toolcast import FallbackLLM, LLMError, OpenAI, StreamClosed, StreamInterrupted, ToolcastError
+from toolcast import FallbackLLM, LLMError, OpenAI, Settings, StreamClosed, StreamInterrupted, ToolcastError
 from toolcast.async_support import sync_driver
 from toolcast.events import TextDelta
 from toolcast.http_request import HTTPRequest
@@ -267,6 +268,26 @@ def test_a_model_that_is_held_in_words() -> None:
 
     PromptedEvents(Broken(), None, None, accept_damaged=False).break_off()  # type: ignore[arg-type]  # only break_off is called
     assert broken == ["off"]
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_call_is_broken_off_before_and_after_its_source_is_open(early: bool) -> None:
+    llm = OpenAI("m-1", api_key="sk", network=ReplayNetwork())
+    call, source = start_call(Settings(), llm.sync_backend()), asked(llm)
+    for step in (call.break_off, partial(call.open, source))[:: 1 if early else -1]:
+        step()
+    with pytest.raises(StreamInterrupted, match="aborted"):
+        sync_driver.run(source.next_events())
+
+
+def test_direct_reads_are_broken_off() -> None:
+    source = asked(OpenAI("m-1", api="chat", api_key="sk", network=ReplayNetwork(Recorded(album_stream()))))
+    while (reads := source.direct_reads("call_1")) is None:
+        assert sync_driver.run(source.next_events())
+    source.break_off()
+    with pytest.raises(StreamInterrupted, match="aborted"):
+        reads.time_left()
+    sync_driver.run(source.close())
 
 
 def test_an_iterator_goes_on_to_its_next_event() -> None:

@@ -655,6 +655,22 @@ def test_arguments_that_no_one_can_read_are_kept_as_cut_off_and_never_run(
     check(other)
 
 
+def test_repaired_arguments_that_cannot_be_inspected_are_denied(engine_api: EngineAPI) -> None:
+    ran: list[Any] = []
+
+    def put(item: Annotated[str, AfterValidator(iter)]) -> None:
+        """Put it."""
+        ran.append(item)
+
+    engine = Engine(ScriptedLLM(call("a", "put", "{'item': 'x'}"), "ok"), [put])
+    engine_api.submit(engine, "Go.")
+    (made,) = engine.history[1].tool_calls
+    (result,) = results(engine.history)
+    assert (ran, made.arguments, made.truncated, result.is_error) == ([], "{}", True, True)
+    assert result.content.startswith("permission denied: an argument is 'str_ascii_iterator'")
+    check(engine)
+
+
 def test_an_unknown_tool_with_broken_arguments_leaves_a_valid_history(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM(call("a", "unknown", "{oops"), "ok"), [])
     engine_api.submit(engine, "Go.")

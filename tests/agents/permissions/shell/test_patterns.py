@@ -24,6 +24,7 @@ from toolcast.agents.permissions.shell.patterns import covers, forbids
         ("*", "/usr/bin/anything"),
         ("git", "git status 2>&1 >/dev/null 2>&-"),
         ("grep", "grep -v x - <<< text"),
+        ("nice " * 8 + "git", "nice " * 8 + "git status"),
     ],
 )
 def test_covered(pattern: str, text: str) -> None:
@@ -70,6 +71,7 @@ def test_covered(pattern: str, text: str) -> None:
         ("*", "X=1 ls"),
         ("*", "ls > file"),
         ("*", "$X"),
+        ("nice " * 11 + "git", "nice " * 11 + "git status"),
     ],
 )
 def test_not_covered(pattern: str, text: str) -> None:
