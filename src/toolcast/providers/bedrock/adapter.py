@@ -417,9 +417,8 @@ class BedrockRequestEncoder(RequestEncoder):
                 return point_block(part)
             case ServerToolPart():
                 return dict(part.raw) if part.raw and part.provider == self.provider else None
-            case FileRef():
-                raise unsupported_part(self.provider, part)
             case _:
+                assert not isinstance(part, FileRef)  # it was refused
                 return self._media(part)
 
     def _result(self, result: ToolResultPart) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import Any, ClassVar, Final, TypeAlias
 
 from ...errors import EmptyResponse, MalformedEvent, StreamInterrupted
@@ -393,12 +394,10 @@ class OpenAIResponsesDecoder(StreamDecoder):
         from ..citation_forms import openai_citation
 
         item.cited.add((place, number))
-        before = 0  # the text of the response before the annotated one
-        for other in self._items:
-            texts = [(key, buffer) for key, buffer in other.parts.items() if key[0] == "text"]
-            before += sum(len(buffer.whole()) for key, buffer in texts if other is not item or key[1] < place)
-            if other is item:
-                break
+        earlier = takewhile(lambda other: other is not item, self._items)
+        texts = [buffer for other in earlier for key, buffer in other.parts.items() if key[0] == "text"]
+        texts += [buffer for key, buffer in item.parts.items() if key[0] == "text" and key[1] < place]
+        before = sum(len(buffer.whole()) for buffer in texts)
         out.append(TextCitation(openai_citation(annotation, before, self._source.provider)))
 
     def _refusal(self, chunk: dict[str, Any], out: list[Event]) -> None:
