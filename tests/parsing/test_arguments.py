@@ -579,6 +579,17 @@ def test_an_ambiguous_location_takes_the_deepest_place() -> None:
     assert of(Deep, text)[1] == ("decoded the JSON text in `node.node.items`",)
 
 
+def test_text_that_is_decoded_too_often_is_refused() -> None:
+    class Deep(BaseModel):
+        node: Deep | None = None
+
+    def within(depth: int) -> str:
+        return json.dumps({"node": within(depth - 1)}) if depth else "{}"
+
+    assert len(of(Deep, within(4))[1]) == 4
+    assert refused(Deep, within(6)).errors()[0]["type"] == "model_type"
+
+
 def test_locations_by_field_name_find_nothing_and_repair_nothing() -> None:
     class ByName(BaseModel):
         model_config = ConfigDict(loc_by_alias=False)

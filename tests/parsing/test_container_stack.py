@@ -17,6 +17,7 @@ from support.example_counts import examples
 from support.growth import pieces_of
 from toolcast.parsing import container_stack
 from toolcast.parsing.container_stack import REUSE_THRESHOLD, ListContainer
+from toolcast.parsing.partial_builder import LONG_STRING
 from toolcast.parsing.partial_value import PartialValue, plan_for
 
 NUMBERS = list(range(1_000, 1_000 + 2 * REUSE_THRESHOLD))
@@ -251,6 +252,11 @@ def grown(type_form: Any, document: Any, size: int = 7, fail_fast: bool = True) 
     held = [holding.value for piece in pieces_of(document, size) if holding.feed(piece)]
     assert [plain(value) for value in held] == seen
     return seen
+
+
+def test_a_long_text_behind_many_items() -> None:
+    words = ["a"] * REUSE_THRESHOLD + ["b" * 3 * LONG_STRING]
+    assert grown(list[str], words, LONG_STRING // 4)[-1] == words
 
 
 def test_long_lists_in_root_models() -> None:

@@ -204,6 +204,16 @@ CASES = {
             rating("PROHIBITED_CONTENT", "prompt", None, "google", blocked=True),
         ),
     ),
+    "google rated prompt": Case(
+        GEMINI,
+        rated := {
+            "promptFeedback": {"safetyRatings": [{"category": "HARM_CATEGORY_HARASSMENT", "probability": "LOW"}]},
+            "candidates": [{"content": {"parts": [{"text": "Hello!"}], "role": "model"}, "finishReason": "STOP"}],
+        },
+        sse(rated),
+        (),
+        (rating("HARM_CATEGORY_HARASSMENT", "prompt", "LOW", "google"),),
+    ),
     "google blocked answer": Case(
         GEMINI,
         recited := {"candidates": [{"finishReason": "RECITATION", "finishMessage": "It is a quotation."}]},

@@ -394,6 +394,12 @@ def test_the_format_of_a_recording_is_recognized(data: bytes, media_type: str) -
     assert (part.data, part.media_type) == (data, media_type)
 
 
+def test_the_id_of_a_recording_without_data_is_kept() -> None:
+    body = completion({"content": "Hi", "audio": {"id": "audio_abc", "expires_at": 1729018505}})
+    found = [one for one in events_of(CHAT, False, json.dumps(body).encode()) if isinstance(one, AudioOutput)]
+    assert [(one.data, one.opaque) for one in found] == [(b"", {"audio": RECORDED})]
+
+
 @pytest.mark.parametrize(
     ("adapter", "body"),
     [

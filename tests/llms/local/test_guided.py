@@ -12,11 +12,13 @@ from support.chunks import delta, sse, text_body
 from support.local_server import Local
 from support.sync_and_async import API
 from toolcast import Message, assistant, system, tool_result, user
-from toolcast.errors import ServerError
+from toolcast.async_support import sync_driver
+from toolcast.errors import ConnectFailed, ServerError
 from toolcast.events import Finish
 from toolcast.llms.local.guided import GuidedLlamaCpp
 from toolcast.llms.local.repetition import REPETITION
 from toolcast.messages import ToolCallPart
+from toolcast.providers.base import RequestInput
 from toolcast.testing import Recorded, ReplayNetwork
 from toolcast.tools.callable_tool import as_tools
 
@@ -145,6 +147,19 @@ def test_an_error_of_the_server_is_that_of_the_answer(api: API) -> None:
     network = ReplayNetwork(failed, failed)
     with pytest.raises(ServerError, match="out of order"):
         api.chat(GuidedLlamaCpp(network=network, max_retries=0), "Hi", tools=TOOLS)
+
+
+def test_errors_of_the_connection_name_the_provider(api: API) -> None:
+    network = ReplayNetwork(answered('{"tool": "none"}'), ConnectFailed("refused"))
+    with pytest.raises(ConnectFailed) as caught:
+        api.chat(GuidedLlamaCpp(network=network, max_retries=0), "Hi", tools=TOOLS)
+    assert caught.value.provider == "llama.cpp"
+
+
+def test_its_adapter_has_the_address_of_the_server() -> None:
+    llm = GuidedLlamaCpp(network=ReplayNetwork())
+    adapter = sync_driver.run(llm.prepare(RequestInput("smollm2", (user("Hi"),), stream=False), llm.sync_backend()))
+    assert adapter.base_url.startswith("http://127.0.0.1:9001/v1")
 
 
 def test_it_can_be_pickled() -> None:

@@ -30,6 +30,7 @@ from toolcast import (
     FallbackLLM,
     Finish,
     FunctionCallingLLM,
+    LlamaCpp,
     LLMMetadata,
     MemoryCache,
     Message,
@@ -160,6 +161,7 @@ def test_models_and_urls_are_apart(cache: Cache, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     assert before != key(OpenAI("m-1", api="chat", api_key="one"))
     assert "secret" not in key(OpenAI("m-1", base_url="http://me:secret@127.0.0.1:9/v1", api_key="secret"))
+    assert key(LlamaCpp("a.gguf")) == key(LlamaCpp("a.gguf")) != key(LlamaCpp("b.gguf"))  # no server is started for it
 
 
 def test_the_id_of_an_earlier_response_is_not_in_the_key() -> None:

@@ -929,6 +929,7 @@ def test_blocks_of_the_services_own_tools_go_back_as_they_came() -> None:
     [
         ((TextPart("ab"),), [{"type": "text", "text": "ab", "citations": [1]}]),
         ((TextPart("  ab"),), [{"type": "text", "text": "ab", "citations": [1]}]),
+        ((TextPart("cab"),), [{"type": "text", "text": "c"}, {"type": "text", "text": "ab", "citations": [1]}]),
         ((TextPart("a"),), [{"type": "text", "text": "a"}]),
         ((TextPart("ab"), ToolCallPart("x", "f")), None),
     ],
@@ -939,6 +940,11 @@ def test_citations_of_text_that_was_changed_are_left_out(parts: tuple[Part, ...]
     assert back == (
         content or [{"type": "text", "text": "ab"}, {"type": "tool_use", "id": "x", "name": "f", "input": {}}]
     )
+
+
+def test_citations_of_no_text_are_emitted_as_they_came() -> None:
+    cited = begin("text", 1, text="", citations=[{"n": 1}])
+    assert RawEvent({"citations": [{"n": 1}]}) in decode(stream(*text("Hi"), cited, done(1), *end("end_turn")))
 
 
 def test_generated_ids_go_on_from_the_calls_before() -> None:

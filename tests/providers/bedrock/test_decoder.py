@@ -14,6 +14,7 @@ from hypothesis import given, strategies as st
 
 from support.aws_event_messages import event, exception, failure, message, text_headers
 from toolcast.accumulator import Accumulator
+from toolcast.answer_details import SafetyRating
 from toolcast.citations import Citation
 from toolcast.errors import (
     AuthFailed,
@@ -34,6 +35,7 @@ from toolcast.events import (
     Event,
     Finish,
     RawEvent,
+    SafetyReport,
     ServerToolUse,
     TextDelta,
     ThinkingDelta,
@@ -164,7 +166,7 @@ def test_the_cached_tokens_are_part_of_the_input() -> None:
         "cacheReadInputTokens": 1000,
         "cacheWriteInputTokens": 200,
         "totalTokens": 1212,
-        "cacheDetails": [{"ttl": "1h", "inputTokens": 200}],
+        "cacheDetails": [{"ttl": "1h", "inputTokens": 200}, {"ttl": "24h", "inputTokens": 1}],
     }
     expected = Usage(1205, 7, 1000, 200, details=UsageDetails(cache_creation_1h_tokens=200))
     streamed = [BEGIN, event("messageStop", {"stopReason": "end_turn"}), event("metadata", {"usage": counts})]
@@ -467,6 +469,16 @@ def test_what_the_model_and_the_router_add() -> None:
     for events in (streams, decode(whole(**more, trace=trace))):
         assert [one.data for one in events if isinstance(one, RawEvent)] == [more, {"trace": trace}]
         assert folded(events).model == router
+
+
+def test_what_a_guardrail_found_is_rated() -> None:
+    found = {"type": "VIOLENCE", "confidence": "HIGH", "action": "BLOCKED"}
+    trace = {"guardrail": {"inputAssessment": {"id": {"contentPolicy": {"filters": [found]}}}}}
+    metadata = event("metadata", {"usage": USAGE, "trace": trace})
+    rating = SafetyRating("VIOLENCE", "prompt", "HIGH", True, "bedrock", found)
+    streamed = decode(BEGIN, event("messageStop", {"stopReason": "end_turn"}), metadata)
+    for events in (streamed, decode(whole(trace=trace))):
+        assert [one for one in events if isinstance(one, SafetyReport)] == [SafetyReport((rating,))]
 
 
 @pytest.mark.parametrize("started", [{}, {"text": {}}, {"reasoningContent": {}}])

@@ -46,6 +46,13 @@ def test_a_forced_tool_is_a_grammar_and_a_description() -> None:
     )
 
 
+def test_what_a_server_refuses_is_sent_again_as_it_is() -> None:
+    before = _body(_talk())
+    assert not WIRE.adapt_to(BadRequest("no"), _talk(), Settings())
+    WIRE.take_back(_talk())
+    assert _body(_talk()) == before
+
+
 def test_a_grammar_in_extra_is_refused_where_tools_need_theirs() -> None:
     assert _body(_talk(tools=()), Settings(extra={"grammar": "root ::= x"}))["grammar"] == "root ::= x"
     with pytest.raises(BadRequest, match="would replace the grammar that the tools need"):

@@ -81,6 +81,7 @@ def test_the_kind_of_a_value(value: object, kind: str) -> None:
     ("schema", "expected"),
     [
         ({"type": "string", "default": "a"}, True),
+        ({"type": "string", "default": "a", "pattern": r"^\p{L}$"}, True),  # a class that Python does not have
         ({"anyOf": [TEXT, {"type": "null"}]}, True),
         ({"anyOf": [TEXT, {"const": None}]}, True),
         ({"type": "null"}, True),

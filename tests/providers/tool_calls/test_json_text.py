@@ -292,10 +292,11 @@ def test_damage_inside_the_response_raises_after_the_events_before_it() -> None:
         decoder.close()
 
 
-def test_noise_costs_nothing() -> None:
-    decoder = JSONTextDecoder(
-        _Inner(TextDelta("{}"), RawEvent("noise", damaged=True), Finish("end_turn")), JSONTextCalls(BARE)
-    )
+@pytest.mark.parametrize("noise", ["noise", '{"message":'])
+@pytest.mark.parametrize(("form", "call"), [(BARE, "{}"), (ONE_OF, '{"name": "add", "arguments": {}}')])
+def test_noise_after_the_call_costs_nothing(form: CallFormat, call: str, noise: str) -> None:
+    inner = _Inner(TextDelta(call), RawEvent(noise, damaged=True), Finish("end_turn"))
+    decoder = JSONTextDecoder(inner, JSONTextCalls(form))
     assert decoder.feed(b"")[-1] == Finish("tool_use")
     assert decoder.close() == []
 

@@ -130,6 +130,19 @@ def test_without_an_answer_behind_a_thought_the_arguments_are_no_json(text: str)
     assert done.arguments == f"{NO}</think>"
 
 
+def test_a_thought_inside_an_object_is_a_part_of_it() -> None:
+    text = "{'a': <think>one or two</think> 1}"
+    done = events(text)[-1]
+    assert isinstance(done, ToolCallDone)
+    assert done.arguments == text
+
+
+def test_text_may_follow_an_open_object() -> None:
+    calls = PromptedCalls(ONE)
+    calls.feed('{"a": ')
+    assert calls.open_call is None
+
+
 PIECES = [
     "so",
     " ",
