@@ -879,7 +879,7 @@ def test_media_of_an_earlier_turn_that_the_service_refuses_are_named_from_then_o
     asks = RequestInput("m", (*old, user("On")))
     before = adapter.request(asks, Settings(max_tokens=9)).body.decode()
     refusal = BadRequest("This model does not support image input", status=404)
-    for other in ("No such model", "audio is not supported", "The image model is gone"):
+    for other in ("No such model", "audio is not supported", "The image model is gone", "No such container"):
         assert not adapter.adapt_to(BadRequest(other, status=404), asks, Settings())
     assert not adapter.adapt_to(
         refusal, RequestInput("m", (*old, user("On", image))), Settings()

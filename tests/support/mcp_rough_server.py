@@ -35,6 +35,7 @@ TOOLS: list[Any] = [
     {"name": "surrogate", "inputSchema": OBJECT},
     {"name": "wrong", "inputSchema": OBJECT},
     {"name": "noise", "inputSchema": OBJECT},
+    {"name": "unfinished", "inputSchema": OBJECT},
     *({"name": name, "inputSchema": OBJECT, "outputSchema": {**OBJECT, "required": ["n"]}} for name in RESULTS),
     "nonsense",
 ]
@@ -51,6 +52,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "surrogate": text_result("a\ud800b"),
     "wrong": {"error": "no object"},
     "noise": text_result("received"),
+    "unfinished": {"result": {"resultType": "input_required", "inputRequests": {}}},
     **{name: {"result": result} for name, result in RESULTS.items()},
 }
 

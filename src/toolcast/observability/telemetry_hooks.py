@@ -274,8 +274,9 @@ class TelemetryHooks(Hooks):
         """Record the response; of several attempts the last one counts."""
         operation = self._operations[call.id]
         operation.finish = names.FINISH.get(response.stop_reason, response.stop_reason)
-        if (attempt := operation.attempt) is not None:
-            attempt.seconds, attempt.usage = monotonic() - attempt.began, response.usage
+        attempt = operation.attempt
+        assert attempt is not None  # each response follows a request
+        attempt.seconds, attempt.usage = monotonic() - attempt.began, response.usage
         for name, value in ((names.RESPONSE_ID, response.response_id), (names.RESPONSE_MODEL, response.model)):
             if value:
                 operation.span.set_attribute(name, replace_surrogates(value))

@@ -446,6 +446,11 @@ def test_a_result_that_the_protocol_does_not_allow_reaches_the_model(rough: Tool
     assert (output.content, output.is_error) == (content, name == "null")
 
 
+def test_a_result_that_asks_for_input_is_no_empty_result(rough: Tools) -> None:
+    with pytest.raises(MCPError, match="the MCP server rough answered with an error"):
+        rough["unfinished"].call({})
+
+
 def test_a_call_has_a_time_limit_by_default(api: API, monkeypatch: pytest.MonkeyPatch) -> None:
     limits: list[float | None] = []
 
