@@ -134,7 +134,7 @@ class ResponseDecoder(Protocol):
 
     def expect_body(self) -> None:
         """Read another body from now on, from its first byte: the response goes on in it, after a `PartEnd`."""
-        return
+        ...
 
 
 class DecoderWrapper(ResponseDecoder):
