@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from pydantic import BaseModel, Field
 from pydantic_core import PydanticSerializationError
 
-from toolcast import Engine, MemoryStore, Session, ToolCallPart, ToolOrchestratingLLM, file_tools, user
+from toolcast import Engine, MemoryStore, Result, Session, ToolCallPart, ToolOrchestratingLLM, file_tools, user
 from toolcast.json_text import json_text, replace_surrogates
 from toolcast.prompts import PromptTemplate
 from toolcast.testing import ScriptedLLM
@@ -112,6 +113,15 @@ def test_a_turn_takes_any_arguments_and_its_session_keeps_them(
 def test_an_output_has_no_half_of_a_surrogate_pair() -> None:
     llm = ScriptedLLM(ToolCallPart("1", "Note", '{"text": "\\ud800"}'))
     assert ToolOrchestratingLLM(Note, [user(HALF)], llm)().words == "\ufffd"
+
+
+def test_numbers_that_json_does_not_have_are_text() -> None:
+    class Limit(BaseModel):
+        most: float = math.inf
+
+    text = ToolOrchestratingLLM(Limit, "x", ScriptedLLM({})).run().to_json()
+    assert json.loads(text, parse_constant=pytest.fail)["output"] == {"most": "Infinity"}
+    assert Result.from_dict(json.loads(text), Limit).output == Limit()
 
 
 def test_a_value_that_holds_itself_has_no_text() -> None:

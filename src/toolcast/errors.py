@@ -387,9 +387,9 @@ class CallError(ToolcastError, ValueError):
 
     @property
     def _next_step(self) -> str:
-        """The advice, unless an earlier attempt failed with the same kind of error: repeating it did not help."""
+        """The advice, unless it is the general one and an earlier attempt failed alike: repeating it did not help."""
         same = [attempt for attempt in self.attempts[:-1] if isinstance(attempt.error, type(self))]
-        return "" if same else self.advice
+        return "" if same and self.advice == type(self).advice else self.advice
 
     @property
     def _summary(self) -> str:

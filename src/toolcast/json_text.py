@@ -45,7 +45,14 @@ def json_text(
     """Return `value` as JSON text: see `pydantic_core.to_json` for the options."""
 
     def serialize(value: Any) -> str:
-        text = to_json(value, by_alias=by_alias, round_trip=round_trip, bytes_mode=bytes_mode, fallback=fallback)
+        text = to_json(
+            value,
+            by_alias=by_alias,
+            round_trip=round_trip,
+            bytes_mode=bytes_mode,
+            inf_nan_mode="strings",
+            fallback=fallback,
+        )
         return text.decode()
 
     try:

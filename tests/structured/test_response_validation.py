@@ -15,6 +15,7 @@ from toolcast import (
     CallError,
     ChatResponse,
     ContentBlocked,
+    Engine,
     Finish,
     NoToolCallError,
     OutputTruncated,
@@ -311,6 +312,56 @@ def test_several_lists_are_ambiguous_with_and_without_their_wrapper(api: API, te
         with pytest.raises((ValidationError, NoToolCallError)):
             api.call(make)
         assert isinstance(api.stream(make).error, (ValidationError, NoToolCallError))
+
+
+APOLOGY = '{"name": "Apology", "arguments": {"reason": "None."}}'
+
+
+@pytest.mark.parametrize("chunk", [3, 999])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"For example {APOLOGY}. Answer: {CALL}", "2 different values that fit"),
+        (f"```json\n{APOLOGY}\n```\n```json\n{CALL}\n```", "2 different values that fit"),
+        (f"{APOLOGY}\n</think>\n{CALL}", "2 different values that fit"),
+        (f"{APOLOGY.replace('reason', 'words')} {CALL}", Song(title="a", seconds=1)),
+        (f"{CALL} {APOLOGY.replace('reason', 'words')}", Song(title="a", seconds=1)),
+        (f"{CALL[:-2]},}},}} ", Song(title="a", seconds=1)),
+        (f"{CALL[:-2]} # one\n}}}}", Song(title="a", seconds=1)),
+        (CALL.replace("{", "<", 1), "got 0 tool calls"),
+        (f"{CALL[:-3]}1x}}}}", "seconds"),
+    ],
+)
+def test_prompted_calls_by_name(api: API, text: str, expected: Any, chunk: int) -> None:
+    """Of several calls the one that fits counts, as of several values; one that is no JSON is repaired."""
+    llm = ScriptedLLM(text, text, chunk=chunk)
+    make = ToolOrchestratingLLM(Song | Apology, "x", llm, mode="prompted")
+    if isinstance(expected, str):
+        with pytest.raises((ValidationError, NoToolCallError), match=expected):
+            api.call(make)
+        assert re.search(expected, str(api.stream(make).error))
+    else:
+        assert api.call(make) == api.stream(make).final == expected
+
+
+@pytest.mark.parametrize("mode", ["prompted", "tool_call"])
+def test_true_is_not_1(api: API, mode: Any) -> None:
+    class Level(BaseModel):
+        level: bool | int
+
+    make, _ = maker('First {"level": true}. No: {"level": 1}', output=Level, mode=mode)
+    with pytest.raises((ValidationError, NoToolCallError), match="2 different values that fit"):
+        api.call(make)
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_server_without_a_parser_is_named_after_any_number_of_attempts(api: API, attempts: int) -> None:
+    text = "<tool_call><function=Song>a</function></tool_call>"
+    make, _ = maker(text, text, output=Song, max_attempts=attempts)
+    with pytest.raises(NoToolCallError, match="parser of this model's tool calls"):
+        api.call(make)
+    with pytest.raises(NoToolCallError, match="parser of this model's tool calls"):
+        Engine(ScriptedLLM(text, text), [], max_attempts=attempts).submit("x", output_cls=Song)
 
 
 @pytest.mark.parametrize("text", ["7 apples", "", "   ", "{", "[1,", '"7"x', "null"])

@@ -276,6 +276,14 @@ def test_a_default_that_json_does_not_have_is_described() -> None:
     assert properties(find) == {"most": {"type": "number", "description": "In euros.\nDefault: inf", "examples": [1.5]}}
 
 
+def test_limits_and_extras_that_json_does_not_have() -> None:
+    extra = {"x-range": [0, math.inf], "x-most": math.nan}
+
+    def find(most: Annotated[float, Field(le=math.inf, json_schema_extra=extra)]) -> None: ...
+
+    assert properties(find) == {"most": {"type": "number", "x-range": [0, None]}}
+
+
 def test_a_default_that_json_does_not_have_within_another_is_described() -> None:
     class Weight(Enum):
         LIGHT = 1.0

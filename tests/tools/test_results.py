@@ -198,7 +198,7 @@ def test_what_is_quick() -> None:
         (failing(), "<generator that cannot be shown: RuntimeError>"),
         ((number for number in ()), "[]"),
         ((pair for pair in [{}, {"a": ()}, {1, 2}]), '[{},{"a":[]},[1,2]]'),
-        (math.nan, "NaN"),
+        (math.nan, '"NaN"'),
         (object, json.dumps(str(object))),
         ("\ud800a", "\ufffda"),
     ],

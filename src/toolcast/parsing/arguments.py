@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, Protocol, TypeAlias, cast
 
-from pydantic_core import ErrorDetails, ValidationError, from_json
+from pydantic_core import ErrorDetails, ValidationError, from_json, to_json
 
 from ..json_text import replace_surrogates
 from .json_stream import JSONStream, JSONStreamError, Path
@@ -118,18 +118,24 @@ def parse_json(
             fitting.append((value, (*each.repairs, *fits, *repairs)))
     if not fitting:
         raise first
-    if any(value != fitting[0][0] for value, _ in fitting[1:]):
+    if not all(is_same(value, fitting[0][0]) for value, _ in fitting[1:]):
         raise ambiguous(validator, text, len(fitting)) from None
     return fitting[0]
 
 
-def ambiguous(validator: Validator, text: str, count: int) -> ValidationError:
+def is_same(value: object, other: object) -> bool:
+    """Return whether the values are equal, also as JSON, where `true` is not 1."""
+    counts = [to_json(each, serialize_unknown=True).count(b"true") for each in (value, other)]
+    return value == other and counts[0] == counts[1]
+
+
+def ambiguous(validator: object, text: str, count: int) -> ValidationError:
     """Return the error for a text with several different values that fit."""
     reason = f"the text has {count} different values that fit; write only the one that counts"
     return _invalid_json(validator, text, {"error": reason, "values": str(count)})
 
 
-def _invalid_json(validator: Validator, text: str, context: dict[str, str]) -> ValidationError:
+def _invalid_json(validator: object, text: str, context: dict[str, str]) -> ValidationError:
     details: Any = {"type": "json_invalid", "loc": (), "input": text, "ctx": context}
     return ValidationError.from_exception_data(getattr(validator, "title", "JSON"), [details], input_type="json")
 

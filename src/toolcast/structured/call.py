@@ -263,7 +263,9 @@ def validate_response(
     `complete` returns the values that were validated while the response arrived.
     """
     try:
-        return prepared.validator.validate(response, complete)
+        return prepared.validator.validate(
+            response, complete, lambda: prepared.llm.mode(prepared.request) == "prompted"
+        )
     except CallError as error:
         call.mark_failed(error)
         raise
@@ -341,7 +343,7 @@ def retry_call(
     """Return the call for the next attempt; raise `error` if no attempt is left."""
     call.mark_failed(error)
     final = _final(error, response)
-    if prepared.repeated or prepared.max_attempts > 1:
+    if (prepared.repeated or prepared.max_attempts > 1) and final.advice == type(final).advice:
         final.advice = ""  # it is to allow more attempts, which this call does
     forces = prepared.may_force(error)
     if forces or prepared.max_attempts > 1:

@@ -43,7 +43,7 @@ from ..messages import (
     tool_result,
     user,
 )
-from ..parsing.arguments import is_invalid_json, is_prose
+from ..parsing.arguments import ambiguous, is_invalid_json, is_prose
 from ..parsing.missing import MISSING
 from ..providers.content_parts import valid_arguments
 from ..server_tools import unapproved, waits_for_approval
@@ -72,6 +72,10 @@ CompleteValue: TypeAlias = Callable[[ToolCallPart], Any]
 def no_value(call: ToolCallPart) -> Any:
     """Return `MISSING`: no call has been validated."""
     return MISSING
+
+
+def _never() -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,22 +110,39 @@ class ResponseValidator:
         hides = any(tool.hides_input for tool in self.tools.values())
         object.__setattr__(self, "hidden_tools", frozenset(self.tools if hides else ()))
 
-    def validate(self, response: ChatResponse, complete: CompleteValue = no_value) -> list[ValidatedCall]:
-        """Return the valid calls of `response`; raise the first error if not all of them are valid."""
+    def validate(
+        self, response: ChatResponse, complete: CompleteValue = no_value, in_text: Callable[[], bool] = _never
+    ) -> list[ValidatedCall]:
+        """Return the valid calls of `response`; raise the first error if not all of them are valid.
+
+        `in_text` returns whether the calls were values in a text. Then only one may fit, where one is expected.
+        """
         try:
-            return self._validated(response, complete)
+            return self._validated(response, complete, in_text)
         except CallError as error:
             error.partial = self._partial(response.message)
             _with_response(error, response)
             raise
 
-    def _validated(self, response: ChatResponse, complete: CompleteValue) -> list[ValidatedCall]:
+    def _validated(
+        self, response: ChatResponse, complete: CompleteValue, in_text: Callable[[], bool]
+    ) -> list[ValidatedCall]:
         calls = response.message.tool_calls
         if (stop := _STOPS.get(response.stop_reason)) is not None:
             raise _stopped(stop, response, self.hides_input)  # even with valid calls: the service withdrew the answer
         if not calls:
             return self._validate_written_calls(response) or [self._validate_text(response)]
+        if calls[1:] and not self.parallel and in_text():
+            calls = self._fitting(calls)
         return self._validate_calls(calls if self.parallel else calls[:1], response, complete)
+
+    def _fitting(self, calls: tuple[ToolCallPart, ...]) -> tuple[ToolCallPart, ...]:
+        """Return the one call that fits; all if none does. Raise `ValidationError` if several do."""
+        fitting = tuple(call for call in calls if self.build_value(call) is not None)
+        if len(fitting) > 1:
+            tool, text = self.tools[fitting[0].name], "\n".join(call.arguments for call in fitting)
+            raise tool.validation_error(ambiguous(tool, text, len(fitting)), text)
+        return fitting or calls
 
     def _partial(self, message: Message) -> Any:
         """Return as much of the result as a message has."""

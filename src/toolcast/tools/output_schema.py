@@ -8,6 +8,7 @@ The root is an object: a reference at the root is resolved, and a type that is n
 
 from __future__ import annotations
 
+import math
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -283,9 +284,8 @@ def _normalize(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     given = cast("Schema", schema)
-    normal = {
-        _RENAMED.get(key, key): _normalize_value(key, value) for key, value in given.items() if key != "discriminator"
-    }
+    kept = {key: value for key, value in given.items() if key != "discriminator" and not _is_infinite_limit(key, value)}
+    normal = {_RENAMED.get(key, key): _normalize_value(key, value) for key, value in kept.items()}
     if not _is_json(normal.get("default")):  # infinity, for example
         normal["description"] = f"{normal.get('description', '')}\nDefault: {normal.pop('default')}".strip()
     for key in ("examples", "enum"):
@@ -303,12 +303,20 @@ def _normalize_value(key: str, value: Any) -> Any:
         return {name: _normalize(schema) for name, schema in value.items()}
     if key in _SEVERAL:
         return [_normalize(schema) for schema in value]
-    return _normalize(value) if key in _ONE else value
+    if key in _ONE:
+        return _normalize(value)
+    return value if key in _EXACT else finite(value)
+
+
+def _is_infinite_limit(key: str, value: Any) -> bool:
+    """Return whether it says nothing: a `maximum` of infinity, for example."""
+    return key not in _EXACT and isinstance(value, float) and not math.isfinite(value)
 
 
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "dependentSchemas"})
 _SEVERAL = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
 _ONE = frozenset({"items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else"})
+_EXACT = frozenset({"default", "examples", "enum"})
 _RENAMED = {"oneOf": "anyOf"}  # several services refuse oneOf; Pydantic validates the difference
 
 

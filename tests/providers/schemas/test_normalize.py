@@ -82,6 +82,9 @@ def test_the_kind_of_a_value(value: object, kind: str) -> None:
     [
         ({"type": "string", "default": "a"}, True),
         ({"type": "string", "default": "a", "pattern": r"^\p{L}$"}, True),  # a class that Python does not have
+        ({"type": "string", "default": "", "format": "date-time"}, False),
+        ({"type": "string", "default": "", "format": "password"}, True),
+        ({"type": "string", "default": "2026-01-01", "format": "date"}, True),
         ({"anyOf": [TEXT, {"type": "null"}]}, True),
         ({"anyOf": [TEXT, {"const": None}]}, True),
         ({"type": "null"}, True),

@@ -181,7 +181,9 @@ def _answered_job(call: ToolCallPart, text: str) -> ToolJob:
 
 def _final_error(error: Exception, response: ChatResponse, partial: Any) -> Exception:
     if isinstance(error, CallError):
-        error.response, error.advice = response, ""  # the model was asked again already
+        error.response = response
+        if error.advice == type(error).advice:
+            error.advice = ""  # the model was asked again already
         error.partial = partial if error.partial is None else error.partial
     if not isinstance(error, TryAgain):
         return error

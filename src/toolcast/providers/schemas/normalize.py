@@ -11,7 +11,7 @@ import json
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 Schema: TypeAlias = dict[str, Any]
 
@@ -95,6 +95,8 @@ def _matches(text: Any, pattern: Any) -> bool:
         return True
 
 
+_NEVER_EMPTY: Final = ("date", "time", "duration", "uuid", "email", "ipv", "uri")
+"""The beginnings of the names of formats that no empty text has."""
 _LIMITS: Mapping[str, Callable[[Any, Any], bool]] = {
     "minimum": operator.ge,
     "maximum": operator.le,
@@ -106,6 +108,7 @@ _LIMITS: Mapping[str, Callable[[Any, Any], bool]] = {
     "maxItems": lambda value, most: len(value) <= most,
     "enum": lambda value, values: value in values,
     "pattern": _matches,
+    "format": lambda value, name: value != "" or not name.startswith(_NEVER_EMPTY),
 }
 
 

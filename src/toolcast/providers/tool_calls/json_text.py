@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from pydantic_core import from_json
+
 from ...errors import BadRequest, LLMError, MalformedEvent
 from ...events import (
     Event,
@@ -439,9 +441,23 @@ class _Calls:
 
     def finish(self, out: list[Event], *, cut: bool) -> None:
         if self._call.id:
+            if self._broken and not cut:
+                self._read_leniently(out)
             self._done(out, truncated=cut and not self._call.closed)
         elif self._owner.count == self._before:
             out.append(TextDelta("".join(self._whole)))
+
+    def _read_leniently(self, out: list[Event]) -> None:
+        """Replace the arguments, which end where the text is not JSON, by those of the one call in the whole."""
+        from ...parsing.lenient_json import parse_lenient  # it compiles 14 patterns
+
+        found: list[Any] = [from_json(each.text) for each in parse_lenient("".join(self._whole))]
+        calls = [cast("dict[str, Any]", call) for call in found if isinstance(call, dict)]
+        written = [call.get("arguments") for call in calls if call.get("name") == self._call.name]
+        if len(written) == 1 and (arguments := written[0]) is not None:
+            out.append(ToolCallReset(self._call.id))
+            self._call.pieces = []
+            self._grow(arguments if isinstance(arguments, str) else json.dumps(arguments), out)
 
     def _change(self, change: Change, text: str, begin: int, unsent: int, out: list[Event]) -> int:
         """Apply one change. Return the offset of the first character of the arguments that is not emitted yet."""

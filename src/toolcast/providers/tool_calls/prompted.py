@@ -16,7 +16,7 @@ from pydantic_core import from_json
 
 from ...events import Event, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallReset
 from ...messages import TAKEN, Message, Part, ResultImage, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
-from ...parsing.arguments import portable_object
+from ...parsing.arguments import is_same, portable_object
 from ...parsing.json_stream import JSONStream, JSONStreamError
 from ...parsing.thoughts import STARTS, TAG, find_end, find_tag, part_start, searcher
 from ..think_tags import ThinkTags
@@ -231,7 +231,7 @@ def _is_among(text: str, objects: list[str]) -> bool:
     """Return whether the value of `text` is that of an object before it."""
     try:
         value = from_json(text)
-        return any(value == from_json(other) for other in objects)
+        return any(is_same(value, from_json(other)) for other in objects)
     except ValueError:
         return text in objects
 
