@@ -311,6 +311,8 @@ def test_documents_have_names_of_their_own_and_text_beside_them() -> None:
     assert [block["document"]["name"] for block in blocks[1:]] == ["page", "page (2)", "page (3)"]
     with pytest.raises(BadRequest, match="a document only beside text"):
         content(page)
+    old = encoded(user(page), assistant("A contract."), user("Who signed?"))[0]["messages"][0]["content"]
+    assert [block.keys() for block in old] == [{"document"}, {"text"}]  # as another provider takes it alone
     long = DocumentPart(data=b"bytes", media_type="text/plain", name="x" * 500)
     assert len(content("Go", long, long)[2]["document"]["name"]) <= 200
 

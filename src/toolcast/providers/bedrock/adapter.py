@@ -366,10 +366,10 @@ class BedrockRequestEncoder(RequestEncoder):
                 add_turn(turns, role, blocks)
         if not turns:
             raise _no_content()
-        for turn in turns:
+        for at, turn in enumerate(turns):
             if turn["role"] == "user":
                 turn["content"].sort(key=_is_no_result)
-                _name_documents(turn["content"])
+                _name_documents(turn["content"], is_old=at < len(turns) - 2)
         content: list[dict[str, Any]] = turns[-1]["content"]
         nothing: dict[str, Any] = {}  # a turn of points alone
         last = next((block for block in reversed(content) if block.get("type") != POINT), nothing)
@@ -502,11 +502,17 @@ def _document_name(name: str | None) -> str:
     return " ".join(re.sub(r"[^a-zA-Z0-9\s\-()\[\]]", " ", stem).split())[:_LONGEST_NAME] or "document"
 
 
-def _name_documents(blocks: list[dict[str, Any]]) -> None:
-    """Append numbers to equal names of documents in a turn. Raise `BadRequest` if there is no text beside them."""
+def _name_documents(blocks: list[dict[str, Any]], *, is_old: bool) -> None:
+    """Append numbers to equal names of documents in a turn.
+
+    They need text beside them: an old turn, which another model may have taken without, gets their names as text.
+    Otherwise raise `BadRequest`.
+    """
     documents = [block["document"] for block in blocks if "document" in block]
     if documents and not any("text" in block for block in blocks):
-        raise BadRequest("bedrock takes a document only beside text: add text to the message, such as a question")
+        if not is_old:
+            raise BadRequest("bedrock takes a document only beside text: add text to the message, such as a question")
+        blocks.append({"text": "\n".join(f"[document: {document['name']}]" for document in documents)})
     counts: dict[str, int] = {}
     for document in documents:
         name = document.get("name", "")
