@@ -135,7 +135,7 @@ class ToolOrchestratingLLM(Generic[T]):
         hooks: Hooks of its calls, an instance of a subclass of `Hooks` or several.
         validation_context: A value that Pydantic's validators find in `info.context`.
         fail_fast: End a stream with the error once its output cannot become valid any more; False: read an invalid
-            response to its end, as mode="prompted" always does. Default: True.
+            response to its end, as mode="prompted" and `CodeExecution` always do. Default: True.
         tools: Tools that the provider runs, such as `[WebSearch()]`: the model is free to use them first. If it then
             answers without the output, this is requested once more, which takes no attempt.
     """

@@ -20,6 +20,7 @@ from ..messages import ToolCallPart
 from ..parsing.missing import MISSING
 from ..parsing.partial_value import PartialValue
 from ..parsing.path_changes import FieldState, Path, Record, changed, steps_of
+from ..server_tools import CodeExecution
 from ..states import Trace
 from ..transport.network import IOBackend
 from ..usage import Usage
@@ -63,11 +64,15 @@ class StructuredStream:
         self._result: Result[Any] | None = None
         self._error: BaseException | None = None
         self._damage: str | None = None
+        # In a text all that was read may turn out to be a thought, when it ends. Anthropic names the container in which
+        # code ran at the end alone, and the next attempt needs its files.
+        reads_on = prepared.llm.mode(prepared.request) == "prompted" or any(
+            isinstance(tool, CodeExecution) for tool in prepared.request.server_tools
+        )
         self.processor: StreamingObjectProcessor = StreamingObjectProcessor.for_tools(
             prepared.validator.tools.values(),
             parallel=prepared.request.parallel,
-            # In a text all that was read may turn out to be a thought, when it ends.
-            fail_fast=prepared.fail_fast and prepared.llm.mode(prepared.request) != "prompted",
+            fail_fast=prepared.fail_fast and not reads_on,
             context=prepared.validator.context,
         )
 
