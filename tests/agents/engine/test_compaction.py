@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -223,8 +224,6 @@ def test_no_part_of_a_summary_takes_the_place_of_messages(
     with pytest.raises(NoSummary, match="no whole summary"):
         shorten(HISTORY, Compaction(0, ScriptedLLM(bad, bad)))
     assert caplog.messages == []
-    assert shorten(HISTORY, Compaction(0, ScriptedLLM(bad, bad)), must=True) == (SYSTEM, NEW)
-    assert "6 messages are left out without one" in caplog.messages[-1]
 
 
 def test_each_request_for_a_summary_is_paid(shorten: Shorten) -> None:
@@ -234,10 +233,10 @@ def test_each_request_for_a_summary_is_paid(shorten: Shorten) -> None:
     assert paid == [Usage(2, 1)] * 2
 
 
-def test_a_function_that_returns_nothing(shorten: Shorten) -> None:
-    with pytest.raises(NoSummary, match="blank"):
-        shorten(HISTORY, Compaction(0, lambda messages: "\n"))
-    assert shorten(HISTORY, Compaction(0, lambda messages: "\n"), must=True) == (SYSTEM, NEW)
+@pytest.mark.parametrize("text", ["\n", None, 7, ["They talked."]])
+def test_a_function_that_returns_no_text(shorten: Shorten, text: Any) -> None:
+    with pytest.raises(NoSummary, match=re.escape(f"that is not blank, got {text!r}")):
+        shorten(HISTORY, Compaction(0, lambda messages: text))
 
 
 def test_other_failures_of_the_summariser_are_raised(shorten: Shorten) -> None:

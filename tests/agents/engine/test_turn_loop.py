@@ -162,6 +162,7 @@ def fails(messages: Any) -> str:
 FAILING: list[Callable[[], Any]] = [
     lambda: fails,
     lambda: lambda messages: "",
+    lambda: lambda messages: None,
     lambda: ScriptedLLM(RateLimited("slow", retryable=False)),
     lambda: ScriptedLLM("", ""),
 ]
@@ -181,15 +182,16 @@ def test_a_summary_that_fails_does_not_end_a_turn_that_fits(
     check(engine)
 
 
-def test_a_history_that_does_not_fit_is_shortened_without_a_whole_summary(
-    engine_api: EngineAPI, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("make", [*FAILING, lambda: ScriptedLLM(*["", ""] * 2)])
+@pytest.mark.parametrize("at", [None, 1_000])
+def test_a_history_that_does_not_fit_is_shortened_without_a_summary(
+    engine_api: EngineAPI, make: Callable[[], Any], at: int | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    writer = ScriptedLLM(*["", ""] * 2)
-    compaction = Compaction(keep=300, summarise=writer, at=1_000)
+    compaction = Compaction(keep=300, summarise=make(), at=at)
     engine = Engine(llm := ScriptedLLM(TOO_LONG, "Fine."), history=OLD, compaction=compaction)
     assert engine_api.submit(engine, "Go.").text == "Fine."
     assert len(llm.requests[0].messages) > len(OLD) > len(llm.requests[1].messages)
-    assert "left out without one" in caplog.text
+    assert "messages of the history are left out, as its summary failed" in caplog.text
     check(engine)
 
 
@@ -197,17 +199,10 @@ def test_a_function_for_summaries_may_end_the_turn(engine_api: EngineAPI) -> Non
     def stops(messages: Any) -> str:
         raise FailTurn("no more")
 
-    compaction = Compaction(keep=300, summarise=stops, at=1_000)
-    with pytest.raises(TurnFailed, match="no more"):
-        engine_api.submit(Engine(ScriptedLLM(), history=OLD, compaction=compaction), "Go.")
-
-
-def test_a_summariser_that_raises_ends_a_turn_that_does_not_fit(engine_api: EngineAPI) -> None:
-    engine = Engine(ScriptedLLM(TOO_LONG), history=OLD, compaction=Compaction(300, fails))
-    with pytest.raises(LookupError):
-        engine_api.submit(engine, "Go.")
-    assert list(engine.history) == OLD
-    check(engine)
+    for at in (None, 1_000):
+        compaction = Compaction(keep=300, summarise=stops, at=at)
+        with pytest.raises(TurnFailed, match="no more"):
+            engine_api.submit(Engine(ScriptedLLM(TOO_LONG), history=OLD, compaction=compaction), "Go.")
 
 
 # Cancelling

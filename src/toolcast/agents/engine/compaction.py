@@ -112,15 +112,14 @@ async def compact(
     *,
     concurrent: bool,
     on_usage: Callable[[Usage], object] | None = None,
-    must: bool = False,
 ) -> tuple[Message, ...] | None:
     """Return a valid `history`, shortened; None if nothing of it can be removed.
 
     `concurrent`: under an event loop. `on_usage` is called with the usage of an LLM's summary. An LLM is asked a second
-    time if it does not write a whole summary. `must`: the messages are left out, with a warning, if it fails again.
+    time if it does not write a whole summary.
 
     Raises:
-        NoSummary: There is no summary, and `must` is False.
+        NoSummary: The function or the LLM made no summary.
     """
     split, summarise = compaction.cut(history), compaction.summarise
     if split is None:
@@ -132,15 +131,10 @@ async def compact(
             text = await _summary(summarise, split.removed, on_usage, concurrent=concurrent)
         else:
             text = await call_function(summarise, split.removed, concurrent=concurrent)
-            if not text.strip():
-                raise NoSummary("the summary is blank")
+            if not isinstance(text, str) or not text.strip():
+                raise NoSummary(f"summarise: expected a text that is not blank, got {text!r:.100}")
     except ContextTooLong:
         logger.warning("%s messages are too long to be summarised, and are left out without", len(split.removed))
-        return split.kept
-    except NoSummary as error:
-        if not must:
-            raise
-        logger.warning("%s: %s messages are left out without one", error, len(split.removed))
         return split.kept
     return split.with_summary(text)
 

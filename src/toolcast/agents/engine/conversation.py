@@ -132,30 +132,25 @@ class Conversation:
     async def make_room(
         self, compaction: Compaction, concurrent: bool, on_usage: Callable[[Usage], object], *, must: bool
     ) -> bool:
-        """Shorten the history as `compact` does. Unless it `must`, a summary that fails leaves it, with a warning."""
-        try:
-            return await self.compact(compaction, concurrent, on_usage, must=must)
-        except Exception as error:  # a user's function, or an LLM of any kind
-            if must or isinstance(error, (Interrupted, FailTurn)):
-                raise
-            logger.warning("the history was not shortened, as its summary failed: %s: %s", type(error).__name__, error)
-            return False
+        """Shorten the history as `compact` does. If its summary fails, warn and leave it as it is.
 
-    async def compact(
-        self, compaction: Compaction, concurrent: bool, on_usage: Callable[[Usage], object], *, must: bool = False
-    ) -> bool:
-        """Shorten the history if possible; return True if it was. `on_usage` is called with the usage of a summary.
-
-        `must`: it does not fit as it is, so messages are left out even if no summary can be had of them.
+        `must`: it does not fit as it is, so the messages are then left out without a summary.
         """
+        try:
+            return await self.compact(compaction, concurrent, on_usage)
+        except (Interrupted, FailTurn):
+            raise
+        except Exception as error:  # a user's function, or an LLM of any kind
+            done = "messages of the history are left out" if must else "the history was not shortened"
+            logger.warning("%s, as its summary failed: %s: %s", done, type(error).__name__, error)
+        return must and await self.compact(replace(compaction, summarise=None), concurrent, on_usage)
+
+    async def compact(self, compaction: Compaction, concurrent: bool, on_usage: Callable[[Usage], object]) -> bool:
+        """Shorten the history if possible; return True if it was. `on_usage` is called with the usage of a summary."""
         history = without_late(self.history)
         limit = compaction.at
         is_enough = limit is not None and estimate_tokens(self.history) > limit >= estimate_tokens(history)
-        shorter = (
-            history
-            if is_enough
-            else await compact(history, compaction, concurrent=concurrent, on_usage=on_usage, must=must)
-        )
+        shorter = history if is_enough else await compact(history, compaction, concurrent=concurrent, on_usage=on_usage)
         if shorter is None:
             return False
         logger.warning("the history was too long; %s messages of it are left", len(shorter))
