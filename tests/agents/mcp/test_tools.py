@@ -114,6 +114,11 @@ def test_small_slips_are_put_right(schema: Any, text: str, read: Any) -> None:
     assert arguments.read(f'{{"a": {text}}}', None)[0].kwargs == {"a": read}
 
 
+def test_a_name_may_fit_a_pattern() -> None:
+    closed = {"patternProperties": {"^x-": {"type": "string"}}, "additionalProperties": False}
+    assert ArgumentValidator(closed).read('{"x-id": "7"}', None)[0].kwargs == {"x-id": "7"}
+
+
 @pytest.mark.parametrize(
     ("schema", "text", "why"),
     [
@@ -121,6 +126,8 @@ def test_small_slips_are_put_right(schema: Any, text: str, read: Any) -> None:
         ({"required": ["a"]}, "{}", "Field required"),
         ({"properties": {"a": {"type": "string"}}}, '{"a": 1}', "valid string"),
         ({"properties": {"a": {"type": "integer"}}}, '{"a": 1.5}', "integer"),
+        ({"properties": {"a": {"type": "number"}}}, '{"a": "-Infinity"}', "finite number"),
+        ({"properties": {"a": {"type": ["number", "null"]}}}, '{"a": "nan"}', "finite number"),
         ({"properties": {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}}, '{"a": 1}', "valid string"),
         ({"properties": {"a": {}}, "additionalProperties": False}, '{"b": 1}', "not permitted"),
     ],

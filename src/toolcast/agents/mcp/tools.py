@@ -59,7 +59,9 @@ class ArgumentValidator:
             for name in [*properties, *required]
         }
         self._optional = frozenset(properties) - frozenset(required)
-        extra: ExtraBehavior = "forbid" if schema.get("additionalProperties") is False else "allow"
+        # A name that is not listed may fit a pattern, which the server validates.
+        is_closed = schema.get("additionalProperties") is False and not schema.get("patternProperties")
+        extra: ExtraBehavior = "forbid" if is_closed else "allow"
         self._validator = SchemaValidator(core_schema.typed_dict_schema(fields, extra_behavior=extra))
 
     def read(self, text: str, context: Any) -> tuple[BoundCall, tuple[str, ...]]:
@@ -152,7 +154,9 @@ _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 _TYPES: Final[dict[Any, CoreSchema]] = {
     "string": core_schema.str_schema(),
     "integer": core_schema.int_schema(),
-    "number": core_schema.union_schema([core_schema.int_schema(strict=True), core_schema.float_schema()]),
+    "number": core_schema.union_schema(
+        [core_schema.int_schema(strict=True), core_schema.float_schema(allow_inf_nan=False)]  # JSON has no infinity
+    ),
     "boolean": core_schema.bool_schema(),
     "array": core_schema.list_schema(),
     "object": core_schema.dict_schema(),
