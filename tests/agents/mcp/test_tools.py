@@ -92,6 +92,10 @@ def test_what_is_not_described_passes_unchanged(values: dict[str, Any]) -> None:
         ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, "7", 7),
         ({"allOf": [{"title": "T"}, {"type": "array"}]}, '"[1]"', [1]),
         ({"allOf": []}, "7", 7),
+        ({"enum": ["a", None]}, "null", None),
+        ({"enum": [1, 2.5]}, '"2"', 2),
+        ({"const": True}, '"true"', True),
+        ({"anyOf": [{"const": "a"}, {"const": 7}]}, "7", 7),
         ({"$ref": "#/$defs/Size"}, '"2"', 2),
         ({"$ref": "#/$defs/a~1b%20c"}, '"{\\"b\\": 1}"', {"b": 1}),
         ({"$ref": "#/$defs/none/at/all"}, '"2"', "2"),
@@ -301,10 +305,12 @@ def test_null_for_an_argument_that_may_be_absent_is_absent() -> None:
             "query": {"type": "string"},
             "limit": {"type": "integer", "default": None},
             "near": {"type": ["string", "null"]},
+            "unit": {"enum": ["km", "mi"]},
         },
         "required": ["query"],
     }
-    call, repairs = ArgumentValidator(schema).read('{"query": "a", "limit": null, "near": null}', None)
-    assert (call.kwargs, repairs) == ({"query": "a", "near": None}, ("left out `limit`, which was null",))
+    call, repairs = ArgumentValidator(schema).read('{"query": "a", "limit": null, "near": null, "unit": null}', None)
+    assert call.kwargs == {"query": "a", "near": None}
+    assert repairs == ("left out `limit`, which was null", "left out `unit`, which was null")
     with pytest.raises(pydantic.ValidationError, match="query"):
         ArgumentValidator(schema).read('{"query": null}', None)

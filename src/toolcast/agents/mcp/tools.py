@@ -162,6 +162,16 @@ _TYPES: Final[dict[Any, CoreSchema]] = {
     "object": core_schema.dict_schema(),
     "null": core_schema.none_schema(),
 }
+_KINDS: Final[dict[type, str]] = {
+    str: "string",
+    int: "number",  # 2 and 2.0 are equal in JSON
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+"""The standard types of JSON values."""
 
 
 def _argument_schema(schema: Any, root: Schema) -> CoreSchema:
@@ -210,6 +220,8 @@ def _type_names(schema: Any, root: Schema, referred: dict[str, list[str] | None]
             referred[reference] = None  # of a reference to itself
             referred[reference] = _type_names(_target(reference, root), root, referred)
         names = referred.get(reference)
+    elif values := _parts(node, "enum") or ([node["const"]] if "const" in node else []):
+        names = [*dict.fromkeys(_KINDS[type(value)] for value in values)]
     elif options := _parts(node, "anyOf") or _parts(node, "oneOf"):
         allowed = [_type_names(option, root, referred) for option in options]
         names = None if None in allowed else [*dict.fromkeys(name for each in allowed for name in each or ())]
