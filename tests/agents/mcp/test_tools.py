@@ -272,7 +272,7 @@ def test_everything_that_is_no_image_becomes_text() -> None:
 @pytest.mark.parametrize(
     ("texts", "value"),
     [
-        (['{"n": 2}'], {"n": 2}),
+        (['{"n": 2, "m": [true]}'], {"m": [True], "n": 2}),
         (["two"], {"result": "two"}),
         (["2"], {"result": 2}),
         (["a", "2"], {"result": ["a", 2]}),
@@ -285,6 +285,8 @@ def test_structured_content_that_the_text_repeats_is_not_shown_again(texts: list
 
 
 def test_structured_content() -> None:
+    flag = to_tool_output(answer(TextContent(text="1"), structured_content={"result": True}), "count")
+    assert flag.content == '1\n{"result":true}'  # True == 1 in Python alone
     both = to_tool_output(answer(TextContent(text="two"), structured_content={"n": 2}), "count")
     assert (both.content, both.raw_output) == ('two\n{"n":2}', {"n": 2})
     alone = to_tool_output(answer(structured_content={"n": 2}), "count")

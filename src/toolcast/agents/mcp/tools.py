@@ -11,6 +11,7 @@ allows: the tool has run.
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from base64 import b64decode
 from binascii import Error as NotBase64
@@ -265,7 +266,8 @@ def _repeats(texts: list[str], structured: object) -> bool:
 
 def _is_text_of(text: str, value: object) -> bool:
     try:
-        return bool(text == value or from_json(text) == value)
+        # As text, because True == 1 in Python.
+        return text == value or json.dumps(from_json(text), sort_keys=True) == json.dumps(value, sort_keys=True)
     except ValueError:
         return False
 
