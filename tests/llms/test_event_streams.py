@@ -24,7 +24,7 @@ from toolcast import (
     ToolOrchestratingLLM,
     is_partial,
 )
-from toolcast.errors import ConnectFailed, StreamTruncated
+from toolcast.errors import ConnectFailed, StreamInterrupted, StreamTruncated
 from toolcast.testing import ScriptedLLM, ScriptedRequest
 
 
@@ -80,6 +80,27 @@ def test_a_closed_stream_gives_nothing_more() -> None:
     stream.close()
     assert stream.state == "closed"
     assert list(stream) == []
+
+
+@pytest.mark.parametrize("read", [list, lambda stream: [stream.next(), stream.next()]])
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_event_stream_that_another_thread_closes_ends(read: Any, fails: bool) -> None:
+    closed: list[str] = []
+
+    async def answer(request: ScriptedRequest) -> AsyncIterator[Any]:
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(stream.close).result(30)
+            if fails:
+                raise StreamInterrupted("the connection was closed")
+            yield TextDelta("Hello")
+            yield Finish("end_turn")
+        finally:
+            closed.append("answer")
+
+    stream = ScriptedLLM(answer).stream_chat("hi")
+    assert read(stream) in ([] if fails else [TextDelta("Hello")], [not fails, False])
+    assert (stream.state, stream.err, closed) == ("closed", None, ["answer"])
 
 
 @pytest.mark.parametrize("read", [next, lambda stream: stream.next()])

@@ -551,6 +551,63 @@ def test_any_events_in_any_order_are_the_same_on_the_pooled_connection(data: st.
     assert read_all(maker(events, **options)) == read_all(maker(events, **options, **OBSERVED))
 
 
+def closed_elsewhere(stream: Any) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(stream.close).result(30)
+
+
+class ClosingNetwork:
+    """Closes the stream from another thread while a chunk is read; without `break_off`, `close` aborts the read."""
+
+    def __init__(self) -> None:
+        self.status, self.headers, self.closed = 200, {"content-type": "text/event-stream"}, 0
+        self.stream: Any = None
+
+    def open(self, request: Any, *, connect: Any = None, read: Any = None) -> Any:
+        return self
+
+    def read(self, limit: float | None = None, /) -> bytes:
+        closed_elsewhere(self.stream)
+        assert self.closed, "the read would wait for the service"
+        raise toolcast.StreamInterrupted("the connection was closed")
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.mark.parametrize("view", [None, "latest", "events", "items", "changes"])
+@pytest.mark.parametrize("at", ["start", "growing", "invalid", "network"])
+def test_a_stream_that_another_thread_closes_ends(view: str | None, at: str) -> None:
+    closed: list[str] = []
+
+    async def answer(request: ScriptedRequest) -> AsyncIterator[Any]:
+        try:
+            if at == "start":
+                closed_elsewhere(stream)
+            yield ToolCallStart("1", "Album")
+            yield ToolCallDelta("1", '{"title": "Sea')
+            if at == "growing":
+                closed_elsewhere(stream)
+            rest = SEA.model_dump_json().removeprefix('{"title":"Sea') if at != "invalid" else '"}'
+            yield ToolCallDelta("1", rest)
+            yield ToolCallDone("1", "Album", '{"title": "Sea' + rest)
+            if at == "invalid":
+                closed_elsewhere(stream)
+            yield Finish("tool_use")
+        finally:
+            closed.append("answer")
+
+    network = ClosingNetwork()
+    llm = OpenAI("gpt-4o", api_key="k", network=network) if at == "network" else ScriptedLLM(answer, answer)
+    stream = network.stream = ToolOrchestratingLLM(Album, "x", llm, max_attempts=2).stream()
+    args = ("songs",) if view == "items" else ()
+    list(stream if view is None else getattr(stream, view)(*args))
+    assert stream.state == "closed"
+    assert network.closed if at == "network" else closed == ["answer"]
+    with pytest.raises(toolcast.StreamClosed):
+        stream.final()
+
+
 @pytest.mark.parametrize("view", [None, "latest", "events", "final"])
 def test_a_stream_that_another_thread_reads_is_busy(view: str | None) -> None:
     reading, go_on = Event(), Event()

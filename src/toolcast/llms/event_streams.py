@@ -14,7 +14,7 @@ from ..accumulator import Accumulator
 from ..async_support import sync_driver
 from ..call_report import Account
 from ..closing import AsyncClosing, Closing, Uncopyable
-from ..errors import CallError, StreamBusy, StreamClosed
+from ..errors import CallError, LLMError, StreamBusy, StreamClosed
 from ..events import ChatResponse, Event
 from ..reprs import safe_repr
 from ..usage import Usage
@@ -44,6 +44,7 @@ class _EventState(Uncopyable):
         self._current: Event | None = None
         self._folded = Accumulator()
         self._reading = Lock()
+        self._closing = False  # set by any thread; the one that reads then closes the stream
         self._started = False  # the request was sent
         self.state: str = "open"
         self.err: Exception | None = None
@@ -112,6 +113,9 @@ class _EventState(Uncopyable):
             if not self._queue:
                 await self._call.accept()
         except Exception as error:  # the contract: False, with the error in .err; iteration raises it
+            if self._closing and isinstance(error, LLMError):  # the read was aborted
+                await self._stop()
+                return False
             self.state, self.err = "errored", error
             if isinstance(error, CallError) and error.partial is None:
                 error.partial = self.response.text or None
@@ -164,7 +168,7 @@ class EventStream(_EventState, Closing):
         try:
             return self._take() or sync_driver.run(self._pull())
         finally:
-            self._reading.release()
+            self._end_reading()
 
     def show(self) -> ChatResponse:
         """Read the rest, display the response while it grows, and return it. Raise the error that ended the stream.
@@ -178,8 +182,23 @@ class EventStream(_EventState, Closing):
             return self._whole()
 
     def close(self) -> None:
-        """Stop and release the connection. Idempotent."""
-        sync_driver.run(self._stop())
+        """Stop and release the connection. Idempotent.
+
+        A read of another thread is aborted, and its iteration ends. That thread then releases the connection.
+        """
+        self._closing = True  # before the lock is tried: else the reader, which releases it first, sees this
+        if not self._reading.acquire(blocking=False):
+            self._source.break_off()
+            return
+        try:
+            sync_driver.run(self._stop())
+        finally:
+            self._reading.release()
+
+    def _end_reading(self) -> None:
+        self._reading.release()
+        if self._closing:
+            self.close()
 
     def __iter__(self) -> Iterator[Event]:
         return self
@@ -190,7 +209,7 @@ class EventStream(_EventState, Closing):
             if self._take() or sync_driver.run(self._pull()):
                 return self.current
         finally:
-            self._reading.release()
+            self._end_reading()
         raise self._end(StopIteration)
 
     def __del__(self) -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final, Protocol, TypeVar
 
+from ..async_support import sync_driver
 from ..capabilities import LLMMetadata
 from ..credentials import Secret
 from ..errors import BadRequest, LimitExceeded, LLMError, StreamInterrupted, Timeout
@@ -264,7 +265,9 @@ class HTTPExchange:
 
     def break_off(self) -> None:
         """Abort the wait of another thread: for the headers, a chunk of the body, or the next attempt."""
-        self._cancel_handle.break_off()
+        body = self._body
+        if not self._cancel_handle.break_off() and body is not None and not self._backend.concurrent:
+            sync_driver.run(body.close())  # the read of a user's network, which has no `break_off`
 
     def _check_cancelled(self) -> None:
         """Raise `StreamInterrupted` if the response was aborted, or else the error of a direct read."""

@@ -58,6 +58,7 @@ class ObjectEvents(Protocol):
     """One structured call in progress. `step` processes arrived events; the coroutines wait for more."""
 
     ended: bool
+    closing: bool
     event: Event | None
 
     @property
@@ -87,6 +88,7 @@ class ObjectEvents(Protocol):
     async def more(self) -> bool: ...
     async def finish(self) -> Any: ...
     async def close(self) -> None: ...
+    def break_off(self) -> None: ...
     def abandon(self) -> None: ...
 
 
@@ -181,7 +183,7 @@ class ObjectStream(_ObjectState[T], Closing):
     """A stream of partial objects while the model writes: iterate it, or use one of its views.
 
     Each item is an immutable snapshot; the last is the validated object. The end of a `with` block, `close()` and
-    garbage collection release the connection.
+    garbage collection release the connection. One thread reads at a time; any thread may close.
     """
 
     def __iter__(self) -> Iterator[T]:
@@ -205,10 +207,12 @@ class ObjectStream(_ObjectState[T], Closing):
             return item
         finally:
             self._reading.release()
+            if flow.closing:
+                self.close()
 
     def final(self) -> T:
         """Read the rest and return the validated object. Raise the error that ended the call, each time."""
-        result: T = _run_alone(self._reading, self._flow.finish())
+        result: T = self._read(self._flow.finish())
         return result
 
     def show(self) -> T:
@@ -218,7 +222,7 @@ class ObjectStream(_ObjectState[T], Closing):
         again. Elsewhere the object is printed once, at the end.
         """
         with self._display() as display:
-            while sync_driver.run(self._flow.more()):
+            while self._read(self._flow.more()):
                 display.update()
             return self.final()
 
@@ -226,7 +230,7 @@ class ObjectStream(_ObjectState[T], Closing):
         """Iterate over the latest snapshots, skipping those that arrived between two iterations."""
         # Owned at the call, not at the first item: a second reader gets its error where it was made.
         self._own("latest()")
-        return _Items(self, self._reading, self._newest)
+        return _Items(self._read, self._newest)
 
     def events(self) -> Iterator[Event]:
         """Iterate over the events of the response."""
@@ -259,14 +263,36 @@ class ObjectStream(_ObjectState[T], Closing):
         return self._view("changes()", require_format(format))
 
     def close(self) -> None:
-        """Stop, and return the connection. A second call has no effect."""
-        sync_driver.run(self._flow.close())
+        """Stop, and return the connection. A second call has no effect.
+
+        A read of another thread is aborted, and its iteration ends. That thread then returns the connection.
+        """
+        self._flow.closing = True  # before the lock is tried: else the reader, which releases it first, sees this
+        if not self._reading.acquire(blocking=False):
+            self._flow.break_off()
+            return
+        try:
+            sync_driver.run(self._flow.close())
+        finally:
+            self._reading.release()
+
+    def _read(self, coroutine: Coroutine[Any, Any, E]) -> E:
+        """Run a coroutine that reads the stream, without an event loop. Raise `StreamBusy` if another thread reads."""
+        if not self._reading.acquire(blocking=False):
+            coroutine.close()
+            raise StreamBusy(_READ_ELSEWHERE)
+        try:
+            return sync_driver.run(coroutine)
+        finally:
+            self._reading.release()
+            if self._flow.closing:
+                self.close()
 
     def _view(self, name: str, kind: str, path: Path | None = None) -> Iterator[Any]:
-        return _Items(self, self._reading, self._viewed(name, kind, path))
+        return _Items(self._read, self._viewed(name, kind, path))
 
     def __enter__(self) -> Self:
-        sync_driver.run(self._begin())
+        self._read(self._begin())
         return self
 
     def __del__(self) -> None:
@@ -358,17 +384,6 @@ class AsyncObjectStream(_ObjectState[T], AsyncClosing):
         self._flow.abandon()
 
 
-def _run_alone(reading: Lock, coroutine: Coroutine[Any, Any, E]) -> E:
-    """Run a coroutine that reads the stream, without an event loop; raise `StreamBusy` if another thread reads it."""
-    if not reading.acquire(blocking=False):
-        coroutine.close()
-        raise StreamBusy(_READ_ELSEWHERE)
-    try:
-        return sync_driver.run(coroutine)
-    finally:
-        reading.release()
-
-
 class _View:
     """One view of a stream: the items that `collect` returns after each event."""
 
@@ -395,14 +410,15 @@ class _View:
 class _Items(Iterator[E]):
     """An iterator over the results of `following`, for a caller without an event loop."""
 
-    def __init__(self, stream: object, reading: Lock, following: Callable[[], Coroutine[Any, Any, E]]) -> None:
-        self._stream = stream  # referenced here, as a stream that is collected closes itself
-        self._reading = reading
+    def __init__(
+        self, read: Callable[[Coroutine[Any, Any, E]], E], following: Callable[[], Coroutine[Any, Any, E]]
+    ) -> None:
+        self._read = read  # a method of the stream, which this refers to: one that is collected closes itself
         self._following = following
 
     def __next__(self) -> E:
         try:
-            return _run_alone(self._reading, self._following())
+            return self._read(self._following())
         except StopAsyncIteration:  # by which the shared coroutine ends in sync streams, too
             raise StopIteration from None
 

@@ -42,6 +42,7 @@ class StructuredStream:
     def __init__(self, prepared: PreparedCall, backend: IOBackend, trace: Trace) -> None:
         self.trace = trace
         self.ended: bool = False
+        self.closing: bool = False  # set by any thread; the one that reads then ends the call
         self.event: Event | None = None
         self.fed: PartialValue | None = None
         self.shown: bool = False
@@ -207,8 +208,8 @@ class StructuredStream:
         try:
             await self._receive()
         except BaseException as error:
-            await self._fail(error)
-            raise
+            if not await self._fail(error):
+                raise
 
     def pump(self) -> bool:
         """Read on in a sync call while each chunk continues the last event's tool call; return True at a new item.
@@ -271,16 +272,17 @@ class StructuredStream:
                 except pydantic.ValidationError as error:
                     self._stop_at(fast_path, error)
         except BaseException as error:
-            await self._fail(error)
-            raise
+            if not await self._fail(error):
+                raise
         if not found and not await self.wait():
             raise StopAsyncIteration
         return self.item
 
     async def fail(self, error: BaseException) -> bool:
-        """End the call with an exception of `pump`, and raise it."""
-        await self._fail(error)
-        raise error
+        """End the call with an exception of `pump`, and raise it unless the stream was closed; return False."""
+        if not await self._fail(error):
+            raise error
+        return False
 
     async def wait(self) -> bool:
         """Wait until there is a new item; return False at the end.
@@ -319,8 +321,9 @@ class StructuredStream:
                 if self._feed_fast_path(fast_path, single.arguments):
                     return True
         except BaseException as error:
-            await self._fail(error)
-            raise
+            if not await self._fail(error):
+                raise
+            return False
 
     async def newest(self) -> bool:
         """Wait for a new item, skipping to the latest one that has arrived; return False at the end.
@@ -369,8 +372,11 @@ class StructuredStream:
         if self._failure is not None:
             await self._retry_invalid(self._failure)
             return
-        if self._source is None:
+        if self._source is None and not self.closing:
             self._source = self._begin_request()
+        # Again after the assignment: `break_off` in another thread either finds the source, or is seen here.
+        if self.closing or self._source is None:
+            raise StreamClosed("the stream was closed while another thread read it")
         try:
             events = await self._source.next_events()
         except MalformedEvent as error:
@@ -389,6 +395,12 @@ class StructuredStream:
                 self.trace.step("closed")
         await self._stop()
         self._end_account()
+
+    def break_off(self) -> None:
+        """Abort the read of another thread, which then ends the call, as `closing` is True."""
+        source = self._source
+        if source is not None:
+            source.break_off()
 
     def abandon(self) -> None:
         """End the account of a call without awaiting: the source closes its connection in its event loop."""
@@ -539,8 +551,14 @@ class StructuredStream:
         if self._source is not None:
             await self._source.close()
 
-    async def _fail(self, error: BaseException) -> None:
-        """End the call with `error`: return the connection and attach the partial object."""
+    async def _fail(self, error: BaseException) -> bool:
+        """End the call with `error`: return the connection and attach the partial object.
+
+        Return True if the stream was closed, which `error` only reports.
+        """
+        if self.closing and isinstance(error, (LLMError, StreamClosed)):
+            await self.close()
+            return True
         if isinstance(error, CallError):
             error.partial = self._partial() if error.partial is None else error.partial
         self._error = error if isinstance(error, Exception) else None
@@ -550,6 +568,7 @@ class StructuredStream:
             self.trace.step("failed" if isinstance(error, Exception) else "closed")
         await self._stop()
         self._end_account(error)
+        return False
 
     def _partial(self) -> Any:
         if not self._prepared.validator.parallel:

@@ -40,14 +40,15 @@ class CancelHandle:
         self._cut: Cut | None = None
         self._lock = Lock()
 
-    def break_off(self) -> None:
-        """End the current wait and all later ones. Thread-safe and idempotent."""
+    def break_off(self) -> bool:
+        """End the current wait and all later ones. Return False if none was registered. Thread-safe and idempotent."""
         with self._lock:
             self.broken = True
             cut, self._cut = self._cut, None
             # Called under the lock: after `unregister` has returned, the socket may be in use by another call.
             if cut is not None:
                 cut()
+        return cut is not None
 
     def register(self, cut: Cut) -> None:
         """Register `cut()` to end the current wait. It is called at once if the call was cancelled before."""

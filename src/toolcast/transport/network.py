@@ -25,7 +25,8 @@ class Response(Protocol):
     """An HTTP response whose body is still arriving; `headers` have names in lower case.
 
     It may have a method `break_off()` too, which aborts a read of another thread, if `close` does not. It is called
-    once, perhaps after the end, to cancel a turn at once. The built-in networks use `CancelHandle` instead.
+    once, perhaps after the end, to cancel a turn or to close a stream at once. The built-in networks use `CancelHandle`
+    instead.
     """
 
     @property
