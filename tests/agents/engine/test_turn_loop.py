@@ -7,6 +7,7 @@ import logging
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import aclosing
 from typing import Any
 
@@ -450,6 +451,39 @@ def test_a_sync_stream_can_be_closed_from_another_thread() -> None:
         stream.result()
     thread.join()
     check(engine)
+
+
+def test_a_sync_stream_that_is_closed_elsewhere_while_an_event_arrives_ends_its_turn() -> None:
+    def answer(request: Any) -> str:
+        thread = threading.Thread(target=stream.close)
+        thread.start()
+        thread.join()
+        return "Well then"
+
+    engine = Engine(ScriptedLLM(answer, "Hm?"))
+    stream = engine.stream("Go.")
+    list(stream)
+    assert stream.state == "idle"
+    assert engine.submit("And?").text == "Hm?"
+    check(engine)
+
+
+def test_a_sync_stream_begins_its_turn_once() -> None:
+    class Begun(ScriptedLLM):
+        def sync_backend(self) -> Any:
+            if not others:
+                others.append(pool.submit(lambda: next(stream, None)))
+                wait(others, timeout=0.1)  # the other thread could begin the turn meanwhile
+            return super().sync_backend()
+
+    others: list[Future[Any]] = []
+    engine = Engine(llm := Begun("Well then", "unused"))
+    stream = engine.stream("Go.")
+    with ThreadPoolExecutor(2) as pool:
+        wait([first := pool.submit(lambda: next(stream, None))])
+    errors = [str(error) for each in (first, *others) if (error := each.exception())]
+    assert len(llm.requests) == 1
+    assert all("another caller is already waiting" in error for error in errors), errors
 
 
 def test_a_turn_whose_coroutine_is_closed_is_cancelled() -> None:

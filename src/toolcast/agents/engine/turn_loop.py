@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from threading import Lock
 from typing import Any, Final
 
 from ...approvals import ApprovalDecision
@@ -84,7 +85,8 @@ class TurnLoop:
         self._counted: ModelRequest | None = None  # the last whose usage was counted
         self._undecided: ModelRequest | None = None  # the last whose response was complete
         self._tools: ToolPhase | None = None
-        self._compacted = self._shortened = self._reading = self._discarding = self._unsaved = False
+        self._reading = Lock()  # taken by the caller that waits for events
+        self._compacted = self._shortened = self._discarding = self._unsaved = False
         conversation.added = []
         self._steps: Mapping[str, Callable[[], Awaitable[list[AgentEvent]]]] = {
             "idle": self._begin,
@@ -132,11 +134,10 @@ class TurnLoop:
         """Return the next events; an empty list at the end."""
         if self.ended:
             return []
-        if self._reading:
+        if not self._reading.acquire(blocking=False):
             raise IllegalState(
                 "another caller is already waiting for the events of this turn; read them once", state=self.state
             )
-        self._reading = True
         try:
             return await self._interruptible.run(self._advance)
         except Exception as error:  # the contract: its failure is its last event; result() raises it
@@ -149,7 +150,7 @@ class TurnLoop:
             await self._cancel_because(f"by {type(error).__name__}")
             raise
         finally:
-            self._reading = False
+            self._reading.release()
 
     async def _advance(self) -> list[AgentEvent]:
         """Run steps until one has events, or was the last."""
@@ -181,15 +182,19 @@ class TurnLoop:
 
     async def close(self) -> None:
         """Cancel the turn and wait for its end, unless another caller reads its events. Idempotent."""
-        if self._reading:
+        if not self._reading.acquire(blocking=False):
             self.cancellation.cancel()
-        elif not self.ended:
-            await self._cancel_because("its stream was closed before its end")
+            return
+        try:
+            if not self.ended:
+                await self._cancel_because("its stream was closed before its end")
+        finally:
+            self._reading.release()
 
     def cancel(self) -> None:
         """Cancel the turn, from any thread; one that has not begun ends at once."""
         self.cancellation.cancel()
-        if not self._reading and self.state == "idle":
+        if not self._reading.locked() and self.state == "idle":
             self.abandon()
 
     def abandon(self) -> None:

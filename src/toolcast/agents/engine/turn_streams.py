@@ -7,6 +7,7 @@ stream that is closed or garbage-collected cancels its turn.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
@@ -36,6 +37,7 @@ class _TurnStreamBase(Uncopyable, Generic[T]):
 
     def __init__(self, begin: BeginTurn) -> None:
         self._begin = begin
+        self._beginning = RLock()
         self._turn_loop: TurnLoop | None = None
         self._queue: list[AgentEvent[T]] = []
         self._position = 0
@@ -85,14 +87,18 @@ class _TurnStreamBase(Uncopyable, Generic[T]):
 
     def _require_begun(self) -> TurnLoop:
         if self._turn_loop is None:
-            if self._closed:
-                raise StreamClosed("the stream was closed before its turn began; make another one")
-            self._turn_loop = self._begin()
+            with self._beginning:  # once, in whichever thread is first
+                if self._turn_loop is None:
+                    if self._closed:
+                        raise StreamClosed("the stream was closed before its turn began; make another one")
+                    self._turn_loop = self._begin()
         return self._turn_loop
 
     async def _next_event(self) -> AgentEvent[T]:
         """Return the next event; raise `StopAsyncIteration` at the end."""
         if self._position >= len(self._queue):
+            if self._closed:
+                await self._cancel_and_close()  # it was left to this caller if it was reading
             if self._closed or (self._turn_loop is not None and self._turn_loop.ended):
                 raise StopAsyncIteration
             self._queue, self._position = await self._require_begun().next_events(), 0
