@@ -444,7 +444,8 @@ def test_fail_fast_stops_early() -> None:
     assert len(caught.value.arguments) < 30
     assert caught.value.errors()[0]["loc"] == ("title",)
     # Code runs in a container that Anthropic names at the end: the next attempt needs it.
-    for options in ({"fail_fast": False}, {"tools": [CodeExecution()]}):
+    whole: list[dict[str, Any]] = [{"fail_fast": False}, {"tools": [CodeExecution()]}]
+    for options in whole:
         make: Any = ToolOrchestratingLLM(Album, "x", ScriptedLLM(call(bad), chunk=4), **options)
         with pytest.raises(ValidationError) as caught:
             make.stream().final()

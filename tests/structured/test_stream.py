@@ -597,7 +597,7 @@ def test_a_stream_that_another_thread_closes_ends(view: str | None, at: str) -> 
         finally:
             closed.append("answer")
 
-    network = ClosingNetwork()
+    network: Any = ClosingNetwork()
     llm = OpenAI("gpt-4o", api_key="k", network=network) if at == "network" else ScriptedLLM(answer, answer)
     stream = network.stream = ToolOrchestratingLLM(Album, "x", llm, max_attempts=2).stream()
     args = ("songs",) if view == "items" else ()

@@ -274,6 +274,7 @@ class StructuredStream:
         except BaseException as error:
             if not await self._fail(error):
                 raise
+            found = False
         if not found and not await self.wait():
             raise StopAsyncIteration
         return self.item
