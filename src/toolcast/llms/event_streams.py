@@ -113,7 +113,7 @@ class _EventState(Uncopyable):
             if not self._queue:
                 await self._call.accept()
         except Exception as error:  # the contract: False, with the error in .err; iteration raises it
-            if self._closing and isinstance(error, LLMError):  # the read was aborted
+            if self._closing and isinstance(error, (LLMError, StreamClosed)):  # the read was aborted
                 await self._stop()
                 return False
             self.state, self.err = "errored", error

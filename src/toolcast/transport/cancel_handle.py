@@ -41,14 +41,17 @@ class CancelHandle:
         self._lock = Lock()
 
     def break_off(self) -> bool:
-        """End the current wait and all later ones. Return False if none was registered. Thread-safe and idempotent."""
+        """End the current wait and all later ones. Thread-safe and idempotent.
+
+        Return False the first time if no wait was registered, as in the reads of a user's network.
+        """
         with self._lock:
-            self.broken = True
+            first, self.broken = not self.broken, True
             cut, self._cut = self._cut, None
             # Called under the lock: after `unregister` has returned, the socket may be in use by another call.
             if cut is not None:
                 cut()
-        return cut is not None
+        return cut is not None or not first
 
     def register(self, cut: Cut) -> None:
         """Register `cut()` to end the current wait. It is called at once if the call was cancelled before."""
