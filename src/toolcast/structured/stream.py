@@ -207,7 +207,7 @@ class StructuredStream:
         """Wait for more events; at the end of a response validate it, and retry if necessary."""
         try:
             await self._receive()
-        except BaseException as error:
+        except BaseException as error:  # raised again, unless it only reports that the stream was closed
             if not await self._fail(error):
                 raise
 
@@ -271,7 +271,7 @@ class StructuredStream:
                         self.trace.state = "yielding_partial"
                 except pydantic.ValidationError as error:
                     self._stop_at(fast_path, error)
-        except BaseException as error:
+        except BaseException as error:  # raised again, unless it only reports that the stream was closed
             if not await self._fail(error):
                 raise
             found = False
@@ -321,7 +321,7 @@ class StructuredStream:
                 self._reads = source.direct_reads(single.id)
                 if self._feed_fast_path(fast_path, single.arguments):
                     return True
-        except BaseException as error:
+        except BaseException as error:  # raised again, unless it only reports that the stream was closed
             if not await self._fail(error):
                 raise
             return False
