@@ -91,6 +91,22 @@ def test_a_path_is_no_option() -> None:
 
 # Lines that run, write or configure something. None of their words but the first is spelled by the rules.
 ATTACKS = lines(r"""
+npm run env touch MARK
+npm run env -- sh -c 'touch MARK'
+git status "$(git commit)"
+git status <(git commit)
+git log <&63
+git log >&63
+echo $(git log)
+awk 'BEGIN{SYMTAB["AR" "GV"][1]=".e" "nv"}{print}' x
+pytest 'x.txt[.py'
+pytest 'x.tx[t]'
+black ../x
+ps auxe
+ps eww
+gh pr list -R evil.example/o/r
+gh pr view https://evil.example/o/r/pull/1
+git reset --keep HEAD~1
 git log --format=*
 git log --author={a,b}
 ls f[0-4]
@@ -502,6 +518,15 @@ def test_what_a_developer_runs_every_day_is_covered(command: str) -> None:
         ("tool", "tool <<< x"),
         ("python", "python"),
         ("rm src/*", "rm src/../a"),
+        ("git|cat", "cat <<A <<B\n:!x\nA\n$(git commit)\nB"),
+        ("git|cat", "cat <<< ':!x' <<< \"$(git commit)\""),
+        ("git|cat|true", "cat <<A; true\n$(git commit)\nA"),
+        ("git|echo", "echo <(echo ':!x') `git commit`"),
+        ("curl * http://localhost:*", "curl -A http://localhost:1/x http://h"),
+        ("grep * src/*", "grep -e src/x /etc/passwd"),
+        ("git restore * src/*", "git restore -s src/x ."),
+        ("rm *.log", "rm /x/y.log"),
+        ("rm *.log", "rm a.log ~/y.log"),
         ("git push origin", "git push origin main dev"),
         ("git push origin main", "git push origin main dev"),
         ("git checkout feature/*", "git checkout feature/x -b main"),

@@ -233,8 +233,11 @@ def matches(text: str, pattern: str) -> bool:
     """Return whether a literal word matches a pattern of one word.
 
     With `..` and `:` only if the pattern has it: `:` begins what may mean all other files to git (`:!x`), and the
-    target of a push (`feature/x:main`). `src/` is the folder and not one of its files, `src/*`.
+    target of a push (`feature/x:main`). `src/` is the folder and not one of its files, `src/*`. Options and absolute
+    paths are matched by their like alone.
     """
+    if text[:1] in ("-", "/", "~") and pattern[:1] not in (text[:1], "["):
+        return False
     is_upwards = ".." in text.split("/") and ".." not in pattern.split("/")
     is_other = (":" in text and ":" not in pattern) or (text.startswith(":") and not pattern.startswith(":"))
     is_folder = text.endswith("/") and "/" in pattern and not pattern.endswith("/")

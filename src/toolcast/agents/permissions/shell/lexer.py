@@ -67,8 +67,8 @@ class Lexer(ABC):
         """Parse the commands of a text within this one."""
 
     @abstractmethod
-    def nested(self) -> None:
-        """Parse commands up to the `)` that ends them."""
+    def nested(self, fed: bool = True) -> None:
+        """Parse commands up to the `)` that ends them. `fed`: their input may be that of a command around them."""
 
     @abstractmethod
     def arithmetic(self, text: str) -> None:

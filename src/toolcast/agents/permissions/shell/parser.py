@@ -70,8 +70,8 @@ class SimpleCommand(NamedTuple):
     """One program being run: its words, `NAME=value` in front of them, and its redirections.
 
     There are no words where only variables are set, or where a whole group is redirected. `given`: the command line is
-    a word of another command, such as `rm x` in `git -c core.pager='rm x'`, which may run it. `fed`: its input is that
-    of a pipe or a here-document.
+    a word of another command, such as `rm x` in `git -c core.pager='rm x'`, which may run it. `fed`: its input may be
+    that of a pipe or a here-document, as in each substitution.
     """
 
     words: tuple[Word, ...] = ()
@@ -156,7 +156,7 @@ class _Parser(Lexer):
         _List(self).read("")
 
     def inner(self, text: str) -> None:
-        _Parser(text, self.found, self.depth + 1, self.given, self.fed).script()
+        _Parser(text, self.found, self.depth + 1, self.given, True).script()
 
     def arithmetic(self, text: str) -> None:
         """Add an expression that has names: it evaluates their values, which may be `a[$(command)]`."""
@@ -175,16 +175,16 @@ class _Parser(Lexer):
         parser.seen = self.seen
         return parser
 
-    def nested(self) -> None:
+    def nested(self, fed: bool = True) -> None:
         if self.documents:
             self.fail("nested commands after <<")
         if self.depth == MAX_DEPTH:
             self.fail("it is nested too deeply")
-        fed = self.fed
+        outer, self.fed = self.fed, fed
         self.depth += 1
         _List(self).read(")")
         self.depth -= 1
-        self.fed = fed
+        self.fed = outer
 
     def skip_blanks(self) -> None:
         if blanks := _blanks(self.text, self.pos):
@@ -339,7 +339,7 @@ class _List:
             parser.pos += 1
             if parser.char() == "(":
                 parser.fail("arithmetic")
-            parser.nested()
+            parser.nested(parser.fed)
             self._end()
             return
         parser.pos += len(operator)

@@ -28,8 +28,6 @@ from .forms import ASKING, Form, deny_table, escaped, forms, is_device, matches,
 from .lexer import MAX_DEPTH, Word
 from .parser import TEXTS, Redirection, SimpleCommand, is_data
 
-_descriptor = re.compile(r"-|[0-9]{1,9}").fullmatch
-_DESCRIPTORS = frozenset((">&", "<&"))
 _ADDED = Word("$()", False)  # a word that `xargs` takes from its input
 _variable = re.compile(r"\$(?:\{[^{}]*\}|\(\)|\w+|[@*#?$!-])|\{[^{}]*\}")
 _code_word = re.compile(r"[^\s'\"()\[\]{},;|&<>=`!:+@]+").findall
@@ -64,7 +62,8 @@ def uncovered(patterns: Sequence[str], command: SimpleCommand) -> Uncovered | No
         wanted = words_of(pattern)
         words = command.words
         found = len(words) >= len(wanted) > 0
-        if not found or not all(w.literal and matches(w.text, want) for w, want in zip(words, wanted, strict=False)):
+        pairs = zip(words, wanted, strict=False)
+        if not found or not all(w.literal and (wanted == ["*"] or matches(w.text, want)) for w, want in pairs):
             continue
         open_end = ["*"] if pattern.endswith(" *") else []
         if (missing := _missing(patterns, command, wanted + open_end)) is None:
@@ -280,8 +279,8 @@ def words_of(pattern: str) -> list[str]:
 def _writes_nothing(redirection: Redirection) -> bool:
     """Return whether it opens no file: `2>&1`, `>/dev/null`, or text within the command."""
     operator, target = redirection
-    if operator in _DESCRIPTORS:
-        return target.literal and _descriptor(target.text) is not None
+    if operator == ">&":
+        return target.literal and target.text in ("1", "2", "-")
     return operator in TEXTS or target == Word("/dev/null")
 
 
