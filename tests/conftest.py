@@ -1,11 +1,11 @@
 """What every test stands on: async backends, Hypothesis profiles, the parts of the suite, real servers, and skips.
 
 * `async def` tests run on asyncio and on trio.
-* `--suite=fast` leaves out what takes long: tests marked `slow` (kills, soaks, exhaustive cuts), the sessions of users
-  in `tests/user/` except the first steps (they start many programs), tests on trio (those with the word in their id,
-  as `test_x[trio-1]`), and most examples of Hypothesis. `--suite=slow` runs just that: the two together are the whole
-  suite, which pytest runs without the option. `--suite=ci` is the whole with a third of the examples, and with sync
-  code in the thread of one kind of loop.
+* `--suite=fast` leaves out what takes long: tests marked `slow` or `nightly` (kills, soaks, every cut), the sessions of
+  users in `tests/user/` except the first steps (they start many programs), tests on trio (those with the word in their
+  id, as `test_x[trio-1]`), and most examples of Hypothesis. `--suite=slow` runs just that: the two together are the
+  whole suite, which pytest runs without the option. `--suite=ci` is the whole without tests marked `nightly`, with a
+  third of the examples, and with sync code in the thread of one kind of loop.
 * A test marked `networked` needs a real server. It runs with `--networked` (`nox -s networked`), where a
   server that does not start is a failure; elsewhere it is skipped.
 * A test marked `pure_only` counts or replaces functions of modules that a wheel for one platform has compiled. It is
@@ -118,12 +118,13 @@ def is_fast(item: pytest.Item) -> bool:
     """Return whether a test is in the fast part of the suite."""
     if item.path.parent.name == "user" and item.path.name not in FAST_SESSIONS:
         return False
-    return item.get_closest_marker("slow") is None and not IN_A_LOOP.search(item.name)
+    takes_long = item.get_closest_marker("slow") or item.get_closest_marker("nightly")
+    return not (takes_long or IN_A_LOOP.search(item.name))
 
 
 def is_in_ci(item: pytest.Item) -> bool:
     """Return whether a test decides about changes. Sync code does not see which kind of loop runs in its thread."""
-    return not IN_A_TRIO_LOOP.search(item.name)
+    return not (item.get_closest_marker("nightly") or IN_A_TRIO_LOOP.search(item.name))
 
 
 def is_slow(item: pytest.Item) -> bool:

@@ -16,7 +16,7 @@ INPUTS = nightly(50_000, 20_000) // (SHARES * len(cross_fuzz.WIRES))
 each = pytest.mark.parametrize("name", cross_fuzz.WIRES)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @needs_shared
 @pytest.mark.gate("G1")
 @each

@@ -95,7 +95,7 @@ async def some_async_streams(make: ToolOrchestratingLLM[Album], server: Loopback
             server.forget()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.gate("G8")
 @needs_descriptors
 @pytest.mark.parametrize("way", ["sync", "asyncio", "trio"])
@@ -201,7 +201,7 @@ class Weather(Loopback):
         return answers[kind]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.gate("G16")
 @needs_descriptors
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])

@@ -194,7 +194,7 @@ def test_prompts_with_the_same_beginning_follow_each_other() -> None:
     assert asked == [*sorted(inputs[:256]), *sorted(inputs[256:])]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_sorted_rows_start_before_stored_outcomes_fill_the_window(tmp_path: Path) -> None:
     """The first row is new, and the stored outcomes of all others wait for it."""
     asked: list[str] = []

@@ -106,6 +106,7 @@ def stored(path: Path) -> list[int]:
         connection.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(os.name == "nt", reason="there is no SIGKILL")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("network", ["httpx", "aiohttp"])

@@ -55,7 +55,7 @@ def limits() -> tuple[Bucket, Bucket]:
     return made
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize(("source", "count"), [("hand", 1800), ("headers", 1800), ("unknown", 1800)])
 def test_few_requests_are_refused(source: str, count: int, fast: None) -> None:
     inputs = texts(count)

@@ -37,7 +37,7 @@ def started(config: Path) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform == "win32", reason="kills as POSIX systems do")
 @pytest.mark.timeout(120)
 def test_x10_killed_at_ten_moments_a_run_goes_on_without_a_duplicate(tmp_path: Path) -> None:

@@ -676,7 +676,7 @@ def test_an_answer_that_says_nothing(api: API, text: str) -> None:
     assert given_back(network)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(65, 68)
 def test_a_string_of_ten_megabytes(api: API) -> None:
     sea = SEA.model_copy(update={"title": "\x00 é" + "Sea of Glass" * 850_000})

@@ -90,7 +90,7 @@ def test_no_more_is_written_than_was_asked_for() -> None:
     assert len(links.text) < 2000
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(141)
 @pytest.mark.parametrize(
     "piece",

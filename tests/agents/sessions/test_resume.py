@@ -464,7 +464,7 @@ def running(kind: str, path: Path, where: str) -> Iterator[subprocess.Popen[str]
             process.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.fault(130)
 @pytest.mark.parametrize("kind", ["sqlite", "jsonl"])
 @pytest.mark.parametrize("idempotent", [False, True])

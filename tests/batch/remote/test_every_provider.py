@@ -301,7 +301,7 @@ def goes_on_after(setting: Setting, step: int, path: Path) -> bool:
     return True
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_job_that_ends_at_any_request_goes_on_there(setting: Setting, tmp_path: Path) -> None:
     steps = next(step for step in range(1, 1_000) if not goes_on_after(setting, step, tmp_path / f"{step}.db"))
     assert steps > 12

@@ -74,7 +74,7 @@ AFTER, BEFORE = range(1, 17, nightly(1, 3)), range(1, 17, nightly(4, 9))
 MOMENTS = [("after", number) for number in AFTER] + [("before", number) for number in BEFORE]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(os.name == "nt", reason="SIGKILL")
 @pytest.mark.parametrize(("moment", "number"), MOMENTS)
 def test_a_job_that_is_killed_at_any_request_goes_on_there(tmp_path: Path, moment: str, number: int) -> None:

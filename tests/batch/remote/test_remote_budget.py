@@ -353,7 +353,7 @@ def counts_after(step: int, path: Path, reask: str) -> bool:
     return True
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("reask", ["live", "batch"])
 def test_what_is_spent_is_counted_once_wherever_a_job_ends(tmp_path: Path, reask: str) -> None:
     last = next(step for step in range(1, 1_000) if not counts_after(step, tmp_path / f"{step}.db", reask))

@@ -62,7 +62,7 @@ def submitted(pair: Pair) -> Counter[str]:
     return Counter(f"{last_text(body)}/{len(body['messages'])}" for body in pair.service.submitted.values())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("reask", ["live", "batch"])
 def test_a_job_that_ends_at_any_step_goes_on_there(tmp_path: Path, reask: str) -> None:
     last = next(step for step in range(1, 1_000) if not goes_on_after(step, tmp_path / f"{step}.db", reask))

@@ -132,7 +132,7 @@ def test_the_axis_has_what_the_figures_need(seconds: float, tick: str) -> None:
     assert tick in texts(charts.time_picture("t", run))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("cycles", [1, 60, 61, 1000])
 def test_of_many_cycles_a_bar_is_the_mean_of_some(cycles: int) -> None:
     run = long_run(cycles)

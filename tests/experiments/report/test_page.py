@@ -144,7 +144,7 @@ def test_a_page_without_scripts_is_the_same_page_but_for_them(tmp_path: Path) ->
     assert [picture.name for picture in plain.pictures] == [picture.name for picture in report(*logs).pictures]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("sketched")
 def test_scripts_and_their_data_are_less_than_a_megabyte(tmp_path: Path) -> None:
     """However much the logs have: a chart without room is a picture only, the comparison last of all."""
@@ -225,7 +225,7 @@ def test_a_run_id_that_another_program_wrote(tmp_path: Path) -> None:
     assert [picture.name for picture in made.pictures] == ["comparison"] and 'id="run-run"' in made.html
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_runs_of_one_name_are_distinguished(tmp_path: Path) -> None:
     logs = [whole_run(tmp_path / folder / "run.jsonl") for folder in ("a", "b")]
     made = report(*logs, logs[0])
@@ -287,7 +287,7 @@ def test_a_run_that_has_just_begun_has_no_pictures(tmp_path: Path) -> None:
     assert report(LogWriter(tmp_path / "run.jsonl").start().finish(None)).pictures == ()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_thousand_cycles_make_a_page_of_a_few_megabytes(tmp_path: Path) -> None:
     received = [f"Reflection {number}. " + "All work and no play. " * 300 for number in range(1000)]
     made = report(whole_run(tmp_path / "run.jsonl", reflections=received))

@@ -83,7 +83,7 @@ def test_decodes_to_one_response(name: str) -> None:
     assert response.stop_reason != "other"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.gate("G2")
 @needs_shared
 @CLAUDE.every_answer

@@ -55,7 +55,7 @@ def test_decodes_to_one_response(name: str) -> None:
     assert (response.stop_reason == "tool_use") == bool(response.message.tool_calls)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.gate("G2")
 @needs_shared
 @CHAT.every_answer

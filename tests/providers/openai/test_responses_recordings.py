@@ -72,7 +72,7 @@ def test_decodes_to_one_response(name: str) -> None:
     assert response.stop_reason == ("tool_use" if response.message.tool_calls else "end_turn")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.gate("G2")
 @needs_shared
 @RESPONSES.every_answer
