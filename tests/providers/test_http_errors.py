@@ -649,6 +649,10 @@ def test_deep_bodies() -> None:
         check_text(error(500, deep.encode()))
 
 
+def _only(one: str, other: str) -> bytes:
+    return f'{{"error": {{"message": "This model is only supported in {one} and not in {other}."}}}}'.encode()
+
+
 @pytest.mark.parametrize(
     ("status", "body", "advice"),
     [
@@ -659,6 +663,14 @@ def test_deep_bodies() -> None:
         (400, b'{"error": {"message": "no", "failed_generation": "<f>{"}}', "send the request again, or use another"),
         (500, b'{"error": {"message": "Failed to parse tool call"}}', "send the request again, or use another"),
         (400, b'{"error": {"message": "unknown field"}}', "Compare the request, as preview() shows it"),
+        (404, _only("v1/responses", "v1/chat/completions"), 'Pass api="responses".'),
+        (404, _only("v1/chat/completions", "v1/responses"), 'Pass api="chat".'),
+        (
+            400,
+            b'{"error": {"message": "Function tools with reasoning_effort are not supported for gpt-6-sol in '
+            b'/v1/chat/completions. To use function tools, use /v1/responses or set reasoning_effort to none."}}',
+            'Pass api="responses".',
+        ),
     ],
 )
 def test_the_advice_fits_the_cause(status: int, body: bytes, advice: str) -> None:

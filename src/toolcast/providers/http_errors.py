@@ -281,6 +281,9 @@ _Rule: TypeAlias = tuple[type[LLMError], _Statuses, str]  # the exception class,
 _STREAM: _Statuses = frozenset({None})
 _VAGUE = _STREAM | {400, 403, 413, 422, 500}  # statuses too general to name the problem
 
+_OTHER_API = (
+    r"(?:\buse|only (?:supported|available) (?:in|on|with|through)) (?:the )?/?v1/(responses|chat/completions)\b"
+)
 _BAD_CALL = r"failed to parse tool call|tool_call_error|invalid_tool_call"
 
 # Patterns of messages that are more specific than the status, in order of precedence. They are compiled when the first
@@ -409,6 +412,8 @@ _SUMMARY: dict[type[LLMError], str] = {
 
 
 def _advice(kind: type[LLMError], problem: ServiceError, status: int | None, source: ErrorSource) -> str:
+    if (other := re.search(_OTHER_API, problem.text)) is not None:
+        return f'Pass api="{"responses" if other[1] == "responses" else "chat"}".'
     if kind is AuthFailed and status == 403:
         return "Check that the key may use this model, and that the service is offered in your region."
     if kind is AuthFailed:

@@ -230,7 +230,7 @@ class ResponsesRequestEncoder(OpenAIBaseEncoder):
         for message in messages[:start]:
             self._system(message)
         items = [item for message in messages[start:] for item in self._message(message)]
-        items = _name_outputs(items)
+        items = _since_compaction(_name_outputs(items))
         if marks:
             encoded = {"input": items}
             self._mark(encoded, "input", _PARTS, 0)
@@ -488,6 +488,17 @@ def _name_outputs(items: list[_Item]) -> list[_Item]:
     answered = {item.get("call_id") for item in items if _kind(item).endswith("_output")}
     open = [call for id, call in calls.items() if id not in answered and _kind(call) not in _TEXT_CALLS]
     return _without(items, open) if open else items
+
+
+def _since_compaction(items: list[_Item]) -> list[_Item]:
+    """Return `items` from the last compaction on, which stands for all before it but system messages and open calls.
+
+    Source: developers.openai.com/api/docs/guides/compaction.
+    """
+    at = max((place for place, item in enumerate(items) if _kind(item) == "compaction"), default=0)
+    open = {item.get("call_id") for item in items[at:] if _kind(item).endswith("_output")} if at else set()
+    kept = (item for item in items[:at] if item.get("role") == "system" or item.get("call_id") in open)
+    return [*kept, *items[at:]] if at else items
 
 
 def _without(items: list[_Item], left_out: list[_Item]) -> list[_Item]:
