@@ -308,10 +308,14 @@ def networked(session: nox.Session) -> None:
 
 @nox.session
 def browser(session: nox.Session) -> None:
-    """The web page in a real Chromium; TOOLCAST_SCREENSHOTS=docs/images takes the pictures of the documentation."""
+    """The web page in a real Chromium; in CI, without tests marked nightly.
+
+    TOOLCAST_SCREENSHOTS=docs/images takes the pictures of the documentation.
+    """
     env = local(session)
     _weights(session, env)
-    env.run("pytest", *(session.posargs or [*WAITING, "tests/browser"]), TOOLCAST_CHROMIUM=_chromium(session))
+    part = (*WAITING, "--suite=ci" if IN_STEPS else "--suite=all", "tests/browser")
+    env.run("pytest", *(session.posargs or part), TOOLCAST_CHROMIUM=_chromium(session))
 
 
 @nox.session(name="browser-bench")
@@ -414,7 +418,7 @@ def nightly(session: nox.Session) -> None:
     env = Environment(session, "tests", lock="tests")
     if not session.posargs:
         env.script("tests/cross_fuzz.py", "--inputs", "5000000")
-        for gate in ("coverage", "networked", "audit", "mutation"):
+        for gate in ("coverage", "networked", "browser", "audit", "mutation"):
             session.notify(gate)
     soak = os.environ.get("TOOLCAST_SOAK_SECONDS", "1800")
     more = {"HYPOTHESIS_PROFILE": "nightly", "TOOLCAST_SOAK_SECONDS": soak}

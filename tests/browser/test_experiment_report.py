@@ -309,6 +309,7 @@ def three_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report_on(logs, embedder="words").write(folder / "report", png=False)[0]
 
 
+@pytest.mark.nightly
 @looks
 def test_pictures_for_the_documentation(
     browser: Browser, three_runs: Path, tmp_path: Path, width: int, scheme: Literal["light", "dark"]

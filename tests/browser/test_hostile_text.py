@@ -226,6 +226,7 @@ def test_markdown_of_a_model(opened: Callable[[str], Tab]) -> None:
             expect(page.locator(".message.assistant")).to_have_count(len(MARKDOWN) + 1)
 
 
+@pytest.mark.nightly
 def test_names_of_models_and_errors(opened: Callable[[str], Tab]) -> None:
     async def load(work: StageTask) -> None:
         raise ToolcastError(f"there is no model {work.context.model}: {EVIL}")
@@ -291,6 +292,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report_on(logs, embedder="words").write(folder / "report", png=False)[0]
 
 
+@pytest.mark.nightly
 @pytest.mark.fault(143)
 def test_a_report(browser: Browser, report: Path) -> None:
     """It is a file, without a policy of a server."""

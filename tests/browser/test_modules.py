@@ -361,6 +361,7 @@ def test_a_chunk_draws_the_last_rows_of_a_table_only(page: Page) -> None:
     assert long[1] < 2500
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "piece",
     [

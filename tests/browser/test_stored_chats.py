@@ -249,6 +249,7 @@ def test_an_empty_chat_that_rested_is_begun_anew(tab: Tab, tmp_path: Path, expec
         expect(page.get_by_role("article", name="You")).to_contain_text("Half a thought")
 
 
+@pytest.mark.nightly
 def test_pictures_for_the_documentation(tab: Tab, tmp_path: Path) -> None:
     """With TOOLCAST_SCREENSHOTS they are written there; in any case they are small."""
     folder = Path(os.environ.get("TOOLCAST_SCREENSHOTS") or tmp_path)
@@ -311,6 +312,7 @@ def test_pictures_for_the_documentation(tab: Tab, tmp_path: Path) -> None:
         assert 5_000 < (folder / name).stat().st_size < 150_000
 
 
+@pytest.mark.nightly
 def test_a_stored_chat_of_ten_thousand_messages_is_found_read_and_continued(tab: Tab, tmp_path: Path) -> None:
     messages = [
         user(f"question {n // 2}") if n % 2 == 0 else Message("assistant", (TextPart(f"answer **{n // 2}**"),))
