@@ -496,9 +496,11 @@ def _since_compaction(items: list[_Item]) -> list[_Item]:
     Source: developers.openai.com/api/docs/guides/compaction.
     """
     at = max((place for place, item in enumerate(items) if _kind(item) == "compaction"), default=0)
-    open = {item.get("call_id") for item in items[at:] if _kind(item).endswith("_output")} if at else set()
+    if not at:
+        return items
+    open = {item.get("call_id") for item in items[at:] if _kind(item).endswith("_output")}
     kept = (item for item in items[:at] if item.get("role") == "system" or item.get("call_id") in open)
-    return [*kept, *items[at:]] if at else items
+    return [*kept, *items[at:]]
 
 
 def _without(items: list[_Item], left_out: list[_Item]) -> list[_Item]:
