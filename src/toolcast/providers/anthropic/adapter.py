@@ -9,7 +9,7 @@ an unknown name is taken for a model behind another server of the same protocol.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -235,8 +235,8 @@ class AnthropicRequestEncoder(RequestEncoder):
             forcing = self._choose(options)
         if options.server_tools:
             self._run_by_service(options)
-        if "tools" not in self.fields and (self._call_format is None or self._beside_tools):
-            self.called = _called
+        needed = "tools" not in self.fields and (self._call_format is None or self._beside_tools)
+        self.called: Callable[[Sequence[str]], dict[str, Any]] | None = _called if needed else None
         self._sampling(settings, thinks=self._think(settings, forcing=forcing))
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
