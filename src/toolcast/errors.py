@@ -332,6 +332,16 @@ def error_from_dict(data: Mapping[str, Any]) -> Exception:
     return made
 
 
+def drop_general_advice(error: CallError) -> None:
+    """Drop the advice of the class of an error, as it was followed already; one for this failure stays."""
+    if _is_general(error):
+        error.advice = ""
+
+
+def _is_general(error: CallError) -> bool:
+    return error.advice == type(error).advice
+
+
 class CallError(ToolcastError, ValueError):
     """The error for a call that was sent and has no result.
 
@@ -389,7 +399,7 @@ class CallError(ToolcastError, ValueError):
     def _next_step(self) -> str:
         """The advice, unless it is the general one and an earlier attempt failed alike: repeating it did not help."""
         same = [attempt for attempt in self.attempts[:-1] if isinstance(attempt.error, type(self))]
-        return "" if same and self.advice == type(self).advice else self.advice
+        return "" if same and _is_general(self) else self.advice
 
     @property
     def _summary(self) -> str:

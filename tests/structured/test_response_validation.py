@@ -345,11 +345,12 @@ def test_prompted_calls_by_name(api: API, text: str, expected: Any, chunk: int) 
 
 
 @pytest.mark.parametrize("mode", ["prompted", "tool_call"])
-def test_true_is_not_1(api: API, mode: Any) -> None:
+@pytest.mark.parametrize(("one", "other"), [("true", "1"), ('{"a": [true, 1]}', '{"a": [1, true]}')])
+def test_true_is_not_1(api: API, mode: Any, one: str, other: str) -> None:
     class Level(BaseModel):
-        level: bool | int
+        level: bool | int | dict[str, list[bool | int]]
 
-    make, _ = maker('First {"level": true}. No: {"level": 1}', output=Level, mode=mode)
+    make, _ = maker(f'First {{"level": {one}}}. No: {{"level": {other}}}', output=Level, mode=mode)
     with pytest.raises((ValidationError, NoToolCallError), match="2 different values that fit"):
         api.call(make)
 

@@ -21,9 +21,10 @@ import math
 import re
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
-from pydantic_core import ErrorDetails, ValidationError, from_json, to_json
+from pydantic_core import ErrorDetails, ValidationError, from_json, to_jsonable_python
 
 from ..json_text import replace_surrogates
 from .json_stream import JSONStream, JSONStreamError, Path
@@ -125,8 +126,19 @@ def parse_json(
 
 def is_same(value: object, other: object) -> bool:
     """Return whether the values are equal, also as JSON, where `true` is not 1."""
-    counts = [to_json(each, serialize_unknown=True).count(b"true") for each in (value, other)]
-    return value == other and counts[0] == counts[1]
+    plain = partial(to_jsonable_python, serialize_unknown=True)
+    return value == other and _has_same_booleans(plain(value), plain(other))
+
+
+def _has_same_booleans(value: Any, other: Any) -> bool:
+    """Return whether equal JSON values have their booleans in the same places."""
+    values: tuple[object, object] = value, other  # of types that are not narrowed to unknown ones
+    kinds = [*map(type, values)]
+    if kinds == [dict, dict]:
+        return all(_has_same_booleans(item, other.get(name)) for name, item in value.items())
+    if kinds == [list, list]:
+        return all(map(_has_same_booleans, value, other))
+    return kinds.count(bool) != 1
 
 
 def ambiguous(validator: object, text: str, count: int) -> ValidationError:

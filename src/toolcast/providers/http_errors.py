@@ -413,7 +413,7 @@ _SUMMARY: dict[type[LLMError], str] = {
 
 def _advice(kind: type[LLMError], problem: ServiceError, status: int | None, source: ErrorSource) -> str:
     if (other := re.search(_OTHER_API, problem.text)) is not None:
-        return f'Pass api="{"responses" if other[1] == "responses" else "chat"}".'
+        return f'Pass api="{other[1].partition("/")[0]}".'
     if kind is AuthFailed and status == 403:
         return "Check that the key may use this model, and that the service is offered in your region."
     if kind is AuthFailed:

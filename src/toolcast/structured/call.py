@@ -24,6 +24,7 @@ from ..errors import (
     NoToolCallError,
     TryAgain,
     ValidationError,
+    drop_general_advice,
 )
 from ..events import ChatResponse
 from ..hook_protocol import CallHooks
@@ -343,8 +344,8 @@ def retry_call(
     """Return the call for the next attempt; raise `error` if no attempt is left."""
     call.mark_failed(error)
     final = _final(error, response)
-    if (prepared.repeated or prepared.max_attempts > 1) and final.advice == type(final).advice:
-        final.advice = ""  # it is to allow more attempts, which this call does
+    if prepared.repeated or prepared.max_attempts > 1:
+        drop_general_advice(final)  # it is to allow more attempts, which this call does
     forces = prepared.may_force(error)
     if forces or prepared.max_attempts > 1:
         notify_retry(prepared, error)

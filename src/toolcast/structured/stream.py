@@ -65,15 +65,10 @@ class StructuredStream:
         self._result: Result[Any] | None = None
         self._error: BaseException | None = None
         self._damage: str | None = None
-        # In a text all that was read may turn out to be a thought, when it ends. Anthropic names the container in which
-        # code ran at the end alone, and the next attempt needs its files.
-        reads_on = prepared.llm.mode(prepared.request) == "prompted" or any(
-            isinstance(tool, CodeExecution) for tool in prepared.request.server_tools
-        )
         self.processor: StreamingObjectProcessor = StreamingObjectProcessor.for_tools(
             prepared.validator.tools.values(),
             parallel=prepared.request.parallel,
-            fail_fast=prepared.fail_fast and not reads_on,
+            fail_fast=prepared.fail_fast and not _is_read_to_the_end(prepared),
             context=prepared.validator.context,
         )
 
@@ -580,3 +575,13 @@ class StructuredStream:
         if self._call is not None:
             self._call.reject()
             self._account.end(self._call.usage, self._call.attempts, error, mask=self._call.mask)
+
+
+def _is_read_to_the_end(prepared: PreparedCall) -> bool:
+    """Return whether a response is read on after its output became invalid.
+
+    In a text all that was read may turn out to be a thought, when it ends. Anthropic names the container in which code
+    ran at the end alone, and the next attempt needs its files.
+    """
+    runs_code = any(isinstance(tool, CodeExecution) for tool in prepared.request.server_tools)
+    return runs_code or prepared.llm.mode(prepared.request) == "prompted"

@@ -8,7 +8,6 @@ The root is an object: a reference at the root is resolved, and a type that is n
 
 from __future__ import annotations
 
-import math
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -284,8 +283,11 @@ def _normalize(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     given = cast("Schema", schema)
-    kept = {key: value for key, value in given.items() if key != "discriminator" and not _is_infinite_limit(key, value)}
-    normal = {_RENAMED.get(key, key): _normalize_value(key, value) for key, value in kept.items()}
+    normal = {
+        _RENAMED.get(key, key): _normalize_value(key, value)
+        for key, value in given.items()
+        if key != "discriminator" and not _is_infinite_limit(key, value)
+    }
     if not _is_json(normal.get("default")):  # infinity, for example
         normal["description"] = f"{normal.get('description', '')}\nDefault: {normal.pop('default')}".strip()
     for key in ("examples", "enum"):
@@ -310,7 +312,7 @@ def _normalize_value(key: str, value: Any) -> Any:
 
 def _is_infinite_limit(key: str, value: Any) -> bool:
     """Return whether it says nothing: a `maximum` of infinity, for example."""
-    return key not in _EXACT and isinstance(value, float) and not math.isfinite(value)
+    return key not in _EXACT and isinstance(value, float) and not _is_json(value)
 
 
 _NAMED = frozenset({"properties", "patternProperties", "$defs", "dependentSchemas"})

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...errors import CallError, NoToolCallError, ToolcastError, TryAgain, ValidationError
+from ...errors import CallError, NoToolCallError, ToolcastError, TryAgain, ValidationError, drop_general_advice
 from ...events import AgentEvent, ChatResponse, Event, OutputDelta
 from ...messages import TAKEN, Message, ToolCallPart
 from ...structured.partial_objects import StreamingObjectProcessor
@@ -182,8 +182,7 @@ def _answered_job(call: ToolCallPart, text: str) -> ToolJob:
 def _final_error(error: Exception, response: ChatResponse, partial: Any) -> Exception:
     if isinstance(error, CallError):
         error.response = response
-        if error.advice == type(error).advice:
-            error.advice = ""  # the model was asked again already
+        drop_general_advice(error)  # the model was asked again already
         error.partial = partial if error.partial is None else error.partial
     if not isinstance(error, TryAgain):
         return error

@@ -11,7 +11,6 @@ allows: the tool has run.
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from base64 import b64decode
 from binascii import Error as NotBase64
@@ -27,6 +26,7 @@ from ...errors import MCPToolError
 from ...json_text import json_text
 from ...messages import ImagePart
 from ...parsing import arguments as parsing
+from ...providers.schemas.normalize import kind_of
 from ...tools.callable_tool import ToolOutput
 from ...tools.context import ToolContext
 from ...tools.function_schema import BoundCall
@@ -163,16 +163,6 @@ _TYPES: Final[dict[Any, CoreSchema]] = {
     "object": core_schema.dict_schema(),
     "null": core_schema.none_schema(),
 }
-_KINDS: Final[dict[type, str]] = {
-    str: "string",
-    int: "number",  # 2 and 2.0 are equal in JSON
-    float: "number",
-    bool: "boolean",
-    list: "array",
-    dict: "object",
-    type(None): "null",
-}
-"""The standard types of JSON values."""
 
 
 def _argument_schema(schema: Any, root: Schema) -> CoreSchema:
@@ -222,7 +212,8 @@ def _type_names(schema: Any, root: Schema, referred: dict[str, list[str] | None]
             referred[reference] = _type_names(_target(reference, root), root, referred)
         names = referred.get(reference)
     elif values := _parts(node, "enum") or ([node["const"]] if "const" in node else []):
-        names = [*dict.fromkeys(_KINDS[type(value)] for value in values)]
+        kinds = map(kind_of, values)  # of which 2 and 2.0 are equal in JSON
+        names = [*dict.fromkeys("number" if kind == "integer" else kind for kind in kinds)]
     elif options := _parts(node, "anyOf") or _parts(node, "oneOf"):
         allowed = [_type_names(option, root, referred) for option in options]
         names = None if None in allowed else [*dict.fromkeys(name for each in allowed for name in each or ())]
@@ -266,8 +257,7 @@ def _repeats(texts: list[str], structured: object) -> bool:
 
 def _is_text_of(text: str, value: object) -> bool:
     try:
-        # As text, because True == 1 in Python.
-        return text == value or json.dumps(from_json(text), sort_keys=True) == json.dumps(value, sort_keys=True)
+        return text == value or parsing.is_same(from_json(text), value)
     except ValueError:
         return False
 
