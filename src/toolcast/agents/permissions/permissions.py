@@ -41,7 +41,7 @@ from .protected_paths import (
 )
 from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, Others, PathPattern, Rule, Under
 from .shell.forms import escaped
-from .shell.lexer import UnparsedCommand
+from .shell.lexer import UnparsedCommand, Word
 from .shell.parser import SimpleCommand, commands
 from .shell.patterns import Uncovered, forbids, form_pattern, literal_pattern, uncovered, words_of
 
@@ -340,7 +340,7 @@ def _leading_out(call: _Call, patterns: Sequence[str]) -> str | None:
     """Return a word that no rule spells and that is a path in the working folder, from which a link leads out of it."""
     root = resolved_path(call.place.root or "")
     spelled = {word for pattern in patterns for word in words_of(pattern)}
-    words = [word.text for command in call.commands or () for word in command.words[1:]]
+    words = [word.text for command in call.commands or () for word in _named_by(command.words[1:])]
     texts = (text for word in words if escaped(word) not in spelled for text in word_texts(word))
     return next((text for text in texts if leads_out(text, root)), None)
 
@@ -398,8 +398,15 @@ def _paths_in(found: Sequence[SimpleCommand]) -> Iterator[tuple[str, bool]]:
     """Yield the texts in commands that may be paths, and whether a shell expands braces in them."""
     for command in found:
         targets = (each.target for each in command.redirections if each.operator not in ("<<", "<<-"))
-        for word in (*command.words, *command.assignments, *targets):
+        for word in (*_named_by(command.words), *command.assignments, *targets):
             yield from ((text, not word.literal) for text in word_texts(word.text))
+
+
+def _named_by(words: Sequence[Word]) -> Iterator[Word]:
+    """Yield words, and what `cp a/x folder` names by two: `folder/x`."""
+    yield from words
+    for word in words[:-1]:
+        yield Word(f"{words[-1].text}/{word.text.rstrip('/').rpartition('/')[2]}", word.literal and words[-1].literal)
 
 
 def _only_reads(facts: ToolTraits) -> bool:

@@ -64,6 +64,7 @@ _component = re.compile(r"[/\\:]")
 _dot = re.compile(r"\[[!^]?\]?[^\]]*\]|[.?*]")
 _piece = re.compile(r"[=@:,;|&?#]")
 _scheme = re.compile(r"file:(?://[^/]*)?", re.IGNORECASE).match
+_through_process = re.compile(r"/+(?:proc/[^/]*/|dev/fd/).*/", re.DOTALL).match
 _quoted = re.compile(r"[\[\]{}()\"',\s]+")
 _words = re.compile(r"[A-Z]?[^A-Z\W_]+|[A-Z]+(?![a-z])")
 
@@ -122,6 +123,8 @@ def word_texts(word: str) -> Iterator[str]:
     yield word
     if word.startswith("-"):
         yield word[2:]
+    if word.startswith(":("):  # `:(top)x` is x to git
+        yield word.partition(")")[2]
     pieces = _piece.split(word)
     if len(pieces) > 1:
         yield from pieces
@@ -133,7 +136,12 @@ def resolved_path(text: str, root: str | None = None) -> str:
 
 
 def leads_out(text: str, root: str) -> bool:
-    """Return whether a word of a command may be a path in the folder `root` from which a link leads out of it."""
+    """Return whether a word of a command may be a path in the folder `root` from which a link leads out of it.
+
+    So is one through a process (`/proc/self/cwd`), which leads elsewhere in the program that is run.
+    """
+    if _through_process(os.path.normpath(os.path.join(root, text))):  # noqa: PTH118  # a text is wanted
+        return True
     inside = resolved_path(root).rstrip(os.sep) + os.sep
     # As a pattern, and as the name that it is between quotes.
     links = _links((*_alternatives(_class.sub("?", text)), escape(text)), root)
@@ -172,8 +180,8 @@ def _written_in(text: str) -> Iterator[str]:
 
 
 def _forms(text: str) -> list[str]:
-    """Return the forms into which programs may turn the text: variables expanded, `%2e` decoded, cut at controls."""
-    forms = [text]
+    """Return the forms into which programs may turn it: `\\x` is x, variables expanded, `%2e` decoded, cut at controls."""
+    forms = [text, *([text.replace("\\", "")] if "\\" in text else [])]
     if (filled := os.path.expandvars(text)) != text:
         forms.append(filled)
     for _ in range(_DECODINGS):

@@ -67,6 +67,8 @@ def test_links_that_lead_elsewhere(tmp_path: Path) -> None:
         assert verdict("rm", command) == "ask"
     for command in ("cp a src/h*", "touch src/h?/x", "cp a src/{hk,x}", "cp a src/hk"):
         assert verdict("cp|touch", command) == "deny"
+    assert verdict("cp", "cp a/lnk .") == "ask"
+    assert verdict("cp", "cp a/hk src/") == "deny"
     for command in ("pytest src/inner", "rm src/x", "rm src/inn*", "pytest 'src/a[1]'"):
         assert verdict("pytest|rm", command) == ("ask" if "[" in command else "allow"), command
     assert verdict("pytest lnk/tests", "pytest lnk/tests") == "allow"
@@ -376,6 +378,20 @@ tsc -p a.json --noEmit null
 git commit --allow-empty <<< ':!x'
 git commit -a <<< x -- -m
 echo ':!x' | git commit --amend
+ps -aux -e
+ps -xe
+git grep x ':(top).env'
+git checkout -- ':(icase)SRC/A.PY'
+git add '.e\nv'
+npm run --if-present true env touch x
+npm run --workspaces false env touch x
+npm run -w1 true env touch x
+awk 1 /inet/tcp/0/localhost/80
+echo 'process.exit' | node inspect app.js
+prettier --write '.@(env).json'
+eslint 's+(r)c/a.js'
+cat /proc/self/cwd/x/y
+cat ../../../../../../../../proc/self/root/x
 git tag -a v9 <<< ':!x'
 git merge --continue <<< ':!x'
 git revert HEAD < /dev/null | git rebase --continue
@@ -514,6 +530,7 @@ def test_what_a_developer_runs_every_day_is_covered(command: str) -> None:
         ("uv run git|git", "uv run git -c core.pager=x log"),
         ("echo|xargs git", "echo push | xargs git"),
         ("echo|bash", "echo x | bash"),
+        ("echo|node inspect app.js", "echo x | node inspect app.js"),
         ("echo|bash -s", "echo x | bash -s"),
         ("tool", "tool <<< x"),
         ("python", "python"),

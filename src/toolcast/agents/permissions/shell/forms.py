@@ -118,6 +118,8 @@ class Form(NamedTuple):
             return f"{self.key!r} is covered with at most {self.most} operands"
         if self.has("inside") and _outside(text):
             return "it is outside of the working folder"
+        if count and self.key.startswith("git ") and ":(" in text:
+            return "it may be other files than it names"
         if self.has("inside") and "{" in text:
             return "it may be several files, also outside of the working folder"
         fits = re.fullmatch(self.first if self.first and count == 1 else self.operands, text, re.DOTALL)

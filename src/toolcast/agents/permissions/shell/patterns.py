@@ -33,7 +33,7 @@ _variable = re.compile(r"\$(?:\{[^{}]*\}|\(\)|\w+|[@*#?$!-])|\{[^{}]*\}")
 _code_word = re.compile(r"[^\s'\"()\[\]{},;|&<>=`!:+@]+").findall
 _bracket = re.compile(r"\[.*\]")
 _shell_for = re.compile(r"-[A-Za-z]*[si][A-Za-z]*|--shell|--login").fullmatch
-_TAKING_INPUT = frozenset(("filter", "data", "script"))
+_TAKING_INPUT = frozenset(("filter", "data"))
 _Words = tuple[Word, ...]
 
 
