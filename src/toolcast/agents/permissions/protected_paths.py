@@ -180,7 +180,7 @@ def _written_in(text: str) -> Iterator[str]:
 
 
 def _forms(text: str) -> list[str]:
-    """Return the forms into which programs turn it: escapes removed, variables expanded, `%2e` decoded, cut at controls."""
+    """Return the forms into which programs turn it: unescaped, variables expanded, `%2e` decoded, cut at controls."""
     forms = [text, *([text.replace("\\", "")] if "\\" in text else [])]
     if (filled := os.path.expandvars(text)) != text:
         forms.append(filled)
