@@ -59,7 +59,7 @@ from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
 from toolcast.providers.embedding_codec import EmbeddingCodec, EmbeddingOptions, InputType
 from toolcast.providers.http_adapter import HTTPAdapter
-from toolcast.providers.model_features import all_capabilities
+from toolcast.providers.model_features import all_capabilities, model_rows
 
 Rows: TypeAlias = Iterable[Sequence[str]]
 
@@ -121,7 +121,7 @@ def dialect(name: str) -> Iterator[Sequence[str]]:
         yield "system messages", "joined, where several stand at the start; a later one becomes a user message"
     if service.max_tokens_field != "max_tokens":
         yield "`max_tokens`", f"sent as `{service.max_tokens_field}`"
-    if service.drops or service.rules:
+    if service.drops or _of_models(service):
         yield "settings left out", _left_out(service)
 
 
@@ -179,7 +179,7 @@ _ASKED = {
 
 def _thinking(service: ServiceSpec) -> str:
     asked = f"asked for by {_ASKED[service.thinking_in]}" if service.thinking_in else "cannot be asked for"
-    if service.efforts and service.thinking_in == "thinking":
+    if any(row.efforts for row in model_rows(service.name)) and service.thinking_in == "thinking":
         asked += ", its effort by `reasoning_effort`"
     tags = "; read from `<think>` tags too" if service.think_tags else ""
     calls = "" if service.thinking_back == "reasoning_details" else ", with the calls it led to"
@@ -195,10 +195,17 @@ def _content(service: ServiceSpec) -> Iterator[str]:
         yield "documents by their bytes"
 
 
+def _of_models(service: ServiceSpec) -> list[str]:
+    """Return the settings that some models of a service reject."""
+    rows = model_rows(service.models_of or service.name)
+    found = {name for row in rows for names in row.left_out.values() for name in names.split()}
+    return [setting.name for setting in fields(Settings) if setting.name in found - set(service.drops)]
+
+
 def _left_out(service: ServiceSpec) -> str:
-    dropped = [_code(service.drops)] if service.drops else []
-    of_rules = {field for rule in service.rules for field in rule.fields}
-    some = [setting.name for setting in fields(Settings) if setting.name in of_rules - set(service.drops)]
+    settings = {setting.name for setting in fields(Settings)}  # the others are values
+    dropped = [_code(name for name in service.drops if name in settings)] if service.drops else []
+    some = _of_models(service)
     return "; ".join([*dropped, *([f"for some models {_code(some)}"] if some else [])])
 
 

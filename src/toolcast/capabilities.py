@@ -72,7 +72,8 @@ _FACTS = tuple(field.name for field in fields(Capabilities) if field.name != "kn
 class LLMMetadata:
     """The description of an LLM's model.
 
-    `context_window` is in tokens; None: unknown. `base_model` is the model behind the name of a deployment.
+    `context_window` is in tokens; None: unknown. `base_model` is the model behind the name of a deployment. `family` is
+    the row of the table of models that applies, with the page that it is from; None: no row has the model.
     """
 
     model_name: str
@@ -81,3 +82,4 @@ class LLMMetadata:
     context_window: int | None = None
     capabilities: Capabilities = field(default=Capabilities(), compare=False)  # no part of the model's identity
     base_model: str | None = None
+    family: str | None = field(default=None, compare=False)

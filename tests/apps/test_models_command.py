@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -58,7 +59,7 @@ def test_the_table_of_one_provider(provider: str, line: str, capsys: pytest.Capt
 
 def test_patterns_have_the_prices_of_the_models_that_fit_them(capsys: pytest.CaptureFixture[str]) -> None:
     rows = {line.split()[-1]: line.split()[-3:-1] for line in lines(capsys, "anthropic", "--offline")}
-    for pattern in ("claude-*-4-5*", "claude-opus-4-[678]*", "claude-3-7*"):
+    for pattern in ("claude-*-4-5*", "claude-opus-4-[89]*", "claude-3-7*"):
         assert "-" not in rows[pattern]
     assert rows["claude-*-4-5*"] == ["1-5", "5-25"]
     assert rows["claude-3-7*"] == ["3", "15"]  # and not that of `claude-3-*`, which fits it as well
@@ -71,6 +72,19 @@ def test_without_the_price_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     out, err = capsys.readouterr()
     assert "- - gpt-4.1*" in " ".join(out.split())
     assert err == "toolcast models: for prices: pip install 'toolcast[prices]'\n"
+
+
+def test_one_model(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = "\n".join(lines(capsys, "openai:gpt-7"))
+    for line in (r"known no", r"row openai gpt-6-astra\*, .*, the newest of its kind \(.+\)", r"left out always temp"):
+        assert re.search(f"(?m)^{line}", shown)
+    found = json.loads("\n".join(lines(capsys, "openai:gpt-5.1", "--json")))
+    assert (found["known"], found["efforts"]) == (True, "none low medium high")
+    assert found["left_out"] == {"always": "stop", "if_on": "temperature top_p logprobs"}
+    assert "row none: the defaults of the provider" in lines(capsys, "groq:my-own")
+    with pytest.raises(SystemExit):
+        cli.main(["models", "nothing:m"])
+    assert "no provider is called 'nothing'" in capsys.readouterr().err
 
 
 def test_models_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,7 +42,7 @@ from toolcast.events import TextDelta
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.request import ChatRequest
 from toolcast.messages import Message, ThinkingPart
-from toolcast.providers.bound_thoughts import BINDING
+from toolcast.providers.model_features import claude_family
 from toolcast.stores.sqlite import SQLiteStore
 from user.session import environment
 
@@ -147,13 +147,18 @@ def conversation(llm: ServiceLLM, turns: int = 3) -> list[Message]:
 # -- what changes
 
 
+def binds(model: str) -> bool:
+    family = claude_family(model)
+    return family is not None and family.has("binds_thoughts")
+
+
 def test_names_of_models() -> None:
     bound = ["fable-5-1", "fable-5.2", "mythos-5-2", "opus-5-5", "sonnet-5-5", "haiku-5-5", "opus-5-5-20261001"]
     bound += ["opus-6", "fable-6-1", "sonnet-10"]
     for name in bound:
-        assert BINDING.search(f"claude-{name}"), name
-        assert BINDING.search(f"anthropic.claude-{name}-v1:0"), name
-        assert BINDING.search(f"claude-{name}@20261001"), name
+        assert binds(f"claude-{name}"), name
+        assert binds(f"anthropic.claude-{name}-v1:0"), name
+        assert binds(f"claude-{name}@20261001"), name
     for name in [
         "mythos-5-1",
         "fable-5",
@@ -163,9 +168,9 @@ def test_names_of_models() -> None:
         "sonnet-4-5-20250929",
         "haiku-4-5",
     ]:
-        assert not BINDING.search(f"claude-{name}"), name
-        assert not BINDING.search(f"us.anthropic.claude-{name}-v1:0"), name
-    assert not BINDING.search("claude-3-7-sonnet-20250219")
+        assert not binds(f"claude-{name}"), name
+        assert not binds(f"us.anthropic.claude-{name}-v1:0"), name
+    assert not binds("claude-3-7-sonnet-20250219")
 
 
 def test_an_unchanged_conversation(cloud: MakeLLM, service: BoundThoughtsService) -> None:

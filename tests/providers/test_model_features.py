@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
-from toolcast import LLMMetadata, Ollama, OpenAI, OpenAICompatible
+from support.albums import Album
+from toolcast import (
+    Anthropic,
+    Google,
+    LLMMetadata,
+    Ollama,
+    OpenAI,
+    OpenAICompatible,
+    Settings,
+    ToolOrchestratingLLM,
+)
 from toolcast.capabilities import Capabilities
+from toolcast.llms.http_llm import ServiceLLM
 from toolcast.providers.chat_completions.services import SERVICES
-from toolcast.providers.model_features import all_capabilities, model_capabilities, model_rows, provider_defaults
-from toolcast.providers.model_table import PROVIDER_DEFAULTS, ModelRow
+from toolcast.providers.model_features import (
+    all_capabilities,
+    model_capabilities,
+    model_family,
+    model_rows,
+    provider_defaults,
+)
+from toolcast.providers.model_table import PROVIDER_DEFAULTS, SOURCES, ModelFamily
+from toolcast.providers.refused_settings import EFFORTS
 
 ROWS = [row for provider in sorted({*PROVIDER_DEFAULTS, *SERVICES}) for row in model_rows(provider)]
 
@@ -21,11 +43,12 @@ THREE = (True, False, None)
 
 def example(pattern: str) -> str:
     """A name that fits the pattern."""
-    return pattern.replace("[678]", "8").replace("[123]", "2").replace("[5-9]", "6").replace("?", "1").replace("*", "")
+    plain = re.sub(r"\[(!?)(.)[^\]]*\]", lambda found: "v" if found[1] else found[2], pattern)
+    return plain.replace("?", "8").replace("*", "")
 
 
 @every_row
-def test_a_row_is_consistent(row: ModelRow) -> None:
+def test_a_row_is_consistent(row: ModelFamily) -> None:
     assert row.provider in {*PROVIDER_DEFAULTS, *SERVICES}
     text = model_capabilities(row.provider, example(row.models.split(", ")[0]))
     assert text.known
@@ -36,7 +59,7 @@ def test_a_row_is_consistent(row: ModelRow) -> None:
 
 
 @every_row
-def test_no_row_stands_in_the_shadow_of_another(row: ModelRow) -> None:
+def test_no_row_stands_in_the_shadow_of_another(row: ModelFamily) -> None:
     """A name made from a pattern finds its own row, not one above that would make it useless."""
     for pattern in row.models.split(", "):
         found = next(other for other in model_rows(row.provider) if other.fits(example(pattern)))
@@ -44,7 +67,30 @@ def test_no_row_stands_in_the_shadow_of_another(row: ModelRow) -> None:
 
 
 @every_row
-def test_a_row_adds_to_the_defaults(row: ModelRow) -> None:
+def test_later_names_have_no_row_of_their_own(row: ModelFamily) -> None:
+    """They take this one at the vendor's own address, and elsewhere what is known of all its models."""
+    for pattern in filter(None, row.later.split(", ")):
+        name = example(pattern) + "9x"
+        if model_family(row.provider, name, own=False) is None:
+            assert model_family(row.provider, name) is row, pattern
+            found = model_capabilities(row.provider, name)
+            assert (found.known, found.context_window) == (False, row.facts.context_window)
+            assert model_capabilities(row.provider, name, own=False) == provider_defaults(row.provider)
+
+
+@every_row
+def test_what_is_left_out_is_left_out_in_time(row: ModelFamily) -> None:
+    efforts = row.efforts.split()
+    assert sorted(efforts, key=EFFORTS.index) == efforts
+    for when, names in row.left_out.items():
+        assert when in ("always", "unless_off", "if_on", "if_off")
+        assert ("none" in efforts or when not in ("unless_off", "if_off")) or not efforts or row.protocol
+        assert set(names.split()) <= row.limits("none" if when == "if_off" else "high")
+    assert row.source or row.provider in SOURCES
+
+
+@every_row
+def test_a_row_adds_to_the_defaults(row: ModelFamily) -> None:
     text = model_capabilities(row.provider, example(row.models.split(", ")[0]))
     for name in FACTS:
         own, others = getattr(row.facts, name), getattr(provider_defaults(row.provider), name)
@@ -121,6 +167,38 @@ def test_an_llm_knows_its_model() -> None:
     assert OpenAICompatible("sonar", service="perplexity").metadata.capabilities.tools is False
     assert not Ollama("my-own").metadata.capabilities.known
     assert LLMMetadata("m").capabilities == Capabilities()
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "field", "sent", "newest"),
+    [
+        (OpenAI, "gpt-9", "temperature", (0.5, None), "gpt-6-astra*"),
+        (Anthropic, "claude-opus-9", "max_tokens", (4_096, 32_000), "claude-opus-5-5*"),
+        (Google, "gemini-9-flash", "model", (None, None), "gemini-3.8-flash*"),
+        (partial(OpenAICompatible, service="xai"), "grok-9", "temperature", (0.5, 0.5), "grok-4.5*"),
+    ],
+)
+def test_a_model_newer_than_the_table(
+    make: Callable[..., ServiceLLM], name: str, field: str, sent: tuple[Any, Any], newest: str
+) -> None:
+    """It is taken for the newest of its kind at the address of its vendor, and for nothing in particular elsewhere."""
+    own, elsewhere = make(name, api_key="k"), make(name, api_key="k", base_url="http://localhost:1/v1")
+    assert elsewhere.metadata.family is None
+    assert not elsewhere.metadata.context_window
+    assert f" {newest}" in str(own.metadata.family)
+    assert "the newest of its kind" in str(own.metadata.family)
+    assert own.metadata.context_window
+    assert not own.metadata.capabilities.known
+    previews = [
+        ToolOrchestratingLLM(Album, "An album", llm, settings=Settings(temperature=0.5)).preview()
+        for llm in (elsewhere, own)
+    ]
+    assert tuple(preview.body.get(field) for preview in previews) == sent
+    assert previews[1].family == own.metadata.family
+
+
+def test_what_a_model_was_fine_tuned_from() -> None:
+    assert model_capabilities("openai", "ft:gpt-4o-mini-2024-07-18:org::id") == model_capabilities("openai", "gpt-4o")
 
 
 def test_capabilities_override_the_table() -> None:

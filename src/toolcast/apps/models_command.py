@@ -1,7 +1,8 @@
 """`toolcast models`: models with their context, prices and capabilities, as a table or as JSON.
 
 Without a provider it is the table of this library: one row for each pattern of names. With one it is the list of the
-service (Ollama's installed models, `/v1/models`), and the table only if the service does not answer.
+service (Ollama's installed models, `/v1/models`), and the table only if the service does not answer. With a model it is
+what the table says of it, and from where.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ..llms.local.pulled import find_pulled, pulled_models
 from ..llms.local.weights import WEIGHTS
 from ..llms.provider_llms import LlamaCpp, providers
 from ..prices import Prices, has_price_list, listed_models, listed_prices
-from ..providers.model_features import all_capabilities, model_capabilities
+from ..providers.model_features import all_capabilities, family_text, model_capabilities, model_family
 from ..terminal_text import visible
 from .output import command_line_text, fitted_table
 
@@ -48,7 +49,15 @@ _WORKERS: Final = 8
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `toolcast models`."""
     names = sorted({"local", *providers(), *(provider for provider, _, _ in all_capabilities())})
-    parser.add_argument("provider", nargs="?", choices=names, metavar="PROVIDER", help=f"one of: {', '.join(names)}")
+
+    def known(text: str) -> str:
+        if (name := text.partition(":")[0]) in names:
+            return text
+        raise argparse.ArgumentTypeError(f"no provider is called {name!r}; there are: {', '.join(names)}")
+
+    parser.add_argument(
+        "provider", type=known, nargs="?", metavar="PROVIDER[:MODEL]", help=f"one of: {', '.join(names)}"
+    )
     parser.add_argument(
         "--offline", action="store_true", help="the table of this library, also for a provider that has a list"
     )
@@ -58,6 +67,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the models and return the exit code."""
     provider: str | None = arguments.provider
+    if provider is not None and ":" in provider:
+        return _print_model(*provider.split(":", 1), as_json=arguments.json)
     rows = [] if provider is None or arguments.offline else _listed(provider)
     rows = rows or [row for row in _table() if provider in (None, row["provider"])]
     if arguments.json:
@@ -69,6 +80,25 @@ def run(arguments: argparse.Namespace) -> int:
     print(*fitted_table(columns, cells, left_out=_LEFT_OUT, width=width, least=_LEAST), sep="\n")
     if not has_price_list():
         print("toolcast models: for prices: pip install 'toolcast[prices]'", file=sys.stderr)
+    return 0
+
+
+def _print_model(provider: str, model: str, *, as_json: bool) -> int:
+    """Print what the table says of one model, which row that is, and the page that the row is from."""
+    row, facts = model_family(provider, model), model_capabilities(provider, model)
+    found: dict[str, Any] = {"model": f"{provider}:{model}", **asdict(facts), "row": family_text(provider, model)}
+    if row is not None:
+        more = {"efforts": row.efforts, "thinks_by": row.thinking, "protocol": row.protocol, "traits": row.traits}
+        found |= {name: value for name, value in more.items() if value} | {"left_out": dict(row.left_out)}
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return 0
+    left_out = found.pop("left_out", {})
+    found |= {f"left out {when}".replace("_", " "): names for when, names in left_out.items()}
+    width = max(map(len, found))
+    for name, value in found.items():
+        text = "none: the defaults of the provider" if name == "row" and value is None else value
+        print(f"{name.replace('_', ' '):<{width}}  {text if isinstance(text, str) else _cell(text)}")
     return 0
 
 

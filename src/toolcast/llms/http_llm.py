@@ -11,6 +11,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypedDict, cast
@@ -198,7 +199,7 @@ class ServiceLLM(FunctionCallingLLM):
     @property
     def metadata(self) -> LLMMetadata:
         """The name, provider and capabilities of the model."""
-        return known_metadata(self.model, self.provider, self._capabilities)
+        return known_metadata(self.model, self.provider, self._capabilities, own=self._address is None)
 
     @property
     def adapter(self) -> ProviderAdapter:
@@ -475,18 +476,22 @@ def _check_auth_headers(given: object) -> dict[str, Secret]:
 
 
 @lru_cache(64)
-def known_metadata(model: str, provider: str, own: Capabilities | None) -> LLMMetadata:
-    """Return the name, provider and capabilities of a model, with the user's `own` corrections."""
-    listed = _listed_metadata(model, provider)
-    if own is None:
+def known_metadata(model: str, provider: str, by_user: Capabilities | None, *, own: bool) -> LLMMetadata:
+    """Return the name, provider and capabilities of a model, with the user's corrections.
+
+    `own`: its requests go to the vendor's own address.
+    """
+    listed = _listed_metadata(model, provider, own)
+    if by_user is None:
         return listed
-    known = listed.capabilities.corrected(own)
-    return LLMMetadata(model, provider, context_window=known.context_window, capabilities=known)
+    known = listed.capabilities.corrected(by_user)
+    return replace(listed, context_window=known.context_window, capabilities=known)
 
 
 @lru_cache(256)  # each request reads it
-def _listed_metadata(model: str, provider: str) -> LLMMetadata:
-    from ..providers.model_features import model_capabilities
+def _listed_metadata(model: str, provider: str, own: bool) -> LLMMetadata:
+    from ..providers.model_features import family_text, model_capabilities
 
-    known = model_capabilities(provider, model)
-    return LLMMetadata(model, provider, context_window=known.context_window, capabilities=known)
+    known = model_capabilities(provider, model, own=own)
+    family = family_text(provider, model, own=own)
+    return LLMMetadata(model, provider, context_window=known.context_window, capabilities=known, family=family)

@@ -64,7 +64,6 @@ class LocalOptions(TypedDict, total=False):
     prices: Prices | None
 
 
-_AZURE = ("azure", "azure-v1")  # where the models of OpenAI are deployed
 _KIND = re.compile(rb'"object":\s*"(chat\.completion|response)"')  # of a complete response
 
 
@@ -102,9 +101,14 @@ class OpenAICompatible(ServiceLLM):
         """The name, provider and capabilities of the model."""
         provider = self._row.name
         if self.base_model is None:
-            return known_metadata(self.model, provider, self._capabilities)
-        known = known_metadata(self.base_model, "openai" if provider in _AZURE else provider, self._capabilities)
+            return known_metadata(self.model, provider, self._capabilities, own=self._is_own)
+        of = self._row.models_of or provider
+        known = known_metadata(self.base_model, of, self._capabilities, own=self._is_own)
         return replace(known, model_name=self.model, provider=provider, base_model=self.base_model)
+
+    @property
+    def _is_own(self) -> bool:
+        return self.base_url is None or _is_at(self._row, self.base_url)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -131,9 +135,11 @@ class OpenAICompatible(ServiceLLM):
             # called.
             can = self._row.responses_tools in ("openai", "xai") and self.metadata.capabilities.json_schema
             return "json_schema" if can and request.is_typed else "tool_call"
+        from ..providers.chat_completions.openai_base import family_behind
+
         # The Compound systems of Groq have no tools but their own.
-        compound = self._row.server_tools == "groq" and "compound" in self.model
-        return "prompted" if compound else "tool_call"
+        family = family_behind(self._row, self.model)
+        return "prompted" if family is not None and family.has("compound") else "tool_call"
 
     @cached_property
     def _row(self) -> Row:
@@ -180,7 +186,7 @@ class OpenAICompatible(ServiceLLM):
         A base URL that is the endpoint of a protocol chooses that protocol.
         """
         if not _is_at(row, url):
-            row = replace(row, api="chat")
+            row = replace(row, api="chat", own=False)
         given = (self.base_url or read_variable(row.url_env) or "").partition("?")[0].rstrip("/")
         named = {"completions": "chat", "responses": "responses"}.get(given.rpartition("/")[2])
         api = self.api or named
@@ -535,10 +541,11 @@ class Google(GoogleCloudLLM):
         return "json_schema" if cached and request.forces and request.is_typed else super()._best_mode(request)
 
     def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
-        from ..providers.google.adapter import combines_tools
+        from ..providers.google.adapter import has_levels
+        from ..providers.model_features import model_family
 
         # Models before Gemini 3 have a search alone: without other tools, and without a schema.
-        if not combines_tools(self.model):
+        if not has_levels(model_family("google", self.model)):
             return "prompted"
         return "json_schema" if request.is_typed else "tool_call"
 

@@ -149,9 +149,10 @@ def _drops_tools(choice: ToolChoice, model: str) -> bool:
     """Return True if no tool may be called, and no thought is bound to the tools."""
     if not isinstance(choice, str) or choice != "none":
         return False
-    from ..providers.bound_thoughts import BINDING  # such a choice is rare
+    from ..providers.model_features import claude_family  # such a choice is rare
 
-    return BINDING.search(model) is None
+    family = claude_family(model)
+    return family is None or not family.has("binds_thoughts")
 
 
 # Answers do not depend on these.

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -22,11 +21,6 @@ from ..messages import Message, ThinkingPart
 from .content_parts import add_turn
 
 Blocks: TypeAlias = list[dict[str, Any]]
-
-BINDING: Final = re.compile(
-    r"claude-(?!mythos-5[-.]1(?!\d))(fable|mythos|opus|sonnet|haiku)-(5[-.][1-9](?!\d)|[6-9](?!\d)|[1-9]\d(?!\d))"
-)
-"""The names of models that check their thoughts, and of later ones, on each cloud. Mythos 5.1 does not."""
 
 REFUSAL: Final = "bound to a different conversation"
 """The words of the error that do not depend on the service."""

@@ -16,7 +16,7 @@ from .model_table import (
     SEEING,
     TEXT,
     TEXT_THINKING,
-    ModelRow,
+    ModelFamily,
     sized,
 )
 
@@ -26,7 +26,7 @@ _NOVA = replace(_TOOLS, images=True, documents=True, thinking=False, json_schema
 _CHAT = replace(NO_TOOLS, thinking=False, images=False, audio=False)
 
 
-def _claude_on_bedrock() -> Iterator[ModelRow]:
+def _claude_on_bedrock() -> Iterator[ModelFamily]:
     """Yield the rows of Claude on Bedrock: those of Anthropic, with what all its models have."""
     for row in MODELS:
         if row.provider == "anthropic":
@@ -34,51 +34,52 @@ def _claude_on_bedrock() -> Iterator[ModelRow]:
             if row.models == "claude-opus-4-1*":  # structured outputs begin with 4.5 there (user guide)
                 facts = replace(facts, json_schema=False, strict=False)
             names = ", ".join(f"anthropic.{name}" for name in row.models.split(", "))
-            yield ModelRow("bedrock", names, PROVIDER_DEFAULTS["anthropic"].corrected(facts))
+            later = ", ".join(f"anthropic.{name}" for name in row.later.split(", ") if name)
+            facts = PROVIDER_DEFAULTS["anthropic"].corrected(facts)
+            yield row._replace(provider="bedrock", models=names, later=later, facts=facts)
 
 
-BEDROCK: tuple[ModelRow, ...] = (
+BEDROCK: tuple[ModelFamily, ...] = (
     *_claude_on_bedrock(),
-    ModelRow("bedrock", "amazon.nova-2-lite*", sized(replace(_NOVA, thinking=True), 1_000_000)),
-    ModelRow("bedrock", "amazon.nova-premier*", sized(_NOVA, 1_000_000)),
-    ModelRow("bedrock", "amazon.nova-pro*, amazon.nova-lite*", sized(_NOVA, 300_000)),
-    ModelRow("bedrock", "amazon.nova-micro*", sized(replace(_NOVA, images=False, documents=False), 128_000)),
-    ModelRow("bedrock", "amazon.titan-text*", _CHAT),
-    ModelRow("bedrock", "meta.llama3-8b*, meta.llama3-70b*", sized(_CHAT, 8_192)),
-    ModelRow("bedrock", "meta.llama3-2-1b*, meta.llama3-2-3b*", sized(_CHAT, 128_000)),
-    ModelRow("bedrock", "meta.llama3-2-*", sized(replace(_OFFERED, images=True, thinking=False), 128_000)),
-    ModelRow(
+    ModelFamily("bedrock", "amazon.nova-2-lite*", sized(replace(_NOVA, thinking=True), 1_000_000)),
+    ModelFamily("bedrock", "amazon.nova-premier*", sized(_NOVA, 1_000_000)),
+    ModelFamily("bedrock", "amazon.nova-pro*, amazon.nova-lite*", sized(_NOVA, 300_000)),
+    ModelFamily("bedrock", "amazon.nova-micro*", sized(replace(_NOVA, images=False, documents=False), 128_000)),
+    ModelFamily("bedrock", "amazon.titan-text*", _CHAT),
+    ModelFamily("bedrock", "meta.llama3-8b*, meta.llama3-70b*", sized(_CHAT, 8_192)),
+    ModelFamily("bedrock", "meta.llama3-2-1b*, meta.llama3-2-3b*", sized(_CHAT, 128_000)),
+    ModelFamily("bedrock", "meta.llama3-2-*", sized(replace(_OFFERED, images=True, thinking=False), 128_000)),
+    ModelFamily(
         "bedrock", "meta.llama3-1-*, meta.llama3-3-*", sized(replace(_OFFERED, images=False, thinking=False), 128_000)
     ),
-    ModelRow("bedrock", "meta.llama4-scout*", sized(replace(_OFFERED, images=True, thinking=False), 10_000_000)),
-    ModelRow("bedrock", "meta.llama4-*", sized(replace(_OFFERED, images=True, thinking=False), 1_000_000)),
-    ModelRow("bedrock", "mistral.mistral-7b*, mistral.mixtral-8x7b*", sized(_CHAT, 32_000)),
-    ModelRow("bedrock", "mistral.mistral-large-24*", sized(replace(_TOOLS, images=False, thinking=False), None)),
-    ModelRow("bedrock", "mistral.pixtral-large*", sized(replace(_TOOLS, images=True, thinking=False), 128_000)),
-    ModelRow("bedrock", "mistral.mistral-large-3*", sized(replace(SEEING, json_schema=True), 256_000)),
-    ModelRow(
+    ModelFamily("bedrock", "meta.llama4-scout*", sized(replace(_OFFERED, images=True, thinking=False), 10_000_000)),
+    ModelFamily("bedrock", "meta.llama4-*", sized(replace(_OFFERED, images=True, thinking=False), 1_000_000)),
+    ModelFamily("bedrock", "mistral.mistral-7b*, mistral.mixtral-8x7b*", sized(_CHAT, 32_000)),
+    ModelFamily("bedrock", "mistral.mistral-large-24*", sized(replace(_TOOLS, images=False, thinking=False), None)),
+    ModelFamily("bedrock", "mistral.pixtral-large*", sized(replace(_TOOLS, images=True, thinking=False), 128_000)),
+    ModelFamily("bedrock", "mistral.mistral-large-3*", sized(replace(SEEING, json_schema=True), 256_000)),
+    ModelFamily(
         "bedrock",
         "openai.gpt-oss*",
         sized(replace(TEXT_THINKING, json_schema=True, tools=True, forced_tools=True), 128_000),
     ),
-    ModelRow("bedrock", "deepseek.r1*", sized(replace(_CHAT, thinking=True), 128_000)),
-    ModelRow("bedrock", "deepseek.v3*", replace(_TOOLS, images=False)),
-    ModelRow("bedrock", "qwen.qwen3-vl*", replace(SEEING, tools=True)),
-    ModelRow("bedrock", "qwen.qwen3*", replace(TEXT, tools=True)),
-    ModelRow("bedrock", "cohere.command-r*", sized(replace(TEXT, tools=True), 128_000)),
-    ModelRow("bedrock", "writer.palmyra-x5*", Capabilities(tools=True, context_window=1_000_000)),
-    ModelRow("bedrock", "writer.palmyra-x4*", Capabilities(tools=True, context_window=128_000)),
+    ModelFamily("bedrock", "deepseek.r1*", sized(replace(_CHAT, thinking=True), 128_000)),
+    ModelFamily("bedrock", "deepseek.v3*", replace(_TOOLS, images=False)),
+    ModelFamily("bedrock", "qwen.qwen3-vl*", replace(SEEING, tools=True)),
+    ModelFamily("bedrock", "qwen.qwen3*", replace(TEXT, tools=True)),
+    ModelFamily("bedrock", "cohere.command-r*", sized(replace(TEXT, tools=True), 128_000)),
+    ModelFamily("bedrock", "writer.palmyra-x5*", Capabilities(tools=True, context_window=1_000_000)),
+    ModelFamily("bedrock", "writer.palmyra-x4*", Capabilities(tools=True, context_window=128_000)),
 )
 """The models of Amazon Bedrock, by the vendor in their ids. Sources: the user guide of Bedrock ("Supported models and
 model features"), the API reference of `ToolChoice`, and for the context windows the list of genai-prices."""
 
 # An organization has to allow JSON schemas on Vertex AI first (docs.cloud.google.com/vertex-ai/generative-ai/docs/
 # partner-models/claude/structured_outputs), so they are not chosen by themselves.
-CLAUDE_ON_VERTEX: tuple[ModelRow, ...] = tuple(
-    ModelRow(
-        "anthropic-vertex",
-        row.models,
-        replace(row.facts, json_schema=row.facts.json_schema and None, strict=row.facts.strict and None),
+CLAUDE_ON_VERTEX: tuple[ModelFamily, ...] = tuple(
+    row._replace(
+        provider="anthropic-vertex",
+        facts=replace(row.facts, json_schema=row.facts.json_schema and None, strict=row.facts.strict and None),
     )
     for row in MODELS
     if row.provider == "anthropic"

@@ -339,6 +339,10 @@ class HTTPAdapter(ABC):
         """The URL of the endpoint, with `***` in place of credentials."""
         return self._endpoint.url.shown
 
+    def is_at(self, host: str) -> bool:
+        """Return True if the endpoint is at this host, or in a region of it."""
+        return f".{urlsplit(self.base_url).hostname}".endswith(f".{host}")
+
     def for_request(self, request_input: RequestInput, settings: Settings) -> HTTPAdapter:
         """Return the adapter of the protocol that this request takes. Raise `BadRequest` if there is none."""
         return self

@@ -99,6 +99,7 @@ class Preview:
         mode: The output mode: tool calls, the service's JSON Schema output, or the prompt.
         request: The HTTP request; None for an LLM without HTTP.
         notes: Settings that the service does not support and that are not sent.
+        family: The row of the table of models that decided what the model takes; None without one.
     """
 
     messages: tuple[Message, ...]
@@ -106,6 +107,7 @@ class Preview:
     mode: str
     request: HTTPRequest | None
     notes: tuple[str, ...] = ()
+    family: str | None = None
 
     @property
     def body(self) -> Any:
@@ -404,6 +406,7 @@ class ToolOrchestratingLLM(Generic[T]):
             prepared.llm.mode(prepared.request),
             request,
             request.notes if request is not None else (),
+            prepared.llm.metadata.family,
         )
 
     def request(self, **values: Any) -> HTTPRequest:

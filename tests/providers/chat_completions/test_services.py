@@ -16,6 +16,7 @@ from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.endpoints import service_url
 from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
+from toolcast.providers.model_features import model_rows
 from toolcast.settings import Settings
 from toolcast.tool_spec import NamedTool, ToolSpec
 
@@ -57,11 +58,13 @@ def test_a_row_is_consistent(service: ServiceSpec) -> None:
     assert all(re.fullmatch(r"[A-Z][A-Z0-9_]+", name) for name in variables)
     assert service.response_format is None or service.response_format.startswith("json")
     assert service.base_url.startswith("http://localhost") == (not service.needs_key)
-    for rule in service.rules:
-        re.compile(rule.models)
     fields = {field.name for field in dataclasses.fields(Settings)} | {"parallel_tool_calls", "include", "tool_stream"}
-    fields |= {"tools", "chat", "responses", *RETENTIONS}
-    assert {*service.drops, *(name for rule in service.rules for name in rule.fields)} <= fields
+    fields |= {"tools", *RETENTIONS}
+    rows = model_rows(service.models_of or service.name)
+    assert {
+        *service.drops,
+        *(name for row in rows for names in row.left_out.values() for name in names.split()),
+    } <= fields
 
 
 @every_service
@@ -80,7 +83,7 @@ def test_every_service_gets_a_request(service: ServiceSpec) -> None:
     request = wire(service).request(RequestInput("m", message, tools, NamedTool("f") if tools else None), everything)
     body = json.loads(request.body)
     assert request.url == service_url(service, None, "m", ENVIRON)
-    assert set(request.notes) >= set(service.drops)
+    assert set(request.notes) >= set(service.drops) - set(RETENTIONS)
     assert not body.keys() & set(service.drops)
     assert len(body["messages"]) == 4
     assert body[service.max_tokens_field] == 9

@@ -2,8 +2,8 @@
 
 Anthropic is strict about the order of messages: roles alternate, tool results come first in the turn after the calls,
 thoughts are returned unchanged, blank text is rejected. So messages are converted to blocks, and each block goes into
-the turn it belongs to. The capabilities of a model are in model_table.py, the form of its settings in `_FEATURES`;
-an unknown name is taken for a model behind another server of the same protocol.
+the turn it belongs to. What a model takes is in its row of model_table.py; a model without one is taken for another
+vendor's, behind another server of the same protocol.
 """
 
 from __future__ import annotations
@@ -11,10 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...capabilities import Capabilities
 from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
 from ...errors import BadRequest, LLMError
 from ...messages import (
@@ -36,7 +34,6 @@ from ...server_tools import CodeExecution, RemoteMCP
 from ...settings import NOTHING_SET, Settings
 from ...tool_spec import ToolChoice, ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
-from ..bound_thoughts import BINDING
 from ..content_parts import (
     FAILED,
     POINT,
@@ -61,7 +58,7 @@ from ..http_adapter import (
     thinking_effort,
 )
 from ..http_errors import ErrorSource
-from ..model_features import model_capabilities
+from ..model_features import claude_family, provider_defaults
 from ..schemas.strict import anthropic_schema
 from ..tool_calls.json_text import (
     CallFormat,
@@ -157,7 +154,7 @@ class AnthropicAdapter(HTTPAdapter):
         return encoder
 
     def _encoder(self, options: RequestOptions, settings: Settings) -> AnthropicRequestEncoder:
-        return AnthropicRequestEncoder(options, settings)
+        return AnthropicRequestEncoder(options, settings, own=self.is_at("anthropic.com"))
 
     def adapt_to(self, refusal: LLMError, request_input: RequestInput, settings: Settings) -> bool:
         """Leave out of all requests what the service has refused, if nothing depends on it. Return True for that."""
@@ -211,13 +208,15 @@ class AnthropicRequestEncoder(RequestEncoder):
     takes_cache_points: bool = True
     lost_containers: Container[str] = ()
 
-    def __init__(self, options: RequestOptions, settings: Settings) -> None:
+    def __init__(self, options: RequestOptions, settings: Settings, *, own: bool = True) -> None:
         super().__init__("anthropic", options)
         self._points = options.cache_points
         self._marks_alone = settings.cache == "auto"
-        self._facts, self._features = features_of(options.model)
-        self.binds_thoughts: bool = BINDING.search(options.model) is not None
-        self.takes_late_system: bool = _LATE_SYSTEM.search(options.model) is not None
+        self._family = family = claude_family(options.model, own=own)
+        self._facts = provider_defaults("anthropic").corrected(family and family.facts)
+        self._thinks_by = (family.thinking if family else "") or "budget"
+        self.binds_thoughts: bool = self._has("binds_thoughts")
+        self.takes_late_system: bool = self._has("late_system")
         self._call_format = answer_format(options)
         self._beside_tools = options.answers > 0
         self._strict = bool(settings.strict and self._facts.strict)
@@ -238,6 +237,9 @@ class AnthropicRequestEncoder(RequestEncoder):
         needed = "tools" not in self.fields and (self._call_format is None or self._beside_tools)
         self.called: Callable[[Sequence[str]], dict[str, Any]] | None = _called if needed else None
         self._sampling(settings, thinks=self._think(settings, forcing=forcing))
+
+    def _has(self, trait: str) -> bool:
+        return self._family is not None and self._family.has(trait)
 
     def encode_messages(self, messages: Sequence[Message]) -> dict[str, Any]:
         """Return the messages and the system prompt."""
@@ -357,7 +359,7 @@ class AnthropicRequestEncoder(RequestEncoder):
             return False
         free = forcing and self._facts.forced_tools is False
         # Other servers of the protocol may ignore the name: only a tool that is offered can be called.
-        only_one = self.names.sent[forced] if forced and (free or not self._facts.known) else None
+        only_one = self.names.sent[forced] if forced and (free or self._family is None) else None
         self.fields["tools"] = [tool for tool in self._tools if only_one in (None, tool["name"])]
         if free:
             self.notes.append("tool_choice")
@@ -384,8 +386,8 @@ class AnthropicRequestEncoder(RequestEncoder):
     def _think(self, settings: Settings, *, forcing: bool) -> bool:
         """Add the token limit and the thinking configuration. Return True if the model thinks."""
         most = self._facts.max_output
-        usual = _MUCH if self._features.adaptive != "never" else _USUAL
-        tokens = settings.max_tokens or (min(most or usual, usual) if self._facts.known else _LITTLE)
+        usual = _USUAL if self._thinks_by == "budget" else _MUCH
+        tokens = settings.max_tokens or (min(most or usual, usual) if self._family else _LITTLE)
         self.fields["max_tokens"] = tokens
         thinking = settings.thinking
         if thinking is None or thinking_effort(thinking) == "none":
@@ -395,9 +397,9 @@ class AnthropicRequestEncoder(RequestEncoder):
             self.notes.append("thinking")
             self._without_thoughts(explicit=False, forcing=forcing)
             return False
-        if self._features.adaptive == "only" or (self._features.adaptive == "also" and not thinking_budget(thinking)):
+        if self._thinks_by == "effort" or (self._thinks_by == "either" and not thinking_budget(thinking)):
             # Without `display` such thoughts are empty (platform.claude.com/docs/en/build-with-claude/thinking).
-            shown = {"display": "summarized"} if self._features.adaptive == "only" else {}
+            shown = {"display": "summarized"} if self._thinks_by == "effort" else {}
             self.fields["thinking"] = {"type": "adaptive", **shown}
             if thinking is not True:
                 config: dict[str, Any] = self.fields.setdefault("output_config", {})
@@ -422,13 +424,14 @@ class AnthropicRequestEncoder(RequestEncoder):
         return True
 
     def _without_thoughts(self, *, explicit: bool, forcing: bool) -> None:
-        if not ((explicit and self._facts.thinking is not False) or (forcing and self._features.by_default)):
+        if not ((explicit and self._facts.thinking is not False) or (forcing and self._has("thinks"))):
             return
-        if self._features.off == "never":
+        off = self._family.off if self._family else "disabled"
+        if off == "never":
             self.notes.append("thinking=False (the least effort, 'low', was sent)")
             self.fields.setdefault("output_config", {})["effort"] = "low"
         else:
-            self.fields["thinking"] = {"type": self._features.off}
+            self.fields["thinking"] = {"type": off}
 
     def _sampling(self, settings: Settings, *, thinks: bool) -> None:
         stops = [stop for stop in settings.stop or () if stop.strip()]
@@ -452,13 +455,13 @@ class AnthropicRequestEncoder(RequestEncoder):
 
     def _left_out(self, settings: Settings, thinks: bool) -> Iterator[str]:
         yield "seed"
-        if thinks or self._features.adaptive == "only":
+        if thinks or self._thinks_by == "effort":
             yield from ("temperature", "top_k")
-        if self._features.adaptive == "only" or (thinks and settings.top_p is not None and settings.top_p < 0.95):
+        if self._thinks_by == "effort" or (thinks and settings.top_p is not None and settings.top_p < 0.95):
             yield "top_p"
-        if self._features.one_of_two and settings.temperature is not None and not thinks:
+        if self._has("one_of_two") and settings.temperature is not None and not thinks:
             yield "top_p"
-        if self._facts.known and (settings.temperature or 0) > 1:
+        if self._family is not None and (settings.temperature or 0) > 1:
             yield "temperature"
 
     # -- messages
@@ -700,48 +703,3 @@ _LITTLE, _USUAL, _MUCH = 4_096, 16_384, 32_000
 # The smallest budget that is accepted, and the budgets of thinking levels.
 _LEAST = 1_024
 _BUDGETS = {"minimal": _LEAST, "low": 2_048, "medium": 8_192, "high": 16_384}
-
-
-class ModelFeatures(NamedTuple):
-    """The form of a model's settings.
-
-    Attributes:
-        adaptive: Thinking is adaptive instead of having a budget; models that have `only` that accept no sampling
-            settings.
-        by_default: The model thinks unless thinking is disabled.
-        one_of_two: The model accepts temperature or top_p, but not both.
-        off: The type of thinking that disables it; `never`: it can only think with less effort.
-    """
-
-    adaptive: Literal["never", "also", "only"] = "never"
-    by_default: bool = False
-    one_of_two: bool = False
-    off: Literal["disabled", "between_tools", "never"] = "disabled"
-
-
-# Models that take `role: "system"` in messages; Sonnet 5 does not.
-# Source: platform.claude.com/docs/en/build-with-claude/mid-conversation-system-messages, October 2026.
-_LATE_SYSTEM = re.compile(r"claude-(?!sonnet-5(?![-.][1-9](?!\d)))([a-z]+-([5-9]|\d\d)|opus-4-[89])(?!\d)")
-
-_ALWAYS = ModelFeatures("only", by_default=True, off="never")
-_BETWEEN_TOOLS = ModelFeatures("only", by_default=True, off="between_tools")
-_FEATURES = (
-    # platform.claude.com/docs/en/models/opus-5-5/whats-new-opus-5-5 (Fable too) and .../sonnet-5-5/...
-    (r"claude-(opus-(5[-.][5-9](?!\d)|[6-9](?!\d)|\d\d)|(fable|mythos)-)", _ALWAYS),
-    (r"claude-sonnet-(5[-.][5-9](?!\d)|[6-9](?!\d)|\d\d)", _BETWEEN_TOOLS),
-    (r"claude-[a-z]+-([5-9]|\d\d)(?!\d)", ModelFeatures("only", by_default=True)),
-    (r"claude-[a-z]+-4-[7-9](?!\d)", ModelFeatures("only")),
-    (r"claude-[a-z]+-4-6(?!\d)", ModelFeatures("also", one_of_two=True)),
-    (r"claude-[a-z]+-4-[1-5](?!\d)", ModelFeatures(one_of_two=True)),
-)
-
-
-@lru_cache(64)
-def features_of(model: str) -> tuple[Capabilities, ModelFeatures]:
-    """Return the capabilities and features of a model.
-
-    Cloud platforms prepend a prefix to its name, and write `@` before its date.
-    """
-    name = model[max(0, model.find("claude-")) :].replace("@", "-")
-    ways = next((ways for models, ways in _FEATURES if re.match(models, name)), ModelFeatures())
-    return model_capabilities("anthropic", name), ways

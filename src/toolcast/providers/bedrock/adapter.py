@@ -38,9 +38,8 @@ from ...messages import (
 )
 from ...settings import NOTHING_SET, Settings
 from ...tool_spec import ToolSpec, legal_name
-from ..anthropic.adapter import AnthropicRequestEncoder, features_of
+from ..anthropic.adapter import AnthropicRequestEncoder
 from ..base import RequestInput, RequestOptions, ResponseDecoder
-from ..bound_thoughts import BINDING
 from ..content_parts import (
     FAILED,
     POINT,
@@ -67,7 +66,7 @@ from ..http_adapter import (
     thinking_effort,
 )
 from ..http_errors import ErrorSource
-from ..model_features import bedrock_model_name, model_capabilities
+from ..model_features import bedrock_model_name, model_capabilities, model_family
 from ..schemas.strict import anthropic_schema
 from ..tool_calls.json_text import (
     CallFormat,
@@ -181,7 +180,9 @@ class BedrockRequestEncoder(RequestEncoder):
     def __init__(self, options: RequestOptions, settings: Settings) -> None:
         super().__init__("bedrock", options)
         self._name = bedrock_model_name(options.model)
-        self.binds_thoughts: bool = BINDING.search(self._name) is not None
+        self._facts = model_capabilities("bedrock", self._name)
+        family = model_family("bedrock", self._name)
+        self.binds_thoughts: bool = family is not None and family.has("binds_thoughts")
         # AWS caches prompts of these alone, and refuses points for others.
         self.takes_cache_points: bool = self._name.startswith(("anthropic.", "amazon.nova"))
         self._points = options.cache_points if self._name.startswith("anthropic.") else ()
@@ -257,7 +258,7 @@ class BedrockRequestEncoder(RequestEncoder):
 
     def _text_format(self, form: CallFormat) -> dict[str, Any]:
         schema, loose = anthropic_schema(response_schema(described(form) if self._beside_tools else form))
-        if model_capabilities("bedrock", self._name).json_schema is False:
+        if self._facts.json_schema is False:
             loose = f"{self._name} has no such output"
         if loose:
             raise BadRequest(
@@ -281,7 +282,7 @@ class BedrockRequestEncoder(RequestEncoder):
         sent: Any = None
         if isinstance(choice, Mapping):
             sent = dict(choice)
-        elif forcing and model_capabilities("bedrock", self._name).forced_tools is False:
+        elif forcing and self._facts.forced_tools is False:
             self.notes.append("tool_choice")
         elif forced and named:
             sent = {"tool": {"name": self.names.sent[forced]}}
@@ -307,9 +308,8 @@ class BedrockRequestEncoder(RequestEncoder):
         if "tools" in fields and choice != "none":
             named = {tool["name"] for tool in fields["tools"]}
             self._offer(own or _converse_choice(fields.get("tool_choice")), named)
-        known = features_of(options.model)[0].known
         self._infer(
-            maxTokens=fields["max_tokens"] if known else settings.max_tokens,
+            maxTokens=fields["max_tokens"] if self._facts.known else settings.max_tokens,
             temperature=fields.get("temperature"),
             topP=fields.get("top_p"),
             stopSequences=fields.get("stop_sequences"),

@@ -45,7 +45,7 @@ from ..http_adapter import check_header, json_body, thinking_budget, thinking_ef
 from ..http_errors import ErrorSource
 from ..tool_calls.json_text import CallFormat, instructions, response_schema, schema_call_format, with_instructions
 from .decoder import OpenAIChatDecoder
-from .openai_base import OpenAIBaseAdapter, OpenAIBaseEncoder
+from .openai_base import OpenAIBaseAdapter, OpenAIBaseEncoder, family_behind
 from .services import ServiceSpec
 
 if TYPE_CHECKING:
@@ -144,14 +144,14 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
     def _run_by_service(self, options: RequestOptions) -> None:
         """Add the tools that the service runs."""
         protocol = self._service.server_tools or self._service.name
-        name = options.model.rpartition("/")[2]
-        if protocol == "groq" and "compound" in name:
+        family = family_behind(self._service, options.model)
+        if family is not None and family.has("compound"):
             from ..server_tool_forms import groq_compound
 
             if options.tools:
                 raise BadRequest(f"{options.model} takes no tools but its own: leave out {options.tools[0].name}")
             self.fields.update(groq_compound(self.provider, options.server_tools))
-        elif protocol != "groq" or name.startswith("gpt-oss"):
+        elif protocol != "groq" or (family is not None and family.has("runs_tools")):
             self.fields["tools"] = [*self.fields.get("tools", ()), *self.server_tools(options, protocol)]
         else:
             raise BadRequest(

@@ -21,6 +21,8 @@ from ...settings import Settings
 from ...tool_spec import ToolSpec
 from ..base import RequestOptions
 from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, join_url, thinking_effort, top_logprobs
+from ..model_features import model_family
+from ..model_table import ModelFamily
 from ..refused_settings import EFFORTS, nearest_effort
 from ..schemas.strict import openai_strict
 from .services import ServiceSpec
@@ -122,18 +124,18 @@ class OpenAIBaseEncoder(RequestEncoder):
         super().__init__(service.name, options)
         self._service = service
         marks = service.cache_marks
-        if marks == "prompt_cache_breakpoint" and not _HAS_BREAKPOINTS.match(service.base_model or options.model):
+        family = family_behind(service, options.model)
+        if marks == "prompt_cache_breakpoint" and not (family and family.has("breakpoints")):
             marks = None  # such models are cached without marks
         self._marks = marks
         self.takes_cache_points: bool = marks is not None
         self._points = options.cache_points
-        # Other models behind such a service are cached without marks.
-        alone = marks == "message_cache_control" or re.search(r"claude|qwen", options.model)
-        self._marks_alone = settings.cache == "auto" and marks not in (None, "prompt_cache_breakpoint") and bool(alone)
+        alone = any(word in options.model for word in service.cache_marks_for)
+        self._marks_alone = settings.cache == "auto" and marks not in (None, "prompt_cache_breakpoint") and alone
         self._left_out = model_limits(service, options.model, settings.thinking)
         self._loose = settings.strict is False
         self._only_thinks = "thinking" in model_limits(service, options.model, False)
-        self._has_efforts = bool(efforts_of(service, options.model))
+        self._has_efforts = family is not None and bool(family.efforts)
         self._effort = effort_for(service, options.model, settings.thinking)
 
     def _mark(self, encoded: dict[str, Any], name: str, types: tuple[str, ...], run_by_service: int) -> None:
@@ -252,10 +254,6 @@ class OpenAIBaseEncoder(RequestEncoder):
         return schema, False
 
 
-_HAS_BREAKPOINTS = re.compile(r"(ft:)?gpt-(5\.([6-9]|\d\d)|[6-9]|1\d)")
-"""The models that take marks: GPT-5.6 and later (developers.openai.com/api/docs/guides/prompt-caching)."""
-
-
 _LIFETIMES = ("30m", "12h")
 """The least that they keep what is cached, as a request may say (ibid.)."""
 
@@ -264,11 +262,9 @@ _PROTOCOLS = frozenset(("tools", "chat", "responses"))
 """What rules say about the protocols of OpenAI itself, which is not so at another address."""
 
 
-def efforts_of(service: ServiceSpec, model: str) -> list[str]:
-    """Return the efforts that a model has, as far as the service's row says."""
-    name = (service.base_model or model).rpartition("/")[2]
-    rows = (efforts for models, efforts in service.efforts if re.match(rf"(ft:)?({models})", name))
-    return next(rows, "").split()
+def family_behind(service: ServiceSpec, model: str) -> ModelFamily | None:
+    """Return the row of a model of a service, or of the model behind a deployment."""
+    return model_family(service.models_of or service.name, service.base_model or model, own=service.own)
 
 
 def effort_for(service: ServiceSpec, model: str, thinking: bool | str | int | None) -> str | None:
@@ -278,7 +274,8 @@ def effort_for(service: ServiceSpec, model: str, thinking: bool | str | int | No
     """
     if thinking is None:
         return None
-    wanted, taken = thinking_effort(thinking), efforts_of(service, model)
+    family = family_behind(service, model)
+    wanted, taken = thinking_effort(thinking), family.efforts.split() if family else []
     if not taken or wanted in taken or wanted not in EFFORTS:
         return wanted
     return nearest_effort(wanted, [effort for effort in taken if effort != "none"])
@@ -286,10 +283,8 @@ def effort_for(service: ServiceSpec, model: str, thinking: bool | str | int | No
 
 def model_limits(service: ServiceSpec, model: str, thinking: bool | str | int | None) -> frozenset[str]:
     """Return the fields that a service, or this model of it, rejects."""
-    name = (service.base_model or model).rpartition("/")[2]
-    effort = effort_for(service, model, thinking)
-    off = effort == "none"
-    on = {"always": True, "unless_off": not off, "if_on": effort is not None and not off, "if_off": off}
-    rules = [rule.fields for rule in service.rules if on[rule.when] and re.match(rule.models, name)]
-    found = frozenset(service.drops).union(*rules)
+    family = family_behind(service, model)
+    found = frozenset(service.drops)
+    if family is not None:
+        found |= family.limits(effort_for(service, model, thinking))
     return found if service.api == "responses" else found - _PROTOCOLS

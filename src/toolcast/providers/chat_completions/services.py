@@ -20,19 +20,6 @@ ThinkingIn = Literal["effort", "reasoning", "thinking", "adaptive", "enable_thin
 
 
 @dataclass(frozen=True, slots=True)
-class ModelRule:
-    """Fields that are left out for the models whose name matches `models`: always, or while they think.
-
-    `when`: `"always"`; `"unless_off"`, for models that think unless `thinking=False`; `"if_on"`, for models that think
-    if `thinking` is set; `"if_off"`, for models whose thinking cannot be disabled.
-    """
-
-    models: str
-    fields: tuple[str, ...]
-    when: Literal["always", "unless_off", "if_on", "if_off"] = "always"
-
-
-@dataclass(frozen=True, slots=True)
 class BatchSpec:
     """The batch API of a service, where it is OpenAI's.
 
@@ -80,8 +67,9 @@ class FilesSpec:
 class ServiceSpec:
     """A row of the services table: the protocol of one service.
 
-    Endpoint: `api`, the protocol of an LLM that names none; `base_model`, the model behind the name of a deployment;
-    `name` in errors and responses; `base_url`, and `path`
+    Endpoint: `api`, the protocol of an LLM that names none; `own`, requests go to the address of the service itself;
+    `base_model`, the model behind the name of a deployment; `models_of`, the provider whose rows in the table of models
+    apply, if that is another; `name` in errors and responses; `base_url`, and `path`
     after it. Both may have variables: `{A}`, `{A|B}` for the first environment variable that is set, `{A=this}` with a
     default; and `{model}` in `path`. `url_env`: environment variables that replace `base_url`; `header_env`: header
     name -> environment variable.
@@ -94,10 +82,9 @@ class ServiceSpec:
     sequences; `tools`; `forced`, required tools as `tool_choice`: an `"object"` with the name of the tool, `"required"`
     with only that tool offered, or `"auto"` with only that tool offered; `forced_while_thinking` (if not, its models
     may think unless thinking is disabled, which it is for a required tool); `parallel_flag`, support of
-    `parallel_tool_calls`; `stream_options`; `thinking_in`, the form of the thinking setting; `efforts`, patterns of
-    models and the efforts that they have, the first that matches; `image_urls`, `audio`,
+    `parallel_tool_calls`; `stream_options`; `thinking_in`, the form of the thinking setting; `image_urls`, `audio`,
     `documents`, `video`; `video_options`, those of `VideoPart` that it has; `outputs`, kinds of output beside text;
-    `drops`, unsupported settings; `rules`, fields that some of its models reject; `service_tier`, it has tiers;
+    `drops`, unsupported settings; `service_tier`, it has tiers;
     `id_limit`, the longest tool call id; `strict`, support of `strict` tools; `fields`, further fields of every
     request, and `stream_fields`, of those that stream tool calls.
 
@@ -113,7 +100,8 @@ class ServiceSpec:
     Caches: `cache_key` and `cache_retention`, support of `prompt_cache_key` and `prompt_cache_retention`;
     `cache_key_header`, the header that chat completions have in place of the first;
     `cache_marks`, the field that marks the end of what is cached: `cache_control` of a part or a tool,
-    `message_cache_control` for that of a part alone, without an hour; None if there is none.
+    `message_cache_control` for that of a part alone, without an hour; None if there is none. `cache_marks_for`: words
+    in the names of the models that `cache="auto"` marks, where the others are cached without.
 
     Tools that it runs: `server_tools` and `responses_tools` are the rows of `FORMS` (server_tool_forms.py) of its chat
     completions and of its Responses API; None: none are known.
@@ -131,7 +119,9 @@ class ServiceSpec:
     base_url: str
     path: str = "/chat/completions"
     api: API = "chat"
+    own: bool = True
     base_model: str = ""
+    models_of: str = ""
     key_env: tuple[str, ...] = ()
     key_header: str = "authorization"
     bearer_env: tuple[str, ...] = ()
@@ -147,7 +137,6 @@ class ServiceSpec:
     parallel_flag: bool = True
     stream_options: bool = True
     thinking_in: ThinkingIn | None = "effort"
-    efforts: tuple[tuple[str, str], ...] = ()
     thinking_back: Literal["reasoning_content", "reasoning", "reasoning_details"] | None = None
     thoughts_required: bool = False
     signed_calls: bool = False
@@ -159,7 +148,6 @@ class ServiceSpec:
     video: bool = False
     video_options: tuple[str, ...] = ()
     drops: tuple[str, ...] = ("top_k",)
-    rules: tuple[ModelRule, ...] = ()
     id_limit: int | None = None
     strict: bool = False
     fields: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
@@ -171,6 +159,7 @@ class ServiceSpec:
     cache_key_header: str | None = None
     cache_retention: bool = False
     cache_marks: Literal["cache_control", "message_cache_control", "prompt_cache_breakpoint"] | None = None
+    cache_marks_for: tuple[str, ...] = ("",)
     server_tools: str | None = None
     responses_tools: str | None = None
     stores: frozenset[Stores] = frozenset()
@@ -191,43 +180,8 @@ OPENAI = ServiceSpec(
     most_stops=4,
     id_limit=40,
     outputs=("audio",),
-    rules=(
-        # The first models that think always do.
-        ModelRule(r"o\d|gpt-5(?!\.|-chat)", ("temperature", "top_p", "logprobs")),
-        ModelRule(r"gpt-5\.[5-9](?!-chat)|gpt-[6-9]", ("temperature", "top_p", "logprobs"), "unless_off"),
-        ModelRule(r"gpt-5\.[1-4]", ("temperature", "top_p", "logprobs"), "if_on"),
-        ModelRule(r"gpt-5\.\d-codex|gpt-6-astra|gpt-6\.1-sol", ("temperature", "top_p", "logprobs")),
-        ModelRule(r"o\d|gpt-5(?!(\.\d)?-chat)|gpt-[6-9]", ("stop",)),
-        ModelRule(r"o\d", ("parallel_tool_calls",)),
-        # Values of `prompt_cache_retention`: developers.openai.com/api/docs/guides/prompt-caching.
-        ModelRule(r"", ("30m", "12h")),
-        ModelRule(r"(ft:)?gpt-(5\.([5-9]|\d\d)|[6-9]|1\d)", ("in_memory",)),
-        # With tools: developers.openai.com/api/docs/guides/migrate-to-responses and /api/docs/guides/reasoning.
-        ModelRule(r"(ft:)?gpt-5\.4(?!-chat)", ("tools",), "if_on"),
-        ModelRule(r"(ft:)?gpt-(5\.([5-9]|\d\d)(?!-chat)|[6-9]|1\d)", ("tools",), "unless_off"),
-        ModelRule(r"(ft:)?gpt-(6-astra|6\.1-sol)", ("tools",)),
-        # With one protocol alone, as their pages and the types of OpenAI's SDK say.
-        ModelRule(r"(ft:)?(gpt-audio|gpt-[\w.-]*-(audio-preview|search-(preview|api))|o1-mini)", ("responses",)),
-        ModelRule(
-            r"(gpt-\d[\w.]*|o\d)-pro(-|$)|(gpt-\d[\w.]*-)?codex(-|$)|(gpt|o\d)[\w.-]*-deep-research|computer-use-preview"
-            r"|gpt-\d[\w.]*-(cyber|rosalind|astra-law)|gpt-(daybreak|rosalind)",
-            ("chat",),
-        ),
-        # Asked for its encrypted thoughts, a model that does not think refuses.
-        ModelRule(r"(ft:)?(gpt-[34]|chatgpt|gpt-5(\.\d)?-chat)", ("include", "thinking")),
-    ),
-    # developers.openai.com/api/docs/guides/reasoning, /api/docs/guides/latest-model and the pages of the models.
-    efforts=(
-        (r"gpt-5-pro", "high"),
-        (r"gpt-5\.\d-pro", "medium high xhigh"),
-        (r"o\d|gpt-5(\.1)?-codex(?!-max)", "low medium high"),
-        (r"gpt-5(?!\.|-chat)", "minimal low medium high"),
-        (r"gpt-5\.\d-codex", "low medium high xhigh"),
-        (r"gpt-5\.1(?!-chat)", "none low medium high"),
-        (r"gpt-5\.[2-5](?!-chat)", "none low medium high xhigh"),
-        (r"gpt-6-astra|gpt-6\.1-sol|gpt-[7-9]|gpt-[1-9]\d", "low medium high xhigh max"),
-        (r"gpt-5\.\d|gpt-6", "none low medium high xhigh max"),
-    ),
+    # The last two are values of `prompt_cache_retention`: developers.openai.com/api/docs/guides/prompt-caching.
+    drops=("top_k", "30m", "12h"),
     strict=True,
     response_format="json_schema",
     service_tier=True,
@@ -256,6 +210,7 @@ AZURE = replace(
     bearer_env=("AZURE_OPENAI_AD_TOKEN",),
     url_env=(),
     header_env=MappingProxyType({}),
+    models_of="openai",
     # A deployment has the name its owner gave it, whatever the model is.
     response_format=None,
     cache_marks=None,
@@ -362,7 +317,6 @@ GROQ = ServiceSpec(
     key_env=("GROQ_API_KEY",),
     url_env=("GROQ_BASE_URL",),
     max_tokens_field="max_completion_tokens",
-    efforts=((r"gpt-oss", "low medium high"),),  # console.groq.com/docs/reasoning
     audio=False,
     documents=False,
     drops=("top_k", "logprobs"),
@@ -381,7 +335,6 @@ DEEPSEEK = ServiceSpec(
     thinking_in="thinking",
     thinking_back="reasoning_content",
     thoughts_required=True,
-    efforts=((r"deepseek-(v4|flash)", "none low high max"),),  # api-docs.deepseek.com/guides/thinking_mode
     image_urls=False,
     audio=False,
     documents=False,
@@ -400,6 +353,7 @@ OPENROUTER = ServiceSpec(
     drops=(),
     service_tier=True,
     cache_marks="cache_control",
+    cache_marks_for=("claude", "qwen"),
     outputs=("image", "audio"),
     embeddings=EmbeddingSpec(),
 )
@@ -436,12 +390,6 @@ XAI = ServiceSpec(
     max_tokens_field="max_completion_tokens",
     audio=False,
     documents=False,
-    rules=(
-        ModelRule(r"grok-(3-mini|4(?!.*-non-reasoning)|code|build)", ("stop",)),
-        # Until 4.3 to think, or not to, was the name of another model.
-        ModelRule(r"grok-(3(?!-mini)|4(?!\.[3-9])(?!.*multi-agent)|code|build)", ("thinking",)),
-        ModelRule(r"grok-(3-mini|4\.[5-9])", ("thinking",), "if_off"),
-    ),
     response_format="json_schema",
     cache_key=True,
     cache_key_header="x-grok-conv-id",
@@ -468,8 +416,6 @@ MOONSHOT = ServiceSpec(
     documents=False,
     video=True,
     drops=("top_k", "seed", "logprobs"),
-    rules=(ModelRule(r"kimi-k2\.7-code", ("thinking",), "if_off"),),
-    efforts=((r"kimi-k3", "low high max"),),  # platform.kimi.ai/docs/guide/kimi-k3-quickstart
     response_format="json_object",
     batches=BatchSpec(bytes=100_000_000, price_factor="1"),
 )
@@ -480,8 +426,6 @@ QWEN = ServiceSpec(
     key_env=("DASHSCOPE_API_KEY", "ALIBABA_API_KEY"),
     forced_while_thinking=False,
     thinking_in="enable_thinking",
-    # help.aliyun.com/en/model-studio/deep-thinking, "Thinking-only mode".
-    rules=(ModelRule(r"qwq|qvq|.*-thinking", ("thinking",), "if_off"),),
     documents=False,
     video=True,
     video_options=("fps",),
@@ -542,6 +486,7 @@ LITELLM = ServiceSpec(
     cache_key=True,
     cache_retention=True,
     cache_marks="cache_control",
+    cache_marks_for=("claude", "qwen"),
     responses_tools="openai",
     batches=BatchSpec(bytes=100_000_000, price_factor="1", responses=True),
     embeddings=EmbeddingSpec(),
@@ -607,7 +552,6 @@ ZAI = ServiceSpec(
     drops=("top_k", "seed", "logprobs"),
     # Without it, the arguments of a call come in one piece.
     stream_fields=MappingProxyType({"tool_stream": True}),
-    rules=(ModelRule(r"glm-4(\.5|(?!\.))", ("tool_stream",)),),
     response_format="json_object",
     embeddings=EmbeddingSpec(),
 )
@@ -628,7 +572,6 @@ MINIMAX = ServiceSpec(
     audio=False,
     documents=False,
     drops=("top_k", "seed", "stop", "logprobs"),
-    rules=(ModelRule(r"MiniMax-M[12]", ("thinking",), "if_off"),),
     fields=MappingProxyType({"reasoning_split": True}),
 )
 

@@ -46,6 +46,9 @@ from ..http_adapter import (
     top_logprobs,
 )
 from ..http_errors import ErrorSource
+from ..model_features import model_family
+from ..model_table import ModelFamily
+from ..refused_settings import EFFORTS, nearest_effort
 from ..schemas.strict import gemini_schema
 from ..tool_calls.json_text import instructions, response_schema, schema_call_format, with_instructions
 from .decoder import GoogleDecoder
@@ -144,7 +147,7 @@ class GoogleAdapter(HTTPAdapter):
 
     def encoder(self, options: RequestOptions, settings: Settings) -> GoogleRequestEncoder:
         """Return the encoder of requests with these options and settings."""
-        return GoogleRequestEncoder(options, settings, vertex=self._is_vertex)
+        return GoogleRequestEncoder(options, settings, vertex=self._is_vertex, own=self.is_at("googleapis.com"))
 
     def protocol_decoder(self, source: ErrorSource, request_input: RequestInput) -> ResponseDecoder:
         """Return the decoder of the protocol's events."""
@@ -164,12 +167,13 @@ class GoogleRequestEncoder(RequestEncoder):
     returns_server_tools: ClassVar[bool] = True
     takes_cached_content: ClassVar[bool] = True
 
-    def __init__(self, options: RequestOptions, settings: Settings, *, vertex: bool = False) -> None:
+    def __init__(self, options: RequestOptions, settings: Settings, *, vertex: bool = False, own: bool = True) -> None:
         super().__init__("google", options)
-        self._signs_calls = combines_tools(options.model)
+        family = model_family("google", options.model, own=own)
+        self._signs_calls = has_levels(family)
         self._instructions: str | None = None
         self.fields["contents"] = []
-        config = _sampling(settings, self.notes) | _thinking(options.model, settings.thinking, self.notes)
+        config = _sampling(settings, self.notes) | _thinking(family, settings.thinking, self.notes)
         required = schema_call_format(options)
         if required is None:
             self._tools(options)
@@ -444,55 +448,46 @@ def _sampling(settings: Settings, notes: list[str]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if value is not None}
 
 
-# Models with thinking levels, and models without thinking; all others have a token budget.
-_LEVELS = re.compile(r"gemini-(?:[3-9]|\d\d)")
-_THOUGHTLESS = re.compile(r"gemini-(?:1|2\.0)|gemma|learnlm")
-# Models whose thinking cannot be disabled think as little as possible.
-# Sources: ai.google.dev/gemini-api/docs/thinking, .../latest-model (Gemini 4), and the guides to 3.7 and 3.8 Flash.
-_LEAST_IS_LOW = re.compile(r"gemini-3(?:\.\d+)?-pro|gemini-3\.[7-9]-flash|gemini-(?:[4-9]|\d\d)")
-_ALWAYS_THINKS = re.compile(r"gemini-2\.5-pro")
 _BUDGETS = {"minimal": 512, "low": 2048, "medium": 8192, "high": 24576}
 _DYNAMIC = -1
 
 
-def combines_tools(model: str) -> bool:
-    """Return True if a model takes the tools that Gemini runs together with other tools and with a JSON schema."""
-    return bool(_LEVELS.match(_name(model)))
+def has_levels(family: ModelFamily | None) -> bool:
+    """Return True for models that think by levels.
+
+    They also take the tools that Gemini runs together with other tools and with a JSON schema.
+    """
+    return family is not None and family.thinking == "effort"
 
 
-def _name(model: str) -> str:
-    return model.rpartition("/")[2]
-
-
-def _thinking(model: str, thinking: bool | str | int | None, notes: list[str]) -> dict[str, Any]:
+def _thinking(family: ModelFamily | None, thinking: bool | str | int | None, notes: list[str]) -> dict[str, Any]:
     """Return the thinking configuration for the model's generation. Thoughts are requested if thinking is enabled."""
     if thinking is None:
         return {}
-    name = _name(model)
-    if _THOUGHTLESS.match(name):
+    if family is not None and family.facts.thinking is False:
         notes.append("thinking")
         return {}
-    config = _level(name, thinking, notes) if _LEVELS.match(name) else _budget(name, thinking, notes)
+    if family is not None and family.thinking == "effort":
+        config = _level(family, thinking, notes)
+    else:
+        config = _budget(family.least if family else 0, thinking, notes)
     return {"thinkingConfig": config | ({} if thinking_effort(thinking) == "none" else {"includeThoughts": True})}
 
 
-def _level(name: str, thinking: bool | str | int, notes: list[str]) -> dict[str, Any]:
+def _level(family: ModelFamily, thinking: bool | str | int, notes: list[str]) -> dict[str, Any]:
     if thinking is True:
         return {}
-    level = wanted = thinking_effort(thinking)
-    if level in ("none", "minimal"):
-        level = "low" if _LEAST_IS_LOW.match(name) else "minimal"
-    level = {"xhigh": "high", "max": "high"}.get(level, level)
+    wanted = thinking_effort(thinking)
+    level = nearest_effort(wanted, family.efforts.split()) if wanted in EFFORTS else wanted
     if level != wanted:
         notes.append(f"thinking={thinking!r} (the nearest level, {level!r}, was sent)")
     return {"thinkingLevel": level.upper()}
 
 
-def _budget(name: str, thinking: bool | str | int, notes: list[str]) -> dict[str, Any]:
+def _budget(least: int, thinking: bool | str | int, notes: list[str]) -> dict[str, Any]:
     wanted = thinking_effort(thinking)
     if wanted == "none":
-        least = 128 if _ALWAYS_THINKS.match(name) else 0
-        notes += ["thinking=False (the least budget, 128 tokens, was sent)"] if least else []
+        notes += [f"thinking=False (the least budget, {least} tokens, was sent)"] if least else []
         return {"thinkingBudget": least}
     return {
         "thinkingBudget": _DYNAMIC if thinking is True else thinking_budget(thinking) or _BUDGETS.get(wanted, _DYNAMIC)

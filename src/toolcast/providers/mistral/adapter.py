@@ -24,6 +24,7 @@ from ..chat_completions.services import EmbeddingSpec, ServiceSpec
 from ..content_parts import base64_of, data_url, uncited, unsupported_part
 from ..http_adapter import thinking_effort
 from ..http_errors import ErrorSource
+from ..model_features import model_family
 from .decoder import MistralDecoder
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ class MistralRequestEncoder(ChatRequestEncoder):
         thinking = settings.thinking
         if thinking is None:
             return
-        if "magistral" not in self.fields["model"]:
+        family = model_family("mistral", self.fields["model"])
+        if family is None or family.thinking != "mode":
             # True: the only level besides none that every model with levels has.
             self.fields["reasoning_effort"] = "high" if thinking is True else thinking_effort(thinking)
         elif thinking:
