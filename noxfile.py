@@ -10,6 +10,7 @@ Sessions share environments under `.nox/`, so that a fresh clone installs little
   wheels has one for each Python, below `wheels/`
 * `local`: networked, browser, docs, bench (with the embedded llama.cpp server and the mock servers)
 * `sdks`: sdks (with the services' own clients and the mock servers)
+* `vendors`: vendors (with the newest of those clients, installed anew every day)
 * `site`: site
 * `demo`: the demo alone, with what a user of `toolcast[local]` has
 * `bench`: bench-peers and bench-batch; each peer has an environment of its own, below `peers/`, and is installed anew
@@ -19,7 +20,7 @@ An environment is filled again only when what it was made from has changed; `uv`
 had, pip otherwise. `nox --install-only` prepares without running.
 
 What goes into an environment is pinned with hashes by a file in `requirements/`, which `nox -s lock` renews. Only the
-benchmark's environments and the library of the audit are not: they take what a user would get today.
+benchmark's environments, vendors and the library of the audit are not: they take what a user would get today.
 """
 
 from __future__ import annotations
@@ -410,6 +411,14 @@ def live(session: nox.Session) -> None:
 
 
 @nox.session
+def vendors(session: nox.Session) -> None:
+    """The types of the vendors' newest SDKs, beside what toolcast knows (posargs: see tests/vendor_sdks.py)."""
+    packages = [each["package"] for each in nox.project.load_toml(ROOT / "tests" / "vendor_sdks.toml").values()]
+    env = Environment(session, "vendors", "-e", ".", *packages, edition=_today())
+    env.script("tests/vendor_sdks.py", *session.posargs)
+
+
+@nox.session
 def nightly(session: nox.Session) -> None:
     """The whole suite on both builds with far longer fuzzing, 10,000 streams, a soak, and a fuzzer.
 
@@ -418,7 +427,7 @@ def nightly(session: nox.Session) -> None:
     env = Environment(session, "tests", lock="tests")
     if not session.posargs:
         env.script("tests/cross_fuzz.py", "--inputs", "5000000")
-        for gate in ("coverage", "networked", "browser", "audit", "mutation"):
+        for gate in ("coverage", "networked", "browser", "audit", "mutation", "vendors"):
             session.notify(gate)
     soak = os.environ.get("TOOLCAST_SOAK_SECONDS", "1800")
     more = {"HYPOTHESIS_PROFILE": "nightly", "TOOLCAST_SOAK_SECONDS": soak}
@@ -530,6 +539,11 @@ def _requirements(script: Path) -> list[str]:
 def _week() -> str:
     """This week: what was the newest release in another may not be it any more."""
     return f"{datetime.now(UTC):%G, week %V}"
+
+
+def _today() -> str:
+    """This day: what was the newest release on another may not be it any more."""
+    return f"{datetime.now(UTC):%Y-%m-%d}"
 
 
 def _weights(session: nox.Session, env: Environment) -> None:
