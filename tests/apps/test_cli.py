@@ -53,7 +53,8 @@ def test_python_runs_the_module_and_alone_it_prints_help(words: list[str]) -> No
         (["chta"], "toolcast: error: unknown command 'chta'; did you mean chat?"),
         (["xyz"], "toolcast: error: unknown command 'xyz'; expected one of: chat, web, get, map, demo, config, "
          "experiment, logs, mcp, models, pull, completion"),
-        (["models", "opnai"], "toolcast models: error: argument PROVIDER: unknown value 'opnai'; did you mean openai?"),
+        (["models", "opnai"], "toolcast models: error: argument PROVIDER[:MODEL]: unknown value 'opnai'; "
+         "did you mean openai?"),
         (["chat", "--mode", "-1"], "toolcast chat: error: argument --mode: unknown value '-1'; expected one of: plan, "
          "build, verify, auto"),
         (["get", "name", "--", "--x", "y"], "toolcast get: error: unexpected argument: y; put quotes around a text of "

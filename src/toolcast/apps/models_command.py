@@ -46,17 +46,22 @@ _LEAST: Final = 24
 _WORKERS: Final = 8
 
 
+class _Providers(list[str]):
+    """The names of providers, each of which may be followed by a model."""
+
+    def __contains__(self, value: object) -> bool:
+        return super().__contains__(str(value).partition(":")[0])
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `toolcast models`."""
     names = sorted({"local", *providers(), *(provider for provider, _, _ in all_capabilities())})
-
-    def known(text: str) -> str:
-        if (name := text.partition(":")[0]) in names:
-            return text
-        raise argparse.ArgumentTypeError(f"no provider is called {name!r}; there are: {', '.join(names)}")
-
     parser.add_argument(
-        "provider", type=known, nargs="?", metavar="PROVIDER[:MODEL]", help=f"one of: {', '.join(names)}"
+        "provider",
+        nargs="?",
+        choices=_Providers(names),
+        metavar="PROVIDER[:MODEL]",
+        help=f"one of: {', '.join(names)}",
     )
     parser.add_argument(
         "--offline", action="store_true", help="the table of this library, also for a provider that has a list"

@@ -100,15 +100,12 @@ class OpenAICompatible(ServiceLLM):
     def metadata(self) -> LLMMetadata:
         """The name, provider and capabilities of the model."""
         provider = self._row.name
+        own = self._address is None or _is_at(self._row, self._address.shown)
         if self.base_model is None:
-            return known_metadata(self.model, provider, self._capabilities, own=self._is_own)
+            return known_metadata(self.model, provider, self._capabilities, own=own)
         of = self._row.models_of or provider
-        known = known_metadata(self.base_model, of, self._capabilities, own=self._is_own)
+        known = known_metadata(self.base_model, of, self._capabilities, own=own)
         return replace(known, model_name=self.model, provider=provider, base_model=self.base_model)
-
-    @property
-    def _is_own(self) -> bool:
-        return self.base_url is None or _is_at(self._row, self.base_url)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()

@@ -318,7 +318,7 @@ MODELS: tuple[ModelFamily, ...] = (
     ),
     ModelFamily(
         "openai",
-        "gpt-6-astra*, gpt-6.1-sol*",
+        "gpt-6-astra*, gpt-6.1-sol*, gpt-6.2-*",
         _GPT_1M,
         _MAX,
         left_out=_GPT_6_ASTRA,
@@ -434,6 +434,8 @@ MODELS: tuple[ModelFamily, ...] = (
         "google", "gemini-3-pro*, gemini-3.?-pro*, gemini-3.[79]-flash*, gemini-4*", _GEMINI_THINKING, _HIGH, "effort"
     ),
     ModelFamily("google", "gemini-3*", _GEMINI_THINKING, _LEVELS, "effort"),
+    ModelFamily("google", "gemini-flash-latest, gemini-flash-lite-latest, gemini-pro-latest", _GEMINI_THINKING),
+    ModelFamily("google", "gemini-robotics-er-*", Capabilities(thinking=True, images=True)),
     ModelFamily("mistral", "mistral-large-2512, ministral-*-2512", sized(SEEING, 256_000)),
     ModelFamily("mistral", "mistral-medium-3.5*", sized(SEEING_THINKING, 256_000)),
     ModelFamily("mistral", "mistral-medium-25*, mistral-small-25*", sized(SEEING, 128_000)),
@@ -450,7 +452,9 @@ MODELS: tuple[ModelFamily, ...] = (
         traits="runs_tools",
     ),
     ModelFamily("groq", "gpt-oss*", TEXT_THINKING, _HIGH, traits="runs_tools"),
-    ModelFamily("groq", "compound*", NO_TOOLS, traits="compound"),
+    ModelFamily("groq", "compound*", traits="compound"),
+    ModelFamily("groq", "kimi-k2-instruct, gemma2-*", TEXT),
+    ModelFamily("groq", "qwen3.*", Capabilities(thinking=True)),
     ModelFamily("groq", "llama-4-*", sized(replace(SEEING, json_schema=True), 131_072, 8_192)),
     ModelFamily("groq", "kimi-k2-instruct-0905", sized(replace(TEXT, json_schema=True), 262_144, 16_384)),
     ModelFamily("groq", "llama-3.3-70b-versatile", sized(replace(TEXT, json_schema=False), 131_072, 32_768)),
@@ -464,16 +468,27 @@ MODELS: tuple[ModelFamily, ...] = (
         "grok-4.5*",
         sized(SEEING_THINKING, 500_000),
         left_out={"always": "stop", "if_off": "thinking"},
-        later="grok-4.[6-9]*, grok-[5-9]*",
     ),
+    ModelFamily(
+        "xai",
+        "grok-4.6*",
+        SEEING_THINKING,
+        left_out={"always": "stop", "if_off": "thinking"},
+        later="grok-4.[7-9]*, grok-[5-9]*",
+    ),
+    ModelFamily("xai", "grok-4*multi-agent*", sized(SEEING_THINKING, 2_000_000), left_out={"always": "stop"}),
     ModelFamily("xai", "grok-4.3*", sized(SEEING_THINKING, 1_000_000), left_out={"always": "stop"}),
     # Until 4.3 to think, or not to, was the name of another model.
     ModelFamily(
-        "xai", "grok-4-fast-non*, grok-4-1-fast-non*", sized(SEEING, 2_000_000), left_out={"always": "thinking"}
+        "xai",
+        "grok-4-fast-non*, grok-4-1-fast-non*, grok-4.20*non-reasoning*",
+        sized(SEEING, 2_000_000),
+        left_out={"always": "thinking"},
     ),
-    ModelFamily("xai", "grok-4-fast*, grok-4-1-fast*", sized(SEEING_THINKING, 2_000_000), left_out=_GROK_4),
-    ModelFamily("xai", "grok-4, grok-4-0709", sized(SEEING_THINKING, 256_000), left_out=_GROK_4),
-    ModelFamily("xai", "grok-4*multi-agent*", left_out={"always": "stop"}),
+    ModelFamily(
+        "xai", "grok-4-fast*, grok-4-1-fast*, grok-4.20*reasoning*", sized(SEEING_THINKING, 2_000_000), left_out=_GROK_4
+    ),
+    ModelFamily("xai", "grok-4, grok-4-0709, grok-4-latest", sized(SEEING_THINKING, 256_000), left_out=_GROK_4),
     ModelFamily("xai", "grok-4*-non-reasoning*", left_out={"always": "thinking"}),
     ModelFamily("xai", "grok-code-fast*", sized(TEXT_THINKING, 256_000), left_out=_GROK_4),
     ModelFamily("xai", "grok-4-*, grok-4.[12]*, grok-code*, grok-build*", left_out=_GROK_4),

@@ -59,6 +59,8 @@ _STOP: dict[str, StopReason] = {
     "SPII": "content_filter",
     "LANGUAGE": "content_filter",
     "MODEL_ARMOR": "content_filter",
+    "ESCALATION": "content_filter",
+    "PUP_LIMITED_DISABLED": "content_filter",  # of the user's account
     "MALFORMED_FUNCTION_CALL": "error",
     "UNEXPECTED_TOOL_CALL": "error",
     "TOO_MANY_TOOL_CALLS": "error",
