@@ -107,7 +107,7 @@ def test_a_row_adds_to_the_defaults(row: ModelFamily) -> None:
         ("openai", "gpt-6-luna", {"thinking": True, "context_window": 1_050_000}),
         ("openai", "gpt-6-astra", {"context_window": 1_050_000, "max_output": 128_000}),
         ("openai", "gpt-6.1-terra", {"context_window": 1_050_000, "max_output": 128_000}),
-        ("openai", "gpt-6.2-nova", {"thinking": True, "context_window": None}),
+        ("openai", "gpt-6.3-nova", {"thinking": True, "context_window": None}),
         ("google", "gemini-3.8-flash", {"thinking": True, "context_window": 1_048_576}),
         ("google", "gemini-4-argon", {"thinking": True, "context_window": 1_048_576}),
         ("moonshot", "kimi-k3", {"thinking": True, "context_window": 1_048_576}),
@@ -175,7 +175,7 @@ def test_an_llm_knows_its_model() -> None:
         (OpenAI, "gpt-9", "temperature", (0.5, None), "gpt-6-astra*"),
         (Anthropic, "claude-opus-9", "max_tokens", (4_096, 32_000), "claude-opus-5-5*"),
         (Google, "gemini-9-flash", "model", (None, None), "gemini-3.8-flash*"),
-        (partial(OpenAICompatible, service="xai"), "grok-9", "temperature", (0.5, 0.5), "grok-4.5*"),
+        (partial(OpenAICompatible, service="xai"), "grok-9", "temperature", (0.5, 0.5), "grok-4.6*"),
     ],
 )
 def test_a_model_newer_than_the_table(
@@ -184,10 +184,10 @@ def test_a_model_newer_than_the_table(
     """It is taken for the newest of its kind at the address of its vendor, and for nothing in particular elsewhere."""
     own, elsewhere = make(name, api_key="k"), make(name, api_key="k", base_url="http://localhost:1/v1")
     assert elsewhere.metadata.family is None
-    assert not elsewhere.metadata.context_window
+    assert elsewhere.metadata.capabilities.thinking is None
     assert f" {newest}" in str(own.metadata.family)
     assert "the newest of its kind" in str(own.metadata.family)
-    assert own.metadata.context_window
+    assert own.metadata.capabilities.thinking
     assert not own.metadata.capabilities.known
     previews = [
         ToolOrchestratingLLM(Album, "An album", llm, settings=Settings(temperature=0.5)).preview()
