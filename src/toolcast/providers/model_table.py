@@ -331,7 +331,7 @@ MODELS: tuple[ModelFamily, ...] = (
     ModelFamily("openai", "gpt-5.*, gpt-6*", _GPT_THINKING, f"none {_MAX}", left_out=_GPT_5_5, traits="breakpoints"),
     ModelFamily(
         "anthropic",
-        "claude-fable-5-[1-9], claude-fable-5-[1-9]-*",
+        "claude-fable-5-[1-9], claude-fable-5-[1-9]-*, claude-mythos-5-[2-9], claude-mythos-5-[2-9]-*",
         _CLAUDE_UNFORCED,
         thinking="effort",
         off="never",
