@@ -19,6 +19,7 @@ arguments is a shell tool, whatever its name. The values inspected are those tha
 from __future__ import annotations
 
 import glob
+import os
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -263,10 +264,10 @@ class Permissions:
         if any(len(text) > LONGEST for text in written):
             return f"a path is longer than {LONGEST} characters, too long to be checked"
         paths = ((text, True) for text in written)
-        texts = dict.fromkeys((*paths, *_paths_in(call.commands or ())))
+        root = resolved_path(self.root or "")
+        texts = dict.fromkeys((*paths, *_paths_in(call.commands or (), root)))
         if not texts:
             return None
-        root = resolved_path(self.root or "")
         for text, braces in ((root, False), *texts):
             if protected_name(text, self.protected, root, braces=braces):
                 return f"the path {text[:100]!r} is protected"
@@ -339,10 +340,16 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> tuple[str | None, str]:
 def _leading_out(call: _Call, patterns: Sequence[str]) -> str | None:
     """Return a word that no rule spells and that is a path in the working folder, from which a link leads out of it."""
     root = resolved_path(call.place.root or "")
-    spelled = {word for pattern in patterns for word in words_of(pattern)}
-    words = [word.text for command in call.commands or () for word in _named_by(command.words[1:])]
-    texts = (text for word in words if escaped(word) not in spelled for text in word_texts(word))
-    return next((text for text in texts if leads_out(text, root)), None)
+    rules = [words_of(pattern) for pattern in patterns]
+    for command in call.commands or ():
+        names = [escaped(word.text) for word in command.words]
+        # Not those of rules for other commands: one that reads says nothing of one that writes.
+        spelled = {word for words in rules if words[0] in names for word in words}
+        for word in _named_by(command.words[1:], root):
+            texts = () if escaped(word.text) in spelled else word_texts(word.text)
+            if found := next((text for text in texts if leads_out(text, root)), None):
+                return found
+    return None
 
 
 def _uncovered_text(found: Uncovered, command: SimpleCommand) -> str:
@@ -394,19 +401,22 @@ def _is_named(argument: str, names: frozenset[str]) -> bool:
     return re.sub(r"[^a-z]", "", argument.casefold()) in names
 
 
-def _paths_in(found: Sequence[SimpleCommand]) -> Iterator[tuple[str, bool]]:
+def _paths_in(found: Sequence[SimpleCommand], root: str) -> Iterator[tuple[str, bool]]:
     """Yield the texts in commands that may be paths, and whether a shell expands braces in them."""
     for command in found:
         targets = (each.target for each in command.redirections if each.operator not in ("<<", "<<-"))
-        for word in (*_named_by(command.words), *command.assignments, *targets):
+        for word in (*_named_by(command.words, root), *command.assignments, *targets):
             yield from ((text, not word.literal) for text in word_texts(word.text))
 
 
-def _named_by(words: Sequence[Word]) -> Iterator[Word]:
-    """Yield words, and what `cp a/x folder` names by two: `folder/x`."""
+def _named_by(words: Sequence[Word], root: str) -> Iterator[Word]:
+    """Yield words, and what `cp a/x folder` names by two of them: `folder/x`, and `folder/a/x`."""
     yield from words
-    for word in words[:-1]:
-        yield Word(f"{words[-1].text}/{word.text.rstrip('/').rpartition('/')[2]}", word.literal and words[-1].literal)
+    for folder in words:
+        if os.path.isdir(os.path.join(root, folder.text)):  # noqa: PTH112, PTH118  # a text is wanted
+            for word in (each for each in words if each is not folder):
+                for name in {word.text, word.text.rstrip("/").rpartition("/")[2]}:
+                    yield Word(f"{folder.text}/{name}", word.literal)
 
 
 def _only_reads(facts: ToolTraits) -> bool:

@@ -57,7 +57,8 @@ _SCALARS = frozenset((int, float, bool, type(None)))  # which no path is made of
 
 _control = re.compile(r"[\x00-\x1f\x7f]+")
 _digits = "0123456789"
-_class = re.compile(r"\[[^][/]*(?:\[([:.=])[^][/]*\1\][^][/]*)+\]")  # [[:alpha:]] matches one character
+_class = re.compile(r"\[[!^]?\]?(?:\[([:.=])[^][/]*\1\]|\\.|[^]\\/])*\]")
+_plain_class = re.compile(r"\[(?:[a-z]-[a-z]|\d-\d|[\w.])+-?\]").fullmatch
 _variable = re.compile(r"\$(?:\{[^{}]*\}|\(\)|\w+|[@*#?$!-])")
 _braces = re.compile(r"\{([^{}]*)\}").search
 _component = re.compile(r"[/\\:]")
@@ -79,10 +80,13 @@ def protected_name(
     names = tuple(name.casefold() for name in names)
     if len(text) > LONGEST:
         return text[:40]
+    for component in _component.split(_linked(text, root)):
+        if found := _name_of(component, names):
+            return found
     for form in _forms(text):
         if form.count("[:") > _MOST_WILDCARDS:
             return form[:40]
-        form = _class.sub("?", _variable.sub(_value, form))
+        form = _class.sub(_opened, _variable.sub(_value, form))
         alternatives = _alternatives(form) if braces else [form]
         if not alternatives:
             return form[:40]
@@ -144,7 +148,7 @@ def leads_out(text: str, root: str) -> bool:
         return True
     inside = resolved_path(root).rstrip(os.sep) + os.sep
     # As a pattern, and as the name that it is between quotes.
-    links = _links((*_alternatives(_class.sub("?", text)), escape(text)), root)
+    links = _links((*_alternatives(_class.sub(_opened, text)), escape(text)), root)
     return any(path.startswith(inside) and not f"{real}{os.sep}".startswith(inside) for path, real in links)
 
 
@@ -218,8 +222,21 @@ def _alternatives(text: str) -> list[str]:
     return [] if waiting else done
 
 
+def _opened(found: re.Match[str]) -> str:
+    """Return a class of characters as `?`, but a plain one: of `[!a]` and `[[:a:]]` programs have different views."""
+    return found[0] if _plain_class(found[0]) else "?"
+
+
 def _value(variable: re.Match[str]) -> str:
     return os.path.expanduser("~") if variable[0] in ("$HOME", "${HOME}") else "*"  # noqa: PTH111  # a text is wanted
+
+
+def _linked(text: str, root: str | None) -> str:
+    """Return where the text leads as it is, if it is the name of a link: `~`, `file:x`, one with a tab in it."""
+    with suppress(ValueError, OSError):  # no system has names like this
+        path = os.path.join(root or "", text)  # noqa: PTH118  # a text is wanted
+        return os.path.realpath(path) if os.path.islink(path) else ""  # noqa: PTH114  # likewise
+    return ""
 
 
 def _resolved(paths: Iterable[str], root: str | None) -> Iterator[str]:
@@ -247,6 +264,9 @@ def _links(paths: Iterable[str], root: str | None) -> Iterator[tuple[str, str]]:
             if sum(map(_is_pattern, parts)) > _MOST_PATTERNS:  # it would take too long, so that it may lead anywhere
                 yield f"{base}/{path}", "/"
                 continue
+            if "**" in parts:
+                yield from _links_below(os.path.join(base, *parts[: parts.index("**")]), parts[-1])  # noqa: PTH118  # likewise
+                continue
             matches = iglob("/".join(parts[:last]), root_dir=base)  # noqa: PTH207  # a text is wanted
             for at, match in enumerate(matches if last else [path]) if len(path) <= _LONGEST else ():
                 if at == _MOST_MATCHES:  # those that are left may lead anywhere
@@ -257,6 +277,18 @@ def _links(paths: Iterable[str], root: str | None) -> Iterator[tuple[str, str]]:
                 full = f"/{full.lstrip('/')}" if full.startswith("//") else full
                 if (real := os.path.realpath(full)) != full:
                     yield full, real
+
+
+def _links_below(folder: str, name: str) -> Iterator[tuple[str, str]]:
+    """Yield the links below a folder that `**/name` may go through, or match, and where they lead."""
+    seen = 0
+    for at, folders, files in os.walk(folder):
+        for each in (*folders, *(file for file in files if fnmatchcase(file, name))):
+            if os.path.islink(full := os.path.join(at, each)):  # noqa: PTH114, PTH118  # a text is wanted
+                yield full, os.path.realpath(full)
+        if (seen := seen + len(folders) + len(files)) > _MOST_MATCHES:
+            yield folder, "/"
+            return
 
 
 def _name_of(component: str, names: tuple[str, ...]) -> str | None:

@@ -67,6 +67,24 @@ def test_links_that_lead_elsewhere(tmp_path: Path) -> None:
         assert verdict("rm", command) == "ask"
     for command in ("cp a src/h*", "touch src/h?/x", "cp a src/{hk,x}", "cp a src/hk"):
         assert verdict("cp|touch", command) == "deny"
+    (work / "dist" / "new").mkdir(parents=True)
+    (work / "dist" / "set").symlink_to("../.git/config")
+    (work / "dist" / "out").symlink_to("../../outside/made")
+    (work / "dist" / "new" / "set").symlink_to("../../.git/config")
+    (work / ".git" / "config").touch()
+    for name in ("a\tb", "~", "file:x", "x[[:a:]]y"):
+        (work / name).symlink_to(".git/config")
+        assert verdict("cat", f"cat {shlex.quote(name)}") == "deny", name
+    for command in ("cp new/set dist -v", "cp --parents new/set dist", "cp new/set dist --parents", "cp set dist"):
+        assert verdict("cp", command) == "deny", command
+    assert verdict("cp new/* dist", "cp new/out dist -v") == "ask"
+    assert verdict("diff", "diff dist new/set") == "deny"
+    (work / "app" / "deep").mkdir(parents=True)
+    (work / "app" / "deep" / "l.js").symlink_to("../../../outside/l.js")
+    assert verdict("eslint", "eslint --fix 'app/**/x.js'") == "allow"
+    assert verdict("eslint", "eslint --fix 'app/**/l.js'") == "ask"
+    assert verdict("cat dist/out|touch", "touch dist/out") == "ask"
+    assert verdict("cat dist/out|touch", "cat dist/out") == "allow"
     assert verdict("cp", "cp a/lnk .") == "ask"
     assert verdict("cp", "cp a/hk src/") == "deny"
     for command in ("pytest src/inner", "rm src/x", "rm src/inn*", "pytest 'src/a[1]'"):
@@ -392,6 +410,24 @@ prettier --write '.@(env).json'
 eslint 's+(r)c/a.js'
 cat /proc/self/cwd/x/y
 cat ../../../../../../../../proc/self/root/x
+grep -r x --include='.[!E]nv' .
+grep -r x --include='.[^A-Z]nv' .
+grep -r x --include='.[e\]]nv' .
+grep -r x --include='.[][.e.]]nv' .
+git checkout HEAD -- '.[!E]nv'
+git log -p -- '.[!E]nv'
+rg --hidden x -g '{.env,x}'
+rg --hidden x -g '.e{nv,x}'
+pytest -q -m '(lambda: 1)()' tests
+pytest -q -k 'a and (lambda: 1)()' tests
+pytest -q deploy.py
+pytest src/deploy.py::x
+git for-each-ref --sort=signature
+git branch --sort -signature:grade
+pnpm run -w build
+pnpm test -w build
+make ../out/prog
+go test net/http
 git tag -a v9 <<< ':!x'
 git merge --continue <<< ':!x'
 git revert HEAD < /dev/null | git rebase --continue
@@ -531,6 +567,10 @@ def test_what_a_developer_runs_every_day_is_covered(command: str) -> None:
         ("echo|xargs git", "echo push | xargs git"),
         ("echo|bash", "echo x | bash"),
         ("echo|node inspect app.js", "echo x | node inspect app.js"),
+        ("git checkout master", "git checkout master -b=evil"),
+        ("git checkout master", "git checkout master -b1"),
+        ("git restore src/*", "git restore src/x --source=HEAD~1"),
+        ("git fetch origin main", "git fetch origin main --depth=1"),
         ("echo|bash -s", "echo x | bash -s"),
         ("tool", "tool <<< x"),
         ("python", "python"),

@@ -12,7 +12,8 @@ The fields of a row:
 * `values`: options with a value, within the word or in the next one.
 * `texts`: options of `values` whose value is any text, also one in double quotes that is only known at run time.
 * `never`: options that are not covered, with the reason that a person is shown.
-* `operands`, `first`: what other words match as a whole, and what the first of them matches; `most`: their number.
+* `operands`, `first`: what other words match as a whole, and what the first of them matches; `most`: their number;
+  `value`: what the values of options match, where that is not `operands`.
   Where a row has subcommands, an operand is one of them; a program whose subcommands alone have rows has none.
 * `names`: other programs or subcommands with the same form; `like`: a row above whose options are options here, too.
 * `after`: behind so many operands there is another command. `spelled`: the rule has to spell its program. `input`: it
@@ -44,7 +45,7 @@ from __future__ import annotations
 import posixpath
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -63,7 +64,7 @@ _some_files = re.compile(r"(?:--(?:in|ex)clude=)?(?:\w[\w.-]*/)*(?:\w[\w.-]*)?\*
 _joined = re.compile(r"(?:[^\w@=-]|\d|\\.)*", re.DOTALL).fullmatch
 _expanded = re.compile(r"[$`\\]").search
 _number = re.compile(r"-[0-9]+[kMG]?").fullmatch
-_signature = re.compile(r"%[+ -]?G|%\(\*?signature").search
+_signature = re.compile(r"%[+ -]?G|%\(\*?signature|\A-?\*?signature").search
 _outside = re.compile(r"[/~]|(?:.*/)?\.\.(?:/|\Z)", re.DOTALL).match
 _upwards = re.compile(r"\.\./(?:.*/)?(?:dev|proc)/").match
 
@@ -77,6 +78,7 @@ class Form(NamedTuple):
     texts: frozenset[str]
     never: Mapping[str, str]
     operands: str
+    valued: str
     first: str
     most: int | None
     after: int | None
@@ -88,13 +90,16 @@ class Form(NamedTuple):
         """Return whether a field such as `script` is true."""
         return trait in self.traits
 
-    def option(self, text: str) -> tuple[str, str]:
-        """Return why the option is not covered, if it is not, and its name if its value is the next word."""
+    def option(self, text: str, check: Callable[[str], str]) -> tuple[str, str]:
+        """Return why the option is not covered, if it is not, and its name if its value is the next word.
+
+        `check` returns why a value is not covered, if it is not.
+        """
         name, equals, value = text.partition("=")
         if text in self.flags or f"{name}[=]" in self.flags:
             return "", ""
-        if equals and name in self.values:
-            return self.value(value), ""
+        if equals and name in self.values and (name.startswith("--") or not self.has("bundles")):
+            return check(value), ""
         if text in self.values:
             return "", text
         if "-#" in self.flags and _number(text):
@@ -103,7 +108,7 @@ class Form(NamedTuple):
             for at, letter in enumerate(text[1:], 2):
                 short, rest = f"-{letter}", text[at:]
                 if short in self.values and (rest or short not in self.flags):
-                    problem = f"write it as two words, '{short} {rest}'" if not _joined(rest) else self.value(rest)
+                    problem = f"write it as two words, '{short} {rest}'" if not _joined(rest) else check(rest)
                     return problem, "" if rest else short
                 if short not in self.flags:
                     return self._reason(short, text), ""
@@ -129,6 +134,8 @@ class Form(NamedTuple):
         """Return why a word that is the value of an option is not covered, if it is not."""
         if self.key.startswith("git ") and _signature(text):
             return "it runs gpg"
+        if self.valued:
+            return "" if re.fullmatch(self.valued, text, re.DOTALL) else f"it is no plain value of {self.key!r}"
         return "" if self.subcommand else self.operand(text, 0)
 
     def _reason(self, name: str, text: str) -> str:
@@ -167,6 +174,7 @@ def forms() -> Mapping[str, Form]:
             listed["texts"],
             {**(like.never if like else {}), **row.get("never", {})},
             row.get("operands", like.operands if like else _ANY_OPERAND),
+            row.get("value", like.valued if like else ""),
             row.get("first", ""),
             row.get("most"),
             row.get("after"),
@@ -320,6 +328,11 @@ class _Reader:
     def _may_run(self, is_spelled: bool) -> bool:
         return is_spelled or not self.form.has("spelled")
 
+    def _value_problem(self, text: str) -> str:
+        if self.form.has("alike") and not (self.lenient or matches(text, self.alike)):
+            return f"it does not match {self.alike!r}"
+        return self.form.value(text)
+
     def _problem(self, word: Word) -> str:
         """Return why a word is not covered, if it is not."""
         form, text, problem = self.form, word.text, ""
@@ -333,12 +346,10 @@ class _Reader:
             is_number = "-#" in form.flags and _number(text)
             if text.startswith("-") and not (is_number or (text == "-" and text in form.flags)):
                 return "it is the value of an option, and looks like another"
-            if form.has("alike") and not (self.lenient or matches(text, self.alike)):
-                return f"it does not match {self.alike!r}"
-            return form.value(text) if word.literal else ""
+            return self._value_problem(text) if word.literal else ""
         if self._is_option(word):
             self.options = not (text == "--" and text in form.flags)
-            problem, self.value = form.option(text)
+            problem, self.value = form.option(text, self._value_problem)
         elif expanded and (form.first or form.most is not None):
             return "it may be several words"
         elif not (self.lenient or self.alike == "*" or matches(text, self.alike)):
