@@ -173,7 +173,10 @@ class BatchCodec(ABC):
 
 
 class JSONLResults:
-    """A decoder of results that are one JSON object per line. `read` returns the result of one object."""
+    """A decoder of results that are one JSON object per line. `read` returns the result of one object.
+
+    A line that cannot be read is a result without an id, with the error.
+    """
 
     def __init__(self, read: Callable[[Mapping[str, Any]], BatchResult]) -> None:
         self._lines = JSONLines()
@@ -190,10 +193,10 @@ class JSONLResults:
     def _result(self, line: bytes, *, last: bool = False) -> BatchResult:
         try:
             return self._read(as_object(line))
-        except MalformedEvent:
+        except MalformedEvent as error:
             if last:
                 raise StreamTruncated("the batch's results broke off inside a line. Fetch them again.") from None
-            raise
+            return BatchResult("", error=error)
 
 
 def as_object(body: bytes) -> Mapping[str, Any]:

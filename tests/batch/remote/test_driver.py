@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -296,16 +297,43 @@ def unnumbered(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*lines[:-1], lines[-1] | {"custom_id": lines[-1]["custom_id"][:-1] + "x"}]
 
 
+def unreadable(lines: list[dict[str, Any]]) -> list[Any]:
+    return [*lines[:-1], "not an object"]
+
+
 def doubled(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [*lines, lines[0]]
 
 
-@pytest.mark.parametrize("edit", [foreign, beyond, unnumbered, doubled])
-def test_foreign_and_doubled_results_end_the_job(pair: Pair, edit: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("edit", [foreign, beyond, unnumbered, doubled, unreadable])
+def test_results_that_cannot_be_used(pair: Pair, edit: Callable[[Any], Any], caplog: pytest.LogCaptureFixture) -> None:
+    """The request without a result is sent again, once; the others are outcomes."""
+    edits = iter([edit])
+    pair.service.edit = lambda kind, lines: next(edits, list)(lines) if lines else lines
+    assert texts(pair.map(2)) == ["Say 0", "Say 1"]
+    assert len(pair.service.batches) == (1 if edit is doubled else 2)
+    assert re.search(
+        r"1 results of batch \S+ cannot be used: .*(none of its requests|two results|no JSON)", caplog.text
+    )
+
+
+def test_a_file_of_results_that_ends_inside_a_line(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    store, cuts = pair.service._store, iter([-20])
+
+    def cut(kind: str, content: bytes, name: str) -> str:
+        return store(kind, content[: next(cuts, None)] if kind == "output" else content, name)
+
+    pair.service._store = cut  # type: ignore[method-assign]  # the fault of this service
+    assert texts(pair.map(2)) == ["Say 0", "Say 1"]
+    assert len(pair.service.batches) == 2
+    assert "broke off inside a line" in caplog.text
+
+
+@pytest.mark.parametrize("edit", [foreign, unreadable])
+def test_no_result_can_be_used(pair: Pair, edit: Callable[[Any], Any]) -> None:
     pair.service.edit = lambda kind, lines: edit(lines) if lines else lines
-    got: list[Any] = []
-    with pytest.raises(ProviderBatchError, match=r"which is none of its requests|two for the id"):
-        got.extend(pair.call.map([{"x": 0}, {"x": 1}], via="batch"))
+    with pytest.raises(ProviderBatchError, match=r"1 results of batch \S+ cannot be used: .*There are no others"):
+        pair.map(1)
 
 
 def test_the_outcomes_before_an_error_are_returned_first(pair: Pair) -> None:

@@ -431,7 +431,8 @@ class RemoteRun(Generic[T]):
             await self._end_batch(fetch)
             return
         for result in await fetch.read():
-            item = fetch.match(result)
+            if (item := fetch.match(result)) is None:
+                continue
             if item.row is None:  # it is not in the inputs any more
                 self._spending.settle(item, may_cost=result.error is None)
             elif item.ended:  # its usage is in the checkpoint
@@ -509,12 +510,13 @@ class RemoteRun(Generic[T]):
 
     async def _end_batch(self, fetch: Fetch) -> None:
         """End a batch whose results are read: each item without a result goes into a further batch, or fails."""
+        fetch.check()
         batch = fetch.batch
         cancelled = batch.status is not None and batch.status.cancelled
         for place, item in enumerate(batch.items):
             if place in fetch.seen:
                 continue
-            self._spending.settle(item)
+            self._spending.settle(item, may_cost=bool(fetch.unread))
             if item.row is not None and not item.ended:
                 error = StreamTruncated(f"the batch {batch.id} ended without a result of this request. Send it again.")
                 if not self._goes_again(item, error, unprocessed=True, cancelled=cancelled):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
+from typing import Final
 
 from ...errors import LLMError
 from ...http_request import HTTPRequest
@@ -13,6 +15,8 @@ from .item import RemoteItem
 from .open_batches import RemoteBatch
 from .service import BatchService
 
+logger: Final = logging.getLogger("toolcast")
+
 
 class Fetch:
     """The results of one batch, which are being read.
@@ -20,11 +24,13 @@ class Fetch:
     Attributes:
         batch: The batch.
         seen: The positions of the results so far.
+        unread: Why results were left out, such as a line that cannot be read. Their items are asked again.
     """
 
     def __init__(self, batch: RemoteBatch, status: BatchStatus, service: BatchService) -> None:
         self.batch: RemoteBatch = batch
         self.seen: set[int] = set()
+        self.unread: list[Exception] = []
         self._service = service
         self._inline = status.results  # where the provider returns them with the status
         self._left = deque(service.codec.downloads(status))  # the downloads that were not begun
@@ -46,6 +52,7 @@ class Fetch:
         Raises:
             LLMError: The results are not available, or their download broke off too often.
         """
+        data: bytes | None = None
         if self._inline:
             inline, self._inline = self._inline, ()
             return list(inline)
@@ -59,11 +66,17 @@ class Fetch:
             data = await self._download.read()
             results = self._decoder.feed(data) if data else self._decoder.close()
         except LLMError as error:
-            if self._download is None or not error.retryable or self._retries >= self._service.max_retries:
+            if self._download is None or not error.retryable:
                 raise
-            await self._download.close()
-            self._download, self._skip, self._retries = None, self._read, self._retries + 1
-            return []
+            if self._retries >= self._service.max_retries:
+                if data != b"":
+                    raise
+                self.unread.append(error)  # the file itself ends inside a line
+                results = []
+            else:
+                await self._download.close()
+                self._download, self._skip, self._retries = None, self._read, self._retries + 1
+                return []
         skipped, self._skip = results[: self._skip], max(self._skip - len(results), 0)
         new = results[len(skipped) :]
         self._read += len(new)
@@ -72,22 +85,31 @@ class Fetch:
             self._current = self._download = None
         return new
 
-    def match(self, result: BatchResult) -> RemoteItem:
-        """Return the item of a result. Raise `ProviderBatchError` for a foreign or doubled result."""
+    def match(self, result: BatchResult) -> RemoteItem | None:
+        """Return the item of a result; None for one that is unreadable, foreign or the second of its item."""
         tag, _, place = result.id.rpartition("-")
         items = self.batch.items
-        if tag != self.batch.plan.tag or not place.isdecimal() or int(place) >= len(items):
-            raise ProviderBatchError(
-                f"the results of batch {self.batch.id} have the id {result.id!r:.100}, which is none of its requests; "
-                "nothing of them was used. Report it to the provider"
+        if not result.id and result.error is not None:
+            self.unread.append(result.error)
+        elif tag != self.batch.plan.tag or not place.isdecimal() or int(place) >= len(items):
+            self.unread.append(ProviderBatchError(f"the id {result.id!r:.100} is that of none of its requests"))
+        elif int(place) in self.seen:
+            self.unread.append(
+                ProviderBatchError(f"there are two results for the id {result.id!r}, the first was used")
             )
-        if int(place) in self.seen:
-            raise ProviderBatchError(
-                f"the results of batch {self.batch.id} have two for the id {result.id!r}; expected one. Report it to "
-                "the provider"
-            )
-        self.seen.add(int(place))
-        return items[int(place)]
+        else:
+            self.seen.add(int(place))
+            return items[int(place)]
+        return None
+
+    def check(self) -> None:
+        """Log which results were left out. Raise `ProviderBatchError` if nothing else was there."""
+        if not self.unread:
+            return
+        what = f"{len(self.unread)} results of batch {self.batch.id} cannot be used: {self.unread[0]}"
+        if not self.seen:
+            raise ProviderBatchError(f"{what}. There are no others; report it to the provider") from self.unread[0]
+        logger.warning("%s; requests without a result are sent again", what)
 
     async def close(self) -> None:
         """Release the connection of a download."""
