@@ -216,21 +216,21 @@ def test_the_server_goes_down_in_the_middle(server: People) -> None:
     server.rule = twelve
     first, error = run(server).went_well()
     done = int(first.split()[0])
-    assert first == f"{done} done, {ROWS - done} failed: people.errors.jsonl"
+    assert first == f"{done} done, {ROWS - done} failed: people.jsonl.errors.jsonl"
     assert done <= 12
     assert re.search(r"no connection to 127\.0\.0\.1|the connection", error)
     with People() as other:
         assert run(other).went_well() == DONE
         assert len(other.texts) == ROWS - done
     assert results() == EVERYBODY
-    assert not Path("people.errors.jsonl").exists()
+    assert not Path("people.jsonl.errors.jsonl").exists()
 
 
 def test_a_model_that_answers_with_text_only(server: People) -> None:
     """The reason is shown, and another output mode is no other job, as there is no output yet."""
     server.rule = lambda text: (answered(text_body("Sure! It is a person.")),)
     count, error = run(server).went_well()
-    assert count == "0 done, 30 failed: people.errors.jsonl"
+    assert count == "0 done, 30 failed: people.jsonl.errors.jsonl"
     assert "The model wrote: 'Sure! It is a person.'" in error
     server.rule = lambda text: (answered(text_body(json.dumps(person(text)))),)
     assert run(server, PROGRAM.replace('{text}", llm', '{text}", llm, mode="prompted"')).went_well() == DONE

@@ -236,6 +236,12 @@ class CheckpointStatus:
     running: bool
     job: dict[str, str]
 
+    def __str__(self) -> str:
+        state = (
+            f"running since {self.last_start}" if self.running else f"not running; its last start was {self.last_start}"
+        )
+        return f"{self.path}: {self.done} done, {self.failed} failed; {self.spent.describe()}; {state}"
+
 
 def read_status(path: str | os.PathLike[str]) -> CheckpointStatus:
     """Return the state of the job in the checkpoint at `path`, also while it is running.

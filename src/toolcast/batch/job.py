@@ -38,7 +38,7 @@ class ResultOptions(TypedDict, total=False):
     Attributes:
         if_exists: For a file of the same name: `"error"`, `"replace"` or `"append"`. Default: with a checkpoint
             `"replace"`, as it has all results; else `"error"`.
-        errors: The file of the errors. Default: the name with the suffix `.errors.jsonl`.
+        errors: The file of the errors. Default: the name and `.errors.jsonl`.
     """
 
     if_exists: IfExists
@@ -169,7 +169,7 @@ class Job(Generic[T]):
         """Run the job and write its outputs to a JSON Lines file, with the inputs, tokens and cost.
 
         While the job runs the file is `NAME.part`, where an early end leaves it. Errors are written to a file of their
-        own, `NAME.errors.jsonl`, which is the source of the inputs for another run of the failed items.
+        own, the name and `.errors.jsonl`, which is the source of the inputs for another run of the failed items.
 
         Args:
             path: The file.

@@ -68,14 +68,23 @@ def test_a_file_to_a_file(capsys: pytest.CaptureFixture[str]) -> None:
         {"name": "Alice", "age": 31},
         {"name": "Carla", "age": 44},
     ]
-    (failed,) = records(Path("out.errors.jsonl").read_text())
+    (failed,) = records(Path("out.jsonl.errors.jsonl").read_text())
     assert (failed["index"], failed["input"]) == (1, {"id": "1", "body": "Bob is 5"})
     out, err = capsys.readouterr()
     assert out == ""
     end, first_error = err.splitlines()
-    assert end.startswith("2 results, 1 failed, in out.errors.jsonl; ")
+    assert end.startswith("2 results, 1 failed, in out.jsonl.errors.jsonl; ")
     assert first_error == "first error: ToolcastError: no Bob"
-    again = ("name, age int", "--input", "out.errors.jsonl", "--column", "body", "--output", "again.jsonl", "--quiet")
+    again = (
+        "name, age int",
+        "--input",
+        "out.jsonl.errors.jsonl",
+        "--column",
+        "body",
+        "--output",
+        "again.jsonl",
+        "--quiet",
+    )
     assert run(*again, llm=Asked(lambda request: {"name": "Bob", "age": 5})) == 0
     assert records(Path("again.jsonl").read_text())[0]["output"] == {"name": "Bob", "age": 5}
     assert capsys.readouterr() == ("", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 from collections import namedtuple
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from pydantic import BaseModel, SecretStr
 
 from toolcast import Prices, ToolOrchestratingLLM, Usage
 from toolcast.batch import Job, JobStopped, Outcome
+from toolcast.batch.checkpoint import read_status
 from toolcast.batch.errors import JobError
 from toolcast.batch.results.result_file import JSONLinesFile, save_outcomes
 from toolcast.errors import AuthFailed
@@ -86,8 +88,16 @@ def form(request: pytest.FixtureRequest) -> str:
 def test_outputs_and_errors_are_two_files(tmp_path: Path) -> None:
     path = tmp_path / "out" / "people.jsonl"
     saved = job_for("Ada 36", "Bob", "Alan 41").to_jsonl(path)
-    assert (saved.path, saved.errors, saved.done, saved.failed) == (path, path.with_name("people.errors.jsonl"), 2, 1)
-    assert str(saved.first_error) == json.loads(path.with_name("people.errors.jsonl").read_text())["error"]["message"]
+    assert (saved.path, saved.errors, saved.done, saved.failed) == (
+        path,
+        path.with_name("people.jsonl.errors.jsonl"),
+        2,
+        1,
+    )
+    assert (
+        str(saved.first_error)
+        == json.loads(path.with_name("people.jsonl.errors.jsonl").read_text())["error"]["message"]
+    )
     first, second = lines(path)
     assert first["output"] == {"name": "Ada", "age": 36, "address": None, "tags": []}
     assert (first["index"], first["input"], first["attempts"]) == (0, {"text": "Ada 36"}, 1)
@@ -101,7 +111,7 @@ def test_outputs_and_errors_are_two_files(tmp_path: Path) -> None:
         {"type": "ValueError", "message": "no age of Bob"},
     )
     assert "output" not in failed
-    assert sorted(each.name for each in path.parent.iterdir()) == ["people.errors.jsonl", "people.jsonl"]
+    assert sorted(each.name for each in path.parent.iterdir()) == ["people.jsonl", "people.jsonl.errors.jsonl"]
 
 
 def test_the_failed_items_are_run_again_from_the_errors_file(tmp_path: Path) -> None:
@@ -208,10 +218,8 @@ def test_after_an_early_end_the_outcomes_are_in_the_part(tmp_path: Path, form: s
         SAVE[form](Job(call_for(), inputs()), path)
     part = path.with_name(f"{path.name}.part")
     [note] = raised.value.__notes__
-    assert (
-        note
-        == f"The outcomes until then, 1 outputs and 1 errors, are in {part} and {tmp_path / 'people.errors.jsonl.part'}"
-    )
+    errors = tmp_path / f"people.{form}.errors.jsonl.part"
+    assert note == f"The outcomes until then, 1 outputs and 1 errors, are in {part} and {errors}"
     assert not path.exists()
     assert b"Ada" in part.read_bytes()
     if form == "parquet":
@@ -224,12 +232,73 @@ def test_after_an_early_end_the_outcomes_are_in_the_part(tmp_path: Path, form: s
     assert [*tmp_path.iterdir()] == [path]
 
 
+def test_results_of_two_jobs_do_not_meet(tmp_path: Path) -> None:
+    for name in ("res.v1.csv", "res.v2.csv", "res.csv"):
+        assert job_for("Bob").to_csv(tmp_path / name).failed == 1
+    assert job_for("Ada 36").to_jsonl(tmp_path / "res.jsonl").failed == 0
+    assert job_for("Ada 36").to_csv(tmp_path / "res.v1.csv", if_exists="replace").failed == 0
+    assert sorted(path.name for path in tmp_path.glob("*.errors.jsonl")) == [
+        "res.csv.errors.jsonl",
+        "res.v2.csv.errors.jsonl",
+    ]
+
+
+@pytest.mark.parametrize("if_exists", ["error", "replace", "append"])
+def test_a_device_is_written_to(tmp_path: Path, if_exists: Any) -> None:
+    number = Path("/dev/null").stat().st_rdev
+    for errors in (tmp_path / "e.jsonl", "/dev/null"):
+        assert job_for("Ada 36", "Bob").to_jsonl("/dev/null", if_exists=if_exists, errors=errors).failed == 1
+        assert job_for("Ada 36").to_csv("/dev/null", if_exists=if_exists, errors=errors).done == 1
+    with pytest.raises(JobStopped):
+        job_for("stop").to_jsonl("/dev/null", if_exists=if_exists)
+    assert Path("/dev/null").stat().st_rdev == number
+
+
+def test_a_link_is_followed(tmp_path: Path, form: str) -> None:
+    (tmp_path / "data").mkdir()
+    path = tmp_path / f"people.{form}"
+    path.symlink_to(f"data/real.{form}")
+    for _ in range(2):
+        saved = SAVE[form](job_for("Ada 36", "Bob"), path, if_exists="replace")
+        assert (saved.path, saved.errors) == (path, tmp_path / f"people.{form}.errors.jsonl")
+        assert path.is_symlink()
+        assert b"Ada" in (tmp_path / "data" / f"real.{form}").read_bytes()
+
+
+def test_what_no_file_can_be_is_refused_before_anything_is_sent(tmp_path: Path, form: str) -> None:
+    path, job = tmp_path / f"a.{form}", Job(call_for(), iter_that_fails())
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError, match="folder is a folder: name a file in it"):
+        SAVE[form](job, tmp_path / "folder", if_exists="replace")
+    with pytest.raises(IsADirectoryError, match="folder is a folder"):
+        SAVE[form](job, path, errors=tmp_path / "folder")
+    with pytest.raises(ValueError, match="is the file of the outputs: use another name"):
+        SAVE[form](job, path, errors=tmp_path / "folder" / ".." / path.name)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["folder"]
+
+
+def iter_that_fails() -> Iterator[str]:
+    raise AssertionError
+    yield
+
+
+def test_saved_results_are_a_sentence(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "c.sqlite"
+    job_for("Ada 36", "Bob", checkpoint=checkpoint).to_jsonl(tmp_path / "c.jsonl")
+    assert re.search(
+        r"c\.sqlite: 1 done, 1 failed; .*; not running; its last start was 20", str(read_status(checkpoint))
+    )
+    saved = job_for("Ada 36", "Bob").to_jsonl(tmp_path / "a.jsonl")
+    assert str(saved).startswith(f"1 outputs in {saved.path}, 1 errors in {saved.errors}; ")
+    assert str(job_for("Ada 36").to_jsonl(tmp_path / "b.jsonl")).startswith(f"1 outputs in {tmp_path / 'b.jsonl'}; ")
+
+
 def test_a_stopped_job_names_its_files(tmp_path: Path) -> None:
     with pytest.raises(JobStopped) as raised:
         job_for("Ada 36", "stop", "Alan 41", max_concurrency=1).to_jsonl(tmp_path / "a.jsonl")
     assert raised.value.__notes__ == [
         f"The outcomes until then, 1 outputs and 1 errors, are in {tmp_path / 'a.jsonl.part'} "
-        f"and {tmp_path / 'a.errors.jsonl.part'}"
+        f"and {tmp_path / 'a.jsonl.errors.jsonl.part'}"
     ]
 
 

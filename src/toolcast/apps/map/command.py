@@ -84,7 +84,7 @@ def add_arguments(parser: CommandParser) -> None:
         "--errors",
         metavar="FILE",
         type=Path,
-        help="the failed rows; default: OUTPUT with the suffix .errors.jsonl. As an --input it runs them again",
+        help="the failed rows; default: OUTPUT and .errors.jsonl. As an --input it runs them again",
     )
     pace = parser.add_argument_group("pace and cost")
     option = pace.add_argument

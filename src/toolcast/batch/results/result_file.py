@@ -22,7 +22,7 @@ from .saved_results import IfExists, SavedResults
 
 
 class PartFile:
-    """A file that has the name `NAME.part` until it is complete.
+    """A file that has the name `NAME.part` until it is complete. A link is followed; a device or a pipe is written to.
 
     Args:
         path: The name of the complete file.
@@ -31,11 +31,21 @@ class PartFile:
 
     Raises:
         FileExistsError: If there is such a file, with `"error"`.
+        IsADirectoryError: If it is a folder.
+        PermissionError: If its folder cannot be written to.
     """
 
     def __init__(self, path: Path, if_exists: IfExists) -> None:
         self.path = path
-        self.part: Path = self.part_of(path)
+        self.target: Path = path.resolve()
+        self.part: Path = self.target.with_name(f"{self.target.name}.part")
+        self.appends: bool = False
+        if self.target.is_dir():
+            raise IsADirectoryError(f"{path} is a folder: name a file in it")
+        self.is_stream: bool = self.target.exists() and not self.target.is_file()
+        if self.is_stream:
+            self.part = self.target
+            return
         if if_exists == "error" and path.exists():
             raise FileExistsError(
                 f'{path} exists: if_exists="replace" replaces it, if_exists="append" adds to it; or use another name'
@@ -45,15 +55,12 @@ class PartFile:
                 f"{self.part} has the results of a job that did not end: move it to another name to keep them, or "
                 "delete it"
             )
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.appends: bool = if_exists == "append" and path.exists()
+        self.target.parent.mkdir(parents=True, exist_ok=True)
+        if not os.access(self.target.parent, os.W_OK):
+            raise PermissionError(f"{path}: its folder cannot be written to; use another one")
+        self.appends = if_exists == "append" and path.exists()
         if self.appends:
             shutil.copyfile(path, self.part)
-
-    @staticmethod
-    def part_of(path: Path) -> Path:
-        """Return the name of the incomplete file."""
-        return path.with_name(f"{path.name}.part")
 
     def open(self) -> IO[bytes]:
         """Open the incomplete file for writing, at the start of a line."""
@@ -66,9 +73,17 @@ class PartFile:
 
     def complete(self) -> None:
         """Give the file its name, with its contents on the disk."""
+        if self.is_stream:
+            return
         with self.part.open("rb+") as file:
             os.fsync(file.fileno())
-        self.part.replace(self.path)
+        self.part.replace(self.target)
+
+    def remove(self, *, complete: bool) -> None:
+        """Delete what is there of the file: the incomplete one, and the `complete` one."""
+        if not self.is_stream:
+            for path in (self.part, *([self.target] if complete else [])):
+                path.unlink(missing_ok=True)
 
 
 class ResultFile(ABC):
@@ -142,16 +157,19 @@ def save_outcomes(
         outcomes: The outcomes. The file is complete at their end; if they end with an exception, what was written is in
             `NAME.part`, which a note of the exception names.
         file: The file, which is closed.
-        errors: The file of the errors. Default: the name of the file with the suffix `.errors.jsonl`. It is only there
-            if there are errors.
+        errors: The file of the errors. Default: the name of the file and `.errors.jsonl`. It is only there if there are
+            errors.
     """
     path = file.file.path
-    errors_path = path.with_name(f"{path.name.partition('.')[0]}{ERRORS_SUFFIX}") if errors is None else Path(errors)
+    errors_path = path.with_name(f"{path.name}{ERRORS_SUFFIX}") if errors is None else Path(errors)
     failures: JSONLinesFile | None = None
     done, failed, usage = 0, 0, NO_USAGE
     first_error: Exception | None = None
     try:
         try:
+            earlier = PartFile(errors_path, "replace")  # checked before anything is sent
+            if earlier.target == file.file.target and not earlier.is_stream:
+                raise ValueError(f"errors={str(errors)!r} is the file of the outputs: use another name")
             for outcome in outcomes:
                 usage += outcome.usage
                 error = outcome.error or _write(file, outcome)
@@ -167,20 +185,19 @@ def save_outcomes(
                 if each is not None:
                     each.close()
     except BaseException as error:
-        parts = [file.file.part, *([] if failures is None else [failures.file.part])]
+        parts = [file.file, *([] if failures is None else [failures.file])]
         if done or failed:
-            where = " and ".join(map(str, parts))
+            where = " and ".join(str(one.part) for one in parts)
             error.add_note(f"The outcomes until then, {done} outputs and {failed} errors, are in {where}")
         else:
-            for part in parts:
-                part.unlink()
+            for one in parts:
+                one.remove(complete=False)
         raise
     file.file.complete()
     if failures is not None:
         failures.file.complete()
     else:
-        for earlier in (errors_path, PartFile.part_of(errors_path)):  # of a run in which some items had failed
-            earlier.unlink(missing_ok=True)
+        earlier.remove(complete=True)  # of a run in which some items had failed
     return SavedResults(path, None if failures is None else errors_path, done, failed, usage, first_error)
 
 

@@ -32,6 +32,10 @@ class SavedResults:
     usage: Usage = NO_USAGE
     first_error: Exception | None = None
 
+    def __str__(self) -> str:
+        failed = f", {self.failed} errors in {self.errors}" if self.failed else ""
+        return f"{self.done} outputs in {self.path}{failed}; {self.usage.describe()}"
+
     def _repr_html_(self) -> str:
         """Return HTML for notebooks."""
         rows = [
