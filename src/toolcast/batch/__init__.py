@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         JobInterrupted as JobInterrupted,
         JobStopped as JobStopped,
         ProviderBatchError as ProviderBatchError,
+        WaitTooLong as WaitTooLong,
     )
     from .estimate import Estimate as Estimate, Interval as Interval
     from .evaluation import (
@@ -66,7 +67,8 @@ if TYPE_CHECKING:
 _EXPORTS = {
     "bad_rows": "BadRow",
     "checkpoint": "CheckpointStatus read_status",
-    "errors": "BudgetReached CheckpointError CheckpointMismatch JobError JobInterrupted JobStopped ProviderBatchError",
+    "errors": "BudgetReached CheckpointError CheckpointMismatch JobError JobInterrupted JobStopped ProviderBatchError "
+    "WaitTooLong",
     "evaluation": "FieldComparison Evaluation FieldScore evaluate",
     "estimate": "Estimate Interval",
     "files": "FileError FileRows RowError read_csv read_errors read_jsonl read_parquet",
@@ -121,6 +123,7 @@ __all__ = [
     "RowOptions",
     "SavedResults",
     "UnstableInput",
+    "WaitTooLong",
     "aligned",
     "evaluate",
     "exact",

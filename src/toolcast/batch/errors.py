@@ -44,6 +44,13 @@ class BudgetReached(CallError):
     """
 
 
+class WaitTooLong(CallError):
+    """The error for a request that was not sent, as the service takes no more for longer than the job waits.
+
+    It stops the job. Only an item that had sent other requests before has it in its outcome.
+    """
+
+
 class JobInterrupted(CallError):
     """The error for a request that was not sent, as its job ends early: after Ctrl-C, or an error that all items get.
 

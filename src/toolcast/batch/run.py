@@ -22,7 +22,7 @@ from . import interrupts
 from .budget import Ledger, check_budget
 from .checkpoint import Checkpoint
 from .equal_inputs import EqualInputs, copied
-from .errors import BudgetReached, CheckpointError, JobInterrupted, JobStopped
+from .errors import BudgetReached, CheckpointError, JobInterrupted, JobStopped, WaitTooLong
 from .inputs import InputRow, read_row
 from .item_keys import ItemKeys
 from .job_options import JobOptions
@@ -233,6 +233,9 @@ class JobRun(Generic[T]):
                     error = outcome.error
                     if isinstance(error, BudgetReached):
                         self._end_budget(error)
+                    elif isinstance(error, WaitTooLong):
+                        self.schedule.stop(stopped_by(error))
+                        self._end_requests()
                     if error is not None and (handle.aborted or _is_not_done(outcome)):
                         # It has no outcome, as if it had not started.
                         self.schedule.abandon()
@@ -371,7 +374,7 @@ def _is_not_done(outcome: Outcome[Any]) -> bool:
     """Return True if an item ended before its first request was sent, or accepted by the service."""
     if isinstance(outcome.error, JobInterrupted):
         return not outcome.usage.total_tokens
-    return isinstance(outcome.error, BudgetReached) and not outcome.attempts
+    return isinstance(outcome.error, BudgetReached | WaitTooLong) and not outcome.attempts
 
 
 def stopped_by(error: Exception) -> JobStopped:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -18,7 +21,7 @@ from support.chunks import album_body
 from support.sync_and_async import API
 from toolcast import ConnectFailed, OpenAI, Overloaded, RateLimited, StreamInterrupted, ToolOrchestratingLLM
 from toolcast.async_support import sync_driver
-from toolcast.batch import JobInterrupted
+from toolcast.batch import JobInterrupted, JobStopped, Outcome, WaitTooLong, read_status, run
 from toolcast.batch.pacing import Pace
 from toolcast.batch.pacing.pace import _registry
 from toolcast.llms.request_gate import GateRequest, Passage, RequestOrigin, use_gate
@@ -382,6 +385,37 @@ def test_headers_are_obeyed(api: API) -> None:
         assert pace.limited_by is None
         assert api.call(make) == SEA
     assert pace.limited_by == "rate limit"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "86400"}, 200),
+        ({"x-ratelimit-remaining": "0", "x-ratelimit-limit": "9", "x-ratelimit-reset": "4102444800"}, 200),
+        ({"retry-after": "86400"}, 429),
+    ],
+)
+def test_a_wait_without_end_ends_the_job(
+    headers: dict[str, str],
+    status: int,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The service takes no more requests for a day: a line says so at once, and the job ends when its patience does."""
+    monkeypatch.setattr(run, "Pace", partial(Pace, patience=0.05))
+    first = Recorded([album_body()], status, headers)
+    network = ReplayNetwork(*[first] * 9)
+    llm = OpenAI("m", api="chat", api_key=f"k{headers}", network=network, max_retries=0)
+    make = ToolOrchestratingLLM(Album, "{x}", llm)
+    outcomes: list[Outcome[Album]] = []
+    with pytest.raises(JobStopped, match=r"the next \d+ days?, .* and the job waits 0:00:01 at most") as caught:
+        outcomes.extend(make.map(["a", "b", "c"], max_concurrency=1, checkpoint=tmp_path / "c"))
+    assert isinstance(caught.value.__cause__, WaitTooLong)
+    assert caught.value.reason == "error"
+    assert len(network.requests) == 1
+    assert len(re.findall("takes no more requests for m in the next", caplog.text)) == 1
+    assert read_status(tmp_path / "c").done == (status == 200)
 
 
 def test_a_refusal_is_followed_by_the_same_request(api: API) -> None:

@@ -120,6 +120,10 @@ class Controller:
         self._window = window
         self.concurrency = min(max(int(window), 1), self._most)
 
+    def announced(self, now: float) -> float:
+        """Return the seconds for which the service takes no more requests, as its refusals and headers say."""
+        return max(self._resume_at - now, self._wait_for_reported(self._amounts(1, None), now))
+
     def limited_by(self, now: float) -> LimitedBy | None:
         """Return what keeps the next request waiting, or would if there were more of them; None for nothing."""
         if now < self._resume_at:
@@ -282,6 +286,10 @@ class Controller:
         for quantity, hand in self._hand.items():
             if (wait := hand.wait(amounts[quantity], now)) > longest:
                 longest = wait
+        return max(longest, self._wait_for_reported(amounts, now)) if self._reported else longest
+
+    def _wait_for_reported(self, amounts: dict[Quantity, float], now: float) -> float:
+        longest = 0.0
         for (quantity, _), limit in self._reported.items():
             if (wait := limit.wait(amounts[quantity], self._sent[quantity], now)) > longest:
                 longest = wait

@@ -5,9 +5,12 @@ There is one `_SharedPace` for each service, model and key, alive as long as a j
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 from collections.abc import Callable, Mapping
+from datetime import timedelta
+from math import ceil
 from threading import Lock
 from time import monotonic, time as wall_clock
 from typing import Final
@@ -18,11 +21,16 @@ from ...llms.request_gate import GateRequest, Passage, RequestOrigin
 from ...reprs import safe_repr
 from ...transport.network import IOBackend
 from ...usage import Usage
+from ..errors import WaitTooLong
 from .controller import Controller, LimitedBy, Permit
 from .rate_limit_headers import read_limits
 from .request_queue import QueuedGate, RequestQueue
 
 _REFUSALS: Final = (RateLimited, Overloaded)  # `RateLimited | Overloaded` makes a union each time
+
+_LINE_AFTER: Final = 60.0  # seconds: a shorter wait is no news
+
+logger: Final = logging.getLogger("toolcast")
 
 PATIENCE: Final = 600.0
 """The seconds for which a refused request is sent again, before its error is that of the call."""
@@ -86,6 +94,7 @@ class Pace(QueuedGate):
         Raises:
             JobInterrupted: The pace is stopped.
             StreamInterrupted: The call was aborted while it waited.
+            WaitTooLong: The service takes no more requests for longer than `patience`.
         """
         shared = self._shared_by(request.origin)
         permit = shared.admit(request, self) or await shared.enter(request, self, backend)
@@ -172,6 +181,7 @@ class _SharedPace:
         self._clock = clock
         self._jobs: WeakSet[Pace] = WeakSet()
         self.queue: RequestQueue = RequestQueue()
+        self._said_until = clock()  # the time until which a line has said that the jobs wait
 
     def join(self, job: Pace) -> None:
         with self.queue.lock:
@@ -200,9 +210,27 @@ class _SharedPace:
 
     async def enter(self, request: GateRequest, job: Pace, backend: IOBackend) -> Permit:
         estimate, nested = request.input_tokens, request.nested
+        began: float | None = None  # the wait for what the service has announced
 
         def admit() -> Permit | float | None:
-            return self.controller.admit(estimate, request.max_tokens, self._clock(), nested=nested)
+            nonlocal began
+            now = self._clock()
+            found = self.controller.admit(estimate, request.max_tokens, now, nested=nested)
+            if found is None or isinstance(found, Permit) or (announced := self.controller.announced(now)) <= 0:
+                return found
+            began = now if began is None else began
+            left = began + job.patience - now
+            origin = request.origin
+            what = f"{origin.provider} takes no more requests for {origin.model} in the next {_text(announced)}"
+            if left <= 0:
+                raise WaitTooLong(
+                    f"{what}, as its headers and refusals say, and the job waits {_text(job.patience)} at most. "
+                    "Run it again after that time; a checkpoint keeps what is done"
+                )
+            if now + announced > self._said_until + _LINE_AFTER:
+                self._said_until = now + announced
+                logger.warning("%s: the job waits", what)
+            return min(found, left)
 
         return await self.queue.enter(job, admit, backend, nested=nested)
 
@@ -232,6 +260,10 @@ class _SharedPace:
             [job.tpm for job in jobs if job.tpm is not None],
             [job.max_concurrency for job in jobs if job.max_concurrency is not None],
         )
+
+
+def _text(seconds: float) -> str:
+    return str(timedelta(seconds=ceil(min(seconds, MANY))))
 
 
 class _PacedPassage:
