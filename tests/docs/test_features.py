@@ -10,7 +10,7 @@ import pytest
 
 from docs.pages import ROOT
 from toolcast.providers.chat_completions.services import SERVICES
-from toolcast.providers.model_table import PROVIDER_DEFAULTS
+from toolcast.providers.model_features import PROVIDER_DEFAULTS
 
 
 @pytest.fixture(scope="module")

@@ -25,13 +25,14 @@ from toolcast.capabilities import Capabilities
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.providers.chat_completions.services import SERVICES
 from toolcast.providers.model_features import (
+    PROVIDER_DEFAULTS,
     all_capabilities,
     model_capabilities,
     model_family,
     model_rows,
     provider_defaults,
 )
-from toolcast.providers.model_table import PROVIDER_DEFAULTS, SOURCES, ModelFamily
+from toolcast.providers.model_table import SOURCES, ModelFamily
 from toolcast.providers.refused_settings import EFFORTS
 
 ROWS = [row for provider in sorted({*PROVIDER_DEFAULTS, *SERVICES}) for row in model_rows(provider)]

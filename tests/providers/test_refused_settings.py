@@ -195,7 +195,7 @@ NOTES = ("temperature=0.5 (refused by the service)", "reasoning.effort='none' (r
 
 
 def openai(double: NewModel, **options: Any) -> Any:
-    return OpenAI("gpt-6.2-nova", api_key="k", network=double.network, max_retries=0, **options)
+    return OpenAI("gpt-6.3-nova", api_key="k", network=double.network, max_retries=0, **options)
 
 
 def test_a_new_model_is_adapted_to_once(service: NewModel, api: API, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,7 +12,7 @@ from ..capabilities import Capabilities
 from .model_table import (
     MODELS,
     NO_TOOLS,
-    PROVIDER_DEFAULTS,
+    OWN_DEFAULTS,
     SEEING,
     TEXT,
     TEXT_THINKING,
@@ -35,7 +35,7 @@ def _claude_on_bedrock() -> Iterator[ModelFamily]:
                 facts = replace(facts, json_schema=False, strict=False)
             names = ", ".join(f"anthropic.{name}" for name in row.models.split(", "))
             later = ", ".join(f"anthropic.{name}" for name in row.later.split(", ") if name)
-            facts = PROVIDER_DEFAULTS["anthropic"].corrected(facts)
+            facts = OWN_DEFAULTS["anthropic"].corrected(facts)
             yield row._replace(provider="bedrock", models=names, later=later, facts=facts)
 
 

@@ -7,22 +7,61 @@ the vendor's own address it takes the newest row of its kind. Users override fac
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from types import MappingProxyType
 
 from ..capabilities import Capabilities
-from .chat_completions.services import SERVICES
-from .model_table import MODELS, PROVIDER_DEFAULTS, SOURCES, ModelFamily, family_of, of_service
+from .chat_completions.services import LLAMA_CPP, LM_STUDIO, SERVICES, ServiceSpec
+from .model_table import (
+    MODELS,
+    NO_TOOLS,
+    OWN_DEFAULTS,
+    SOURCES,
+    ModelFamily,
+    family_of,
+    listed_family,
+    name_in_rows,
+)
+
+_CLOUDS = frozenset(("anthropic-vertex", "bedrock"))
+
+
+def of_service(service: ServiceSpec) -> Capabilities:
+    """Return the defaults of a service from its row. A model need not use everything that its service accepts."""
+    forced = service.forced != "auto"
+    defaults = Capabilities(
+        tools=True,
+        forced_tools=forced,
+        forced_while_thinking=forced and service.forced_while_thinking,
+        parallel=service.parallel_flag or None,
+        thinking=None if service.thinking_in else False,
+        audio=None if service.audio else False,
+        documents=None if service.documents else False,
+        json_schema={"json_schema": True, "json_object": False, None: None}[service.response_format],
+        strict=service.strict or None,
+    )
+    return defaults if service.tools else defaults.corrected(NO_TOOLS)
+
+
+PROVIDER_DEFAULTS: Mapping[str, Capabilities] = MappingProxyType(
+    {
+        **OWN_DEFAULTS,
+        # They accept a required tool choice, but many of their models call no tool; a schema is enforced.
+        "llama.cpp": replace(of_service(LLAMA_CPP), forced_tools=False, forced_while_thinking=False),
+        "lmstudio": replace(of_service(LM_STUDIO), forced_tools=None, forced_while_thinking=None),
+    }
+)
+"""The defaults of providers that the services table does not describe, or not fully."""
 
 
 @lru_cache(maxsize=256)
 def model_family(provider: str, model: str, *, own: bool = True) -> ModelFamily | None:
-    """Return the row of a model, if it has one.
-
-    `own`: the request goes to the vendor's own address, where the newest row of its kind is for a name that none has.
-    """
-    return family_of(model_rows(provider), _name_in_rows(provider, model), own=own)
+    """Return the row of a model, if it has one; see `listed_family`."""
+    if provider in _CLOUDS:
+        return family_of(model_rows(provider), _cloud_name(provider, model), own=own)
+    return listed_family(provider, model, own=own)
 
 
 @lru_cache(maxsize=256)
@@ -31,7 +70,7 @@ def model_capabilities(provider: str, model: str, *, own: bool = True) -> Capabi
     row = model_family(provider, model, own=own)
     if row is None:
         return provider_defaults(provider)
-    return replace(_with_defaults(row), known=row.fits(_name_in_rows(provider, model)))
+    return replace(_with_defaults(row), known=row.fits(_cloud_name(provider, model)))
 
 
 def family_text(provider: str, model: str, *, own: bool = True) -> str | None:
@@ -39,7 +78,7 @@ def family_text(provider: str, model: str, *, own: bool = True) -> str | None:
     row = model_family(provider, model, own=own)
     if row is None:
         return None
-    newest = "" if row.fits(_name_in_rows(provider, model)) else ", the newest of its kind"
+    newest = "" if row.fits(_cloud_name(provider, model)) else ", the newest of its kind"
     return f"{provider} {row.models}{newest} ({row.source or SOURCES[provider]})"
 
 
@@ -48,19 +87,13 @@ def claude_family(model: str, *, own: bool = True) -> ModelFamily | None:
     return model_family("anthropic", model[max(0, model.find("claude-")) :], own=own)
 
 
-def _name_in_rows(provider: str, model: str) -> str:
-    """Return the name as patterns have it: without the prefix of a cloud or of an owner, in lower case."""
-    if provider == "bedrock":
-        return bedrock_model_name(model)
-    name = model.rpartition("/")[2].lower()
-    if provider in ("anthropic", "anthropic-vertex"):
-        return re.sub("[@.]", "-", name)  # clouds and gateways write `@` before the date, and 5.5
-    return name[3:].partition(":")[0] if name.startswith("ft:") else name  # of what it was fine-tuned from
+def _cloud_name(provider: str, model: str) -> str:
+    return bedrock_model_name(model) if provider == "bedrock" else name_in_rows(provider, model)
 
 
 def model_rows(provider: str) -> Sequence[ModelFamily]:
     """Return the rows of a provider; the first that matches a name applies."""
-    if provider in ("anthropic-vertex", "bedrock"):
+    if provider in _CLOUDS:
         # Made on first use: other programs need not wait for the long tables of the clouds.
         from .cloud_models import BEDROCK, CLAUDE_ON_VERTEX
 

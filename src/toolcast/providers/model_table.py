@@ -1,7 +1,7 @@
 """The table of model families: what they take, and how their settings are sent. None: unknown, never guessed.
 
 `MODELS` has a row for the models of a provider that behave alike. Adapters read the rows and name no model. What a row
-leaves out has the provider's defaults, which are in `PROVIDER_DEFAULTS` or else follow from its row in the services
+leaves out has the provider's defaults, which are in `OWN_DEFAULTS` or else follow from its row in the services
 table. A capability that depends on the model has no default. The rows of the clouds are in cloud_models.py.
 
 A name that no row has takes, at the vendor's own address, the row that is `later` than it: the newest of its kind.
@@ -13,14 +13,14 @@ models the pages of resellers.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..capabilities import Capabilities
-from .chat_completions.services import LLAMA_CPP, LM_STUDIO, ServiceSpec
 
 When: TypeAlias = Literal["always", "unless_off", "if_on", "if_off"]
 """When a setting is left out: for models that think unless `thinking=False`, that think if `thinking` is set, and whose
@@ -88,33 +88,7 @@ def _fits(model: str, patterns: str) -> bool:
     )
 
 
-def family_of(rows: Iterable[ModelFamily], model: str, *, own: bool) -> ModelFamily | None:
-    """Return the first row that fits a name; at the vendor's own address (`own`) else the row for later names."""
-    rows = tuple(rows)
-    found = next((row for row in rows if row.fits(model)), None)
-    if found is None and own:
-        found = next((row for row in rows if row.later and _fits(model, row.later)), None)
-    return found
-
-
-def of_service(service: ServiceSpec) -> Capabilities:
-    """Return the defaults of a service from its row. A model need not use everything that its service accepts."""
-    forced = service.forced != "auto"
-    defaults = Capabilities(
-        tools=True,
-        forced_tools=forced,
-        forced_while_thinking=forced and service.forced_while_thinking,
-        parallel=service.parallel_flag or None,
-        thinking=None if service.thinking_in else False,
-        audio=None if service.audio else False,
-        documents=None if service.documents else False,
-        json_schema={"json_schema": True, "json_object": False, None: None}[service.response_format],
-        strict=service.strict or None,
-    )
-    return defaults if service.tools else defaults.corrected(NO_TOOLS)
-
-
-PROVIDER_DEFAULTS: Mapping[str, Capabilities] = MappingProxyType(
+OWN_DEFAULTS: Mapping[str, Capabilities] = MappingProxyType(
     {
         "anthropic": Capabilities(tools=True, parallel=True, images=True, audio=False),
         # All else depends on the model.
@@ -133,9 +107,6 @@ PROVIDER_DEFAULTS: Mapping[str, Capabilities] = MappingProxyType(
             json_schema=True,
             strict=False,
         ),
-        # They accept a required tool choice, but many of their models call no tool; a schema is enforced.
-        "llama.cpp": replace(of_service(LLAMA_CPP), forced_tools=False, forced_while_thinking=False),
-        "lmstudio": replace(of_service(LM_STUDIO), forced_tools=None, forced_while_thinking=None),
     }
 )
 """The defaults of providers that the services table does not describe, or not fully."""
@@ -491,7 +462,7 @@ MODELS: tuple[ModelFamily, ...] = (
     ModelFamily("xai", "grok-4, grok-4-0709, grok-4-latest", sized(SEEING_THINKING, 256_000), left_out=_GROK_4),
     ModelFamily("xai", "grok-4*-non-reasoning*", left_out={"always": "thinking"}),
     ModelFamily("xai", "grok-code-fast*", sized(TEXT_THINKING, 256_000), left_out=_GROK_4),
-    ModelFamily("xai", "grok-4-*, grok-4.[12]*, grok-code*, grok-build*", left_out=_GROK_4),
+    ModelFamily("xai", "grok-4-*, grok-4.[12]*, grok-build*", left_out=_GROK_4),
     ModelFamily(
         "xai", "grok-3-mini*", sized(TEXT_THINKING, 131_072), left_out={"always": "stop", "if_off": "thinking"}
     ),
@@ -534,3 +505,28 @@ MODELS: tuple[ModelFamily, ...] = (
     ModelFamily("llama.cpp", "smollm2", replace(TEXT, audio=False, documents=False)),
 )
 """The rows of all providers but the clouds: see `model_rows`."""
+
+
+@lru_cache(maxsize=256)
+def listed_family(provider: str, model: str, *, own: bool = True) -> ModelFamily | None:
+    """Return the row of a model of any provider but the clouds, if it has one.
+
+    `own`: the request goes to the vendor's own address, where the newest row of its kind is for a name that none has.
+    """
+    return family_of([row for row in MODELS if row.provider == provider], name_in_rows(provider, model), own=own)
+
+
+def family_of(rows: Sequence[ModelFamily], name: str, *, own: bool) -> ModelFamily | None:
+    """Return the first row that fits a name, or else, if `own`, the one that is for later names."""
+    found = next((row for row in rows if row.fits(name)), None)
+    if found is None and own:
+        found = next((row for row in rows if row.later and _fits(name, row.later)), None)
+    return found
+
+
+def name_in_rows(provider: str, model: str) -> str:
+    """Return the name as patterns have it: without the prefix of a cloud or of an owner, in lower case."""
+    name = model.rpartition("/")[2].lower()
+    if provider in ("anthropic", "anthropic-vertex"):
+        return re.sub("[@.]", "-", name)  # clouds and gateways write `@` before the date, and 5.5
+    return name[3:].partition(":")[0] if name.startswith("ft:") else name  # of what it was fine-tuned from

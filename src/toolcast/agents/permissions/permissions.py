@@ -264,7 +264,7 @@ class Permissions:
         if any(len(text) > LONGEST for text in written):
             return f"a path is longer than {LONGEST} characters, too long to be checked"
         paths = ((text, True) for text in written)
-        root = resolved_path(self.root or "")
+        root = resolved_path(self.root or "") if written or call.commands else ""
         texts = dict.fromkeys((*paths, *_paths_in(call.commands or (), root)))
         if not texts:
             return None

@@ -21,8 +21,7 @@ from ...settings import Settings
 from ...tool_spec import ToolSpec
 from ..base import RequestOptions
 from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, join_url, thinking_effort, top_logprobs
-from ..model_features import model_family
-from ..model_table import ModelFamily
+from ..model_table import ModelFamily, listed_family
 from ..refused_settings import EFFORTS, nearest_effort
 from ..schemas.strict import openai_strict
 from .services import ServiceSpec
@@ -264,7 +263,7 @@ _PROTOCOLS = frozenset(("tools", "chat", "responses"))
 
 def family_behind(service: ServiceSpec, model: str) -> ModelFamily | None:
     """Return the row of a model of a service, or of the model behind a deployment."""
-    return model_family(service.models_of or service.name, service.base_model or model, own=service.own)
+    return listed_family(service.models_of or service.name, service.base_model or model, own=service.own)
 
 
 def effort_for(service: ServiceSpec, model: str, thinking: bool | str | int | None) -> str | None:
