@@ -54,6 +54,14 @@ OBEYS = Recorded([json.dumps({"choices": [{"text": "{"}]}).encode()], headers=JS
 IGNORES = Recorded([json.dumps({"choices": [{"text": " Paris"}]}).encode()], headers=JSON)
 
 
+SHORT_ANSWER = json.dumps(
+    {
+        "type": "message", "role": "assistant", "model": "m", "content": [{"type": "text", "text": "Hi."}],
+        "stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+).encode()  # fmt: skip
+
+
 def answered(album: Album) -> Recorded:
     """The album as the embedded model writes it: JSON in the text of the answer."""
     return Recorded([text_body(album.model_dump_json())], headers=JSON)
@@ -216,6 +224,12 @@ def test_a_setting_that_is_not_sent_is_warned_of_once(caplog: pytest.LogCaptureF
         api.chat(made, "x", settings=settings)
     assert caplog.text.count("top_k is not supported and was not sent") == 1
     assert all("top_k" not in json.loads(request.body) for request in network.requests)
+
+
+def test_a_warning_names_what_was_sent_instead(caplog: pytest.LogCaptureFixture) -> None:
+    network = ReplayNetwork(Recorded([SHORT_ANSWER], headers=JSON))
+    Anthropic("claude-opus-5-5", api_key="k", network=network).chat("Hi", settings=Settings(thinking=False))
+    assert "claude-opus-5-5: thinking=False (the least effort, 'low', was sent)\n" in caplog.text
 
 
 def test_headers_that_are_awaited(api: API) -> None:

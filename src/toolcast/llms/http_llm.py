@@ -225,12 +225,12 @@ class ServiceLLM(FunctionCallingLLM):
                 from ..providers.bound_thoughts import LEFT_OUT
 
                 self._warned.add(note)
-                why = (
-                    "bound to instructions, tools or messages that have changed"
-                    if note == LEFT_OUT
-                    else "not supported"
-                )
-                logger.warning("%s %s: %s is %s and was not sent", self.provider, self.model, note, why)
+                why = " is not supported and was not sent"
+                if note == LEFT_OUT:
+                    why = " is bound to instructions, tools or messages that have changed and was not sent"
+                elif note.endswith(("was sent)", "(refused by the service)")):
+                    why = ""  # the note has it
+                logger.warning("%s %s: %s%s", self.provider, self.model, note, why)
 
     async def prepare(
         self, conversation: RequestInput, backend: IOBackend, limit: float | None = None

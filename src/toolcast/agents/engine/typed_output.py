@@ -24,7 +24,7 @@ from .config import EngineConfig
 from .output_validators import validate_output
 
 _TOO_LATE = "Not used: the answer was already given."
-_AGAIN = "Answer again by calling the tool for the answer."
+_AGAIN = "Answer again: call the tool for the answer, or write its JSON where you were asked for that."
 
 
 class TypedOutput:
