@@ -165,7 +165,7 @@ def test_a_function_is_not_run_on_mere_text(engine_api: EngineAPI) -> None:
 
     engine = Engine(llm := ScriptedLLM('{"stars": 3}', call("b", "rate", '{"stars": 4}')))
     assert engine_api.submit(engine, "Rate.", output_cls=rate).output == 4
-    assert ran == [4] and "calling the tool" in llm.requests[1].messages[-1].text
+    assert ran == [4] and "call the tool for the answer" in llm.requests[1].messages[-1].text
 
 
 def test_of_two_calls_of_a_function_the_first_counts(engine_api: EngineAPI) -> None:
@@ -236,7 +236,10 @@ def test_an_answer_in_words_is_asked_for_again(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM("I like Nina.", RIGHT))
     turn = engine_api.submit(engine, "An album.", output_cls=Album)
     assert turn.output.artist == "Nina"
-    assert llm.requests[1].messages[-1].role == "user" and "calling the tool" in llm.requests[1].messages[-1].text
+    assert (
+        llm.requests[1].messages[-1].role == "user"
+        and "call the tool for the answer" in llm.requests[1].messages[-1].text
+    )
     assert engine.trace[2:5] == ("accumulating", "streaming", "accumulating")
     check(engine)
 

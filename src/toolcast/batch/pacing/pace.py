@@ -181,7 +181,7 @@ class _SharedPace:
         self._clock = clock
         self._jobs: WeakSet[Pace] = WeakSet()
         self.queue: RequestQueue = RequestQueue()
-        self._said_until = clock()  # the time until which a line has said that the jobs wait
+        self._logged_until = clock()  # the time until which a line has it that the jobs wait
 
     def join(self, job: Pace) -> None:
         with self.queue.lock:
@@ -227,8 +227,8 @@ class _SharedPace:
                     f"{what}, as its headers and refusals say, and the job waits {_text(job.patience)} at most. "
                     "Run it again after that time; a checkpoint keeps what is done"
                 )
-            if now + announced > self._said_until + _LINE_AFTER:
-                self._said_until = now + announced
+            if now + announced > self._logged_until + _LINE_AFTER:
+                self._logged_until = now + announced
                 logger.warning("%s: the job waits", what)
             return min(found, left)
 
