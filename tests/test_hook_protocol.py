@@ -165,6 +165,19 @@ def test_anything_but_hooks_is_a_type_error(wrong: Any) -> None:
         pass
 
 
+def test_an_async_hook_is_refused() -> None:
+    """It would never run, as hooks are called without await."""
+
+    class Late(toolcast.Hooks):
+        async def request(self, call: Any, request: Any) -> None:  # type: ignore[override]  # what is to be refused
+            raise AssertionError
+
+    with pytest.raises(TypeError, match=r"hooks: Late\.request is async.* write it with def"):
+        service(hooks=Late())
+    with pytest.raises(TypeError, match=r"Late\.request is async"):
+        toolcast.hooks.add(Late())
+
+
 def test_a_copy_of_an_llm_has_its_hooks_and_a_pickle_has_none() -> None:
     notes = Notes()
     llm = OpenAI("m-1", api="chat", api_key="k", hooks=notes)

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import replace
+from inspect import iscoroutinefunction
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
@@ -278,6 +279,10 @@ def as_hooks(given: Sequence[Hooks] | Hooks | None) -> tuple[Hooks, ...]:
     found: tuple[object, ...] = tuple(given) if isinstance(given, (list, tuple)) else (given,)
     for hook in () if given is None else found:
         require("hooks", hook, Hooks, "an instance of a subclass of toolcast.Hooks, or a list of them")
+        for name in vars(Hooks):
+            if iscoroutinefunction(getattr(hook, name)):
+                kind = type(hook).__name__
+                raise TypeError(f"hooks: {kind}.{name} is async, and hooks are called without await: write it with def")
     return () if given is None else cast("tuple[Hooks, ...]", found)
 
 

@@ -76,6 +76,15 @@ def test_a_large_file_in_parts(files: Files, tmp_path: Path) -> None:
     assert (file.name, file.media_type) == ("b.txt", "text/markdown")
 
 
+def test_names_are_visible_text(files: Files, tmp_path: Path) -> None:
+    """A lone surrogate cannot be sent, and control characters and direction marks mislead who reads the name."""
+    path = tmp_path / "a\udcff\u202efdp.exe\n.pdf"
+    path.write_bytes(b"%PDF")
+    with MistralBatches() as server:
+        assert files(upload_file, mistral(server), path).name == "a__fdp.exe_.pdf"
+        assert files(upload_file, mistral(server), b"x", name="é 名\ud800.pdf").name == "é 名_.pdf"
+
+
 def test_an_error_of_the_service(files: Files) -> None:
     with MistralBatches() as server, pytest.raises(BadRequest, match="unknown purpose 'other'"):
         files(upload_file, mistral(server), b"abc", name="a.pdf", purpose="other")

@@ -8,6 +8,8 @@ from __future__ import annotations
 import mimetypes
 import stat
 from pathlib import Path
+from typing import Final
+from unicodedata import category
 
 from ..errors import BadRequest, UnsupportedLLMError
 from ..providers.file_codec import BytesContent, FileCodec, StoredFile, UploadContent
@@ -69,9 +71,14 @@ async def upload_file(
     return await run_exchange(target, exchange, backend, repeatable=codec.repeatable)
 
 
+_UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+"""The categories of characters that are invisible, control something, or are no character."""
+
+
 def file_name(source: Path | bytes, name: str | None) -> str:
-    """Return the name of a file at the service: `name`, or that of the path."""
-    return name or (source.name if isinstance(source, Path) else "file")
+    """Return the name of a file at the service: `name`, or that of the path, with `_` for what is no visible text."""
+    found = name or (source.name if isinstance(source, Path) else "file")
+    return "".join("_" if category(char) in _UNSEEN else char for char in found)
 
 
 def file_type(name: str, media_type: str | None) -> str:

@@ -242,9 +242,9 @@ def optional_text(found: Mapping[str, Any], name: str) -> str | None:
 
 
 def optional_count(found: Mapping[str, Any], name: str) -> int | None:
-    """Return the integer in the field `name`, or None."""
+    """Return the count in the field `name`, or None."""
     value = found.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def unix_time(moment: str | None) -> float | None:

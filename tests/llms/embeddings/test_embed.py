@@ -673,6 +673,20 @@ def test_an_answer_without_embeddings_is_malformed(
     assert len(server.requests) == 1
 
 
+@BACKENDS
+def test_an_error_with_status_200(backend: str | None, server: Loopback) -> None:
+    answer(server, {"error": {"message": f"the model is loading, {KEY}", "type": "server_error"}})
+    with pytest.raises(LLMError, match="the model is loading") as raised:
+        run(backend, ["one", "two"], made(server))
+    assert not isinstance(raised.value, MalformedEvent)
+    assert KEY not in str(raised.value)
+
+
+def test_a_negative_count_of_tokens_is_unknown(server: Loopback) -> None:
+    answer(server, openai([1], [2]) | {"usage": {"prompt_tokens": -7}})
+    assert embed(["one", "two"], made(server)).usage.input_tokens == 0
+
+
 def test_other_forms_without_vectors(server: Loopback) -> None:
     for provider in ("ollama", "google", "cohere"):
         answer(server, {"embeddings": None})

@@ -213,5 +213,5 @@ def test_results_that_break_off(codec: BatchCodec) -> None:
 
 @pytest.mark.parametrize("line", [b"[]\n", b"no JSON\n", b"{}\n", b'{"custom_id": 7}\n'])
 def test_lines_that_are_no_results(codec: BatchCodec, line: bytes) -> None:
-    with pytest.raises(MalformedEvent):
-        codec.result_decoder().feed(line)
+    [result] = codec.result_decoder().feed(line)
+    assert (result.id, type(result.error)) == ("", MalformedEvent)

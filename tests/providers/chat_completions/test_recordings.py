@@ -15,6 +15,7 @@ import pytest
 
 from support.recordings import Recorded, beside, differences
 from support.shared_data import needs_shared, recordings
+from toolcast.errors import EmptyResponse
 from toolcast.events import Finish, TextDelta, UsageReport
 from toolcast.messages import ImagePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from toolcast.providers.base import RequestInput
@@ -131,7 +132,14 @@ def test_only_the_first_of_several_choices_is_read() -> None:
 
 
 def test_usage_defaults_to_nothing() -> None:
-    assert CHAT.response(b'data: {"choices":[]}\n\ndata: [DONE]\n\n').usage == Usage()
+    chunk = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'
+    assert CHAT.response(b"%bdata: [DONE]\n\n" % chunk).usage == Usage()
+
+
+def test_no_choice_is_an_empty_response() -> None:
+    for body in (b'data: {"choices":[]}\n\ndata: [DONE]\n\n', b"data: [DONE]\n\n", b'{"choices":[]}'):
+        with pytest.raises(EmptyResponse, match="'choices' lists none"):
+            CHAT.response(body)
 
 
 # -- requests: each recorded body, written as messages and settings, is sent again

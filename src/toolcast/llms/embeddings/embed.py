@@ -27,6 +27,7 @@ from ...providers.embedding_codec import (
     check_input_type,
     check_vector,
 )
+from ...providers.response_decoder import json_or_text
 from ...transport.cancel_handle import CancelHandle
 from ...transport.network import IOBackend
 from ...transport.transport_errors import scrub_exception
@@ -371,7 +372,14 @@ class _Run:
             request = self._codec.request(texts, self._options)
             total = self._target.timeouts.total  # of each request: a call may have thousands
             response = await send_request(self._target, request, self._backend, repeatable=True, total=total)
-            return self._codec.read(response, len(texts), self._options)
+            try:
+                return self._codec.read(response, len(texts), self._options)
+            except MalformedEvent:
+                if isinstance(found := json_or_text(response.body.decode(errors="replace")), dict) and found.get(
+                    "error"
+                ):
+                    raise self._target.adapter.error(response.status, response.headers, response.body) from None
+                raise
         except LLMError as error:
             # Its frames have the response, which may contain the key.
             scrub_exception(error, request, before)

@@ -360,7 +360,7 @@ class OpenAIChatDecoder(StreamDecoder):
 
     def _end(self, out: list[Event]) -> None:
         self._check_whole()
-        if not (self._answered or self._streamed):
+        if not self._answered:
             raise EmptyResponse("the answer was empty: 'choices' lists none")
         if self._thinks:
             self._end_thought(out)
