@@ -8,11 +8,13 @@ import sqlite3
 import stat
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Annotated, Any
 
 import pytest
@@ -167,7 +169,7 @@ def test_details_of_a_later_version(path: Path) -> None:
     """Its counts are left out of the sum; an item that has them is not read with less than it has."""
     with Checkpoint(path, call_for()) as checkpoint:
         checkpoint.write(Outcome(0, "a", None, Person(name="Ada"), usage=Usage(1, 1, details=SEARCHED)))
-    execute(path, """UPDATE items SET details = '{"web_searches": 3, "dreams": 4}'""")
+    execute(path, """UPDATE items SET details = '{"web_searches": 3, "dreams": 4}', checksum = NULL""")
     with Checkpoint(path, call_for()) as checkpoint:
         assert checkpoint.spent == Usage(1, 1, details=UsageDetails(web_searches=3))
         with pytest.raises(CheckpointError, match="'dreams' is no detail of a usage"):
@@ -178,7 +180,7 @@ def test_details_of_a_later_version(path: Path) -> None:
 def test_damaged_details_are_named(path: Path, details: str) -> None:
     with Checkpoint(path, call_for()) as checkpoint:
         checkpoint.write(Outcome(0, "a", None, Person(name="Ada"), usage=Usage(1, 1, details=SEARCHED)))
-    execute(path, f"UPDATE items SET details = '{details}'")
+    execute(path, f"UPDATE items SET details = '{details}', checksum = NULL")
     with Checkpoint(path, call_for()) as checkpoint, pytest.raises(CheckpointError, match="input 0"):
         checkpoint.find("a")
 
@@ -497,16 +499,61 @@ def test_a_damaged_outcome_is_named(checkpoint: Checkpoint, path: Path) -> None:
     checkpoint.write(Outcome(0, "a", None, Person(name="Ada")))
     checkpoint.close()
     for output in ("'{'", '\'{"age": "x"}\'', "NULL"):
-        execute(path, f"UPDATE items SET output = {output}")
+        execute(path, f"UPDATE items SET output = {output}, checksum = NULL")
         message = r"the stored outcome of input 7 \(key a\) is not valid"
         with Checkpoint(path, call_for()) as again, pytest.raises(CheckpointError, match=message):
             again.find("a", 7)
 
 
+@pytest.mark.parametrize("change", ["output = '{}'", "key = 'b'", "input_tokens = 7", "attempts = 2", "position = 4"])
+def test_a_changed_row_is_damaged(checkpoint: Checkpoint, path: Path, change: str) -> None:
+    for index, key in enumerate("xa"):
+        checkpoint.write(Outcome(index, key, None, Person(name="Ada")))
+    checkpoint.close()
+    execute(path, f"UPDATE items SET {change} WHERE number = 2")
+    with pytest.raises(CheckpointError, match=r"row 2 of its items is damaged .* DELETE FROM items WHERE number = 2"):
+        Checkpoint(path, call_for())
+    execute(path, "DELETE FROM items WHERE number = 2")
+    with Checkpoint(path, call_for()) as again:
+        assert again.find("x") is not None
+        assert again.find("a") is None
+
+
+@pytest.mark.parametrize("flips", [150, pytest.param(10_000, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])])
+def test_a_flipped_bit_never_gives_another_value(checkpoint: Checkpoint, path: Path, flips: int) -> None:
+    """The right outcomes, perhaps of fewer items, which are asked again; or the error of a checkpoint."""
+    people = {f"key {number}": Person(name=f"Ada {number}" * number) for number in range(20)}
+    for number, (key, person) in enumerate(people.items()):
+        checkpoint.write(Outcome(number, key, None, person, usage=Usage(5, number)))
+    checkpoint.close()
+    with Checkpoint(path, call_for()) as whole:
+        spent = whole.spent
+    content, random = path.read_bytes(), Random(flips)
+    results = Counter[str]()
+    for _ in range(flips):
+        place = random.randrange(len(content))
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << random.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            with Checkpoint(path, call_for()) as again:
+                assert again.spent == spent, place
+                for key, person in people.items():
+                    found = again.find(key)
+                    assert found is None or found.output == person, place
+                    results["missing"] += found is None
+            results["right"] += 1
+        except CheckpointError:
+            results["error"] += 1
+    assert results["right"] > flips / 2
+    assert results["error"] > flips / 50
+    assert results["missing"] <= flips / 100
+
+
 def test_an_unknown_type_of_an_output_is_named(path: Path) -> None:
     with Checkpoint(path, call_for(Person | Place)) as checkpoint:
         checkpoint.write(Outcome(0, "a", None, Person(name="Ada")))
-    execute(path, "UPDATE items SET types = '\"Cat\"'")
+    execute(path, "UPDATE items SET types = '\"Cat\"', checksum = NULL")
     message = r"its type 'Cat' is none of the job's: Person, Place"
     with Checkpoint(path, call_for(Person | Place)) as again, pytest.raises(CheckpointError, match=message):
         again.find("a")

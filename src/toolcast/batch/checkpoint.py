@@ -13,11 +13,12 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar, Final
+from zlib import crc32
 
 from ..errors import SessionLocked, ToolcastError, error_to_dict
 from ..json_text import replace_surrogates
@@ -45,7 +46,7 @@ LAYOUT: Final = Layout(
         "types TEXT, error TEXT, attempts INTEGER NOT NULL, seconds REAL NOT NULL, "
         # Money in units of 1e-12 US dollars, so that SQLite can add it without rounding.
         f"{', '.join([f'{name} INTEGER NOT NULL' for name in TOKENS])}, cost INTEGER, cost_complete INTEGER NOT NULL, "
-        "details TEXT)",
+        "details TEXT, checksum INTEGER)",
         "CREATE INDEX items_by_key ON items (key)",
     ),
     instead="without a checkpoint nothing is stored",
@@ -55,10 +56,10 @@ _PICODOLLARS: Final = 10**12
 _MONEY: Final = ("cost", "cost_complete")
 _USAGE: Final = (*TOKENS, *_MONEY, "details")
 _COLUMNS: Final = ("key", "position", "output", "types", "error", "attempts", "seconds", *_USAGE)
-_WRITE: Final = f"INSERT INTO items ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+_WRITE: Final = f"INSERT INTO items ({', '.join(_COLUMNS)}, checksum) VALUES ({', '.join('?' * len(_COLUMNS))}, ?)"
+_ROWS: Final = f"SELECT number, checksum, {', '.join(_COLUMNS)} FROM items WHERE checksum IS NOT NULL"
 _FIND: Final = (
-    f"SELECT output, types, error IS NOT NULL, attempts, seconds, {', '.join(_USAGE)} FROM items "
-    "WHERE key = ? ORDER BY number DESC LIMIT 1"
+    f"SELECT number, checksum, {', '.join(_COLUMNS[1:])} FROM items WHERE key = ? ORDER BY number DESC LIMIT 1"
 )
 _START: Final = "INSERT INTO starts (process, began) VALUES (?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"
 _SPENT: Final = (
@@ -67,9 +68,9 @@ _SPENT: Final = (
     "coalesce(min(CASE WHEN input_tokens + output_tokens = 0 AND cost IS NULL THEN 1 ELSE cost_complete END), 1) "
     "FROM items"
 )
-# A file that was begun without the details of the usage gets their column when it is next opened for writing.
-_HAS_DETAILS: Final = "SELECT 1 FROM pragma_table_info('items') WHERE name = 'details'"
-_ADD_DETAILS: Final = "ALTER TABLE items ADD COLUMN details TEXT"
+# A file that was begun without these columns gets them when it is next opened for writing.
+_ADDED: Final = {"details": "TEXT", "checksum": "INTEGER"}
+_HAS: Final = "SELECT 1 FROM pragma_table_info('items') WHERE name = ?"
 _DETAILS_SPENT: Final = (
     "SELECT json_each.key, sum(json_each.value) FROM items, json_each(items.details) "
     "WHERE json_each.type = 'integer' GROUP BY json_each.key"
@@ -143,8 +144,11 @@ class Checkpoint(SQLiteBacked):
             row = connection.execute(_FIND, (key,)).fetchone()
         if row is None:
             return None
-        output, types, failed, attempts, seconds, *usage = row
-        if failed:
+        number, checksum, *stored = row
+        # With the key that was asked for: a damaged index leads to the row of another one.
+        self._check_row(number, checksum, (key, *stored))
+        _, output, types, failed, attempts, seconds, *usage = stored
+        if failed is not None:
             return None
         try:
             value = self._codec.decode(output, types)
@@ -189,13 +193,29 @@ class Checkpoint(SQLiteBacked):
                 rows = [(name, part.digest, replace_surrogates(part.text)) for name, part in identity.parts.items()]
                 connection.executemany("INSERT OR IGNORE INTO identity VALUES (?, ?, ?)", rows)
                 connection.execute(_START, (os.getpid(),))
-                if not connection.execute(_HAS_DETAILS).fetchone():
-                    connection.execute(_ADD_DETAILS)
+                for name, kind in _ADDED.items():
+                    if not connection.execute(_HAS, (name,)).fetchone():
+                        connection.execute(f"ALTER TABLE items ADD COLUMN {name} {kind}")
+                self._check_rows(connection)
                 self.spent: Usage = _spent(connection)
                 self.found: int = connection.execute(_COUNT).fetchone()[0]
         except BaseException:
             self._file.close()
             raise
+
+    def _check_rows(self, connection: sqlite3.Connection) -> None:
+        """Raise `CheckpointError` for a row that is not as it was written, or is lost."""
+        if (problem := connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
+            raise CheckpointError(f"checkpoint {self.path} is damaged: {problem:.300}. Restore it, or use another file")
+        for number, checksum, *row in connection.execute(_ROWS):
+            self._check_row(number, checksum, row)
+
+    def _check_row(self, number: int, checksum: object, row: Sequence[Any]) -> None:
+        if checksum is not None and checksum != _checksum(row):  # None: of an earlier version
+            raise CheckpointError(
+                f"checkpoint {self.path}: row {number} of its items is damaged (key {row[0]!r:.100}). Restore the "
+                f"file, or delete the row, whose item is then asked again: DELETE FROM items WHERE number = {number}"
+            )
 
     def _row(self, outcome: Outcome[Any]) -> tuple[Any, ...]:
         output, types, error = None, None, None
@@ -209,7 +229,8 @@ class Checkpoint(SQLiteBacked):
         tokens = [getattr(usage, name) for name in TOKENS]
         details = json.dumps(found) if (found := usage.details.to_dict()) else None
         start = (outcome.key, outcome.index, output, types, error, outcome.attempts, outcome.seconds)
-        return (*start, *tokens, cost, complete, details)
+        row = (*start, *tokens, cost, int(complete), details)
+        return (*row, _checksum(row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,13 +353,17 @@ def _identity(connection: sqlite3.Connection) -> JobIdentity:
 def _spent(connection: sqlite3.Connection) -> Usage:
     """Return the usage of all requests in a file, which need not have the column of the details."""
     found: dict[str, Any] = {}
-    if connection.execute(_HAS_DETAILS).fetchone():
+    if connection.execute(_HAS, ("details",)).fetchone():
         # A later version may count more.
         found = {name: count for name, count in connection.execute(_DETAILS_SPENT) if name in COUNTS}
         tiers = connection.execute(_TIER).fetchall()
         if len(tiers) == 1 and tiers[0][0] is not None:
             found["service_tier"] = tiers[0][0]
     return _usage((*connection.execute(_SPENT).fetchone(), json.dumps(found)))
+
+
+def _checksum(row: Sequence[Any]) -> int:
+    return crc32(repr(tuple(row)).encode("utf-8", "surrogatepass"))
 
 
 def _usage(row: Any) -> Usage:
