@@ -428,6 +428,44 @@ pnpm run -w build
 pnpm test -w build
 make ../out/prog
 go test net/http
+pytest script.py/
+pytest script.py/.
+pytest ./script.py//
+pytest script.py/::x
+pytest --cov=script.x
+pytest --cov script.x -q
+git for-each-ref --sort=v:signature
+git branch --sort=-v:signature
+git branch --sort '-version:signature:key'
+git diff -- '.[/e]nv'
+git log -p -- '.e[/n]v'
+rg . --hidden -g '.[/e]nv'
+grep -r . --include='.[/e]nv' .
+git rm --cached -q '.[/e]nv'
+git diff -- 'sub*id_rsa'
+git diff -- 'sub*.env'
+git diff -- 'sub[/].env'
+rg . --hidden -g 'sub[/].env'
+git diff -- '.ssh*g'
+git grep -h . -- '[ .][ e][ n][ v]'
+rg . --hidden -g '[ .][ e][ n][ v]'
+grep -rh . --include '[ .][ e][ n][ v]' .
+grep -r . --include='.e?v' .
+rg . --hidden --glob='.e?v'
+rg . --hidden --iglob='.E?V'
+rg . --hidden --glob='.[@e]nv'
+cat *em
+cat s*em
+git diff -- '*em'
+git diff -- '.en*l'
+rg . --hidden -g '.en*l'
+grep -r . --include='.en*l' .
+git checkout HEAD -- 'x*ey'
+prettier --check -- --experimental-cli a.js
+prettier '.[!D]ocker/config.json'
+eslint 'src/?/*.js'
+git stash branch x
+git fetch origin tag v1
 git tag -a v9 <<< ':!x'
 git merge --continue <<< ':!x'
 git revert HEAD < /dev/null | git rebase --continue
@@ -458,6 +496,11 @@ tail -n +5 x
 head -5 x
 grep -rnE --include='*.py' 'a|b' src
 rg -n -g '*.py' --type py a src
+rg -g '!node_modules' -g 'src/**/test_*.ts' --glob=README.md 'a[bc]?' src
+git log -- '*.py' src/test_*
+git add 'src/*.py' && git diff HEAD~2 -- docs
+npx eslint 'src/**/*.ts' '*.config.js'
+pytest --cov=src --cov . -k 'a or b' 'tests/test_x.py::test_y[1]'
 find src -name '*.py' -not -path './x/*' -mtime -7
 sed -n '1,5p' x
 sed 's/a b/c/g' x

@@ -13,7 +13,8 @@ The fields of a row:
 * `texts`: options of `values` whose value is any text, also one in double quotes that is only known at run time.
 * `never`: options that are not covered, with the reason that a person is shown.
 * `operands`, `first`: what other words match as a whole, and what the first of them matches; `most`: their number;
-  `value`: what the values of options match, where that is not `operands`.
+  `value`: what the values of options match, of all or by their names, where that is not `operands`; `files` is a plain
+  pattern of files, such as `*.py`.
   Where a row has subcommands, an operand is one of them; a program whose subcommands alone have rows has none.
 * `names`: other programs or subcommands with the same form; `like`: a row above whose options are options here, too.
 * `after`: behind so many operands there is another command. `spelled`: the rule has to spell its program. `input`: it
@@ -21,6 +22,7 @@ The fields of a row:
 * `script`: the first operand is a script file, which the rule has to spell; what follows are the script's arguments.
   `code`: options whose value is code. `shell`: the code is a shell command. `reads`: other programs that run what they
   read where their words do not fit.
+* `patterns`: its operands may be patterns of files, as those of git are, and are plain ones then.
 * `globs`: no option writes or runs anything, so that a file whose name begins with `-` does no harm as one.
 * `filter`: what it reads from a pipe or a here-document is data. Others are not covered with input, which an editor, a
   shell or a question may take for commands.
@@ -59,12 +61,18 @@ _SCRIPTS: Final = (".sh", ".bash", ".zsh", ".py", ".rb", ".pl", ".js", ".ts", ".
 _LISTS: Final = ("flags", "values", "texts")
 ASKING: Final = ("--version", "--help")
 
-_files = re.compile(r"(?:\w[\w.-]*/)+(?:\w[\w.-]*)?\*[\w.-]*", re.ASCII).fullmatch
-_some_files = re.compile(r"(?:--(?:in|ex)clude=)?(?:\w[\w.-]*/)*(?:\w[\w.-]*)?\*[\w.-]*", re.ASCII).fullmatch
+_TAIL: Final = r"(?:[._-][\w.-]*)?"  # of a name behind `*`, so that it begins no later than its extension
+_FOLDERS: Final = r"(?:(?:[\w.][\w.-]*|\*\*)/)*"
+_PLAIN_FILES: Final = rf"!.*|[^*?\[{{\\]*|{_FOLDERS}(?:(?:\w[\w.-]*)?\*{_TAIL}|\*\*|\w[\w.-]*)"
+_files = re.compile(rf"(?:\w[\w.-]*/)+(?:\w[\w.-]*)?\*{_TAIL}", re.ASCII).fullmatch
+_some_files = re.compile(rf"(?:--(?:in|ex)clude=)?(?:\w[\w.-]*/)*(?:\w[\w.-]*)?\*{_TAIL}", re.ASCII).fullmatch
+_pattern_files = re.compile(_PLAIN_FILES, re.ASCII | re.DOTALL).fullmatch
+# Its `*` matches `/` too: what is behind one may be a name of its own.
+_git_files = re.compile(rf"[^*?\[]*|{_FOLDERS}(?:\w[\w.-]*\*?|\*{_TAIL}|\*\*)", re.ASCII | re.DOTALL).fullmatch
 _joined = re.compile(r"(?:[^\w@=-]|\d|\\.)*", re.DOTALL).fullmatch
 _expanded = re.compile(r"[$`\\]").search
 _number = re.compile(r"-[0-9]+[kMG]?").fullmatch
-_signature = re.compile(r"%[+ -]?G|%\(\*?signature|\A-?\*?signature").search
+_signature = re.compile(r"%[+ -]?G|%\(\*?signature|\A-?(?:v:|version:)?\*?signature").search
 _outside = re.compile(r"[/~]|(?:.*/)?\.\.(?:/|\Z)", re.DOTALL).match
 _upwards = re.compile(r"\.\./(?:.*/)?(?:dev|proc)/").match
 
@@ -78,7 +86,7 @@ class Form(NamedTuple):
     texts: frozenset[str]
     never: Mapping[str, str]
     operands: str
-    valued: str
+    valued: Mapping[str, str]
     first: str
     most: int | None
     after: int | None
@@ -90,16 +98,16 @@ class Form(NamedTuple):
         """Return whether a field such as `script` is true."""
         return trait in self.traits
 
-    def option(self, text: str, check: Callable[[str], str]) -> tuple[str, str]:
+    def option(self, text: str, check: Callable[[str, str], str]) -> tuple[str, str]:
         """Return why the option is not covered, if it is not, and its name if its value is the next word.
 
-        `check` returns why a value is not covered, if it is not.
+        `check` returns why the value of an option is not covered, if it is not.
         """
         name, equals, value = text.partition("=")
         if text in self.flags or f"{name}[=]" in self.flags:
             return "", ""
         if equals and name in self.values and (name.startswith("--") or not self.has("bundles")):
-            return check(value), ""
+            return check(name, value), ""
         if text in self.values:
             return "", text
         if "-#" in self.flags and _number(text):
@@ -108,7 +116,7 @@ class Form(NamedTuple):
             for at, letter in enumerate(text[1:], 2):
                 short, rest = f"-{letter}", text[at:]
                 if short in self.values and (rest or short not in self.flags):
-                    problem = f"write it as two words, '{short} {rest}'" if not _joined(rest) else check(rest)
+                    problem = f"write it as two words, '{short} {rest}'" if not _joined(rest) else check(short, rest)
                     return problem, "" if rest else short
                 if short not in self.flags:
                     return self._reason(short, text), ""
@@ -123,19 +131,23 @@ class Form(NamedTuple):
             return f"{self.key!r} is covered with at most {self.most} operands"
         if self.has("inside") and _outside(text):
             return "it is outside of the working folder"
-        if count and self.key.startswith("git ") and ":(" in text:
+        is_git = self.key.startswith("git ")
+        if count and ((is_git and (":(" in text or not _git_files(text))) or self._is_open(text)):
             return "it may be other files than it names"
         if self.has("inside") and "{" in text:
             return "it may be several files, also outside of the working folder"
         fits = re.fullmatch(self.first if self.first and count == 1 else self.operands, text, re.DOTALL)
         return "" if fits else f"it is no plain operand of {self.key!r}"
 
-    def value(self, text: str) -> str:
+    def _is_open(self, text: str) -> bool:
+        return self.has("patterns") and not _pattern_files(text)
+
+    def value(self, name: str, text: str) -> str:
         """Return why a word that is the value of an option is not covered, if it is not."""
         if self.key.startswith("git ") and _signature(text):
             return "it runs gpg"
-        if self.valued:
-            return "" if re.fullmatch(self.valued, text, re.DOTALL) else f"it is no plain value of {self.key!r}"
+        if pattern := self.valued.get(name, self.valued.get("")):
+            return "" if re.fullmatch(pattern, text, re.DOTALL) else f"it is no plain value of {name!r}"
         return "" if self.subcommand else self.operand(text, 0)
 
     def _reason(self, name: str, text: str) -> str:
@@ -174,7 +186,7 @@ def forms() -> Mapping[str, Form]:
             listed["texts"],
             {**(like.never if like else {}), **row.get("never", {})},
             row.get("operands", like.operands if like else _ANY_OPERAND),
-            row.get("value", like.valued if like else ""),
+            _by_option(row["value"]) if "value" in row else like.valued if like else {},
             row.get("first", ""),
             row.get("most"),
             row.get("after"),
@@ -184,6 +196,16 @@ def forms() -> Mapping[str, Form]:
         )
         found |= dict.fromkeys((key, *row.get("names", ())), form)
     return found
+
+
+def _by_option(value: str | Mapping[str, str]) -> Mapping[str, str]:
+    """Return what the values of options match, by the names of the options; `""` is for all others."""
+    given = {"": value} if isinstance(value, str) else value
+    return {
+        name: _PLAIN_FILES if pattern == "files" else pattern
+        for names, pattern in given.items()
+        for name in names.split() or [""]
+    }
 
 
 @cache
@@ -328,10 +350,10 @@ class _Reader:
     def _may_run(self, is_spelled: bool) -> bool:
         return is_spelled or not self.form.has("spelled")
 
-    def _value_problem(self, text: str) -> str:
+    def _value_problem(self, name: str, text: str) -> str:
         if self.form.has("alike") and not (self.lenient or matches(text, self.alike)):
             return f"it does not match {self.alike!r}"
-        return self.form.value(text)
+        return self.form.value(name, text)
 
     def _problem(self, word: Word) -> str:
         """Return why a word is not covered, if it is not."""
@@ -346,7 +368,7 @@ class _Reader:
             is_number = "-#" in form.flags and _number(text)
             if text.startswith("-") and not (is_number or (text == "-" and text in form.flags)):
                 return "it is the value of an option, and looks like another"
-            return self._value_problem(text) if word.literal else ""
+            return self._value_problem(value, text) if word.literal else ""
         if self._is_option(word):
             self.options = not (text == "--" and text in form.flags)
             problem, self.value = form.option(text, self._value_problem)
