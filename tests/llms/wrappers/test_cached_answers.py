@@ -137,6 +137,19 @@ def test_an_answer_that_is_cut_anywhere_is_not_stored(events: list[Event], data:
 
 
 @given(answers(), st.data())
+def test_a_value_with_a_flipped_bit_or_another_key_is_damaged(events: list[Event], data: st.DataObject) -> None:
+    stored = storable(events)
+    assert stored is not None
+    value = bytearray(encode(stored, 1.0, "a"))
+    assert decode(bytes(value), "a") == (stored, 1.0)
+    with pytest.raises(ValueError, match="its checksum is wrong"):
+        decode(bytes(value), "b")
+    value[data.draw(st.integers(0, len(value) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    with pytest.raises(ValueError, match=r"."):
+        decode(bytes(value), "a")
+
+
+@given(answers(), st.data())
 def test_a_value_that_is_cut_anywhere_is_damaged(events: list[Event], data: st.DataObject) -> None:
     stored = storable(events)
     assert stored is not None

@@ -135,7 +135,7 @@ class CachedLLM(WrapperLLM):
             value = await answer.with_cache(lambda: self.cache.get(answer.key))
             if value is None:
                 return None
-            events, created = decode(value)
+            events, created = decode(value, answer.key)
         except Exception as error:  # the user's cache may raise anything, and the answer can be requested
             logger.warning("the cached answer %s cannot be used (%s); it is requested again", answer.key, error)
             return None
@@ -182,7 +182,7 @@ class _Answer:
         """Store the answer, if it may be stored."""
         try:
             if (events := storable(self.events)) is not None:
-                value = encode(events, self.call_next.backend.time())
+                value = encode(events, self.call_next.backend.time(), self.key)
                 await self.with_cache(lambda: self._owner.cache.set(self.key, value))
         except Exception as error:  # the user's cache may raise anything, and the call has its answer
             logger.warning("the answer %s cannot be stored: %s", self.key, error)

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final, cast
+from zlib import crc32
 
 from ...accumulator import Accumulator
 from ...answer_details import SafetyRating, TokenLogprob
@@ -43,6 +44,8 @@ from ...messages import AudioPart, ImagePart, Message, Part
 _MAPPING: Any = Mapping  # typed as Any, so that isinstance does not narrow Any to an unknown type
 VERSION: Final = 1
 """The version of keys and values. Another one makes all stored values misses."""
+
+_DIGITS: Final = 8
 
 STORED_REASONS: Final[frozenset[StopReason]] = frozenset(("end_turn", "tool_use", "stop_sequence"))
 """The stop reasons of answers that are stored: not those of refusals, filtered and cut answers, and errors."""
@@ -114,24 +117,32 @@ def _is_incomplete(event: Event) -> bool:
     return isinstance(event, ToolCallDone) and event.truncated
 
 
-def encode(events: Sequence[Event], created: float) -> bytes:
-    """Return the value that stores an answer. `created` is in seconds since 1970.
+def encode(events: Sequence[Event], created: float, key: str = "") -> bytes:
+    """Return the value that stores an answer under a key. `created` is in seconds since 1970.
+
+    It begins with a checksum of the key and the answer, in 8 hexadecimal digits.
 
     Raises:
         TypeError: The service's own data in an event is not JSON.
     """
     rows = [[type(event).__name__, _values(event)] for event in events]
-    return json.dumps({"version": VERSION, "created": created, "events": rows}, separators=(",", ":")).encode()
+    stored = json.dumps({"version": VERSION, "created": created, "events": rows}, separators=(",", ":")).encode()
+    return _checksum(key, stored) + stored
 
 
-def decode(value: bytes) -> tuple[list[Event], float]:
-    """Return the events of a stored answer, and its age in seconds since 1970.
+def decode(value: bytes, key: str = "") -> tuple[list[Event], float]:
+    """Return the events of the answer that is stored under a key, and its age in seconds since 1970.
 
     Raises:
-        ValueError: The value is damaged, or of another version.
+        ValueError: The value is damaged, of another key or of another version.
     """
+    stored = value
+    if not value.startswith(b"{"):  # else without a checksum, from before there was one
+        stored = value[_DIGITS:]
+        if value[:_DIGITS] != _checksum(key, stored):
+            raise ValueError("its checksum is wrong")
     try:
-        data: Any = json.loads(value)
+        data: Any = json.loads(stored)
         created, rows = data["created"], data["events"]
         if data["version"] != VERSION or not isinstance(created, (int, float)):
             raise ValueError("of another version")
@@ -144,6 +155,10 @@ def decode(value: bytes) -> tuple[list[Event], float]:
     if storable(events) != events:
         raise ValueError("the answer in it is not complete")
     return events, float(created)
+
+
+def _checksum(key: str, stored: bytes) -> bytes:
+    return b"%08x" % crc32(stored, crc32(key.encode("utf-8", "surrogatepass")))
 
 
 def _values(event: Event) -> dict[str, Any]:
