@@ -150,6 +150,29 @@ class SecretURL(Secret):
         return self
 
 
+_SECRET_WORDS: Final = frozenset(
+    (
+        *("key", "keys", "apikey", "token", "tokens", "secret", "secrets", "pass", "passwords", "passphrase", "pat"),
+        *("credential", "credentials", "creds", "cookie", "cookies", "jwt", "dsn", "webhook", "bearer", "pem"),
+    )
+)
+_SECRET_ENDS: Final = ("password", "passwd", "apikey", "secret", "token")
+_SECRET_LAST: Final = frozenset(("auth", "pwd"))  # SSH_AUTH_SOCK and PWD are none
+_SECRET_FORM: Final = r"://[^/\s:@]*:[^/\s@]+@|-----BEGIN [A-Z ]*PRIVATE KEY|\A(sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|hf_|AKIA|AIza|eyJ)\S"
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether a variable or a field of this name looks like a credential: `PGPASSWORD`, `apiKey`, `GH_PAT`."""
+    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
+    last = len(words) > 1 and (words[-1] in _SECRET_LAST or words[-2:] in (["auth", "config"], ["database", "url"]))
+    return last or any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDS) for word in words)
+
+
+def has_secret_form(text: str) -> bool:
+    """Return whether a text is a URL with a password, a private key, or a key of a known form."""
+    return re.search(_SECRET_FORM, text) is not None
+
+
 def mask(text: str, secrets: Iterable[Secret]) -> str:
     """Return `text` without the credentials in `secrets`."""
     for secret in secrets:

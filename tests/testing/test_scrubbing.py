@@ -68,6 +68,77 @@ def test_registered_credentials_and_those_of_the_environment(monkeypatch: pytest
     assert Scrubber(secrets=[KEY, "abc"]).text(text) == f"[key] [key] [key] mnopqr-12345 {file}"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("PGPASSWORD", "GH_PAT", "SLACK_WEBHOOK", "OPENAI_API_KEY_BACKUP", "GITHUB_TOKEN_2", "STRIPE_SECRET_KEY_TEST"),
+        *("SMTP_PASS", "USER_CREDENTIALS", "SSH_PRIVATE_KEY_PEM", "apiKey", "clientSecret"),
+    ],
+)
+def test_names_of_credentials_in_the_environment(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.environ", {name: "abcdef-12345"})
+    assert Scrubber().text("see abcdef-12345") == "see [key]"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("postgres://me:s3cret-pw@db/x", "s3cret-pw at postgres://me:s3cret-pw@db/x"),
+        ("-----BEGIN RSA PRIVATE KEY-----abc", "-----BEGIN RSA PRIVATE KEY-----abc"),
+        *((key, key) for key in ("sk-abcdefgh", "ghp_abcdefgh", "xoxb-abcdefgh", "AKIAABCDEFGH", "eyJhbGciOi.x.y")),
+    ],
+)
+def test_forms_of_credentials_in_the_environment(value: str, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.environ", {"SOMETHING": value})
+    assert "[key]" in (clean := Scrubber().text(text))
+    assert not any(part in clean for part in ("s3cret", "abc", "ABC", "hbGci"))
+
+
+ORDINARY = [
+    "PATH",
+    "HOME",
+    "LANG",
+    "PWD",
+    "OLDPWD",
+    "SHELL",
+    "TERM",
+    "EDITOR",
+    "KEYBOARD",
+    "KEYMAP",
+    "MONKEY",
+    "TOKENIZERS_PARALLELISM",
+    "SSH_AUTH_SOCK",
+    "XAUTHORITY",
+    "AUTHOR",
+    "COMPASS",
+    "BYPASS",
+    "PASSENGER_ROOT",
+    "HOSTNAME",
+    "LOGNAME",
+    "DISPLAY",
+    "PAGER",
+    "TZ",
+    "CI",
+    "GITHUB_ACTOR",
+    "GIT_AUTHOR_NAME",
+    "PATTERN",
+    "KEYWORDS",
+    "CONDA_DEFAULT_ENV",
+    "VIRTUAL_ENV",
+    "PYTHONPATH",
+    "NODE_ENV",
+    "LC_ALL",
+    "XDG_RUNTIME_DIR",
+    "DATABASE_HOST",
+]
+
+
+def test_what_is_no_credential(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.environ", {name: f"value-of-{name}" for name in ORDINARY})
+    text = " ".join(f"value-of-{name}" for name in ORDINARY)
+    assert Scrubber().text(text) == text
+
+
 def test_a_number_stays_json() -> None:
     body = b'{"pin": 12345678, "text": "12345678"}'
     assert Scrubber(secrets=["12345678"]).chunks([body]) == [b'{"pin": 99999999, "text": "[key]"}']

@@ -22,11 +22,12 @@ from support.process import Process
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Mode, Permissions
 from toolcast.agents.permissions.rules import Rule
+from toolcast.credentials import is_secret_name
 from toolcast.errors import TryAgain, TurnCancelled
 from toolcast.events import ToolProgress
 from toolcast.testing import ScriptedLLM
 from toolcast.toolbox import shell_command
-from toolcast.toolbox.shell_command import Excerpt, command_tool, environment_without_secrets, is_secret
+from toolcast.toolbox.shell_command import Excerpt, command_tool, environment_without_secrets
 from toolcast.tools.callable_tool import CallableTool, ToolInvocation, ToolOutput
 from toolcast.tools.context import ToolContext
 
@@ -181,7 +182,7 @@ def test_an_excerpt_does_not_depend_on_the_pieces(pieces: list[str], limit: int)
 )
 def test_secret_variables(name: str, secret: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "x")
-    assert is_secret(name) == secret
+    assert is_secret_name(name) == secret
     assert (name in environment_without_secrets()) != secret
 
 

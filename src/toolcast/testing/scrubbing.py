@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, AnyStr, Final, TypeAlias, cast
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-from ..credentials import Secret
+from ..credentials import Secret, has_secret_form, is_secret_name
 from ..errors import ToolcastError
 from ..http_request import HTTPRequest
 
@@ -33,7 +33,6 @@ MARK: Final = "[key]"
 _Span: TypeAlias = tuple[int, int, str]
 _Rule: TypeAlias = Callable[[str], list[_Span]]
 
-_VARIABLE: Final = re.compile(r"(?i)(.*[_-])?(api_?key|key|token|secret|password)")
 _EVENT: Final = re.compile(rb"[ \t]*(?:data:)?[ \t]*([\[{].*[\]}])\s*", re.DOTALL)
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"(\s*:)?')
 _INDEX: Final = re.compile(rb'"\w*index"\s*:\s*(\d+)')
@@ -124,10 +123,12 @@ def is_credential(text: str) -> bool:
 
 
 def _environment() -> Iterator[str]:
-    """Yield the values of the environment variables whose names are those of credentials."""
+    """Yield the values of the environment variables that are credentials, by their name or form."""
     for name, value in os.environ.items():
-        if _VARIABLE.fullmatch(name) and len(value) > 7 and not Path(value).exists():  # the path of a key file
-            yield value
+        if len(value) < 8 or not (is_secret_name(name) or has_secret_form(value)) or Path(value[:4096]).exists():
+            continue  # the path of a key file is none
+        yield value
+        yield from re.findall(r"://[^/\s:@]*:([^/\s@]{4,})@", value)
 
 
 def _parts_of(secret: Secret) -> Iterator[str]:

@@ -19,30 +19,22 @@ from __future__ import annotations
 
 import codecs
 import os
-import re
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic
 from typing import Any, Final
 
+from ..credentials import has_secret_form, is_secret_name
 from ..errors import TryAgain
 from ..lazy_dataclasses import dataclass
 from ..tools.callable_tool import CallableTool, ToolOutput
 from ..tools.context import ToolContext
 from ..tools.options import check_output_limit, check_timeout
 from .sandbox_paths import SandboxRoot
-
-SECRET_VARIABLES: Final = (
-    *("*_KEY", "*APIKEY", "*_KEY_ID", "*TOKEN", "*TOKENS", "*SECRET*", "*PASSWORD*", "*PASSWD*", "*PASSPHRASE*"),
-    *("*CREDENTIALS*", "*_PAT", "*_PASS", "*_PWD", "*_AUTH", "*_AUTH_CONFIG", "*_JWT", "*_COOKIE"),
-    *("*_DSN", "DATABASE_URL", "*_DATABASE_URL"),
-)
-"""Globs for the names of variables, in upper case, that commands do not inherit."""
 
 OUTPUT_LIMIT: Final = 30_000
 """The maximum number of characters of output that the model reads."""
@@ -52,7 +44,6 @@ _KILLED = 30.0  # seconds in which a shell has ended after SIGKILL, also on a ma
 _SHOWN_LIVE = 1_000_000  # characters of one command
 _CHUNK = 65_536
 _NOTES = 500  # characters beside the output
-_has_password = re.compile(r"://[^/\s:@]*:[^/\s@]+@").search
 
 
 class Excerpt:
@@ -231,12 +222,7 @@ def command_tool(
 
 def environment_without_secrets() -> dict[str, str]:
     """Return the variables of this process, without keys, tokens, and URLs with a password."""
-    return {name: value for name, value in os.environ.items() if not (is_secret(name) or _has_password(value))}
-
-
-def is_secret(variable: str) -> bool:
-    """Return whether a variable of this name looks like a secret."""
-    return any(fnmatchcase(variable.upper(), glob) for glob in SECRET_VARIABLES)
+    return {name: value for name, value in os.environ.items() if not (is_secret_name(name) or has_secret_form(value))}
 
 
 def _ending(code: int | None) -> str:
