@@ -158,7 +158,10 @@ _SECRET_WORDS: Final = frozenset(
 )
 _SECRET_ENDS: Final = ("password", "passwd", "apikey", "secret", "token")
 _SECRET_LAST: Final = frozenset(("auth", "pwd"))  # SSH_AUTH_SOCK and PWD are none
-_SECRET_FORM: Final = r"://[^/\s:@]*:[^/\s@]+@|-----BEGIN [A-Z ]*PRIVATE KEY|\A(sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|hf_|AKIA|AIza|eyJ)\S"
+_SECRET_FORM: Final = (
+    r"://[^/\s:@]*:[^/\s@]+@|-----BEGIN [A-Z ]*PRIVATE KEY|"
+    r"\A(sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|hf_|AKIA|AIza|eyJ)\S"
+)
 
 
 def is_secret_name(name: str) -> bool:

@@ -94,43 +94,12 @@ def test_forms_of_credentials_in_the_environment(value: str, text: str, monkeypa
     assert not any(part in clean for part in ("s3cret", "abc", "ABC", "hbGci"))
 
 
-ORDINARY = [
-    "PATH",
-    "HOME",
-    "LANG",
-    "PWD",
-    "OLDPWD",
-    "SHELL",
-    "TERM",
-    "EDITOR",
-    "KEYBOARD",
-    "KEYMAP",
-    "MONKEY",
-    "TOKENIZERS_PARALLELISM",
-    "SSH_AUTH_SOCK",
-    "XAUTHORITY",
-    "AUTHOR",
-    "COMPASS",
-    "BYPASS",
-    "PASSENGER_ROOT",
-    "HOSTNAME",
-    "LOGNAME",
-    "DISPLAY",
-    "PAGER",
-    "TZ",
-    "CI",
-    "GITHUB_ACTOR",
-    "GIT_AUTHOR_NAME",
-    "PATTERN",
-    "KEYWORDS",
-    "CONDA_DEFAULT_ENV",
-    "VIRTUAL_ENV",
-    "PYTHONPATH",
-    "NODE_ENV",
-    "LC_ALL",
-    "XDG_RUNTIME_DIR",
-    "DATABASE_HOST",
-]
+ORDINARY = (
+    *("PATH", "HOME", "LANG", "PWD", "OLDPWD", "SHELL", "TERM", "EDITOR", "KEYBOARD", "KEYMAP", "MONKEY", "AUTHOR"),
+    *("TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "XAUTHORITY", "COMPASS", "BYPASS", "PASSENGER_ROOT", "HOSTNAME"),
+    *("LOGNAME", "DISPLAY", "PAGER", "TZ", "CI", "GITHUB_ACTOR", "GIT_AUTHOR_NAME", "PATTERN", "KEYWORDS", "NODE_ENV"),
+    *("CONDA_DEFAULT_ENV", "VIRTUAL_ENV", "PYTHONPATH", "LC_ALL", "XDG_RUNTIME_DIR", "DATABASE_HOST"),
+)
 
 
 def test_what_is_no_credential(monkeypatch: pytest.MonkeyPatch) -> None:
