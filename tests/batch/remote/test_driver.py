@@ -215,8 +215,9 @@ def test_a_job_that_is_closed_before_it_begins(pair: Pair) -> None:
 
 def test_an_error_is_raised_if_that_is_asked_for(pair: Pair) -> None:
     pair.service.answer = lambda body: (400, {"error": {"message": "no", "type": "invalid_request_error"}})
-    with pytest.raises(BadRequest):
+    with pytest.raises(BadRequest) as raised:
         pair.map(2, on_error="raise")
+    assert re.fullmatch(r"the input at index \d of the job failed \(key \w+\)", raised.value.__notes__[0])
 
 
 # Requests that fail

@@ -19,7 +19,7 @@ from ..inputs import InputRow, Inputs, length_of, open_inputs, read_row
 from ..item_keys import ItemKeys
 from ..job_options import JobOptions
 from ..outcome import Outcome
-from ..outcomes import AsyncOutcomes, Outcomes
+from ..outcomes import AsyncOutcomes, Outcomes, error_of
 from ..progress.account import JobActivity, JobProgress
 from ..progress.choice import choose_display
 from ..progress.reporter import ProgressReporter
@@ -121,7 +121,7 @@ class _RemoteJob(Generic[T]):
         outcome = self._ready.popleft()
         if outcome.error is not None and self._options.get("on_error") == "raise":
             await self._close_quietly()
-            raise outcome.error
+            raise error_of(outcome)
         return outcome
 
     async def close(self) -> None:
