@@ -15,6 +15,7 @@ from toolcast import ToolOrchestratingLLM
 from toolcast.errors import PromptError
 from toolcast.messages import (
     AudioPart,
+    CachePoint,
     DocumentPart,
     FileRef,
     ImagePart,
@@ -415,3 +416,16 @@ def test_a_template_is_a_str() -> None:
 def test_templates_are_values() -> None:
     assert PromptTemplate("{a}") == PromptTemplate("{a}") != PromptTemplate("{b}")
     assert repr(PromptTemplate("{a}")) == "PromptTemplate(template='{a}')"
+
+
+def test_parts_are_parts_and_nothing_is_its_address() -> None:
+    template = PromptTemplate("Read {x}!")
+    text, point = TextPart("this"), CachePoint()
+    for value, parts in ((text, (text,)), (point, (point,)), ([text, point], (text, point))):
+        [message] = template.format_messages(x=value)
+        assert message.parts == (TextPart("Read "), *parts, TextPart("!"))
+    for value in (object(), (number for number in range(3)), lambda: 1, object.__new__(type("Mine", (), {}))):
+        with pytest.raises(PromptError, match=r"the variable 'x' has .*, which has no text of its own: pass a str"):
+            template.format_messages(x=value)
+    with pytest.raises(PromptError, match="which cannot be text"):
+        template.format(x=point)

@@ -5,10 +5,10 @@ three elements: `{identifier}` is a variable, `{{` and `}}` are braces, and any 
 template is made. There is no attribute or index access and no format specification. Values are not searched for
 variables, and neither is the text of a `Message`, which is data.
 
-Inside text a value becomes text: `str(value)`, a Pydantic model its JSON, an image a part of its own. A message that
-consists of one variable also accepts values that are not text: a message, a list of messages, or, for an assistant, an
-object, which becomes the tool call that the model would have made, and its result. `None` is not a value: pass `""` for
-nothing.
+Inside text a value becomes text: `str(value)`, a Pydantic model its JSON, an image or another part a part of its own. A
+message that consists of one variable also accepts values that are not text: a message, a list of messages, or, for an
+assistant, an object, which becomes the tool call that the model would have made, and its result. `None` is not a value:
+pass `""` for nothing.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from .message_dicts import is_message_dict, message_from_dict
 from .messages import (
     TAKEN,
     AudioPart,
+    CachePoint,
     DocumentPart,
     FileRef,
     ImagePart,
@@ -49,9 +50,10 @@ AsCalls: TypeAlias = Callable[[object], Sequence[ToolCallPart]]
 RESERVED = frozenset({"self", "stream"})
 """Reserved names: `self` and the keyword argument `stream` of a call."""
 
+_no_text = re.compile(r"<.+ at 0x[0-9a-fA-F]+>", re.DOTALL)
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_MEDIA = (ImagePart, AudioPart, VideoPart, DocumentPart, FileRef)
-_Media: TypeAlias = MediaPart | FileRef
+_VALUES = (TextPart, ImagePart, AudioPart, VideoPart, DocumentPart, FileRef, CachePoint)
+_Value: TypeAlias = MediaPart | FileRef | TextPart | CachePoint
 _PARTS = get_args(Part)
 _ROLES: tuple[str, ...] = get_args(Role)
 
@@ -376,10 +378,10 @@ def _as_message(message: Message | Mapping[str, Any]) -> Message:
         raise PromptError(str(error)) from error
 
 
-def _media(value: object) -> tuple[_Media, ...]:
-    """Return the images, sounds and documents in `value`; none if it contains anything else."""
+def _media(value: object) -> tuple[_Value, ...]:
+    """Return the parts of a user's message in `value`; none if it contains anything else."""
     items = value if _is_sequence(value) else (value,)
-    media = tuple(item for item in items if isinstance(item, _MEDIA))
+    media = tuple(item for item in items if isinstance(item, _VALUES))
     return media if len(media) == len(items) else ()
 
 
@@ -399,7 +401,10 @@ def _text(value: object, variable: str) -> str:
         raise PromptError(
             f"the variable {variable!r} has {_describe(value)}, which cannot be text: use format_messages()"
         )
-    return _to_text(value)
+    text = _to_text(value)
+    if _no_text.fullmatch(text):
+        raise PromptError(f"the variable {variable!r} has {_describe(value)}, which has no text of its own: pass a str")
+    return text
 
 
 def _to_text(value: object) -> str:

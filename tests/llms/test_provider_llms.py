@@ -492,9 +492,11 @@ def test_an_answer_without_content_is_an_error_on_every_protocol(name: str, body
     with pytest.raises(EmptyResponse, match="the answer was empty"):
         Engine(llm()).submit("Hello")
     make = ToolOrchestratingLLM(Album, "x", llm())
-    with pytest.raises(NoToolCallError, match=r"got 0 tool calls\. The answer was empty"):
+    # Without a choice it is no answer, whether streamed or not.
+    kind = NoToolCallError if b'"choices": [{' in b"".join(body) or name not in ("chat", "mistral") else EmptyResponse
+    with pytest.raises(kind, match="he answer was empty"):
         api.call(make)
-    assert isinstance(api.stream(ToolOrchestratingLLM(Album, "x", llm())).error, NoToolCallError)
+    assert isinstance(api.stream(ToolOrchestratingLLM(Album, "x", llm())).error, kind)
 
 
 @pytest.mark.parametrize(

@@ -230,6 +230,8 @@ class ServiceLLM(FunctionCallingLLM):
                     why = " is bound to instructions, tools or messages that have changed and was not sent"
                 elif note.endswith(("was sent)", "(refused by the service)")):
                     why = ""  # the note has it
+                elif note.startswith("thinking (max_tokens="):
+                    why = " was not sent"
                 logger.warning("%s %s: %s%s", self.provider, self.model, note, why)
 
     async def prepare(

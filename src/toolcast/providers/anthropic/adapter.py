@@ -417,7 +417,7 @@ class AnthropicRequestEncoder(RequestEncoder):
         if wanted >= tokens:
             wanted = tokens // 2
         if wanted < _LEAST:
-            self.notes.append("thinking")
+            self.notes.append(f"thinking (max_tokens={limit} leaves less than {_LEAST} for it)")
             return False
         self.fields["thinking"] = {"type": "enabled", "budget_tokens": wanted}
         self.fields["max_tokens"] = tokens
