@@ -375,9 +375,8 @@ class _Run:
             try:
                 return self._codec.read(response, len(texts), self._options)
             except MalformedEvent:
-                if isinstance(found := json_or_text(response.body.decode(errors="replace")), dict) and found.get(
-                    "error"
-                ):
+                found = json_or_text(response.body.decode(errors="replace"))
+                if isinstance(found, dict) and cast("dict[str, Any]", found).get("error"):
                     raise self._target.adapter.error(response.status, response.headers, response.body) from None
                 raise
         except LLMError as error:
