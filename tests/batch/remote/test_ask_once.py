@@ -61,10 +61,15 @@ def test_a_prompt_equal_to_one_in_a_batch_of_an_earlier_run_waits_for_it(tmp_pat
     assert set(submitted(pair).values()) == {1}
 
 
+class Odd:
+    def __str__(self) -> str:
+        return "odd"
+
+
 def test_equal_prompts_that_an_earlier_run_has_submitted_both(tmp_path: Path) -> None:
     pair = Pair()
     path = tmp_path / "job.db"
-    inputs = [*rows(1, 1), {"x": object(), "id": 2}]  # the last has no stable hash
+    inputs = [*rows(1, 1), {"x": Odd(), "id": 2}]  # the last has no stable hash
     stop(pair, path, inputs, key="id")
     outcomes = pair.map(inputs, checkpoint=path, ask_once=True, key="id")
     assert [outcome.attempts for outcome in outcomes] == [1, 1, 1]

@@ -37,7 +37,7 @@ class PartFile:
 
     def __init__(self, path: Path, if_exists: IfExists) -> None:
         self.path = path
-        self.target: Path = path.resolve()
+        self.target: Path = path.resolve() if path.is_symlink() else path
         self.part: Path = self.target.with_name(f"{self.target.name}.part")
         self.appends: bool = False
         if self.target.is_dir():
@@ -168,7 +168,7 @@ def save_outcomes(
     try:
         try:
             earlier = PartFile(errors_path, "replace")  # checked before anything is sent
-            if earlier.target == file.file.target and not earlier.is_stream:
+            if earlier.target.resolve() == file.file.target.resolve() and not earlier.is_stream:
                 raise ValueError(f"errors={str(errors)!r} is the file of the outputs: use another name")
             for outcome in outcomes:
                 usage += outcome.usage
