@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from urllib.parse import urlsplit
 
 from .credentials import Secret, SecretURL, mask
 from .lazy_dataclasses import dataclass
@@ -57,6 +58,11 @@ class HTTPResponse:
     status: int
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
+
+
+def is_at(url: str, host: str) -> bool:
+    """Return True if a URL is at this host, or at one below it, such as that of a region."""
+    return f".{urlsplit(url).hostname}".endswith(f".{host}")
 
 
 def build_request(

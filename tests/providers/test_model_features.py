@@ -198,6 +198,21 @@ def test_a_model_newer_than_the_table(
     assert previews[1].family == own.metadata.family
 
 
+@pytest.mark.parametrize(
+    ("make", "name", "url"),
+    [
+        (Anthropic, "claude-opus-9", "https://api.anthropic.com/v1"),
+        (Google, "gemini-9-flash", "https://generativelanguage.googleapis.com/v1beta"),
+        (OpenAI, "gpt-9", "https://eu.api.openai.com/v1"),
+    ],
+)
+def test_the_address_of_the_vendor_may_be_named(make: Callable[..., ServiceLLM], name: str, url: str) -> None:
+    own = make(name, api_key="k").metadata.family
+    assert own is not None
+    assert make(name, api_key="k", base_url=url).metadata.family == own
+    assert make(name, api_key="k", base_url="https://api.openai.com.example/v1").metadata.family is None
+
+
 def test_what_a_model_was_fine_tuned_from() -> None:
     assert model_capabilities("openai", "ft:gpt-4o-mini-2024-07-18:org::id") == model_capabilities("openai", "gpt-4o")
 

@@ -59,7 +59,8 @@ _COLUMNS: Final = ("key", "position", "output", "types", "error", "attempts", "s
 _WRITE: Final = f"INSERT INTO items ({', '.join(_COLUMNS)}, checksum) VALUES ({', '.join('?' * len(_COLUMNS))}, ?)"
 _ROWS: Final = f"SELECT number, checksum, {', '.join(_COLUMNS)} FROM items WHERE checksum IS NOT NULL"
 _FIND: Final = (
-    f"SELECT number, checksum, {', '.join(_COLUMNS[1:])} FROM items WHERE key = ? ORDER BY number DESC LIMIT 1"
+    f"SELECT output, types, error IS NOT NULL, attempts, seconds, {', '.join(_USAGE)} FROM items "
+    "WHERE key = ? ORDER BY number DESC LIMIT 1"
 )
 _START: Final = "INSERT INTO starts (process, began) VALUES (?, strftime('%Y-%m-%dT%H:%M:%fZ', 'now'))"
 _SPENT: Final = (
@@ -144,11 +145,8 @@ class Checkpoint(SQLiteBacked):
             row = connection.execute(_FIND, (key,)).fetchone()
         if row is None:
             return None
-        number, checksum, *stored = row
-        # With the key that was asked for: a damaged index leads to the row of another one.
-        self._check_row(number, checksum, (key, *stored))
-        _, output, types, failed, attempts, seconds, *usage = stored
-        if failed is not None:
+        output, types, failed, attempts, seconds, *usage = row
+        if failed:
             return None
         try:
             value = self._codec.decode(output, types)
@@ -208,14 +206,12 @@ class Checkpoint(SQLiteBacked):
         if (problem := connection.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
             raise CheckpointError(f"checkpoint {self.path} is damaged: {problem:.300}. Restore it, or use another file")
         for number, checksum, *row in connection.execute(_ROWS):
-            self._check_row(number, checksum, row)
-
-    def _check_row(self, number: int, checksum: object, row: Sequence[Any]) -> None:
-        if checksum is not None and checksum != _checksum(row):  # None: of an earlier version
-            raise CheckpointError(
-                f"checkpoint {self.path}: row {number} of its items is damaged (key {row[0]!r:.100}). Restore the "
-                f"file, or delete the row, whose item is then asked again: DELETE FROM items WHERE number = {number}"
-            )
+            if checksum != _checksum(row):
+                raise CheckpointError(
+                    f"checkpoint {self.path}: row {number} of its items is damaged (key {row[0]!r:.100}). Restore the "
+                    "file, or delete the row, whose item is then asked again: DELETE FROM items WHERE number = "
+                    f"{number}"
+                )
 
     def _row(self, outcome: Outcome[Any]) -> tuple[Any, ...]:
         output, types, error = None, None, None

@@ -234,8 +234,7 @@ class JobRun(Generic[T]):
                     if isinstance(error, BudgetReached):
                         self._end_budget(error)
                     elif isinstance(error, WaitTooLong):
-                        self.schedule.stop(stopped_by(error))
-                        self._end_requests()
+                        self._stop(error)
                     if error is not None and (handle.aborted or _is_not_done(outcome)):
                         # It has no outcome, as if it had not started.
                         self.schedule.abandon()
@@ -272,8 +271,7 @@ class JobRun(Generic[T]):
         self._unreached = self._unreached + 1 if isinstance(error, ConnectFailed) else 0
         lost = self._unreached >= max(UNREACHABLE, 2 * self.schedule.limit)
         if error is not None and (lost or isinstance(error, HOPELESS)):
-            self.schedule.stop(stopped_by(error))
-            self._end_requests()
+            self._stop(error)
         elif error is not None and self.raises:
             self.schedule.stop()
         outcome = self._stored(outcome)
@@ -328,6 +326,11 @@ class JobRun(Generic[T]):
         self._reporter.message(f"{what}. {self._resume_text}")
         self.changed.wake()
         return True
+
+    def _stop(self, error: Exception) -> None:
+        """End the job after an error that every other item would get too."""
+        self.schedule.stop(stopped_by(error))
+        self._end_requests()
 
     def _end_requests(self) -> None:
         """Send no more requests: those that wait to be admitted are not sent."""

@@ -23,7 +23,7 @@ from ..credentials import Secret, SecretURL, missing_api_key, protect_headers, r
 from ..errors import AuthFailed, BadRequest, ToolcastError
 from ..events import Event
 from ..hook_protocol import Hooks
-from ..http_request import HTTPRequest
+from ..http_request import HTTPRequest, is_at
 from ..messages import Message
 from ..option_suggestions import refuse_unknown
 from ..option_types import require, require_callable, require_flag
@@ -119,6 +119,8 @@ class ServiceLLM(FunctionCallingLLM):
     provider: ClassVar[str]
     has_service: ClassVar[bool] = True
     modes: ClassVar[tuple[OutputMode, ...]] = ("tool_call", "json_schema", "prompted")
+    _own_host: ClassVar[str] = ""
+    """The host of the vendor, where a `base_url` may name it."""
     _shown: ClassVar[tuple[str, ...]] = ("base_url",)  # in a repr
     _options: ClassVar[Sequence[str]] = tuple(LLMOptions.__annotations__)
 
@@ -199,7 +201,12 @@ class ServiceLLM(FunctionCallingLLM):
     @property
     def metadata(self) -> LLMMetadata:
         """The name, provider and capabilities of the model."""
-        return known_metadata(self.model, self.provider, self._capabilities, own=self._address is None)
+        return known_metadata(self.model, self.provider, self._capabilities, own=self._is_own)
+
+    @property
+    def _is_own(self) -> bool:
+        """True if requests go to the vendor's own address."""
+        return self._address is None or is_at(self._address.shown, self._own_host)
 
     @property
     def adapter(self) -> ProviderAdapter:

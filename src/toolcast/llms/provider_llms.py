@@ -23,7 +23,7 @@ from ..cached_content import CachedContent
 from ..capabilities import Capabilities, LLMMetadata, Progress
 from ..credentials import API_KEY_VARIABLES, Secret, read_variable
 from ..errors import MissingLLMError, UnsupportedLLMError
-from ..http_request import HTTPRequest
+from ..http_request import HTTPRequest, is_at
 from ..option_suggestions import refuse_unknown
 from ..option_types import require_text
 from ..output_mode import OutputMode
@@ -259,8 +259,7 @@ class OpenAIResponses(OpenAICompatible):
 
 def _is_at(row: Row, url: str) -> bool:
     """Return True if the URL is one of the service itself, such as in a region, or the service has no usual one."""
-    own, host = urlsplit(row.base_url).hostname or "", urlsplit(url).hostname or ""
-    return f".{host}".endswith(f".{own}") or "{" in row.base_url
+    return "{" in row.base_url or is_at(url, urlsplit(row.base_url).hostname or "")
 
 
 def _chat_adapter(row: Row, key: Secret | None, url: str, headers: Mapping[str, str | Secret]) -> OpenAIChatAdapter:
@@ -287,6 +286,7 @@ class Anthropic(ServiceLLM):
     """A model of Anthropic. Reads ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN, and ANTHROPIC_BASE_URL."""
 
     provider = "anthropic"
+    _own_host: ClassVar[str] = "anthropic.com"
 
     @property
     def metadata(self) -> LLMMetadata:
@@ -340,6 +340,7 @@ class AnthropicVertex(GoogleCloudLLM, Anthropic):
     """
 
     provider = "anthropic-vertex"
+    _own_host: ClassVar[str] = "googleapis.com"
 
     def __init__(
         self,
@@ -403,6 +404,7 @@ class Google(GoogleCloudLLM):
     """
 
     provider = "google"
+    _own_host: ClassVar[str] = "googleapis.com"
 
     def __init__(
         self,
@@ -542,7 +544,7 @@ class Google(GoogleCloudLLM):
         from ..providers.model_features import model_family
 
         # Models before Gemini 3 have a search alone: without other tools, and without a schema.
-        if not has_levels(model_family("google", self.model)):
+        if not has_levels(model_family("google", self.model, own=self._is_own)):
             return "prompted"
         return "json_schema" if request.is_typed else "tool_call"
 

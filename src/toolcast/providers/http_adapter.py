@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from ..credentials import Secret, SecretURL
 from ..errors import BadRequest, ContextTooLong, LLMError, MalformedEvent
-from ..http_request import HTTPRequest, build_request
+from ..http_request import HTTPRequest, build_request, is_at
 from ..json_text import finite, replace_surrogates
 from ..lazy_dataclasses import dataclass
 from ..messages import (
@@ -341,7 +341,7 @@ class HTTPAdapter(ABC):
 
     def is_at(self, host: str) -> bool:
         """Return True if the endpoint is at this host, or in a region of it."""
-        return f".{urlsplit(self.base_url).hostname}".endswith(f".{host}")
+        return is_at(self.base_url, host)
 
     def for_request(self, request_input: RequestInput, settings: Settings) -> HTTPAdapter:
         """Return the adapter of the protocol that this request takes. Raise `BadRequest` if there is none."""

@@ -68,15 +68,14 @@ class Fetch:
         except LLMError as error:
             if self._download is None or not error.retryable:
                 raise
-            if self._retries >= self._service.max_retries:
-                if data != b"":
-                    raise
-                self.unread.append(error)  # the file itself ends inside a line
-                results = []
-            else:
+            if self._retries < self._service.max_retries:
                 await self._download.close()
                 self._download, self._skip, self._retries = None, self._read, self._retries + 1
                 return []
+            if data != b"":
+                raise
+            self.unread.append(error)  # the file itself ends inside a line
+            results = []
         skipped, self._skip = results[: self._skip], max(self._skip - len(results), 0)
         new = results[len(skipped) :]
         self._read += len(new)

@@ -19,6 +19,7 @@ from ...async_support.exception_groups import collapse_groups
 from ...errors import BadRequest, LLMError, MalformedEvent, UnsupportedLLMError
 from ...lazy_dataclasses import dataclass
 from ...option_types import require, require_flag, require_number
+from ...providers.batch_codec import as_object
 from ...providers.embedding_codec import (
     EmbeddedBatch,
     EmbeddingCodec,
@@ -27,7 +28,6 @@ from ...providers.embedding_codec import (
     check_input_type,
     check_vector,
 )
-from ...providers.response_decoder import json_or_text
 from ...transport.cancel_handle import CancelHandle
 from ...transport.network import IOBackend
 from ...transport.transport_errors import scrub_exception
@@ -375,8 +375,7 @@ class _Run:
             try:
                 return self._codec.read(response, len(texts), self._options)
             except MalformedEvent:
-                found = json_or_text(response.body.decode(errors="replace"))
-                if isinstance(found, dict) and cast("dict[str, Any]", found).get("error"):
+                if as_object(response.body).get("error"):
                     raise self._target.adapter.error(response.status, response.headers, response.body) from None
                 raise
         except LLMError as error:
