@@ -535,6 +535,39 @@ def test_a_session_remembers_all_that_a_command_runs_with() -> None:
     assert verdict(permissions, Facts("run"), {"command": "ls"}, [nothing]) == "ask"
 
 
+def test_an_argument_beside_the_command_needs_a_condition(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "link").symlink_to("/")
+    (tmp_path / "a" / ".env").touch()
+    (tmp_path / "a" / "plain").symlink_to(".env")
+    git = Rule("bash", "allow", {"command": "git"})
+    bound = Rule("bash", "allow", {"command": "cat", "cwd": Under("a"), "env": "1"})
+    permissions = Permissions(rules=[git, bound], approve=approve, root=str(tmp_path))
+    status = {"command": "git status"}
+    for more in ({}, {"cwd": "."}, {"cwd": str(tmp_path)}, {"env": {}}, {"timeout": 3, "description": "Look."}):
+        assert verdict(permissions, BASH, {**status, **more}) == "allow", more
+    for more in ({"cwd": "a"}, {"workdir": "/"}, {"env": {"PATH": "."}}, {"stdin": "x"}, {"folder": Path("a")}):
+        decision = permissions.decide(BASH, {**status, **more})
+        assert decision.verdict == "ask"
+        assert decision.reason.startswith(f"the rule 'git' has no condition for {next(iter(more))}=")
+        assert verdict(permissions, BASH, {**status, **more}, [Rule("bash", "allow", {"command": "*"})]) == "allow"
+    assert permissions.decide(BASH, {"command": "cat x", "cwd": "a", "env": "1"}).verdict == "allow"
+    out = permissions.decide(BASH, {"command": "cat link/x", "cwd": "a", "env": "1"})
+    assert out == ("ask", "'link/x' leads out of the working folder by a link")
+    assert permissions.decide(BASH, {"command": "cat plain", "cwd": "a", "env": "1"}).verdict == "deny"
+
+
+def test_a_program_that_a_file_stands_in_for_is_asked_about(tmp_path: Path) -> None:
+    rules = [Rule("bash", "allow", {"command": "uv run pytest"})]
+    permissions = Permissions(rules=rules, approve=approve, root=str(tmp_path))
+    assert verdict(permissions, BASH, {"command": "uv run pytest tests"}) == "allow"
+    (tmp_path / "tests").mkdir()
+    assert verdict(permissions, BASH, {"command": "uv run pytest tests"}) == "allow"
+    (tmp_path / "pytest").mkdir()
+    decision = permissions.decide(BASH, {"command": "uv run pytest -q tests"})
+    assert decision == ("ask", "'pytest' is a file or folder here, which would run in place of the program")
+
+
 # What Permissions are.
 
 

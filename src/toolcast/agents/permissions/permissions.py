@@ -41,7 +41,7 @@ from .protected_paths import (
     word_texts,
 )
 from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, Others, PathPattern, Rule, Under
-from .shell.forms import escaped
+from .shell.forms import escaped, read
 from .shell.lexer import UnparsedCommand, Word
 from .shell.parser import SimpleCommand, commands
 from .shell.patterns import Uncovered, forbids, form_pattern, literal_pattern, uncovered, words_of
@@ -76,6 +76,8 @@ _COMMANDS: Final = frozenset(("command", "cmd", "commandline", "cmdline", "shell
 _SCRIPTS: Final = _COMMANDS | {"script", "code", "input"}
 """Names of arguments that are commands of a tool with the name of a shell."""
 _EXTRA_WORDS: Final = ("args", "argv", "arguments")
+_REMARKS: Final = frozenset(("description", "explanation", "reason", "summary", "title", "purpose", "justification"))
+"""Names of other arguments that say nothing of what runs, as numbers and booleans do."""
 _MODES: Final = get_args(Mode)
 
 _joint = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9_*?]+")
@@ -113,13 +115,17 @@ class Decision(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """A call to decide on. `commands` are those of a shell tool, in the arguments `texts`; None for other tools."""
+    """A call to decide on. `commands` are those of a shell tool, in the arguments `texts`; None for other tools.
+
+    `folders` are those in which they may run, absolute: `root`, and what an argument such as `cwd` leads to.
+    """
 
     facts: ToolTraits
     arguments: Mapping[str, Any]
     place: PathPattern
     texts: Sequence[str]
     commands: Sequence[SimpleCommand] | None
+    folders: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,9 +258,11 @@ class Permissions:
             return _Call(facts, given, place, (), None)
         try:
             found = [command for text in texts.values() for command in commands(text or "")]
-        except UnparsedCommand as error:
+            named = dict.fromkeys(("", *(_text_of(value) for name, value in given.items() if place.is_path(name))))
+            folders = dict.fromkeys(resolved_path(each[:LONGEST], self.root) for each in named)
+        except ValueError as error:
             raise UnparsedCommand(f"the command cannot be read with certainty: {error}") from None
-        return _Call(facts, given, place, (*texts,), found)
+        return _Call(facts, given, place, (*texts,), found, (*folders,))
 
     def _protected(self, call: _Call) -> str | None:
         if _is_one_of(call.facts.name, self.exempt):
@@ -265,12 +273,12 @@ class Permissions:
             return f"a path is longer than {LONGEST} characters, too long to be checked"
         paths = ((text, True) for text in written)
         root = resolved_path(self.root or "") if written or call.commands else ""
-        texts = dict.fromkeys((*paths, *_paths_in(call.commands or (), root)))
-        if not texts:
-            return None
-        for text, braces in ((root, False), *texts):
-            if protected_name(text, self.protected, root, braces=braces):
-                return f"the path {text[:100]!r} is protected"
+        own = dict.fromkeys(paths)
+        for folder in call.folders or (root,):
+            texts = dict.fromkeys((*own, *_paths_in(call.commands or (), folder)))
+            for text, braces in ((folder, False), *texts) if texts else ():
+                if protected_name(text, self.protected, folder, braces=braces):
+                    return f"the path {text[:100]!r} is protected"
         return None
 
     def _mode_limit(self, facts: ToolTraits) -> str | None:
@@ -317,6 +325,7 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> tuple[str | None, str]:
     A command line needs a rule for each of its commands.
     """
     patterns: list[str] = []
+    shortfall = ""
     for rule in rules:
         pattern, holds = _evaluated(call, rule)
         # Here None is no match: an allow rule must be certain.
@@ -324,24 +333,52 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> tuple[str | None, str]:
             continue
         if pattern is None:
             return f"allowed by the rule ({rule})", ""
-        patterns.append(pattern)
+        if pattern != "*" and (name := _unruled(call, rule)):
+            shortfall = f"the rule {pattern!r:.200} has no condition for {name}={call.arguments[name]!r:.100}"
+        else:
+            patterns.append(pattern)
     # One uncovered command of "allowed && other" would run unasked; an empty line is covered by nothing.
     if not patterns or not call.commands:
-        return None, ""
+        return None, shortfall
     for command in call.commands:
         if not command.given and (found := uncovered(patterns, command)):
             is_usual = not found.pattern and len(call.commands) == 1 and bool(command.words)
             return None, "" if is_usual else _uncovered_text(found, command)
-    if way := _leading_out(call, patterns):
-        return None, f"{way!r:.200} leads out of the working folder by a link"
+    for folder in call.folders:
+        if way := _leading_out(call.commands, patterns, folder):
+            return None, f"{way!r:.200} leads out of the working folder by a link"
+        if name := next(filter(None, (_file_run(command, folder) for command in call.commands)), ""):
+            return None, f"{name!r:.200} is a file or folder here, which would run in place of the program"
     return f"allowed by the rules for {', '.join(patterns)}", ""
 
 
-def _leading_out(call: _Call, patterns: Sequence[str]) -> str | None:
-    """Return a word that no rule spells and that is a path in the working folder, from which a link leads out of it."""
-    root = resolved_path(call.place.root or "")
+def _unruled(call: _Call, rule: Rule) -> str:
+    """Return an argument such as `cwd` or `env`, which may change what runs, if the rule has no condition for it."""
+    known = {*rule.where, *call.texts, *_EXTRA_WORDS, *_REMARKS}
+    for name, value in () if "" in known else call.arguments.items():
+        if name in known or not value or isinstance(value, (int, float)):
+            continue
+        folder = _text_of(value) if call.place.is_path(name) else ""
+        if not folder or resolved_path(folder, call.folders[0]) != call.folders[0]:
+            return name
+    return ""
+
+
+def _file_run(command: SimpleCommand, root: str) -> str:
+    """Return the program that a command such as `uv run` has behind it, if a file or folder of this name is run."""
+    at = 0
+    while not (reading := read(command.words, at)).problem and at < reading.at < len(command.words):
+        at = reading.at
+        name = command.words[at].text
+        if reading.form and reading.form.has("files") and os.path.exists(os.path.join(root, name)):  # noqa: PTH110, PTH118  # a text is wanted
+            return name
+    return ""
+
+
+def _leading_out(listed: Sequence[SimpleCommand], patterns: Sequence[str], root: str) -> str | None:
+    """Return a word that no rule spells and that is a path in the folder `root`, from which a link leads out of it."""
     rules = [words_of(pattern) for pattern in patterns]
-    for command in call.commands or ():
+    for command in listed:
         names = [escaped(word.text) for word in command.words]
         # Not those of rules for other commands: one that reads says nothing of one that writes.
         spelled = {word for words in rules if words[0] in names for word in words}
@@ -380,6 +417,12 @@ def _command_in(given: Mapping[str, Any], name: str) -> str | None:
     if not isinstance(text, str):
         return None
     return " ".join([text, *(shlex.join(given[each]) for each in _EXTRA_WORDS if _are_texts(given.get(each)))])
+
+
+def _text_of(path: object) -> str:
+    """Return the text of a path; none of a value that is not one."""
+    path = os.fspath(cast("os.PathLike[str]", path)) if isinstance(path, os.PathLike) else path
+    return path if isinstance(path, str) else ""
 
 
 def _are_texts(value: object) -> bool:

@@ -438,6 +438,20 @@ git for-each-ref --sort=v:signature
 git branch --sort=-v:signature
 git branch --sort '-version:signature:key'
 git diff -- '.[/e]nv'
+pytest -q 'src/12:30.py'
+pytest ./a:b/foo.py
+cargo test -p serde
+cargo bench --package=serde
+cargo clippy --fix -p serde
+cargo fmt --all
+go test all
+go fmt all
+vitest --coverage
+jest --coverage
+ruff format ../other
+mypy /tmp/other
+exec -v rm x
+builtin -v rm x
 git log -p -- '.e[/n]v'
 rg . --hidden -g '.[/e]nv'
 grep -r . --include='.[/e]nv' .

@@ -29,7 +29,7 @@ The fields of a row:
 * `alike`: it changes what its operands name, so that the last operand of a rule is a pattern for others behind it, and
   for values. Elsewhere it is one if it has wildcards.
 * `inside`: its operands are in the working folder, as others may have a configuration that runs or is written.
-* `expands`: it may give its words to a shell in double quotes.
+* `expands`: it may give its words to a shell in double quotes. `files`: it runs a file or folder of the program's name.
 * `data`: all words are data, also those that are only known at run time.
 * `changes`: it changes files or runs what its operands name, so that "always allow" means the command as it is, and a
   rule with an option covers no other one: `prettier --check` not `--write`.
