@@ -134,4 +134,4 @@ def test_what_no_estimate_can_be_made_of() -> None:
 
 def test_a_sample_counts_for_the_budget() -> None:
     with pytest.raises(JobStopped, match="the budget is used up"):
-        job([str(number) for number in range(40)], budget=Budget(usd=60)).estimate()
+        job([str(number) for number in range(40)], budget=Budget(usd=120)).estimate()

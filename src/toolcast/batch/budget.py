@@ -1,9 +1,9 @@
 """`Ledger`: the budget of a job, as a gate that reserves the most that a request may cost before it is sent.
 
-A reservation is the estimate of the input and the most tokens of the output, at list price; the end of the response
-replaces it by the reported usage. So the sum of what is spent and reserved never exceeds the budget, and only the error
-of the input estimates of requests under way can. A request that does not fit waits while others are under way, as most
-of them cost less than is reserved for them.
+A reservation is twice the estimate of the input (`MARGIN`) and the most tokens of the output, at list price; the end of
+the response replaces it by the reported usage. So a budget is never exceeded, in any order of responses, while no input
+costs more than twice its estimate. A request that does not fit waits while others are under way, as most of them cost
+less than is reserved for them.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ class Spending(NamedTuple):
 
 
 NOTHING: Final = Spending()
+
+MARGIN: Final = 2
+"""The tokens that are reserved for an input, as a multiple of the estimate."""
 
 _LIST_PRICE: Final = Decimal(1)
 """The price of a request that is sent live, as a part of the list price."""
@@ -97,7 +100,7 @@ class Ledger(QueuedGate):
     Args:
         budget: The limits in US dollars and tokens.
         spent: The usage of earlier runs of the job.
-        estimate: Returns the estimated input tokens of a request. Default: the estimate of the request itself.
+        estimate: Returns the input tokens of a request by those reported so far. Its own estimate is the least.
     """
 
     def __init__(
@@ -123,9 +126,9 @@ class Ledger(QueuedGate):
             JobInterrupted: The budget is stopped.
             StreamInterrupted: The call was aborted while it waited.
         """
-        amount = self._most(request)
 
         def admit() -> _Reservation | None:
+            amount = self._most(request)  # anew at each try: responses may have corrected the estimate
             if self._balance.reserve(amount):
                 return _Reservation(self, amount)
             # A nested request cannot wait for the request that it is a part of.
@@ -210,15 +213,17 @@ class Ledger(QueuedGate):
             self._queue.wake_first()
 
     def _most(self, request: GateRequest, factor: Decimal = _LIST_PRICE) -> Spending:
-        """Return the most that `request` may cost at this part of the list price, if its input is estimated right."""
+        """Return the most that `request` may cost at this part of the list price."""
         most, origin = request.max_tokens or request.max_output, request.origin
         if most is None:
             raise UnsupportedLLMError(
                 f"a budget needs the most output tokens of a request, and those of {origin.provider} {origin.model} "
                 "are unknown: set a limit, settings=Settings(max_tokens=1000). Nothing was sent."
             )
-        tokens = request.input_tokens if self._estimate is None else ceil(self._estimate(request))
-        usage = Usage(tokens, most)
+        tokens = request.input_tokens
+        if self._estimate is not None:
+            tokens = max(tokens, ceil(self._estimate(request)))
+        usage = Usage(MARGIN * tokens, most)
         cost = self._cost(usage if self._budget.usd is None else request.price(usage))
         if cost is None:
             raise UnsupportedLLMError(

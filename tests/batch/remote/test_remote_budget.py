@@ -164,10 +164,10 @@ def test_the_inputs_of_the_batches_of_an_earlier_run_are_read_before_their_resul
 ) -> None:
     pair = priced()
     path = tmp_path / "job.db"
-    stop(pair, path, 3, budget=Budget(usd=75))
+    stop(pair, path, 3, budget=Budget(usd=95))
     assert sizes(pair) == [2]
     rows = [{"x": number} for number in (9, 8, 1, 0, 2)]
-    outcomes, error = run(pair, rows, budget=Budget(usd=75), checkpoint=path)
+    outcomes, error = run(pair, rows, budget=Budget(usd=95), checkpoint=path)
     assert isinstance(error, JobStopped)
     assert sorted(str(text) for text in texts(outcomes)) == sayings(0, 1, 9)
 
@@ -281,7 +281,7 @@ def test_a_live_request_waits_for_what_batches_have_reserved() -> None:
     pair = priced(max_attempts=2)
     pair.service.answer = wrong_about(0)
     pair.limit(requests=1)
-    outcomes, error = run(pair, 2, budget=Budget(usd=120), poll=0.01)
+    outcomes, error = run(pair, 2, budget=Budget(usd=180), poll=0.01)
     assert (texts(outcomes), error) == (sayings(0, 1), None)
     log = pair.service.log
     last_results = max(place for place, line in enumerate(log) if line.endswith("/content"))
