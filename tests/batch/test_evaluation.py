@@ -35,6 +35,7 @@ EXPECTED: list[Any] = [
     Book(title="Fog", author=Author(name="Bob", age=40)),
     {"title": "Sand", "author": {"name": "Eve", "age": 5}},
 ]
+DIFFERENCE = 'expected {"name":"Bob","age":40}, got {"name":"Bob","age":41}'
 METRICS = {"title": similarity(), "author.name": exact, "author.age": numeric(1)}
 
 
@@ -64,14 +65,20 @@ def test_an_outcome_without_output_is_wrong_in_all_fields() -> None:
 
 def test_the_worst_cases() -> None:
     made = evaluation()
-    assert [(each.index, each.path) for each in made.worst()] == [
-        (2, "title"),
-        (2, "author.name"),
-        (2, "author.age"),
-        (1, "title"),
-    ]
-    (one,) = made.worst(1, "title")
-    assert (one.index, one.expected, one.actual) == (2, "Sand", None)
+    assert [(each.index, each.path) for each in made.worst()] == [(1, "title")]
+    assert made.worst(1, "author.name") == []
+    (one,) = evaluate(OUTCOMES[:2], EXPECTED).worst(1)
+    assert (one.index, one.path, one.expected, one.actual) == (1, "title", "Fog", "Foam")
+
+
+def test_errors_do_not_hide_wrong_outputs() -> None:
+    """Each is one line, however many fields there are."""
+    failed = [Outcome[Any](index, f"k{index}", {}, error=ValueError("no tool call")) for index in range(2, 20)]
+    made = evaluate([*OUTCOMES[:2], *failed], lambda outcome: EXPECTED[min(outcome.index, 2)])
+    assert str(made).count("no tool call") == 5
+    assert str(made).endswith('worst:\n  1 title 0.00: expected "Fog", got "Foam"\n  1 author 0.00: ' + DIFFERENCE)
+    assert made._repr_html_().count("no tool call") == 10
+    assert "Foam" in made._repr_html_()
 
 
 def test_all_fields_are_compared_by_default() -> None:
@@ -118,10 +125,10 @@ def test_as_text() -> None:
         "author.name  0.667  0.333      2/3  exact\n"
         "author.age   0.667  0.333      2/3  numeric\n"
         "\n"
+        "failed:\n"
+        "  2: ValueError: no tool call\n"
+        "\n"
         "worst:\n"
-        "  2 title 0.00: ValueError: no tool call\n"
-        "  2 author.name 0.00: ValueError: no tool call\n"
-        "  2 author.age 0.00: ValueError: no tool call\n"
         '  1 title 0.57: expected "Fog", got "Foam"'
     )
 

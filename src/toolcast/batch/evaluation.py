@@ -18,7 +18,7 @@ Expected: TypeAlias = Sequence[Any] | Mapping[Any, Any] | Callable[[Outcome[Any]
 WHOLE = "(output)"
 """The name of an output that is no object, in the place of a field's path."""
 
-_SHOWN_WORST = 5
+_SHOWN = 5  # errors, and worst cases
 _WIDEST = 60  # characters of a value in a table
 
 
@@ -88,13 +88,14 @@ class Evaluation:
         return sum(field.mean for field in self.fields) / len(self.fields)
 
     def worst(self, count: int = 10, path: str | None = None) -> list[FieldComparison]:
-        """Return the comparisons with the lowest scores, lowest first, without perfect ones.
+        """Return the comparisons of outputs with the lowest scores, lowest first, without perfect ones.
 
         Args:
             count: The largest number of comparisons. Default: 10.
             path: Those of one field only. Default: all.
         """
-        imperfect = [each for each in self.comparisons if each.score < 1 and path in (None, each.path)]
+        outputs = (each for each in self.comparisons if each.error is None)
+        imperfect = [each for each in outputs if each.score < 1 and path in (None, each.path)]
         return sorted(imperfect, key=lambda each: (each.score, each.index))[:count]
 
     def to_dict(self) -> dict[str, Any]:
@@ -112,7 +113,7 @@ class Evaluation:
         return json_text(self.to_dict())
 
     def __str__(self) -> str:
-        """Return a table for a terminal: the score of each field, and the worst cases."""
+        """Return a table for a terminal: the score of each field, errors, and the worst cases."""
         head = ("field", "score", "+/-", "perfect", "metric")
         rows = [(field.path, *_numbers(field), field.metric) for field in self.fields]
         widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
@@ -120,22 +121,25 @@ class Evaluation:
         for path, score, stderr, perfect, metric in (head, *rows):
             cells = (path.ljust(widths[0]), score.rjust(widths[1]), stderr.rjust(widths[2]), perfect.rjust(widths[3]))
             lines.append("  ".join([*cells, metric]).rstrip())
-        worst = self.worst(_SHOWN_WORST)
-        lines += ["", "worst:"] if worst else []
-        lines += [f"  {each.index} {each.path} {each.score:.2f}: {_difference(each)}" for each in worst]
+        cases = [f"  {each.index} {each.path} {each.score:.2f}: {_difference(each)}" for each in self.worst(_SHOWN)]
+        errors = [f"  {index}: {_shortened(error)}" for index, error in self._errors()[:_SHOWN]]
+        for title, shown in (("failed:", errors), ("worst:", cases)):
+            lines += ["", title, *shown] if shown else []
         return "\n".join(map(visible, lines))
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks."""
         title = f"Evaluation: {self.score:.3f} ({self.count} outcomes, {self.failed} failed)"
         scores = [(field.path, *_numbers(field), field.metric) for field in self.fields]
-        cases = [
-            (each.index, each.path, f"{each.score:.2f}", each.expected, each.actual, each.error)
-            for each in self.worst()
-        ]
+        cases = [(each.index, each.path, f"{each.score:.2f}", each.expected, each.actual) for each in self.worst()]
         shown = grid(title, ("field", "score", "±", "perfect", "metric"), scores)
-        head = ("index", "field", "score", "expected", "got", "error")
-        return shown + (grid("Worst cases", head, cases) if cases else "")
+        if errors := self._errors():
+            shown += grid("Failed", ("index", "error"), errors[:10])
+        return shown + (grid("Worst cases", ("index", "field", "score", "expected", "got"), cases) if cases else "")
+
+    def _errors(self) -> list[tuple[int, str]]:
+        """Return the error of each outcome without an output, with its index."""
+        return [*{each.index: each.error for each in self.comparisons if each.error is not None}.items()]
 
 
 def evaluate(
@@ -230,8 +234,6 @@ def _numbers(field: FieldScore) -> tuple[str, str, str]:
 
 
 def _difference(comparison: FieldComparison) -> str:
-    if comparison.error is not None:
-        return _shortened(comparison.error)
     return f"expected {_shortened(json_text(comparison.expected))}, got {_shortened(json_text(comparison.actual))}"
 
 
