@@ -6,10 +6,20 @@ import json
 import logging
 import traceback
 from dataclasses import dataclass as plain_dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, Secret, SecretBytes, SecretStr, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    Secret,
+    SecretBytes,
+    SecretStr,
+    create_model,
+    field_validator,
+)
 from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
@@ -82,7 +92,43 @@ class Node(BaseModel):
     children: list[Node] = []
 
 
+class Strict(BaseModel):
+    model_config = ConfigDict(hide_input_in_errors=True, extra="forbid")
+    plain: int = 0
+
+
+class Keyed(BaseModel):
+    logins: dict[str, Login] = {}
+    ages: dict[int, int | list[int]] = {}
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    key: SecretStr
+
+
+class Pet(BaseModel):
+    pet: Annotated[Cat | Dog, Field(discriminator="kind")]
+
+
+class Settings(BaseModel):
+    """Its fields have the names that the parts of a schema have."""
+
+    config: Login
+    type: str = ""
+
+
 OUTPUTS: list[tuple[Any, Any]] = [
+    (Strict, {"plain": 1, WORD: 2}),
+    (Strict, {WORD: 2}),
+    (Keyed, {"logins": {WORD: {"password": "x"}}}),
+    (Keyed, {"logins": {"x": {"password": "x" * 40}, "y": {WORD: 1}}}),
+    (Pet, {"pet": {"kind": WORD}}),
+    (Settings, {"config": {"password": WORD}}),
     (Login, {"password": WORD}),
     (Account, {"login": {"password": WORD}}),
     (Account, {"name": WORD}),
@@ -253,6 +299,30 @@ def test_in_a_value_that_grows() -> None:
     with pytest.raises(ValueError, match=r"login\.password") as caught:
         growing.feed(json.dumps({"login": {"password": WORD}, "name": "x"}))
     assert WORD not in str(caught.value)
+
+
+def test_locations_of_hidden_input_have_the_names_of_the_type() -> None:
+    class Many(BaseModel):
+        model_config = ConfigDict(hide_input_in_errors=True, extra="forbid")
+        number: int | list[int] = Field(default=0, alias="the number")
+        names: dict[int, Annotated[str, AfterValidator(lambda value: value)] | None] = {}
+
+    wrong = {"the number": "x", "names": {WORD: "x", "1": 2}, WORD: 1}
+    with pytest.raises(ValidationError) as caught:
+        ToolOrchestratingLLM(Many, "x", ScriptedLLM(wrong))()
+    assert [".".join(map(str, each["loc"])) for each in caught.value.errors()] == [
+        "the number.int",
+        "the number.list[...]",
+        "names.(hidden).[key]",
+        "names.(hidden)",
+        "(hidden)",
+    ]
+
+
+@pytest.mark.parametrize("name", ["config", "default", "cls", "metadata", "expected", "serialization", "function"])
+def test_a_field_may_have_any_name(name: str) -> None:
+    made = create_model("Made", **{name: (Login, ...)})  # pyright: ignore
+    assert hides_input(output_schema(made).adapter.core_schema)
 
 
 def test_types_that_hide_nothing() -> None:

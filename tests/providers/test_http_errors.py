@@ -335,6 +335,7 @@ WAIT = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4
 PER_DAY, PER_MINUTE = (limit(f"GenerateRequestsPer{time}PerProjectPerModel-FreeTier") for time in ("Day", "Minute"))
 SPENT = fault("You exceeded your current quota", type="insufficient_quota", code="insufficient_quota")
 FILTERED = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {"hate": {"filtered": True}}}
+WRITTEN = '{"x": 1, ' + "z" * 3000 + " end"
 TOOL_USE_FAILED = fault("Failed to call a function.", type="invalid_request_error", code="tool_use_failed",
                         failed_generation="<f>{", status_code=400)  # fmt: skip
 RPM = fault("Rate limit reached. Please try again in 1.5s.", type="requests", code="rate_limit_exceeded")
@@ -444,6 +445,8 @@ SERVICES: dict[str, list[Row]] = {
         Row(503, {"error": "server busy, please try again. maximum pending requests exceeded"}, Overloaded),
         Row(None, {"error": "model 'm' not found"}, NotFound),
         Row(None, {"error": "an error was encountered while running the model"}, ServerError),
+        Row(500, {"error": f"error parsing tool call: raw='{WRITTEN}', err=invalid character 'z'"}, ServerError,
+            words=f"error parsing tool call: invalid character 'z'. The model wrote: {WRITTEN}."),
     ],
     "openrouter": [
         Row(402, fault("Insufficient credits", code=402), QuotaExceeded),

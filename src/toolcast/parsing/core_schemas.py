@@ -7,7 +7,7 @@ form is in this module and in the wrappers that a `FieldPlan` strips (`type_plan
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, NewType, NotRequired, Required, Union, cast, get_args, get_origin
@@ -42,6 +42,7 @@ _UNCONSTRAINED = {*_HARMLESS, "schema", "items_schema", "keys_schema", "values_s
 _NO_SCHEMAS = {"serialization", "metadata", "config", "expected", "default", "cls", "computed_fields", "function"}
 _NO_VALIDATION = {"serialization", "metadata", "config", "expected", "default", "cls", "computed_fields"}
 
+_NAMED: Final = ("fields", "properties", "choices", "$defs")
 
 _SECRETS: Final = (pydantic.SecretStr, pydantic.SecretBytes)
 
@@ -67,13 +68,44 @@ def hides_input(schema: Any) -> bool:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        if isinstance(part, LISTS):
-            ahead.extend(part)
-        elif isinstance(part, MAPPINGS):
-            if _is_hidden(part):
-                return True
-            ahead.extend(value for key, value in part.items() if key not in _NO_VALIDATION)
+        if isinstance(part, MAPPINGS) and _is_hidden(part):
+            return True
+        ahead.extend(_inner(part, _NO_VALIDATION))
     return False
+
+
+def visible_names(schema: Any) -> frozenset[str]:
+    """Return the names of fields and types in a schema of Pydantic or a JSON Schema.
+
+    Other names in the location of an error are those that the input has: keys, and fields that are forbidden.
+    """
+    ahead, seen, names = [schema], set[int](), set[str]()
+    while ahead:
+        part = ahead.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, MAPPINGS):
+            for key in _NAMED:
+                named: Any = part.get(key)
+                names.update(map(str, named if isinstance(named, MAPPINGS) else ()))
+            given: list[Any] = [part.get("name"), getattr(part.get("cls"), "__name__", None)]
+            alias: Any = part.get("validation_alias")
+            for path in alias if isinstance(alias, LISTS) else [alias]:
+                given += path if isinstance(path, LISTS) else [path]
+            names.update(each for each in given if isinstance(each, str))
+        ahead.extend(_inner(part, ()))
+    return frozenset(names)
+
+
+def _inner(schema: Any, skipped: Collection[str]) -> Any:
+    """Return the parts of a schema. Fields may have any name, also one that a schema has for its own parts."""
+    if isinstance(schema, LISTS):
+        return schema
+    if not isinstance(schema, MAPPINGS):
+        return ()
+    is_schema = isinstance(schema.get("type"), str)
+    return [part for key, part in schema.items() if not (is_schema and key in skipped)]
 
 
 def _is_hidden(schema: Schema) -> bool:
@@ -185,7 +217,9 @@ def generators_to_lists(schema: Any) -> Any:
         return items if any(new is not old for new, old in zip(items, schema, strict=True)) else schema
     if not isinstance(schema, MAPPINGS):
         return schema
-    parts = {key: generators_to_lists(part) for key, part in schema.items() if key not in _NO_SCHEMAS}
+    is_schema = isinstance(schema.get("type"), str)  # else a field may have any of these names
+    own = _NO_SCHEMAS if is_schema else ()
+    parts = {key: generators_to_lists(part) for key, part in schema.items() if key not in own}
     if schema.get("type") == "generator":
         parts["type"] = "list"
     elif all(part is schema[key] for key, part in parts.items()):
@@ -257,12 +291,8 @@ def _strict_config(schema: Schema) -> bool:
 
 
 def _has_strict(schema: Any) -> bool:
-    if isinstance(schema, LISTS):
-        return any(map(_has_strict, schema))
-    if not isinstance(schema, MAPPINGS):
-        return False
-    own = schema.get("strict") is True or _strict_config(schema)
-    return own or any(_has_strict(part) for key, part in schema.items() if key not in _NO_SCHEMAS)
+    own = isinstance(schema, MAPPINGS) and (schema.get("strict") is True or _strict_config(schema))
+    return own or any(map(_has_strict, _inner(schema, _NO_SCHEMAS)))
 
 
 def is_unconstrained(core: Schema) -> bool:
@@ -336,17 +366,13 @@ def tag_keys(discriminator: Any) -> frozenset[str]:
 
 def has_functions(schema: Any, source: SchemaSource, seen: frozenset[str] = frozenset()) -> bool:
     """Return whether validating calls anything but Pydantic."""
-    if isinstance(schema, LISTS):
-        return any(has_functions(part, source, seen) for part in schema)
-    if not isinstance(schema, MAPPINGS):
-        return False
-    kind = schema.get("type")
+    kind: Any = schema.get("type") if isinstance(schema, MAPPINGS) else None
     if kind == "definition-ref":
         ref = schema["schema_ref"]
         return ref not in seen and has_functions(source.definitions[ref], source, seen | {ref})
-    if kind in FUNCTIONS or schema.get("custom_init") or schema.get("post_init"):
+    if isinstance(kind, str) and (kind in FUNCTIONS or schema.get("custom_init") or schema.get("post_init")):
         return True
-    return any(has_functions(part, source, seen) for key, part in schema.items() if key not in _NO_VALIDATION)
+    return any(has_functions(part, source, seen) for part in _inner(schema, _NO_VALIDATION))
 
 
 def field_hints(cls: Any) -> Mapping[str, Any]:

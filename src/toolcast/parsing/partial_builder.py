@@ -416,7 +416,7 @@ class PartialBuilder:
             if fatal and self._fail_fast:
                 named = plan is None or container.dependent_field(plan) is not None  # the error itself names the key
                 place = (*error_location(container), *(() if named or container.parent is None else (container.loc,)))
-                fault = relocate_error(error, place, self._plan.validator.title, hide_input=self._plan.hides_input)
+                fault = relocate_error(error, place, self._plan.validator.title, shown=self._plan.shown)
                 fault.__cause__ = None  # the `from None` of a `raise`, which mypyc ignores
                 if plan is not None and isinstance(container, (ObjectContainer, DictContainer)):
                     self._fault = fault  # the key may come again, with another value

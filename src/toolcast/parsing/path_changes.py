@@ -6,7 +6,8 @@ here is computed on demand.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, Final, Literal
 
@@ -24,6 +25,11 @@ SET: Final = 2  # a value has closed, and is new or differs from what was shown
 SEALED: Final = 3  # a value has closed, and equals what was shown
 UNSEEN: Final = 4  # more text of a string that is not shown
 HIDDEN: Final = 5  # a container or a string that is not shown has opened
+_HIDDEN: Final = "(hidden)"
+_is_kind = re.compile(  # of a member of a union, as it is in a location
+    r"(function-\w+|constrained-\w+|tagged-union|is-\w+|lax-or-strict|json-or-python|nullable|literal|default|chain|enum|"
+    r"str|int|float|bool|bytes|none|any|list|tuple|dict|set|frozenset|date|time|datetime|timedelta|decimal|uuid|url)"
+).fullmatch
 _OUT_OF_SIGHT = {OPENED: HIDDEN, GROWN: UNSEEN, SET: SEALED, SEALED: SEALED, UNSEEN: UNSEEN, HIDDEN: HIDDEN}
 
 Record = tuple[Container, Any, int, Any]
@@ -170,15 +176,33 @@ def error_location(container: Container) -> Steps:
     return tuple(steps[1:])
 
 
-def relocate_error(error: ValidationError, prefix: Steps, title: str, *, hide_input: bool = False) -> ValidationError:
-    """Return the error as validating the root would raise it: with its title and the full location."""
+def relocate_error(
+    error: ValidationError, prefix: Steps, title: str, *, shown: Collection[str] | None = None
+) -> ValidationError:
+    """Return the error as validating the root would raise it: with its title and the full location.
+
+    `shown`, if the input is hidden, are the names that a location may have.
+    """
     details: list[InitErrorDetails] = []
     for line in error.errors(include_url=False):
-        detail = InitErrorDetails(type=_type_of(line), loc=(*prefix, *line["loc"]), input=line["input"])
+        place: Steps = (*prefix, *line["loc"])
+        if shown is not None:
+            place = tuple(_shown_step(step, shown) for step in place)
+        detail = InitErrorDetails(type=_type_of(line), loc=place, input=line["input"])
         if "ctx" in line:
             detail["ctx"] = line["ctx"]
+            if shown is not None and "tag" in line["ctx"]:  # of a union: as the input has it
+                detail["ctx"] = {**line["ctx"], "tag": _HIDDEN}
         details.append(detail)
-    return ValidationError.from_exception_data(title, details, input_type="json", hide_input=hide_input)
+    return ValidationError.from_exception_data(title, details, input_type="json", hide_input=shown is not None)
+
+
+def _shown_step(step: str | int, shown: Collection[str]) -> str | int:
+    """Return a step of a location, or what takes its place: a name of the input may be as secret as its values."""
+    if isinstance(step, int) or step in shown or step == "[key]":
+        return step
+    kind, bracket, _ = step.partition("[")
+    return (f"{kind}[...]" if bracket else kind) if _is_kind(kind) else _HIDDEN
 
 
 def _type_of(line: ErrorDetails) -> str | PydanticCustomError:

@@ -54,6 +54,7 @@ from .core_schemas import (
     split_definitions,
     tag_keys,
     unwrap_annotation,
+    visible_names,
 )
 from .json_stream import ARRAY, OBJECT
 from .partial_instances import (
@@ -156,9 +157,10 @@ class FieldPlan:
         return self.source.validator(self.schema)
 
     @property
-    def hides_input(self) -> bool:
-        """True if the type requires that its input stays out of errors."""
-        return hides_input([self.schema, self.source.definitions])
+    def shown(self) -> frozenset[str] | None:
+        """The names that a location may show if the type requires that its input stays out of errors; else None."""
+        schemas = [self.schema, self.source.definitions]
+        return visible_names(schemas) if hides_input(schemas) else None
 
     @cached_property
     def container_plan(self) -> ContainerPlan | None:

@@ -148,17 +148,22 @@ def read_service_error(body: object) -> ServiceError:
     if not outer.get("error") and isinstance(response := outer.get("response"), dict):
         outer = cast("dict[str, Any]", response)
     found = _innermost(outer)
-    status = found.get("status")
+    status, message, written = found.get("status"), _message(found, outer), _as_text(found.get("failed_generation"))
+    if cited := _cited(message):  # Ollama
+        message, written = "".join(cited.group(1, 3)), cited[2]
     return ServiceError(
-        _message(found, outer),
+        message,
         _as_text(found.get("type") or found.get("__type") or (status if isinstance(status, str) else None)),
         _as_text(found.get("code")),
         _as_text(found.get("request_id") or outer.get("request_id")) or None,
         "".join(_as_text(found[name]) for name in ("details", "innererror") if name in found),
         _status(found) or _status(outer),
-        _as_text(found.get("failed_generation")),
+        written,
         filters=_filters(found.get("innererror")),
     )
+
+
+_cited = re.compile(r"(error parsing tool call: )raw='(.*)', err=(.*)", re.DOTALL).fullmatch
 
 
 def _filters(inner: object) -> Mapping[str, Any] | None:
@@ -265,11 +270,11 @@ def _page(text: str, content_type: str, source: ErrorSource) -> str:
     return f"{kind}: {escape(start, quote=False)}" if start else ""
 
 
-def shortened(text: str) -> str:
-    """Return `text` on one line of at most 200 printable characters, without a full stop at its end."""
+def shortened(text: str, longest: int = _LONGEST) -> str:
+    """Return `text` on one line of at most so many printable characters, without a full stop at its end."""
     line = "".join(c if c.isprintable() else " " for c in text[:_RELEVANT_LENGTH])
     line = " ".join(line.split())
-    return (line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…").rstrip(".")
+    return (line if len(line) <= longest else line[: longest - 1] + "…").rstrip(".")
 
 
 # -- the exception class
@@ -375,8 +380,9 @@ def _kind(problem: ServiceError, status: int | None) -> type[LLMError]:
 
 def _error(problem: ServiceError, status: int | None, source: ErrorSource, request: str | None) -> LLMError:
     kind = _kind(problem, status)
-    message = f"{problem.message} The model wrote: {problem.written}" if problem.written else problem.message
-    summary = shortened(source.mask(message)) or "no message"
+    summary = shortened(source.mask(problem.message)) or "no message"
+    if problem.written:  # nothing else has it
+        summary += f". The model wrote: {shortened(source.mask(problem.written), _RELEVANT_LENGTH)}"
     at = f" ({status})" if status else ""
     safety: tuple[SafetyRating, ...] = ()
     if problem.filters is not None and kind is ContentBlocked:
@@ -422,7 +428,7 @@ def _advice(kind: type[LLMError], problem: ServiceError, status: int | None, sou
     if kind is NotFound:
         model = f"the model's name, {source.model!r}," if source.model else "the model's name"
         return f"Check {model} and base_url=."
-    if kind is BadRequest and (problem.written or re.search(_BAD_CALL, problem.text)):
+    if problem.written or (kind is BadRequest and re.search(_BAD_CALL, problem.text)):
         return "The model wrote a tool call that the service cannot read: send the request again, or use another model."
     if kind is BadRequest and "encrypted content is not supported" in problem.text:
         return "Pass base_model= with the name of the model, such as base_model='gpt-4.1' for a deployment of it."

@@ -241,9 +241,10 @@ class CallableTool:
     def validation_error(self, error: pydantic.ValidationError, text: str, note: str = "") -> ValidationError:
         """Return the error for invalid arguments `text`; `note` is appended to its message."""
         if self.hides_input:
+            from ..parsing.core_schemas import visible_names
             from ..parsing.path_changes import relocate_error  # with it, all of partial parsing
 
-            error = relocate_error(error, (), error.title, hide_input=True)
+            error = relocate_error(error, (), error.title, shown=visible_names(self.parameters))
         text_ = argument_errors(self.name, error, hide_input=self.hides_input)
         failure = ValidationError(text_ + note, tool_name=self.name, arguments=text)
         failure.hides_input = self.hides_input
