@@ -664,6 +664,14 @@ def test_the_first_error_stands_where_leniency_is_not_enough(text: str) -> None:
     assert refused(Song, text).errors() == plain.value.errors()
 
 
+@pytest.mark.parametrize("text", ['{"x": 1}{"y": 2}', '{"x": 1, "y": 2}\n{"x": 3', ' {"x": 1} [2]', '{"x": 1} end'])
+def test_joined_values_are_named(text: str) -> None:
+    """A service may join two calls in the arguments of one."""
+    problem = refused(Song, text).errors()[0]["msg"]
+    assert "trailing characters" in problem
+    assert ("two values are joined" in problem) is not text.endswith("end")
+
+
 def test_json_that_does_not_fit_is_not_read_leniently(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(text: str) -> None:
         raise AssertionError(text)

@@ -304,6 +304,13 @@ def test_the_end_of_the_context_window_is_not_max_tokens(api: API, raw: str) -> 
             api.call(make)
 
 
+def test_a_small_model_that_does_not_end_is_named() -> None:
+    for provider, advised in (("llama.cpp", True), ("openai", False)):
+        with pytest.raises(OutputTruncated) as caught:
+            reader(Song).validate(ChatResponse(assistant("So so so"), "max_tokens", provider=provider))
+        assert ("use a larger model" in str(caught.value)) is advised
+
+
 @pytest.mark.parametrize("text", ['[2, 3] no: {"value": [1]}', '{"value": [1]} [2]', "- [ ] x: [1]", "[1] [2]"])
 @pytest.mark.parametrize("mode", ["prompted", "tool_call"])
 def test_several_lists_are_ambiguous_with_and_without_their_wrapper(api: API, text: str, mode: Any) -> None:

@@ -118,7 +118,7 @@ def parse_json(
             fits = (ONE_OF_SEVERAL,) if len(found) > 1 else ()
             fitting.append((value, (*each.repairs, *fits, *repairs)))
     if not fitting:
-        raise first
+        raise _joined(validator, text, first) or first
     if not all(is_same(value, fitting[0][0]) for value, _ in fitting[1:]):
         raise ambiguous(validator, text, len(fitting)) from None
     return fitting[0]
@@ -145,6 +145,19 @@ def ambiguous(validator: object, text: str, count: int) -> ValidationError:
     """Return the error for a text with several different values that fit."""
     reason = f"the text has {count} different values that fit; write only the one that counts"
     return _invalid_json(validator, text, {"error": reason, "values": str(count)})
+
+
+def _joined(validator: object, text: str, error: ValidationError) -> ValidationError | None:
+    """Return the error for an object behind which another one begins, as where a service joins two calls; else None."""
+    reason = str(error.errors(include_url=False)[0].get("ctx", {}).get("error", ""))
+    if not reason.startswith("trailing characters"):
+        return None
+    with suppress(ValueError, RecursionError):
+        _, end = json.JSONDecoder().raw_decode(text := text.lstrip())
+        if text[end:].lstrip().startswith(("{", "[")):
+            reason = f"{reason}: two values are joined, each of which needs a call of its own"
+            return _invalid_json(validator, text, {"error": reason})
+    return None
 
 
 def _invalid_json(validator: object, text: str, context: dict[str, str]) -> ValidationError:

@@ -396,7 +396,10 @@ def _limit(response: ChatResponse) -> tuple[str, str]:
     """Return the name of the limit that ended a response, and what to do about it."""
     if response.raw_stop_reason in ("model_context_window_exceeded", "model_length"):
         return "the end of the model's context window", "send shorter messages, or use a model with a larger window"
-    return "max_tokens", "allow more with settings=Settings(max_tokens=...)"
+    remedy = "allow more with settings=Settings(max_tokens=...)"
+    if response.provider in ("llama.cpp", "ollama"):
+        remedy += ", or use a larger model: a small one may repeat itself up to any limit"
+    return "max_tokens", remedy
 
 
 def _stopped(stop: type[CallError], response: ChatResponse, hide_input: bool) -> CallError:

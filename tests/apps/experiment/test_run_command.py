@@ -325,6 +325,24 @@ def test_a_grid_of_runs(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]
     assert planned.count("its log already has 1 cycles") == planned.count("  next: cycle 2 of 3\n") == 2
 
 
+@pytest.mark.parametrize("grid", [False, True])
+def test_cycles_without_a_final_reflection_fail(
+    ollama: OllamaByRule, capsys: pytest.CaptureFixture[str], grid: bool
+) -> None:
+    def says_nothing(messages: Sequence[ChatMessage]) -> ChatMessage:
+        answer = write_then_reflect(messages)
+        return answer if answer.get("tool_calls") else {**answer, "content": " "}
+
+    ollama.rule = says_nothing
+    changes, words = (GRID, ("--workers", "1")) if grid else ({}, ())
+    assert run("--config", configured(ollama.host, **changes), *words) == 1
+    out, err = capsys.readouterr()
+    assert "✓ Experiment first completed successfully" in out
+    lost = "first-seed_1: 1, first-seed_1: 2, first-seed_2: 1, first-seed_2: 2" if grid else "1, 2"
+    count = 4 if grid else 2
+    assert f"{count} of {count} cycles ended without a final reflection: {lost}. The log has" in err
+
+
 def test_a_grid_in_which_a_run_fails(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]) -> None:
     def fails(messages: Sequence[ChatMessage]) -> ChatMessage:
         if ollama.requests[-1]["options"]["seed"] == 2:

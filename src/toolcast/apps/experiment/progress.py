@@ -69,6 +69,7 @@ class RunView:
         self.bar: Bar | None = None if quiet else bar
         self.cycles_ended: int = 0
         self.has_begun: bool = False
+        self.without_reflection: list[str] = []
         self.is_quiet: bool = quiet
         self._runs = {run.run_id: run for run in runs}
         self._now = now
@@ -95,6 +96,8 @@ class RunView:
             case "CYCLE_END":
                 self.cycles_ended += 1
                 self.print(f"{prefix}Cycle {event.cycle_number} finished.")
+                if not str(event.payload.get("final_reflection") or "").strip():
+                    self.without_reflection.append(f"{prefix}{event.cycle_number}")
                 if self.bar is None:
                     self.print(f"{prefix or '  '}{cycle_text(run, self._now())}")
             case "ERROR" if prefix or event.payload.get("kind") not in _REPORTED_BY_COMMAND:
@@ -103,6 +106,15 @@ class RunView:
                 pass
         if self.bar is not None:
             self.bar.draw()
+
+    def report_lost(self) -> bool:
+        """Write which cycles have ended without a final reflection, and return whether there are any."""
+        if lost := self.without_reflection:
+            self.warn(
+                f"{len(lost)} of {self.cycles_ended} cycles ended without a final reflection: {', '.join(lost)}. "
+                "The log has what the model wrote; allow more (limits.max_steps, num_predict), or use a larger model"
+            )
+        return bool(lost)
 
     def print(self, text: str) -> None:
         """Write lines to stdout and flush it."""

@@ -158,7 +158,7 @@ def _run_one(config: ExperimentConfig, arguments: argparse.Namespace) -> int:
         view.print(f"✓ Experiment {config.run_id} completed successfully")
         resumed = f" ({state.completed} in all)" if state.completed > view.cycles_ended else ""
         view.print(f"✓ Executed {view.cycles_ended} cycles{resumed}")
-        return _exit_code(follow_up.run([config.log_path], view), arguments)
+        return _exit_code(follow_up.run([config.log_path], view), arguments, view)
     except KeyboardInterrupt:
         return _report_interrupt(view.has_begun, arguments)
     except ToolcastError as error:
@@ -197,11 +197,11 @@ def _report_interrupt(has_begun: bool, arguments: argparse.Namespace) -> int:
     return _INTERRUPTED
 
 
-def _exit_code(is_rated: bool, arguments: argparse.Namespace) -> int:
+def _exit_code(is_rated: bool, arguments: argparse.Namespace, view: RunView) -> int:
     """Return the exit code after the assessment, whose errors have been printed."""
     if not is_rated:
         print(_next_step(arguments), file=sys.stderr)
-    return 0 if is_rated else 1
+    return 1 if view.report_lost() or not is_rated else 0
 
 
 def _next_step(arguments: argparse.Namespace) -> str:
@@ -251,7 +251,7 @@ def _run_grid(config: ExperimentConfig, arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return _report_interrupt(view.has_begun, arguments)
     _check_results(results, arguments)
-    return _exit_code(is_rated, arguments)
+    return _exit_code(is_rated, arguments, view)
 
 
 def _check_models(runs: Sequence[ExperimentConfig], arguments: argparse.Namespace) -> None:

@@ -39,6 +39,7 @@ _MARGIN: Final = 2.0
 _PAYLOAD_KEYS: Final = frozenset(
     ("resumed", "first_cycle", "kind", "limit", "stage", "error_type", "message", "status", "cycles_completed")
 )
+_BEGINNING: Final = 200  # of a reflection
 _TAIL: Final = 2_000
 _MAX_ERROR: Final = 2_000
 _BEGIN: Final = (
@@ -136,6 +137,8 @@ def without_messages(on_event: EventCallback) -> EventCallback:
 
     def reduced(event: LogEvent) -> None:
         payload = {key: value for key, value in event.payload.items() if key in _PAYLOAD_KEYS}
+        if "final_reflection" in event.payload:
+            payload["final_reflection"] = event.payload["final_reflection"].strip()[:_BEGINNING]
         on_event(replace(event, payload=payload))
 
     return reduced
