@@ -24,6 +24,7 @@ from .lazy_dataclasses import dataclass
 from .messages import Message, ToolCallPart
 from .option_types import require
 from .output_mode import OutputMode
+from .secret_patterns import mask_secrets
 from .server_tools import ServerTool
 from .settings import Settings
 from .states import Trace
@@ -140,8 +141,8 @@ class RequestInfo:
         return frozenset([tool.name for tool in self._tools if getattr(tool, "hides_input", False)])
 
     def mask(self, text: str) -> str:
-        """Return `text` without the credentials of the HTTP request."""
-        return text if self._http is None else self._http.mask(text)
+        """Return `text` without the credentials of the HTTP request, and without what looks like one."""
+        return mask_secrets(text) if self._http is None else self._http.mask(text)
 
     def __repr__(self) -> str:
         names = ", ".join([tool.name for tool in self._tools])
