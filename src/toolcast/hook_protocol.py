@@ -16,6 +16,7 @@ from copy import deepcopy
 from dataclasses import replace
 from inspect import iscoroutinefunction
 from itertools import count
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from .events import ChatResponse
@@ -226,6 +227,7 @@ class Hooks:
 _here: ContextVar[tuple[Hooks, ...]] = ContextVar("toolcast_hooks", default=())
 _operation: ContextVar[str | None] = ContextVar("toolcast_operation", default=None)
 _process: list[Hooks] = []
+_removing = Lock()
 _logged: set[tuple[type[Hooks], str]] = set()
 _numbers = count(1)
 
@@ -238,9 +240,10 @@ class HookHandle:
 
     def remove(self) -> None:
         """Remove the hooks. Idempotent."""
-        added, self._added = self._added, ()
-        for hook in added:
-            del _process[max(index for index, each in enumerate(_process) if each is hook)]
+        with _removing:  # else another thread may remove between the search of an index and its use
+            added, self._added = self._added, ()
+            for hook in added:
+                del _process[max(index for index, each in enumerate(_process) if each is hook)]
 
     def __enter__(self) -> HookHandle:
         return self

@@ -9,6 +9,7 @@ whole message (`_message`), and defines where a response may end (`_may_end`) an
 
 from __future__ import annotations
 
+import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -153,6 +154,47 @@ class FramedDecoder(ABC, Generic[F]):
                 "an event in the middle of a tool call could not be read, so its arguments may lack a piece. "
                 "Send the request again."
             )
+
+    def _object(self, value: Any, name: str, out: list[Event]) -> dict[str, Any]:
+        """Return an object of the response; an empty one for what is empty, or refused."""
+        if value and type(value) is not _OBJECT:
+            self._refuse(value, name, "an object", out)
+            return {}
+        return value or {}
+
+    def _objects(self, value: Any, name: str, out: list[Event]) -> list[dict[str, Any]]:
+        """Return the objects in a list of the response; none for what is empty. Anything else is refused."""
+        if value and type(value) is not _ARRAY:
+            self._refuse(value, name, "a list of objects", out)
+            return []
+        found: list[dict[str, Any]] = []
+        for each in value or ():
+            if type(each) is _OBJECT:
+                found.append(each)
+            elif each is not None:
+                self._refuse(each, name, "a list of objects", out)
+        return found
+
+    def _string(self, value: Any, name: str, out: list[Event]) -> str:
+        """Return a text of the response; an empty one for what is empty, or refused."""
+        if value and not isinstance(value, str):
+            self._refuse(value, name, "a string", out)
+            return ""
+        return value or ""
+
+    def _refuse(self, value: Any, name: str, expected: str, out: list[Event]) -> None:
+        """Raise `MalformedEvent` for a known field of another type, unless damage is accepted: then emit a `RawEvent`.
+
+        What it contains would be missing in the answer.
+        """
+        if self._accepts_damaged:
+            out.append(RawEvent({name: value}, damaged=True))
+            return
+        shown = shortened(self._source.mask(json.dumps(value, ensure_ascii=False)))
+        raise MalformedEvent(
+            f"a chunk of the answer has an unknown form: {name}: expected {expected}, got {shown}. Send the request "
+            "again, and check that base_url is right."
+        )
 
     def _finished(self, reason: StopReason, raw: str | None) -> Finish:
         """Return the event that ends the response. `raw` is the service's value of the stop reason."""
