@@ -9,7 +9,6 @@ whole message (`_message`), and defines where a response may end (`_may_end`) an
 
 from __future__ import annotations
 
-import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -190,10 +189,9 @@ class FramedDecoder(ABC, Generic[F]):
         if self._accepts_damaged:
             out.append(RawEvent({name: value}, damaged=True))
             return
-        shown = shortened(self._source.mask(json.dumps(value, ensure_ascii=False)))
         raise MalformedEvent(
-            f"a chunk of the answer has an unknown form: {name}: expected {expected}, got {shown}. Send the request "
-            "again, and check that base_url is right."
+            f"a chunk of the answer has an unknown form: {name}: expected {expected}, got {_kind(value)}. Send the "
+            "request again, and check that base_url is right."
         )
 
     def _finished(self, reason: StopReason, raw: str | None) -> Finish:
@@ -411,6 +409,13 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         if text.lstrip().startswith("{"):
             self._lose(text)
         return None
+
+
+def _kind(value: Any) -> str:
+    """Return a description of a value without its texts, which may be secret."""
+    if isinstance(value, dict):
+        return shortened(f"an object with {', '.join(map(repr, cast('dict[str, Any]', value)))}")
+    return "a list" if isinstance(value, list) else "a string" if isinstance(value, str) else repr(value)
 
 
 def _caused(error: LLMError, cause: Exception) -> LLMError:

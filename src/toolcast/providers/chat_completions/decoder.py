@@ -146,13 +146,15 @@ class OpenAIChatDecoder(StreamDecoder):
             raise stream_error(found, self._source)
         self._usage(found.get("usage"), out)
 
-    def _choice(self, choice: Any, out: list[Event]) -> None:
+    def _choice(self, given: Any, out: list[Event]) -> None:
         self._answered = True
-        if type(choice) is not dict:
-            choice = self._object(choice, "choices", out)
+        # `_object`, which costs a call for each chunk, is for what is no object.
+        choice: dict[str, Any] = given
+        if type(given) is not dict:
+            choice = self._object(given, "choices", out)
         if choice.get("index") and choice["index"] != "0":
             return
-        delta = choice.get("delta")
+        delta: Any = choice.get("delta")
         if delta is None or "message" in choice:
             delta = self._whole_message(choice, out)
         elif delta and type(delta) is not dict:
