@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from .accumulator import (
         Accumulator as Accumulator,
     )
+    from .agents.agent import (
+        Agent as Agent,
+    )
     from .agents.engine.compaction import (
         Compaction as Compaction,
     )
@@ -394,6 +397,7 @@ _EXPORTS = {
     "chat.context": "ChatContext ChatError",
     "chat.machine_config": "chat_machine_config",
     "chat.machine_types": "chat_machine_types",
+    "agents.agent": "Agent",
     "agents.engine.compaction": "Compaction",
     "agents.subagents.run": "ElfEvent ElfResult",
     "agents.subagents.elves": "BackgroundElf ElfConfig ElfManager SyncElf",
@@ -484,6 +488,7 @@ __all__ = [
     "AgentChatResponse",
     "AgentEvent",
     "AiohttpNetwork",
+    "Agent",
     "Anthropic",
     "AnthropicVertex",
     "ApprovalDecision",

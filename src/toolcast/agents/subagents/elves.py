@@ -170,7 +170,7 @@ class Elf(ABC):
                 raise IllegalState(f"{self.id} is running; wait() for it, or cancel() it", state=self.status)
             self._registry.enter(self.id)
             try:
-                turn_loop = self.engine.begin(message, self.config.output_cls, (), concurrent=concurrent)
+                turn_loop = self.engine.begin(message, self.config.output_cls, {}, concurrent=concurrent)
             except BaseException:
                 self._registry.leave(self.id)
                 raise
