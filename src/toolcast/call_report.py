@@ -13,6 +13,7 @@ from .hook_protocol import CallHooks, NamedSpec
 from .messages import Message, Part
 from .plain_data import hide_content
 from .retries import wait_reason
+from .secret_patterns import mask_secrets
 from .terminal_text import visible
 from .usage import Usage
 
@@ -22,11 +23,6 @@ NO_OUTPUT: Final = object()
 _MESSAGE: Final = 300  # characters that are shown of a message or the tools
 _OUTPUT: Final = 2000  # and of the output or the error
 _MESSAGES: Final = 10
-
-
-def _show(text: str) -> str:
-    """Return `text` unchanged: a call without HTTP has no credentials."""
-    return text
 
 
 class Account:
@@ -99,7 +95,7 @@ class Account:
         attempts: Sequence[Attempt] = (),
         error: BaseException | None = None,
         output: Any = NO_OUTPUT,
-        mask: Callable[[str], str] = _show,
+        mask: Callable[[str], str] = mask_secrets,
     ) -> None:
         """Write the account of a call that ended with `output` or `error`, or was closed without either.
 

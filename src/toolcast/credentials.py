@@ -1,7 +1,8 @@
 """Credentials: API keys and URLs that contain them, the environment variables they are read from, and masking.
 
 A credential is read once, wrapped in a `Secret` and revealed where the request is sent. Every text that may contain it
-(errors, log records, provider error bodies) passes through `mask` first.
+(errors, log records, provider error bodies) passes through `mask` first, which also removes what `secret_patterns`
+finds.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, unquote_plus
 
 from .errors import AuthFailed
+from .secret_patterns import MARK, mask_secrets, secret_spans
 
 API_KEY_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -119,6 +121,7 @@ class SecretURL(Secret):
         super().__init__(url)
         scheme, userinfo, rest = (part or "" for part in re.findall(_URL, url)[0])
         self.shown: str = scheme + ("***@" if userinfo else "") + re.sub(_FIELD, _hide_field, rest)
+        more += tuple([Secret(rest[start:end]) for start, end in secret_spans(rest.partition("?")[0])])
         for secret in more:
             self.shown = self.shown.replace(secret.reveal(), "***")
         texts = [*_userinfo_forms(userinfo[:-1]), *_secret_fields(rest)]
@@ -134,7 +137,9 @@ class SecretURL(Secret):
 
     def mask(self, text: str) -> str:
         """Return `text` without the credentials, in whichever encoding they appear."""
-        return _remove(mask(text, self._more), self._parts())
+        for secret in self._more:
+            text = secret.mask(text)
+        return _remove(text, self._parts())
 
     def forms(self) -> list[str]:
         """Return the texts that reveal a credential in the URL. For what removes them."""
@@ -150,37 +155,11 @@ class SecretURL(Secret):
         return self
 
 
-_SECRET_WORDS: Final = frozenset(
-    (
-        *("key", "keys", "apikey", "token", "tokens", "secret", "secrets", "pass", "passwords", "passphrase", "pat"),
-        *("credential", "credentials", "creds", "cookie", "cookies", "jwt", "dsn", "webhook", "bearer", "pem"),
-    )
-)
-_SECRET_ENDS: Final = ("password", "passwd", "apikey", "secret", "token")
-_SECRET_LAST: Final = frozenset(("auth", "pwd"))  # SSH_AUTH_SOCK and PWD are none
-_SECRET_FORM: Final = (
-    r"://[^/\s:@]*:[^/\s@]+@|-----BEGIN [A-Z ]*PRIVATE KEY|"
-    r"\A(sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|hf_|AKIA|AIza|eyJ)\S"
-)
-
-
-def is_secret_name(name: str) -> bool:
-    """Return whether a variable or a field of this name looks like a credential: `PGPASSWORD`, `apiKey`, `GH_PAT`."""
-    words = re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
-    last = len(words) > 1 and (words[-1] in _SECRET_LAST or words[-2:] in (["auth", "config"], ["database", "url"]))
-    return last or any(word in _SECRET_WORDS or word.endswith(_SECRET_ENDS) for word in words)
-
-
-def has_secret_form(text: str) -> bool:
-    """Return whether a text is a URL with a password, a private key, or a key of a known form."""
-    return re.search(_SECRET_FORM, text) is not None
-
-
 def mask(text: str, secrets: Iterable[Secret]) -> str:
-    """Return `text` without the credentials in `secrets`."""
+    """Return `text` without the credentials in `secrets`, and without what looks like one."""
     for secret in secrets:
         text = secret.mask(text)
-    return text
+    return mask_secrets(text)
 
 
 def reveal(value: str | Secret) -> str:
@@ -208,7 +187,7 @@ def protect_headers(headers: Mapping[str, str]) -> dict[str, str | Secret]:
 def _remove(text: str, secrets: Iterable[str]) -> str:
     for secret in secrets:
         # Shorter texts are no keys, and are part of any text.
-        text = text.replace(secret, "[key]") if len(secret) > 3 else text
+        text = text.replace(secret, MARK) if len(secret) > 3 else text
     return text
 
 

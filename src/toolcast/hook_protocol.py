@@ -16,6 +16,7 @@ from copy import deepcopy
 from dataclasses import replace
 from inspect import iscoroutinefunction
 from itertools import count
+from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
 from .events import ChatResponse
@@ -24,6 +25,7 @@ from .lazy_dataclasses import dataclass
 from .messages import Message, ToolCallPart
 from .option_types import require
 from .output_mode import OutputMode
+from .secret_patterns import mask_secrets
 from .server_tools import ServerTool
 from .settings import Settings
 from .states import Trace
@@ -140,8 +142,8 @@ class RequestInfo:
         return frozenset([tool.name for tool in self._tools if getattr(tool, "hides_input", False)])
 
     def mask(self, text: str) -> str:
-        """Return `text` without the credentials of the HTTP request."""
-        return text if self._http is None else self._http.mask(text)
+        """Return `text` without the credentials of the HTTP request, and without what looks like one."""
+        return mask_secrets(text) if self._http is None else self._http.mask(text)
 
     def __repr__(self) -> str:
         names = ", ".join([tool.name for tool in self._tools])
@@ -225,6 +227,7 @@ class Hooks:
 _here: ContextVar[tuple[Hooks, ...]] = ContextVar("toolcast_hooks", default=())
 _operation: ContextVar[str | None] = ContextVar("toolcast_operation", default=None)
 _process: list[Hooks] = []
+_removing = Lock()
 _logged: set[tuple[type[Hooks], str]] = set()
 _numbers = count(1)
 
@@ -237,9 +240,10 @@ class HookHandle:
 
     def remove(self) -> None:
         """Remove the hooks. Idempotent."""
-        added, self._added = self._added, ()
-        for hook in added:
-            del _process[max(index for index, each in enumerate(_process) if each is hook)]
+        with _removing:  # else another thread may remove between the search of an index and its use
+            added, self._added = self._added, ()
+            for hook in added:
+                del _process[max(index for index, each in enumerate(_process) if each is hook)]
 
     def __enter__(self) -> HookHandle:
         return self

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from math import isfinite
 from typing import Any, Literal
+from zlib import crc32
 
 from pydantic_core import to_json
 
@@ -22,6 +23,11 @@ def replace_surrogates(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def checksum(data: bytes) -> str:
+    """Return the checksum that is stored beside `data`, in 8 hexadecimal digits."""
+    return f"{crc32(data):08x}"
 
 
 def finite(value: Any) -> Any:

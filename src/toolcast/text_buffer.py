@@ -52,8 +52,9 @@ class TextBuffer:
 
     def join(self) -> None:
         """Join the newest chunks to one block."""
-        self.blocks.append(pack("".join(self.fresh)))
-        self.fresh.clear()
+        block, end = pack("".join(self.fresh)), len(self.blocks)
+        # In one step: another thread that ran between two of them would read the newest chunks twice.
+        self.blocks[end:], self.fresh[:] = (block,), ()
 
     def whole(self) -> str:
         """Return the whole text."""

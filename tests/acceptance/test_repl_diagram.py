@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -180,6 +181,27 @@ def test_an_invalid_response_is_shown_and_the_prompt_comes_back(
     before = terminal.at_prompt()
     terminal.submit("hello")
     assert any("rror" in line or "answer" in line or "respon" in line for line in terminal.lines[before - 1 :])
+    server.replies("Back again.")
+    terminal.submit("hello?")
+    assert "Back again." in terminal.text
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        {"foo": 1},
+        {"message": 5},
+        {"message": {"tool_calls": {"function": {"name": "read_file", "arguments": {}}}}},
+        {"message": {"tool_calls": '[{"function": {"name": "read_file"}}]'}},
+    ],
+    ids=["unknown", "message", "object", "text"],
+)
+def test_a_chunk_of_unknown_form_beside_a_good_one_is_an_error_that_shows_it(
+    chunk: dict[str, Any], server: OllamaServer, terminal: Driven
+) -> None:
+    server.streams(delta(content="Hello "), json.dumps(chunk).encode() + b"\n", DONE)
+    terminal.submit("hi")
+    assert "unknown form" in terminal.text
     server.replies("Back again.")
     terminal.submit("hello?")
     assert "Back again." in terminal.text

@@ -144,7 +144,9 @@ def test_each_item_is_in_the_output_once_after_kills_at_random_moments(tmp_path:
     assert sorted(line["index"] for line in lines) == [*range(ITEMS)]
     assert all(line["output"] == {"name": f"c{line['index']}", "number": line["index"]} for line in lines)
     status = read_status(tmp_path / "cities.ckpt")
-    assert (status.done, status.failed, status.starts, status.running) == (ITEMS, 0, KILLS + 1, False)
+    assert (status.done, status.failed, status.running) == (ITEMS, 0, False)
+    # A kill in the first moments, while the file has no tables yet, leaves no start.
+    assert KILLS <= status.starts <= KILLS + 1
     print(
         f"{killed} kills, with {stored_at_kills} of {ITEMS} items stored: {killer.total} requests, {len(lines)} lines"
     )

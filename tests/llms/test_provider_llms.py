@@ -475,7 +475,6 @@ SILENT: dict[str, tuple[Callable[[ReplayNetwork], FunctionCallingLLM], list[list
         lambda network: Ollama("m", network=network, max_retries=0),
         [
             [b'{"done": true}\n'],
-            [b'{"foo": 1}\n{"done": true}\n'],
             [b'{"message": {}, "done": false}\n{"message": {"content": ""}, "done": true}\n'],
             [b'[1, 2]\n{"done": true}\n'],
         ],

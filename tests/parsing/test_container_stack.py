@@ -319,3 +319,61 @@ def test_constrained_long_lists() -> None:
     assert (
         grown(Annotated[list[int], Field(max_length=5)], NUMBERS)[-1] == NUMBERS
     )  # an error, if any, comes at the end
+
+
+# -- lists of snapshots that threads read at the same time
+
+
+class Interrupted(list[Any]):
+    """A list in which another thread runs, in place of the scheduler's choice, right after an `append`."""
+
+    def __init__(self, run: Callable[[], object]) -> None:
+        super().__init__()
+        self.run: Callable[[], object] | None = run
+
+    def append(self, item: Any) -> None:
+        super().append(item)
+        if len(self) > 1 and (run := self.run) is not None:
+            self.run = None
+            run()
+
+
+def list_container() -> ListContainer:
+    growing = PartialValue(plan_for(list[int]))
+    growing.feed("[")
+    container = growing._builder.container
+    assert isinstance(container, ListContainer)
+    return container
+
+
+@pytest.mark.pure_only
+def test_a_list_that_is_about_to_be_returned_is_not_reused_by_another_thread() -> None:
+    container, values = list_container(), list(range(REUSE_THRESHOLD + 50))
+    others: list[list[int]] = []
+    container.reusable = Interrupted(
+        lambda: others.extend([container.copy_of(values, REUSE_THRESHOLD) for _ in range(3)])
+    )
+    container.copy_of(values, len(values))
+    assert container.copy_of(values, len(values)) == values
+    assert others == [values[:REUSE_THRESHOLD]] * 3
+
+
+@pytest.mark.pure_only
+def test_the_release_of_an_open_value_does_not_shorten_the_list_of_another_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    container, values, real = list_container(), list(range(REUSE_THRESHOLD + 50)), container_stack._references
+    for _ in range(2):
+        container.copy_of(values, REUSE_THRESHOLD)
+    taken: list[list[int]] = []
+
+    def references(box: list[list[Any]]) -> int:
+        found = real(box)
+        if not taken:
+            taken.append([])
+            taken[0] = container.copy_of(values, len(values))
+        return found
+
+    monkeypatch.setattr(container_stack, "_references", references)
+    container.release_open_value()
+    assert taken == [values]

@@ -15,6 +15,7 @@ from hypothesis import given, strategies as st
 from toolcast.errors import ToolcastError
 from toolcast.stores import jsonl
 from toolcast.stores.jsonl import JSONLStore
+from toolcast.stores.store import to_record_text
 
 BATCHES = [[{"n": 1}], [{"n": 2}, {"text": "ä\u2028\n\U0001f600"}], [{"n": 3}]]
 
@@ -35,10 +36,11 @@ def prefixes(batches: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
 def test_a_line_is_what_was_appended_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsonl.time, "time_ns", lambda: 5)
     _, path = store_of(tmp_path / "deep" / "er", [[{"n": 1}], [{"n": 2}, {"n": 3}]])
+    records = [to_record_text({"n": number}) for number in (1, 2, 3)]
     assert path.read_text("utf-8").splitlines() == [
-        '{"toolcast":"session","version":1,"begun":5}',
-        '[{"n":1}]',
-        '[{"n":2},{"n":3}]',
+        '{"toolcast":"session","version":1,"begun":5,"crc32":"241daca4"}',
+        f"[{records[0]}]",
+        f"[{records[1]},{records[2]}]",
     ]
 
 

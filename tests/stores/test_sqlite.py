@@ -86,7 +86,7 @@ def test_a_record_that_is_no_text_is_named(store: SQLiteStore, path: Path, value
         "WHERE name = 'records'",
     )
     execute(path, f"UPDATE records SET record = {value}")
-    with SQLiteStore(path) as damaged, pytest.raises(ToolcastError, match=r"sessions\.db, record 1 of a is damaged"):
+    with SQLiteStore(path) as damaged, pytest.raises(ToolcastError, match=r"sessions\.db is damaged: the definitions"):
         damaged.read("a")
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from toolcast.errors import LimitExceeded, Timeout
-from toolcast.testing import RecordingError
+from toolcast.http_request import HTTPRequest
+from toolcast.testing import RecordingError, RecordingMismatch, ReplayNetwork
+from toolcast.testing.recording import Recording
 from toolcast.testing.recording_file import Exchange, read_recording, write_recording
 from toolcast.testing.request_matching import RecordedRequest
 from toolcast.testing.scrubbing import Scrubber
@@ -105,3 +109,31 @@ def test_an_exchange_without_an_end(tmp_path: Path) -> None:
     (tmp_path / "x").write_text(f"{HEAD}\n{ASKED}")
     with pytest.raises(RecordingError, match="the last exchange has no end"):
         read_recording(tmp_path / "x")
+
+
+@pytest.mark.parametrize("flips", [500, pytest.param(10_000, marks=[pytest.mark.nightly, pytest.mark.timeout(1800)])])
+def test_a_flipped_byte_is_no_foreign_error(tmp_path: Path, flips: int) -> None:
+    """People edit recordings, so they have no checksum: a changed text is read as it is."""
+    path = tmp_path / "x.jsonl"
+    done = Exchange(REQUEST, 200, {"content-type": "a/b"}, ["é".encode(), b"\xc3"], complete=True)
+    failed = Exchange(RecordedRequest("POST", "https://api.example/v1", body=b"a"), 200, {}, [b"{}"])
+    assert failed.fails_with(Timeout("late", phase="connect"))
+    write_recording(path, [done, failed], Scrubber())
+    content, random, results = path.read_bytes(), Random(flips), Counter[str]()
+    network = ReplayNetwork()
+    sent = HTTPRequest("POST", "https://api.example/v1", {"accept": "a/b"}, REQUEST.body)
+    for _ in range(flips):
+        damaged = bytearray(content)
+        damaged[random.randrange(len(content))] ^= random.randrange(1, 256)
+        path.write_bytes(damaged)
+        try:
+            recording = Recording(path, "none", Scrubber())
+            response = recording.open(network, sent, connect=None, read=None)
+            while response.read():
+                pass
+            results[str(response.status)] += 1
+        except (RecordingMismatch, RecordingError, Timeout) as error:
+            assert isinstance(error, Timeout) or str(path) in str(error)
+            results[type(error).__name__] += 1
+    assert results["200"]
+    assert results["RecordingError"] > flips / 10

@@ -22,9 +22,9 @@ from support.process import Process
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Mode, Permissions
 from toolcast.agents.permissions.rules import Rule
-from toolcast.credentials import is_secret_name
 from toolcast.errors import TryAgain, TurnCancelled
 from toolcast.events import ToolProgress
+from toolcast.secret_patterns import is_secret_name
 from toolcast.testing import ScriptedLLM
 from toolcast.toolbox import shell_command
 from toolcast.toolbox.shell_command import Excerpt, command_tool, environment_without_secrets

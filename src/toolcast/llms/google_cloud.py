@@ -104,7 +104,8 @@ class GoogleCloudLLM(ServiceLLM):
         if self._finds is None:
             from .google_credentials import GoogleTokens
 
-            self._finds = GoogleTokens(lambda: self._network, self._credentials)
+            finds = GoogleTokens(lambda: self._network, self._credentials)
+            self._finds = self._finds or finds  # one for all threads: it knows the tokens that it has given
         return self._finds
 
     @property

@@ -212,7 +212,8 @@ class ServiceLLM(FunctionCallingLLM):
     def adapter(self) -> ProviderAdapter:
         """The provider's adapter, imported and built on first use."""
         if self._made is None:
-            self._made = self._new_adapter()
+            made = self._new_adapter()
+            self._made = self._made or made  # one for all threads: it learns what the service refuses
         return self._made
 
     def _new_adapter(self) -> ProviderAdapter:

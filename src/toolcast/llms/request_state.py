@@ -19,6 +19,7 @@ from ..hook_protocol import CallHooks, Hooks
 from ..http_request import HTTPRequest
 from ..lazy_dataclasses import dataclass
 from ..providers.content_parts import CallIds
+from ..secret_patterns import mask_secrets
 from ..settings import Settings
 from ..transport.network import IOBackend
 from ..usage import NO_USAGE, Usage
@@ -140,8 +141,8 @@ class RequestState:
             source.break_off()
 
     def mask(self, text: str) -> str:
-        """Return `text` without the credentials of the last HTTP request."""
-        return text if self.request is None else self.request.mask(text)
+        """Return `text` without the credentials of the last HTTP request, and without what looks like one."""
+        return mask_secrets(text) if self.request is None else self.request.mask(text)
 
     async def accept(self) -> None:
         """Accept the last response, which was complete and valid."""

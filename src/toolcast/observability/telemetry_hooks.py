@@ -40,6 +40,7 @@ from ..hook_protocol import CallInfo, HookedTool, Hooks, RequestInfo
 from ..json_text import replace_surrogates
 from ..lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart
+from ..secret_patterns import mask_secrets
 from ..settings import Settings
 from ..usage import NO_USAGE, Usage
 from . import conventions as names
@@ -72,11 +73,6 @@ def telemetry_hooks(
         hooks = TelemetryHooks(*arguments)
         _made.add(hooks)
         return hooks
-
-
-def _show(text: str) -> str:
-    """Return `text` unchanged: an operation without HTTP has no credentials."""
-    return text
 
 
 @dataclass(slots=True, eq=False)
@@ -125,7 +121,7 @@ class _Operation:
     finish: str | None = None
     attempt: _Attempt | None = None
     hidden: frozenset[str] = frozenset()
-    mask: Mask = _show
+    mask: Mask = mask_secrets
 
 
 class _RunningTool(AbstractContextManager[None]):
@@ -363,7 +359,7 @@ class TelemetryHooks(Hooks):
         """Begin the span of a turn."""
         operation = self._operations[call.id] = self._begin(call)
         if self._capture:
-            operation.span.set_attribute(names.INPUT_MESSAGES, messages_json(messages, (), _show))
+            operation.span.set_attribute(names.INPUT_MESSAGES, messages_json(messages, (), mask_secrets))
 
     @_not_nested
     def turn(self, call: CallInfo, turn: Turn[Any]) -> None:

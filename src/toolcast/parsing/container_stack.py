@@ -383,13 +383,17 @@ class ListContainer(Container):
                     box = []
         if not box:
             box = [values[:size]]
+        copy = box[0]  # referenced before other threads can take the box: else it looks unused
         self.reusable.append((box, size))
-        return box[0]
+        return copy
 
     def release_open_value(self) -> None:
-        for box, closed in self.reusable:
-            if _references(box) == _OWN_REFERENCES:
-                del box[0][closed:]
+        for _ in range(len(self.reusable)):
+            with suppress(IndexError):  # as in `_reuse_list`
+                box, closed = self.reusable.pop(0)
+                if _references(box) == _OWN_REFERENCES:
+                    del box[0][closed:]
+                self.reusable.append((box, closed))
 
 
 def open_container(parent: Container, plan: FieldPlan, start: int) -> Container:

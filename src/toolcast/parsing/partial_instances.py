@@ -159,9 +159,15 @@ def is_partial(item: object) -> bool:
     raise TypeError(f"is_partial() takes a model or a dataclass instance, not {type(item).__name__}")
 
 
-@lru_cache(maxsize=1024)
 def partial_class(cls: type) -> type:
-    """Return the subclass for partial instances of a model or dataclass."""
+    """Return the subclass for partial instances of a model or dataclass, the same one in all threads."""
+    # Several threads may make a class at once. The first one's is stored, and the second look-up returns it to all.
+    _new_partial_class(cls)
+    return _new_partial_class(cls)
+
+
+@lru_cache(maxsize=1024)
+def _new_partial_class(cls: type) -> type:
     namespace: dict[str, Any] = {
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -57,6 +58,7 @@ T = TypeVar("T")
 CACHE_SETTINGS = ("prompt_cache_key", "prompt_cache_retention")
 """The settings of caches that few services have."""
 
+_changing = Lock()  # taken to change the list of refused media of an adapter
 _MEDIA_LEFT_OUT = "media of an earlier turn or of a tool's result"
 _SEALED_LEFT_OUT = "encrypted thoughts of another service"
 # OpenAI's and Azure's words, and those of the Gemini API and Vertex AI.
@@ -125,14 +127,14 @@ def cache_by_options(make: Callable[[RequestOptions, Settings], T]) -> Callable[
         return make(options, settings)
 
     # The last arguments and their result: the calls of one orchestrator have the same settings and equal options, which
-    # are compared in a tenth of the time that their hash takes. Replaced in one step, as threads share it.
+    # are compared in a tenth of the time that their hash takes. Replaced and read in one step, as threads share it.
     last: tuple[RequestOptions, Settings, T] | None = None
 
     def made(request_input: RequestInput, settings: Settings) -> T:
         nonlocal last
-        options = request_input.options
-        if last is not None and last[1] is settings and last[0] == options:
-            return last[2]
+        options, known = request_input.options, last
+        if known is not None and known[1] is settings and known[0] == options:
+            return known[2]
         given = settings
         if settings.timeout is not None or settings.extra is not None:
             settings = settings.with_(timeout=None, extra=None)
@@ -365,7 +367,8 @@ class HTTPAdapter(ABC):
             self._unreadable |= sealed
             return bool(sealed)
         media = _refused_media(refusal, request_input.messages, self._refused_media)
-        self._refused_media += [part for part in media if part not in self._refused_media]
+        with _changing:
+            self._refused_media += [part for part in media if part not in self._refused_media]
         return bool(media)
 
     def _change(self, refusal: LLMError, request_input: RequestInput, settings: Settings) -> bool:
@@ -398,7 +401,8 @@ class HTTPAdapter(ABC):
         """Send the media of these messages again: the service refused them without these too."""
         parts = [part for message in request_input.messages for part in message.parts]
         sent = [*_images_of(parts), *parts]
-        self._refused_media = [part for part in self._refused_media if part not in sent]
+        with _changing:
+            self._refused_media = [part for part in self._refused_media if part not in sent]
 
     def forget_encoders(self) -> None:
         """Make new encoders from now on, as what they depend on has changed."""

@@ -154,6 +154,46 @@ class FramedDecoder(ABC, Generic[F]):
                 "Send the request again."
             )
 
+    def _object(self, value: Any, name: str, out: list[Event]) -> dict[str, Any]:
+        """Return an object of the response; an empty one for what is empty, or refused."""
+        if value and type(value) is not _OBJECT:
+            self._refuse(value, name, "an object", out)
+            return {}
+        return value or {}
+
+    def _objects(self, value: Any, name: str, out: list[Event]) -> list[dict[str, Any]]:
+        """Return the objects in a list of the response; none for what is empty. Anything else is refused."""
+        if value and type(value) is not _ARRAY:
+            self._refuse(value, name, "a list of objects", out)
+            return []
+        found: list[dict[str, Any]] = []
+        for each in value or ():
+            if type(each) is _OBJECT:
+                found.append(each)
+            elif each is not None:
+                self._refuse(each, name, "a list of objects", out)
+        return found
+
+    def _string(self, value: Any, name: str, out: list[Event]) -> str:
+        """Return a text of the response; an empty one for what is empty, or refused."""
+        if value and not isinstance(value, str):
+            self._refuse(value, name, "a string", out)
+            return ""
+        return value or ""
+
+    def _refuse(self, value: Any, name: str, expected: str, out: list[Event]) -> None:
+        """Raise `MalformedEvent` for a known field of another type, unless damage is accepted: then emit a `RawEvent`.
+
+        What it contains would be missing in the answer.
+        """
+        if self._accepts_damaged:
+            out.append(RawEvent({name: value}, damaged=True))
+            return
+        raise MalformedEvent(
+            f"a chunk of the answer has an unknown form: {name}: expected {expected}, got {_kind(value)}. Send the "
+            "request again, and check that base_url is right."
+        )
+
     def _finished(self, reason: StopReason, raw: str | None) -> Finish:
         """Return the event that ends the response. `raw` is the service's value of the stop reason."""
         return Finish(reason, self._model, raw, self._response_id, self._body)
@@ -369,6 +409,13 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         if text.lstrip().startswith("{"):
             self._lose(text)
         return None
+
+
+def _kind(value: Any) -> str:
+    """Return a description of a value without its texts, which may be secret."""
+    if isinstance(value, dict):
+        return shortened(f"an object with {', '.join(map(repr, cast('dict[str, Any]', value)))}")
+    return "a list" if isinstance(value, list) else "a string" if isinstance(value, str) else repr(value)
 
 
 def _caused(error: LLMError, cause: Exception) -> LLMError:

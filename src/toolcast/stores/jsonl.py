@@ -27,7 +27,8 @@ from .store import (
     file_name,
     from_json_text,
     id_of,
-    to_json_text,
+    to_record,
+    to_record_text,
     wrap_os_errors,
 )
 
@@ -54,15 +55,14 @@ class JSONLStore:
 
     def append(self, id: str, records: Sequence[Mapping[str, Any]], /) -> None:
         """Append `records` to a log: all or none."""
-        path, line = self._path(id), to_json_text([dict(record) for record in records])
+        path, line = self._path(id), ",".join(map(to_record_text, records))
         if not records:
             return
         with wrap_os_errors(path), _open(path) as fd:
             end = _repair_end(fd, path)
-            header = (
-                "" if end else to_json_text({"toolcast": "session", "version": VERSION, "begun": time.time_ns()}) + "\n"
-            )
-            _write(fd, f"{header}{line}\n".encode(), end)
+            header = {"toolcast": "session", "version": VERSION, "begun": time.time_ns()}
+            begin = "" if end else f"{to_record_text(header)}\n"
+            _write(fd, f"{begin}[{line}]\n".encode(), end)
 
     def read(self, id: str, /) -> list[dict[str, Any]]:
         """Return the records of a log; none for an unknown id.
@@ -73,9 +73,11 @@ class JSONLStore:
         path = self._path(id)
         with wrap_os_errors(path):
             try:
-                header, *lines = path.read_bytes().split(b"\n")[:-1] or [b""]
+                *lines, tail = path.read_bytes().split(b"\n")
             except FileNotFoundError:
                 return []
+        _check_tail(tail, path)
+        header, *lines = lines or [b""]
         if header or lines:
             _check_header(header, path)
         return [record for number, line in enumerate(lines, 2) for record in _records(line, f"{path}, line {number}")]
@@ -120,10 +122,21 @@ def _repair_end(fd: int, path: Path) -> int:
     os.lseek(fd, size - 1, os.SEEK_SET)
     if os.read(fd, 1) == b"\n":
         return size
-    end = path.read_bytes().rfind(b"\n") + 1
+    data = path.read_bytes()
+    end = data.rfind(b"\n") + 1
+    _check_tail(data[end:], path)
     logger.warning("%s: its last line was cut off by a crash; its %d bytes are removed", path, size - end)
     os.ftruncate(fd, end)
     return end
+
+
+def _check_tail(tail: bytes, path: Path) -> None:
+    """Raise `ToolcastError` if `tail`, after the last line break, is a whole line whose line break is damaged."""
+    try:
+        from_json_text(tail[:-1], "")
+    except ToolcastError:
+        return  # it was cut off by a crash
+    raise damaged_record(f"{path}, the last line", "its line break is another character")
 
 
 def _write(fd: int, data: bytes, end: int) -> None:
@@ -134,10 +147,10 @@ def _write(fd: int, data: bytes, end: int) -> None:
 
 
 def _check_header(header: bytes, path: Path) -> None:
-    data = from_json_text(header, f"{path}, line 1")
-    version = cast("dict[str, Any]", data).get("version") if isinstance(data, dict) else None
+    where = f"{path}, line 1"
+    version = to_record(from_json_text(header, where), where).get("version")
     if not isinstance(version, int):
-        raise damaged_record(f"{path}, line 1", "it has no version number")
+        raise damaged_record(where, "it has no version number")
     if version > VERSION:
         raise ToolcastError(
             f"{path} was written by a newer toolcast (version {version} of the file, {VERSION} is known): upgrade"
@@ -146,10 +159,9 @@ def _check_header(header: bytes, path: Path) -> None:
 
 def _records(line: bytes, where: str) -> list[dict[str, Any]]:
     data = from_json_text(line, where)
-    batch = cast("list[object]", data) if isinstance(data, list) else [None]
-    if not all(isinstance(record, dict) for record in batch):
+    if not isinstance(data, list):
         raise damaged_record(where, "expected a list of records")
-    return cast("list[dict[str, Any]]", batch)
+    return [to_record(record, where) for record in cast("list[object]", data)]
 
 
 def _begun_at(path: Path) -> int:
@@ -157,6 +169,6 @@ def _begun_at(path: Path) -> int:
     with path.open("rb") as file:
         line = file.readline()
     try:
-        return int(from_json_text(line, str(path))["begun"])
+        return int(to_record(from_json_text(line, ""), "")["begun"])
     except (ToolcastError, LookupError, TypeError, ValueError):
         return 0

@@ -12,7 +12,7 @@ from os import getpid
 from typing import Any
 
 from ..reprs import safe_repr
-from .store import SessionLease, check_id, from_json_text, session_locked, to_json_text
+from .store import SessionLease, check_id, from_json_text, session_locked, to_record, to_record_text
 
 
 class MemoryStore:
@@ -28,13 +28,13 @@ class MemoryStore:
 
     def append(self, id: str, records: Sequence[Mapping[str, Any]], /) -> None:
         """Append `records` to a log: all or none."""
-        texts = [to_json_text(dict(record)) for record in records]
+        texts = [to_record_text(record) for record in records]
         if check_id(id) and texts:
             self._logs.setdefault(id, []).extend(texts)
 
     def read(self, id: str, /) -> list[dict[str, Any]]:
         """Return the records of a log; none for an unknown id."""
-        return [from_json_text(text, f"a record of {id}") for text in self._logs.get(check_id(id), ())]
+        return [to_record(from_json_text(text, id), id) for text in self._logs.get(check_id(id), ())]
 
     def claim(self, id: str, /) -> SessionLease:
         """Return the exclusive right to append. Raise `SessionLocked`."""

@@ -7,11 +7,21 @@ processes and forks share it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final, cast
+from sqlite3 import Connection
+from typing import Any, ClassVar, Final
 
 from .locks import claim_file
 from .sqlite_files import Layout, SQLiteBacked
-from .store import SessionLease, check_id, damaged_record, file_name, from_json_text, to_json_text, wrap_os_errors
+from .store import (
+    SessionLease,
+    check_id,
+    damaged_record,
+    file_name,
+    from_json_text,
+    to_record,
+    to_record_text,
+    wrap_os_errors,
+)
 
 LAYOUT: Final = Layout(
     kind="SQLiteStore",
@@ -33,6 +43,8 @@ _REVISIONS = """
            (SELECT record FROM records WHERE session = sessions.number ORDER BY number LIMIT 1)
     FROM sessions ORDER BY number
 """
+_TABLES = "SELECT sql FROM sqlite_master"
+_LARGE = 1 << 26  # bytes, of a file that would take seconds to check
 _DELETE = (
     "DELETE FROM records WHERE session = (SELECT number FROM sessions WHERE id = ?)",
     "DELETE FROM sessions WHERE id = ?",
@@ -47,10 +59,11 @@ class SQLiteStore(SQLiteBacked):
     """
 
     layout: ClassVar[Layout] = LAYOUT
+    _is_checked = False
 
     def append(self, id: str, records: Sequence[Mapping[str, Any]], /) -> None:
         """Append `records` to a log: all or none."""
-        texts = [(to_json_text(dict(record)), check_id(id)) for record in records]
+        texts = [(to_record_text(record), check_id(id)) for record in records]
         if check_id(id) and texts:
             with self._file.changing() as connection:
                 connection.execute(_BEGIN, (id,))
@@ -63,8 +76,21 @@ class SQLiteStore(SQLiteBacked):
             ToolcastError: If a record is damaged.
         """
         with self._file.using() as connection:
+            if not self._is_checked:
+                self._check(connection)
             rows = connection.execute(_READ, (check_id(id),)).fetchall()
-        return [_record(row[0], f"{self.path}, record {number} of {id}") for number, row in enumerate(rows, 1)]
+        places = ((row[0], f"{self.path}, record {number} of {id}") for number, row in enumerate(rows, 1))
+        return [to_record(from_json_text(text, where), where) for text, where in places]
+
+    def _check(self, connection: Connection) -> None:
+        """Raise `ToolcastError` for a damaged file, whose tables or index may leave out records."""
+        is_small = self.path.stat().st_size < _LARGE
+        problem = connection.execute("PRAGMA integrity_check(1)").fetchone()[0] if is_small else "ok"
+        if problem == "ok" and not {*LAYOUT.tables} <= {sql for (sql,) in connection.execute(_TABLES)}:
+            problem = "the definitions of its tables are changed"
+        if problem != "ok":
+            raise damaged_record(str(self.path), f"{problem:.300}")
+        self._is_checked = True
 
     def claim(self, id: str, /) -> SessionLease:
         """Return the exclusive right to append, a file lock in `<path>.locks`. Raise `SessionLocked`."""
@@ -89,10 +115,3 @@ class SQLiteStore(SQLiteBacked):
         with self.claim(id), self._file.changing() as connection:
             for statement in _DELETE:
                 connection.execute(statement, (id,))
-
-
-def _record(text: object, where: str) -> dict[str, Any]:
-    data = from_json_text(text, where)
-    if not isinstance(data, dict):
-        raise damaged_record(where, "expected a JSON object")
-    return cast("dict[str, Any]", data)

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from math import isfinite
 from os import PathLike, getpid
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self, cast
 from weakref import finalize
 
 from ..errors import SessionLocked, ToolcastError
-from ..json_text import replace_surrogates
+from ..json_text import checksum, replace_surrogates
 from ..reprs import safe_repr
 
 
@@ -120,6 +120,9 @@ def id_of(name: str) -> str | None:
     return id if _LEGAL.fullmatch(id) and re.sub(r"[A-Z]", "", name) == name else None
 
 
+CHECKSUM: Final = "crc32"
+"""The last member of a stored record. Earlier versions, which write none, ignore it."""
+
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
@@ -145,6 +148,36 @@ def from_json_text(text: Any, where: str) -> Any:
         return json.loads(text, parse_constant=_finite, parse_float=_finite)
     except (TypeError, ValueError, RecursionError) as error:
         raise damaged_record(where, str(error)) from error
+
+
+def to_record_text(record: Mapping[str, Any]) -> str:
+    """Return a record as JSON on one line, with its checksum as the last member."""
+    if CHECKSUM in record:
+        raise ValueError(f"{CHECKSUM!r} is the name of the checksum of a record: use another")
+    text = to_json_text(dict(record))
+    return f'{text[:-1]}{"," if record else ""}"{CHECKSUM}":"{checksum(text.encode())}"}}'
+
+
+def to_record(data: Any, where: str) -> dict[str, Any]:
+    """Return the record in the data of `to_record_text`, which has no checksum if an earlier version wrote it.
+
+    Raises:
+        ToolcastError: It is damaged; the message names the place, `where`.
+    """
+    if not isinstance(data, dict):
+        raise damaged_record(where, "expected a JSON object")
+    record = cast("dict[str, Any]", data)
+    if record:
+        name, value = record.popitem()
+        try:
+            is_right = value == checksum(to_json_text(record).encode())
+        except RecursionError as error:
+            raise damaged_record(where, str(error)) from error
+        if is_right != (name == CHECKSUM):  # the name of a right one is damaged, too
+            raise damaged_record(where, f"its checksum is wrong (remove {CHECKSUM!r} after a repair)")
+        if not is_right:
+            record[name] = value
+    return record
 
 
 @contextmanager

@@ -149,13 +149,15 @@ def _read_line(exchanges: list[Exchange], kind: str, value: Any, ended: bool) ->
             return True
         raise ValueError("of another version")
     if kind == "request" and ended:
-        exchanges.append(Exchange(RecordedRequest.from_dict(value)))
+        exchanges.append(Exchange(request := RecordedRequest.from_dict(value)))
+        _ = request.stable  # fails here, and not at the first request, for a URL or a header that cannot be compared
         return False
     if ended:
         raise ValueError("outside of an exchange")
     exchange = exchanges[-1]
     if kind == "response":
-        exchange.status, exchange.headers = int(value["status"]), {**value["headers"]}
+        exchange.status = int(value["status"])
+        exchange.headers = {name: str(text) for name, text in value["headers"].items()}
     elif kind == "chunk":
         exchange.chunks.append(value.encode() if isinstance(value, str) else decode_bytes(value))
     elif kind == "end":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
+from itertools import count
 
 from ..errors import ToolcastError
 from ..http_request import HTTPRequest
@@ -39,6 +40,7 @@ class ReplayNetwork:
         self.open_replies: int = 0
         self.closed_replies = 0
         self._answers = list(answers)
+        self._numbers = count()
 
     @safe_repr
     def __repr__(self) -> str:
@@ -46,7 +48,7 @@ class ReplayNetwork:
 
     def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> ReplayReply:
         """Return the next response."""
-        number = len(self.requests)
+        number = next(self._numbers)  # two threads could read the same number of requests
         self.requests.append(request)
         if number >= len(self._answers):
             raise ToolcastError(

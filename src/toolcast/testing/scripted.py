@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from functools import partial
+from threading import Lock
 from typing import Any, ClassVar, cast, get_args
 
 from ..capabilities import LLMMetadata
@@ -32,6 +33,7 @@ from ..usage import Usage
 from .request_checks import check_request
 
 _EVENTS = get_args(Event)
+_numbering = Lock()  # of all scripts: an LLM is copied and pickled, which a lock cannot be
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +114,9 @@ class ScriptedLLM(FunctionCallingLLM):
             error.provider, error.model = self._metadata.provider, self._metadata.model_name
             raise
         request = ScriptedRequest(tuple(messages), tuple(tools), tool_choice, settings)
-        number = len(self.requests)
-        self.requests.append(request)
+        with _numbering:
+            number = len(self.requests)
+            self.requests.append(request)
         answer = self._answer(number)
         if _is_function(answer):
             answer = _checked(answer, answer(request))

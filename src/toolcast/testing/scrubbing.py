@@ -20,15 +20,13 @@ from pathlib import Path
 from typing import Any, AnyStr, Final, TypeAlias, cast
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-from ..credentials import Secret, has_secret_form, is_secret_name
+from ..credentials import Secret
 from ..errors import ToolcastError
 from ..http_request import HTTPRequest
+from ..secret_patterns import MARK, is_secret, secret_spans
 
 TextFilter: TypeAlias = Callable[[str], str] | Mapping[str, str]
 """The `filter` of a recording: a function of a text, or replacements by regular expression."""
-
-MARK: Final = "[key]"
-"""The text in place of a credential, as in error messages."""
 
 _Span: TypeAlias = tuple[int, int, str]
 _Rule: TypeAlias = Callable[[str], list[_Span]]
@@ -86,18 +84,24 @@ class Scrubber:
     def _without_credentials(self, chunks: Sequence[bytes]) -> list[bytes]:
         # In a frame of its own, as its locals contain what must not be shown if a filter raises an exception.
         clean = _replace(chunks, _spans_in_body(b"".join(chunks), self._credentials, lines=False))
-        body = b"".join(clean).decode("latin-1")
+        data = b"".join(clean)
+        body = data.decode("latin-1")
+        known = self._known(body)
+        spans = secret_spans(body, known) if _is_text(data) else known
         return _replace(
             clean,
             [  # outside of strings, where only a number of as many digits leaves JSON valid
-                (start, end, b"9" * (end - start) if body[start:end].isdigit() else mark.encode())
-                for start, end, mark in self._credentials(body)
+                (start, end, b"9" * (end - start) if body[start:end].isdigit() else MARK.encode())
+                for start, end in spans
             ],
         )
 
     def _credentials(self, text: str) -> list[_Span]:
-        """Return the spans of `text` with credentials."""
-        return [(*found.span(), MARK) for found in self._pattern().finditer(text)]
+        """Return the spans of `text` with the known credentials, and with what looks like one."""
+        return [(*span, MARK) for span in secret_spans(text, self._known(text))]
+
+    def _known(self, text: str) -> Iterator[tuple[int, int]]:
+        return (found.span() for found in self._pattern().finditer(text))
 
     def _pattern(self) -> re.Pattern[str]:
         if self._find is None:
@@ -125,7 +129,7 @@ def is_credential(text: str) -> bool:
 def _environment() -> Iterator[str]:
     """Yield the values of the environment variables that are credentials, by their name or form."""
     for name, value in os.environ.items():
-        if len(value) < 8 or not (is_secret_name(name) or has_secret_form(value)) or Path(value[:4096]).exists():
+        if len(value) < 8 or not is_secret(name, value) or Path(value[:4096]).exists():
             continue  # the path of a key file is none
         yield value
         yield from re.findall(r"://[^/\s:@]*:([^/\s@]{4,})@", value)
@@ -304,7 +308,15 @@ def _lines(body: bytes) -> list[tuple[int, bytes, bool]]:
 
 def _is_json(data: bytes) -> bool:
     try:
-        data.decode()
-        return isinstance(json.loads(data), (dict, list))
+        return _is_text(data) and isinstance(json.loads(data), (dict, list))
     except (ValueError, RecursionError):
         return False
+
+
+def _is_text(data: bytes) -> bool:
+    """Return False for a body that is not UTF-8, such as frames with checksums, in which a form would be a chance."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

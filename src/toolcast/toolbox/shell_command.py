@@ -28,9 +28,9 @@ from threading import Thread
 from time import monotonic
 from typing import Any, Final
 
-from ..credentials import has_secret_form, is_secret_name
 from ..errors import TryAgain
 from ..lazy_dataclasses import dataclass
+from ..secret_patterns import is_secret
 from ..tools.callable_tool import CallableTool, ToolOutput
 from ..tools.context import ToolContext
 from ..tools.options import check_output_limit, check_timeout
@@ -222,7 +222,7 @@ def command_tool(
 
 def environment_without_secrets() -> dict[str, str]:
     """Return the variables of this process, without keys, tokens, and URLs with a password."""
-    return {name: value for name, value in os.environ.items() if not (is_secret_name(name) or has_secret_form(value))}
+    return {name: value for name, value in os.environ.items() if not is_secret(name, value)}
 
 
 def _ending(code: int | None) -> str:

@@ -37,6 +37,34 @@ _LISTS = (list, tuple, set, frozenset)
 _BYTES = (bytes, bytearray)
 _PARTS = (TextPart, ImagePart)
 
+_IN_A_THREAD = "sync tools may run in a thread of their own"
+
+# The errors of objects that belong to a thread, an event loop or a context, in the words of their libraries.
+_REMEDIES: Final = (
+    (
+        "SQLite objects created in a thread can only be used in that same thread",
+        f"{_IN_A_THREAD}. Open the connection inside the tool, open it with check_same_thread=False and use it under a "
+        "lock, or write the tool with async def",
+    ),
+    (
+        "attached to a different loop|bound to a different event loop|Event loop is closed",
+        "an object of one event loop was used in another. Create it inside the tool, or call the async API of toolcast "
+        "in the loop that the object belongs to, with a tool written with async def",
+    ),
+    (
+        "no running event loop|no current event loop in thread",
+        f"{_IN_A_THREAD}, which has no event loop. Write the tool with async def",
+    ),
+    (
+        "was created in a different Context",
+        "the tool runs in a copy of the context. Reset a context variable in the function that has set it",
+    ),
+    (
+        "main thread is not in main loop|[Nn]ot in (?:the )?main thread|only works in main thread|different thread",
+        f"{_IN_A_THREAD}. Pass the work on to the thread that the object belongs to, for example with a queue",
+    ),
+)
+
 # Replacements in the text of an error, applied in order. Each pattern is linear.
 _UNSAFE: Final = (
     (r"Traceback \(most recent call last\):\n(?:[ \t].*\n?)*", ""),
@@ -78,6 +106,15 @@ def error_text(error: BaseException | None) -> str:
     if isinstance(error, CallError) and error.message:
         return truncate(error.message, _CALL_ERROR_LIMIT)
     return truncate(_error_text(error), _ERROR_LIMIT)
+
+
+def remedy_of(error: BaseException) -> str | None:
+    """Return what the developer of a tool can change, for an error of where it ran; None for any other error.
+
+    The model reads the error too, and can do nothing about it.
+    """
+    text = str(error)
+    return next((remedy for pattern, remedy in _REMEDIES if re.search(pattern, text)), None)
 
 
 def refuses_tools(error: BaseException) -> bool:

@@ -12,8 +12,9 @@ from pydantic import BaseModel
 
 from support.engines import EngineAPI, call, check, results, sequence, valid_requests
 from toolcast import Configs, FallbackLLM, MissingLLMError, Overloaded
+from toolcast.agents.engine import engine as engine_module
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.engine.history import find_problems
+from toolcast.agents.engine.history import find_problems, unanswered_calls
 from toolcast.agents.permissions.permissions import Permissions, Rule
 from toolcast.approvals import PermissionRequest
 from toolcast.errors import (
@@ -473,6 +474,22 @@ def test_inject_between_turns_is_sent_at_once(engine_api: EngineAPI) -> None:
     assert llm.requests[0].messages == (user("Remember: be brief."), user("Hi."))
 
 
+def test_no_turn_begins_while_a_message_is_injected(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, begun = Engine(ScriptedLLM("Yes.")), list[bool]()
+
+    def look(history: list[Message]) -> tuple[ToolCallPart, ...]:
+        thread = threading.Thread(target=lambda: begun.append(engine._lock.acquire(blocking=False)))
+        thread.start()
+        thread.join()
+        return unanswered_calls(history)
+
+    monkeypatch.setattr(engine_module, "unanswered_calls", look)
+    engine.inject("Be brief.")
+    assert begun == [False]
+    monkeypatch.undo()
+    assert engine.submit("Hello.").text == "Yes."
+
+
 def test_inject_during_a_turn_comes_before_its_next_request(engine_api: EngineAPI) -> None:
     def hint() -> str:
         """Send a message."""
@@ -818,7 +835,7 @@ def test_nothing_to_restore(data: Any) -> None:
 def test_a_stream_that_was_never_started_blocks_no_turn() -> None:
     """Ctrl-C may come between the two."""
     engine = Engine(scripted("One.", "Two."))
-    left = engine.begin("First.", None, (), concurrent=False)
+    left = engine.begin("First.", None, {}, concurrent=False)
     with pytest.raises(IllegalState):
         engine.submit("Second.")
     engine.cancel()

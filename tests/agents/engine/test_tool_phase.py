@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import logging
+import signal
+import sqlite3
 import threading
 from collections.abc import Callable
+from contextvars import ContextVar, copy_context
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -964,3 +970,95 @@ def test_long_changed_arguments_are_reported_shortened() -> None:
     _, _, engine = shelf_and_engine([put("a", "1")], lambda request: request.edit({"item": "2" * 5_000}))
     engine.submit("Go.")
     assert len(results(engine.history)[0].content.splitlines()[0]) < 600
+
+
+# Errors that the developer of a tool can correct, and the model cannot.
+
+
+def test_a_connection_that_belongs_to_another_thread_is_in_the_log_with_the_remedy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+
+        def count() -> int:
+            """Count."""
+            found: int = connection.execute("SELECT 1").fetchone()[0]
+            return found
+
+        tool = replace(CallableTool.from_function(count), timeout=30)  # with a limit it runs in a thread
+        engine = Engine(ScriptedLLM(ToolCallPart("1", "count", "{}"), "I cannot."), [tool])
+        with caplog.at_level(logging.WARNING, "toolcast"):
+            engine.submit("Count.")
+    (result,) = results(engine.history)
+    assert "ProgrammingError" in result.content and "check_same_thread" not in result.content
+    (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    for words in (
+        "count raised ProgrammingError",
+        "check_same_thread=False",
+        "under a lock",
+        "inside the tool",
+        "async",
+    ):
+        assert words in record.getMessage()
+
+
+def fail_in_another_loop() -> None:
+    loop = asyncio.new_event_loop()
+    future = loop.create_future()
+    loop.close()
+
+    async def wait() -> None:
+        await future
+
+    asyncio.run(wait())
+
+
+def fail_without_a_loop() -> None:
+    asyncio.get_running_loop()
+
+
+def fail_in_another_context() -> None:
+    variable = ContextVar[int]("variable")
+    variable.reset(copy_context().run(variable.set, 1))
+
+
+def fail_outside_of_the_main_thread() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize(
+    ("fail", "words"),
+    [
+        (fail_in_another_loop, "of one event loop was used in another"),
+        (fail_without_a_loop, "has no event loop. Write the tool with async def"),
+        (fail_in_another_context, "in a copy of the context"),
+        (fail_outside_of_the_main_thread, "Pass the work on to the thread"),
+    ],
+)
+def test_objects_of_another_loop_context_or_thread_are_in_the_log_with_the_remedy(
+    caplog: pytest.LogCaptureFixture, fail: Callable[[], None], words: str
+) -> None:
+    def work() -> str:
+        """Work."""
+        fail()
+        return "done"
+
+    tool = replace(CallableTool.from_function(work), timeout=30)
+    engine = Engine(ScriptedLLM(ToolCallPart("1", "work", "{}"), "I cannot."), [tool])
+    with caplog.at_level(logging.WARNING, "toolcast"):
+        engine.submit("Work.")
+    (record,) = [record for record in caplog.records if record.name == "toolcast"]
+    assert words in record.getMessage()
+    (result,) = results(engine.history)
+    assert words not in result.content
+
+
+def test_another_error_has_no_remedy(caplog: pytest.LogCaptureFixture) -> None:
+    def work() -> str:
+        """Work."""
+        raise ValueError("the row 7 is missing")
+
+    engine = Engine(ScriptedLLM(ToolCallPart("1", "work", "{}"), "I cannot."), [work])
+    with caplog.at_level(logging.WARNING, "toolcast"):
+        engine.submit("Work.")
+    assert [record.getMessage() for record in caplog.records] == ["the tool work raised ValueError"]

@@ -116,8 +116,12 @@ class Conversation:
 
     def pop_injected(self) -> None:
         """Move injected messages to the end of the history."""
-        while self.injected:
-            self.history.append(self.injected.pop(0))
+        if not self.injected:
+            return
+        injected, end = self.injected[:], len(self.history)
+        count = len(injected)
+        # In one step: the snapshot of another thread between two of them would have a message twice, or not at all.
+        self.history[end:], self.injected[:count] = injected, ()
 
     def rollback(self, messages: tuple[Message, ...]) -> None:
         """Remove the caller's messages from the history, if the turn added nothing after them."""
@@ -160,29 +164,32 @@ class Conversation:
 
     def state(self, id: str = "", opened: float = 0.0) -> SessionState:
         """Return the whole conversation as a `SessionState`."""
+        # Read without a call, as another thread may go on with a turn during one. A result is added to the history
+        # before its call is no longer in `started`: a call that has run never looks as if it had not.
+        started, answers, injected, history = {*self.started}, {**self.answers}, (*self.injected,), (*self.history,)
         spent = self.spending.to_dict()
         return SessionState(
             id=id,
             opened=opened,
-            history=tuple(self.history),
+            history=history,
             usage=self.usage,
             spent={} if spent == _NOTHING else spent,
-            started=frozenset(self.started),
+            started=frozenset(started),
             remembered=tuple([rule.to_dict() for rule in self.remembered]),
             turns=self.turns,
             end=self.end,
-            answers=tuple([answer.to_dict() for answer in self.answers.values()]),
-            injected=tuple(self.injected),
+            answers=tuple([answer.to_dict() for answer in answers.values()]),
+            injected=injected,
             instructions=self.instructions,
-            **self._stored_state(),
+            **self._stored_state(history),
         )
 
-    def _stored_state(self) -> StoredState:
-        """Return the stored response, unless the history has changed since."""
-        count = len(self._seen)
-        if self.stored is None or tuple(self.history[:count]) != self._seen:
+    def _stored_state(self, history: tuple[Message, ...]) -> StoredState:
+        """Return the stored response, unless `history` does not begin with its messages."""
+        stored, seen = self.stored, self._seen
+        if stored is None or history[: len(seen)] != seen:
             return {}
-        return {"stored": self.stored, "seen": count}
+        return {"stored": stored, "seen": len(seen)}
 
     def snapshot(self) -> dict[str, Any]:
         """Return the whole conversation as JSON-serialisable data."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from threading import Lock
+from threading import RLock
 from typing import Any, Generic, Protocol, overload
 from weakref import ref
 
@@ -104,7 +104,7 @@ class Engine(Generic[D, Output_co]):
         self._parent = None if context is None else context.cancellation
         self._turn_loop: TurnLoop | None = None
         self._session: ref[Any] | None = None  # the open session with this engine
-        self._lock = Lock()
+        self._lock = RLock()  # a signal handler may inject a message in the middle of anything here
         spending = None if context is None else context.spending
         self.conversation: Conversation = Conversation(history, config.budget, spending)
 
@@ -255,9 +255,10 @@ class Engine(Generic[D, Output_co]):
     def inject(self, message: AnyMessage) -> None:
         """Add a message to the history: at once, or before the next request of a turn in progress."""
         (message,) = require_valid([as_message(message)])
-        self.conversation.injected.append(message)
-        if not self._is_busy and not unanswered_calls(self.conversation.history):
-            self.conversation.pop_injected()
+        with self._lock:  # else a turn may begin in between, and the message come between a call and its result
+            self.conversation.injected.append(message)
+            if not self._is_busy and not unanswered_calls(self.conversation.history):
+                self.conversation.pop_injected()
 
     # Snapshots and forks.
 

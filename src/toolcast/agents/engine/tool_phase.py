@@ -26,7 +26,7 @@ from ...server_tools import waits_for_approval
 from ...structured.response_validation import you_wrote
 from ...tools.context import ToolContext
 from ...tools.execution import ToolJob, ToolRun, overlapping_groups, read_call
-from ...tools.results import error_text
+from ...tools.results import error_text, remedy_of
 from ...usage import BudgetTracker
 from ..permissions.argument_values import is_plain_object, to_plain
 from ..permissions.call_decisions import CallDecisions, denied, split_approvals, to_decision
@@ -209,7 +209,9 @@ class ToolPhase:
         if isinstance(error, (TryAgain, TurnCancelled)):
             return
         # The model may hide the failure of a tool behind "All good!", so that the log is the only place that shows it.
-        logger.warning("the tool %s raised %s", job.call.name, type(error).__name__, exc_info=error)
+        remedy = remedy_of(error)
+        hint = f": {remedy}" if remedy else ""
+        logger.warning("the tool %s raised %s%s", job.call.name, type(error).__name__, hint, exc_info=error)
         if self.failure is None and (isinstance(error, FailTurn) or self._ends_turn(job, error)):
             self.failure = failed_turn(error, f"the tool {job.call.name}", job.call.name)
 

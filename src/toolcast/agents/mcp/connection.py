@@ -21,7 +21,6 @@ from contextvars import Context
 from functools import partial
 from math import inf
 from pathlib import Path
-from re import compile as regex
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TextIO, TypeAlias, TypeVar, cast
 
@@ -31,6 +30,7 @@ from ...async_support.waiters import Waiters
 from ...credentials import Secret, SecretURL, mask, protect_headers, reveal
 from ...errors import MCPError, ToolcastError
 from ...json_text import replace_surrogates
+from ...secret_patterns import is_secret
 from ...transport.transport_errors import chain, guard_logs, in_flight, scrub_exception
 from .tools import legal_result, single_line
 
@@ -57,9 +57,6 @@ _CONNECTION_LOST_TEXTS = ("Session terminated", "Connection closed")
 _ANSWER_LOST = "SSE stream "
 _OUTCOME_UNKNOWN = "which may have been carried out, or not"
 
-
-SECRET_NAME: Final = regex("(?i)key|token|secret|passw|auth|credential|cookie|url|dsn")
-"""The names of environment variables whose values are masked."""
 
 _LOGGERS: Final = ("mcp.client.streamable_http", "mcp.client.client", "mcp.shared.jsonrpc_dispatcher", "client")
 
@@ -124,7 +121,7 @@ def stdio_options(
 ) -> ConnectOptions:
     """Return the options for a program that speaks MCP over its standard input and output."""
     given = {name: Secret(value) for name, value in (env or {}).items()}
-    secrets = tuple(value for name, value in given.items() if SECRET_NAME.search(name))
+    secrets = tuple(value for name, value in given.items() if is_secret(name, value.reveal()))
     errors = StandardError()
 
     @asynccontextmanager

@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from math import inf
 from pathlib import Path, PurePath
-from re import ASCII, compile as regex, sub
+from re import ASCII, sub
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Self, TextIO, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from ...cancellation import Cancellation
 from ...closing import AsyncClosing, Closing
 from ...errors import MCPError, ToolTimeout
+from ...secret_patterns import is_secret_name
 from ...tool_spec import legal_name
 from ...tools.callable_tool import CallableTool, ToolOutput
 from ...tools.context import ToolContext
@@ -46,8 +47,6 @@ T = TypeVar("T")
 Timeouts: TypeAlias = tuple[float | None, float | None]
 """The seconds that a call may take without an answer or progress, and in all."""
 
-_SECRET_OPTION: Final = regex("(?i)-.*(key|token|secret|passw|auth|credential|header)[^=]*")
-
 logger: Final = logging.getLogger("toolcast")
 
 CALL_TIMEOUT: Final = 120.0
@@ -62,7 +61,9 @@ _PAGES = 100
 def _naming_arguments(args: Sequence[str]) -> Iterator[str]:
     """Yield the arguments that are neither an option nor the value of one named like a secret."""
     for before, arg in zip(("", *args), args, strict=False):
-        if not (arg.startswith("-") or _SECRET_OPTION.fullmatch(before)):
+        # Beside the dash there is a second word, as in the names of fields: `--auth` is a secret, `auth` alone is none.
+        named = before.startswith("-") and "=" not in before and is_secret_name(f"option{before}")
+        if not (arg.startswith("-") or named or before.lower().endswith("header")):
             yield arg
 
 

@@ -167,8 +167,9 @@ class Session(Closing, AsyncClosing, Generic[D, Output_co]):
 
     def save(self) -> None:
         """Write what has changed since the last turn. The end of each turn does, and so does `close`."""
-        if self._saved is not None and not self._is_running:
-            self._saved.save(self.engine)
+        with self._lock:  # else another thread may save, or begin a turn, and write the same messages again
+            if self._saved is not None and not self._is_running:
+                self._saved.save(self.engine)
 
     # Turns.
 

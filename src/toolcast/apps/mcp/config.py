@@ -20,11 +20,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
-from ...agents.mcp.connection import SECRET_NAME
 from ...agents.mcp.server import MCPServer
 from ...credentials import SecretURL
 from ...errors import ToolcastError
 from ...lazy_dataclasses import dataclass
+from ...secret_patterns import is_secret
 from ...terminal_text import exposed
 from ..config_file import config_path
 
@@ -82,8 +82,8 @@ class ServerEntry:
             yield exposed(f"folder {self.cwd}")
         for kind, values in (("env", self.env), ("header", self.headers)):
             for name, value in values.items():
-                is_secret = kind == "header" or SECRET_NAME.search(name)
-                shown = "***" if is_secret and not _VARIABLE.search(value) else value
+                hidden = (kind == "header" or is_secret(name, value)) and not _VARIABLE.search(value)
+                shown = "***" if hidden else value
                 yield exposed(f"{kind} {name}={shown}")
 
     def server(self, root: Path, environ: Mapping[str, str], stderr: TextIO | None = None) -> MCPServer:

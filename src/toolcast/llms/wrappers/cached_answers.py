@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any, Final, cast
-from zlib import crc32
 
 from ...accumulator import Accumulator
 from ...answer_details import SafetyRating, TokenLogprob
@@ -39,6 +38,7 @@ from ...events import (
     ToolCallReset,
     ToolCallStart,
 )
+from ...json_text import checksum
 from ...messages import AudioPart, ImagePart, Message, Part
 
 _MAPPING: Any = Mapping  # typed as Any, so that isinstance does not narrow Any to an unknown type
@@ -158,7 +158,7 @@ def decode(value: bytes, key: str = "") -> tuple[list[Event], float]:
 
 
 def _checksum(key: str, stored: bytes) -> bytes:
-    return b"%08x" % crc32(stored, crc32(key.encode("utf-8", "surrogatepass")))
+    return checksum(key.encode("utf-8", "surrogatepass") + stored).encode()
 
 
 def _values(event: Event) -> dict[str, Any]:

@@ -105,7 +105,7 @@ class AnthropicDecoder(StreamDecoder):
     def _chunk(self, chunk: dict[str, Any], out: list[Event]) -> None:
         kind = chunk.get("type")
         if kind == "content_block_delta":
-            delta = as_dict(chunk.get("delta"))
+            delta = self._object(chunk.get("delta"), "delta", out)
             if (read := _DELTAS.get(as_str(delta.get("type")))) is not None:
                 if self._unreported:
                     self._report(out)
@@ -132,6 +132,8 @@ class AnthropicDecoder(StreamDecoder):
             self._has_content = True
             self._add_text(text)
             out.append(TextDelta(text))
+        elif text:
+            self._refuse(text, "text", "a string", out)
 
     def _cite(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
         if citation := as_dict(delta.get("citation")):
@@ -166,7 +168,7 @@ class AnthropicDecoder(StreamDecoder):
     # -- blocks
 
     def _block(self, chunk: dict[str, Any], out: list[Event]) -> None:
-        block = as_dict(chunk.get("content_block"))
+        block = self._object(chunk.get("content_block"), "content_block", out)
         kind, index = block.get("type"), _key(chunk)
         self._end_thought(out)
         self._unread.pop(index, None)

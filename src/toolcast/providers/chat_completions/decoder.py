@@ -11,7 +11,7 @@ calls may follow it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from ...answer_details import SafetyRating, merge_ratings
 from ...errors import EmptyResponse
@@ -129,8 +129,7 @@ class OpenAIChatDecoder(StreamDecoder):
         choices = as_list(chunk.get("choices"))
         if choices:
             for choice in choices:
-                if type(choice) is dict:
-                    self._choice(cast("dict[str, Any]", choice), out)
+                self._choice(choice, out)
         else:
             self._without_choices(chunk, out)
         for name in _SOURCES:
@@ -147,13 +146,19 @@ class OpenAIChatDecoder(StreamDecoder):
             raise stream_error(found, self._source)
         self._usage(found.get("usage"), out)
 
-    def _choice(self, choice: dict[str, Any], out: list[Event]) -> None:
+    def _choice(self, given: Any, out: list[Event]) -> None:
         self._answered = True
+        # `_object`, which costs a call for each chunk, is for what is no object.
+        choice: dict[str, Any] = given
+        if type(given) is not dict:
+            choice = self._object(given, "choices", out)
         if choice.get("index") and choice["index"] != "0":
             return
-        delta = choice.get("delta")
+        delta: Any = choice.get("delta")
         if delta is None or "message" in choice:
-            delta = self._whole_message(choice)
+            delta = self._whole_message(choice, out)
+        elif delta and type(delta) is not dict:
+            self._refuse(delta, "choices.delta", "an object", out)
         for name, value in as_dict(delta).items():
             if value and name not in _SILENT:
                 reader = self._readers.get(name)
@@ -194,7 +199,7 @@ class OpenAIChatDecoder(StreamDecoder):
         if before != self._ratings:
             out.append(SafetyReport(ratings))
 
-    def _whole_message(self, choice: dict[str, Any]) -> dict[str, Any]:
+    def _whole_message(self, choice: dict[str, Any], out: list[Event]) -> dict[str, Any]:
         """Return the fields of a choice that has a message or no delta.
 
         Perplexity has both. A whole answer is in its message, and the delta may be empty. In a stream the message
@@ -202,7 +207,8 @@ class OpenAIChatDecoder(StreamDecoder):
         """
         if choice.get("text"):
             return {"content": choice["text"]}
-        delta, message = as_dict(choice.get("delta")), as_dict(choice.get("message"))
+        delta = self._object(choice.get("delta"), "choices.delta", out)
+        message = self._object(choice.get("message"), "choices.message", out)
         repeated = self._streamed and (self._has_content or ("delta" in choice and not choice.get("finish_reason")))
         more = {} if repeated else {name: value for name, value in message.items() if value}
         if self._streamed and any(value for name, value in delta.items() if name not in _SILENT):
@@ -212,14 +218,20 @@ class OpenAIChatDecoder(StreamDecoder):
     def _without_choices(self, chunk: dict[str, Any], out: list[Event]) -> None:
         if chunk.get("object") == "error" or ("choices" not in chunk and "detail" in chunk):
             raise stream_error(chunk, self._source)
-        if not chunk.get("usage"):
+        if chunk.get("choices"):
+            self._refuse(chunk["choices"], "choices", "a list of objects", out)
+        elif not chunk.get("usage"):
             out.append(RawEvent(chunk))
 
     # -- the fields of a delta
 
     def _text(self, value: Any, out: list[Event]) -> None:
         if type(value) is not str:
-            value = "".join(as_str(as_dict(part).get("text")) for part in as_list(value))
+            parts = self._objects(value, "content", out)
+            value = "".join([self._string(part.get("text"), "content.text", out) for part in parts])
+            if not value:
+                self._has_content = True
+                return
         self._has_content = True
         if self._thinks:
             self._end_thought(out)
@@ -233,7 +245,8 @@ class OpenAIChatDecoder(StreamDecoder):
         if self._thinks:
             self._end_thought(out)
         self._damaged |= self._lost_late
-        self._calls.take(value, out)
+        for odd in self._calls.take(value, out):
+            self._refuse(odd, "tool_calls", "a list of objects", out)
 
     def _reasoning(self, value: Any, out: list[Event]) -> None:
         self._thought("reasoning", value, out)

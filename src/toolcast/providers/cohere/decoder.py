@@ -72,7 +72,7 @@ class CohereDecoder(StreamDecoder):
                 raise stream_error(message, self._source)
             return False
         self._response_id = as_str(message.get("id")) or None
-        blocks = [as_dict(block) for block in as_list(found.get("content"))]
+        blocks = self._objects(found.get("content"), "message.content", out)
         # The plan precedes the text, as in a stream.
         for block in [block for block in blocks if block.get("type") == "thinking"]:
             self._block(block, out)
@@ -82,10 +82,10 @@ class CohereDecoder(StreamDecoder):
                 self._starts[index] = self._text_length
                 self._block(block, out)
         self._end_thought(out)
-        for call in as_list(found.get("tool_calls")):
-            function = as_dict(as_dict(call).get("function"))
+        for call in self._objects(found.get("tool_calls"), "message.tool_calls", out):
+            function = self._object(call.get("function"), "message.tool_calls.function", out)
             name, arguments = as_str(function.get("name")), as_str(function.get("arguments"))
-            self._calls.whole(as_dict(call).get("id"), name, arguments, out)
+            self._calls.whole(call.get("id"), name, arguments, out)
         for citation in as_list(found.get("citations")):
             self._cite(citation, out)
         self._finish(message, out)
@@ -129,12 +129,12 @@ class CohereDecoder(StreamDecoder):
         out += [TextCitation(each) for each in cohere_citations(found, offset, self._source.provider)]
 
     def _content(self, chunk: dict[str, Any], delta: dict[str, Any], out: list[Event]) -> None:
-        self._block(as_dict(delta.get("content")), out)
+        self._block(self._object(delta.get("content"), "delta.message.content", out), out)
 
     def _block(self, block: dict[str, Any], out: list[Event]) -> None:
         """Read a block of content, or a piece of one."""
-        self._think("thinking", as_str(block.get("thinking")), out)
-        if text := as_str(block.get("text")):
+        self._think("thinking", self._string(block.get("thinking"), "content.thinking", out), out)
+        if text := self._string(block.get("text"), "content.text", out):
             self._end_thought(out)
             self._text_length += len(text)
             out.append(TextDelta(text))

@@ -139,8 +139,8 @@ class GoogleDecoder(StreamDecoder):
         if not self._model:
             self._model = as_str(chunk.get("modelVersion")) or None
             self._response_id = as_str(chunk.get("responseId")) or self._response_id
-        for found in as_list(chunk.get("candidates")):
-            candidate, self._answered = as_dict(found), True
+        for candidate in self._objects(chunk.get("candidates"), "candidates", out):
+            self._answered = True
             if not candidate.get("index"):
                 self._candidate(candidate, out)
         if "promptFeedback" in chunk:
@@ -153,8 +153,8 @@ class GoogleDecoder(StreamDecoder):
             out.append(RawEvent(chunk))
 
     def _candidate(self, candidate: dict[str, Any], out: list[Event]) -> None:
-        for found in as_list(as_dict(candidate.get("content")).get("parts")):
-            part = as_dict(found)
+        content = self._object(candidate.get("content"), "candidates.content", out)
+        for part in self._objects(content.get("parts"), "candidates.content.parts", out):
             text = part.get("text")
             if text and len(part) == 1 and type(text) is str:  # fast path for the commonest part
                 self._has_content = True
@@ -202,7 +202,8 @@ class GoogleDecoder(StreamDecoder):
     def _part(self, part: dict[str, Any], out: list[Event]) -> None:
         self._has_content = self._has_content or bool(part)
         signature = part.get("thoughtSignature")
-        call, text = as_dict(part.get("functionCall")), as_str(part.get("text"))
+        call = self._object(part.get("functionCall"), "functionCall", out)
+        text = self._string(part.get("text"), "text", out)
         if "functionCall" in part and (call or not text):
             self._call(call, signature, out)
         elif part.keys() <= _WORDS or text:

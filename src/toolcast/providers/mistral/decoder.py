@@ -37,8 +37,7 @@ class MistralDecoder(OpenAIChatDecoder):
             self._text_length += len(value)
             self._text(value, out)
             return
-        for part in as_list(value):
-            found = as_dict(part)
+        for found in self._objects(value, "content", out):
             if found.get("type") == "thinking":
                 self._thinking(found, out)
             elif text := as_str(found.get("text")):
@@ -50,7 +49,7 @@ class MistralDecoder(OpenAIChatDecoder):
                 cited = mistral_citations(found, self._text_length, self._source.provider)
                 out += [TextCitation(citation) for citation in cited]
             elif found.get("type") != "text":
-                out.append(RawEvent(part))
+                out.append(RawEvent(found))
 
     def _thinking(self, chunk: dict[str, Any], out: list[Event]) -> None:
         self._has_content = self._thinks = True

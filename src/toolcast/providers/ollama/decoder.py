@@ -31,6 +31,8 @@ _STOP: dict[str, StopReason] = {
 
 # Fields of a line of `/api/generate`, which has no `message`.
 _GENERATED = ("response", "thinking")
+# One of these is in every line; further fields may be new.
+_KNOWN = ("message", "done", "model", "created_at", *_GENERATED)
 
 
 class OllamaDecoder(FramedDecoder[JSONLines]):
@@ -75,8 +77,11 @@ class OllamaDecoder(FramedDecoder[JSONLines]):
             return
         if document.get("error") or document.get("done_reason") == "error":
             raise with_pull_advice(stream_error({"error": document.get("error") or "it gave no reason"}, self._source))
+        if document and document.keys().isdisjoint(_KNOWN):
+            self._refuse(document, "a line", "an object with a message", out)
+            return
         self._model = as_str(document.get("model")) or self._model
-        key = self._message(as_dict(document.get("message")), document, out)
+        key = self._message(self._object(document.get("message"), "message", out), document, out)
         if document.get("done"):
             if not self._streams:  # one line is the whole response
                 self._body = document
@@ -91,23 +96,27 @@ class OllamaDecoder(FramedDecoder[JSONLines]):
 
         Proxies of Ollama's `/api/generate` have text and thinking beside the message, or in place of it.
         """
-        if thinking := as_str(message.get("thinking")) or as_str(document.get("thinking")):
+        thinking = self._string(message.get("thinking"), "message.thinking", out)
+        if thinking := thinking or self._string(document.get("thinking"), "thinking", out):
             out.append(ThinkingDelta(thinking))
-        content = as_str(message.get("content"))
-        if text := content or as_str(document.get("response")):
+        content = self._string(message.get("content"), "message.content", out)
+        if text := content or self._string(document.get("response"), "response", out):
             out.append(TextDelta(text))
         if document.get("logprobs") and (tokens := token_logprobs(document["logprobs"])):
             out.append(LogprobsDelta(tokens))
-        for call in as_list(message.get("tool_calls")):
+        calls = message.get("tool_calls")
+        if calls and not isinstance(calls, list):
+            self._refuse(calls, "message.tool_calls", "a list of objects", out)
+        for call in as_list(calls):
             self._tool_call(as_dict(call), out)
         return "content" if content else "response"
 
     def _tool_call(self, found: dict[str, Any], out: list[Event]) -> None:
-        function = as_dict(found.get("function"))
+        function = self._object(found.get("function"), "message.tool_calls.function", out)
         arguments: Any = function.get("arguments")
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments or {}, ensure_ascii=False)
-        name = as_str(function.get("name"))
+        name = self._string(function.get("name"), "message.tool_calls.function.name", out)
         self._calls.whole(found.get("id"), name, arguments if arguments.strip() else "{}", out)
 
     def _end(self, document: Mapping[str, Any], out: list[Event]) -> None:

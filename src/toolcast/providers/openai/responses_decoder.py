@@ -207,7 +207,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
             self._begin_item(chunk, out)
 
     def _begin_item(self, chunk: dict[str, Any], out: list[Event]) -> _Item:
-        sent_item = as_dict(chunk.get("item"))
+        sent_item = self._object(chunk.get("item"), "item", out)
         item = self._begun(chunk, as_str(sent_item.get("type")))
         if (
             item.kind == "function_call"
@@ -221,7 +221,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
         return item
 
     def _done(self, chunk: dict[str, Any], out: list[Event], *, whole: bool = False) -> None:
-        sent_item = as_dict(chunk.get("item"))
+        sent_item = self._object(chunk.get("item"), "item", out)
         item = self._find_item(chunk, as_str(sent_item.get("type")), whole=whole) or self._begin_item(chunk, out)
         self._close(item, sent_item, out)
         item.done = True
@@ -245,8 +245,8 @@ class OpenAIResponsesDecoder(StreamDecoder):
         return self._own({"type": "function_call", **about}) if about else None
 
     def _close_message(self, item: _Item, sent_item: dict[str, Any], out: list[Event]) -> bool:
-        content = as_list(sent_item.get("content"))
-        for place, part in enumerate(map(as_dict, content)):
+        content = self._objects(sent_item.get("content"), "item.content", out)
+        for place, part in enumerate(content):
             self._refused |= part.get("type") == "refusal"
             self._whole(item, ("text", place), part.get("text") or part.get("refusal"), out)
             # From here alone: the deltas have the same ones without their bytes.

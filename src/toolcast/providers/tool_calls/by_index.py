@@ -14,7 +14,7 @@ begins right after the end of another.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from jiter import from_json
@@ -54,10 +54,12 @@ class ToolCalls:
     def __bool__(self) -> bool:
         return bool(self._calls)
 
-    def take(self, entries: Any, out: list[Event]) -> None:
-        """Read the `tool_calls` of one delta, or of a whole message."""
+    def take(self, entries: Any, out: list[Event]) -> Sequence[object]:
+        """Read the `tool_calls` of one delta, or of a whole message. Return the entries that are no objects."""
+        odd: Sequence[object] = ()
         for place, entry in enumerate(cast("list[object]", entries) if isinstance(entries, list) else [entries]):
             if not isinstance(entry, dict):
+                odd = odd if entry is None else (*odd, entry)
                 continue
             found = cast("dict[str, Any]", entry)
             last = self._last
@@ -68,6 +70,7 @@ class ToolCalls:
                     self._grow(last, text, out)
             else:
                 self._entry(_Entry(found), out, beside=place > 0)
+        return odd
 
     def add(self, text: str) -> bool:
         """Add `text` if it certainly is the next fragment of the last call; return False otherwise."""
