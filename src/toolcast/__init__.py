@@ -485,10 +485,10 @@ __compiled__: bool
 # Written out, because type checkers read no other form. A test compares it with `_EXPORTS`.
 __all__ = [
     "Accumulator",
+    "Agent",
     "AgentChatResponse",
     "AgentEvent",
     "AiohttpNetwork",
-    "Agent",
     "Anthropic",
     "AnthropicVertex",
     "ApprovalDecision",

@@ -27,6 +27,7 @@ from ...errors import IllegalState
 from ...llms.base import FunctionCallingLLM
 from ...llms.request import AnyMessage, Messages, Tools, as_message, as_messages
 from ...messages import Message
+from ...option_types import require
 from ...reprs import safe_repr
 from ...server_tools import ServerTool, split_tools
 from ...states import TURN, Trace
@@ -59,8 +60,12 @@ class Conversational(Protocol[D, Output_co]):
 
 
 def as_engine(value: Engine[D, Output_co] | Conversational[D, Output_co]) -> Engine[D, Output_co]:
-    """Return the engine, or a new conversation with the agent."""
-    return value if isinstance(value, Engine) else value.engine()
+    """Return the engine, or a new conversation with the agent. Raise `TypeError` for anything else."""
+    if isinstance(value, Engine):
+        return value
+    if not callable(getattr(value, "engine", None)):
+        require("engine", value, Engine, "Engine or an Agent")
+    return value.engine()
 
 
 class Engine(Generic[D, Output_co]):

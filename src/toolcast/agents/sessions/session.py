@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from threading import RLock
-from typing import Any, Final, Generic, Self, overload
+from typing import Any, Final, Generic, cast, overload
 from uuid import uuid4
 
 from typing_extensions import TypeForm, TypeVar, Unpack
@@ -38,6 +38,7 @@ from .persistence import SavedSession
 from .turn import SessionTurn
 
 T = TypeVar("T")
+E = TypeVar("E")
 D = TypeVar("D", default=Any)
 Output_co = TypeVar("Output_co", covariant=True, default=None)
 
@@ -101,18 +102,13 @@ class Session(Closing, AsyncClosing, Generic[D, Output_co]):
 
     @classmethod
     def resume(
-        cls,
-        id: str,
-        engine: Engine[D, Output_co] | Conversational[D, Output_co],
-        store: Store,
-        *,
-        observer: Observer | None = None,
-    ) -> Self:
+        cls, id: str, engine: Engine[E, T] | Conversational[E, T], store: Store, *, observer: Observer | None = None
+    ) -> Session[E, T]:
         """Open the saved session `id`, in whatever state it was left; `engine`, or that of an agent, gets its history.
 
         If it was left in the middle of a turn (`unfinished`), `send()` without a message continues that.
         """
-        session = cls(engine, id=id, observer=observer)
+        session = cast("Session[E, T]", cls(cast("Any", engine), id=id, observer=observer))
         with session._release_on_error():
             session._saved = SavedSession.load(id, store)
             session.engine.restore(session._saved.state)
