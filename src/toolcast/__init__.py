@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from .accumulator import (
         Accumulator as Accumulator,
     )
+    from .agents.agent import (
+        Agent as Agent,
+    )
     from .agents.engine.compaction import (
         Compaction as Compaction,
     )
@@ -394,6 +397,7 @@ _EXPORTS = {
     "chat.context": "ChatContext ChatError",
     "chat.machine_config": "chat_machine_config",
     "chat.machine_types": "chat_machine_types",
+    "agents.agent": "Agent",
     "agents.engine.compaction": "Compaction",
     "agents.subagents.run": "ElfEvent ElfResult",
     "agents.subagents.elves": "BackgroundElf ElfConfig ElfManager SyncElf",
@@ -481,6 +485,7 @@ __compiled__: bool
 # Written out, because type checkers read no other form. A test compares it with `_EXPORTS`.
 __all__ = [
     "Accumulator",
+    "Agent",
     "AgentChatResponse",
     "AgentEvent",
     "AiohttpNetwork",

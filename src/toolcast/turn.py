@@ -53,6 +53,8 @@ class Turn(Generic[T_co]):
             approval, has None.
         pending: The calls that wait for approval, where `end` is `approval`.
         hidden_tools: The tools of a typed result whose type hides its input: `to_dict` leaves their arguments out.
+        history: All messages of the conversation: `agent.run("...", history=turn.history)` continues it. Not in
+            `to_dict`.
     """
 
     messages: tuple[Message, ...] = ()
@@ -62,6 +64,7 @@ class Turn(Generic[T_co]):
     output: T_co = cast("Any", None)  # the type is that of a turn that has its result, as `submit` returns it
     pending: tuple[PermissionRequest, ...] = ()
     hidden_tools: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+    history: tuple[Message, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def cost(self) -> Decimal | None:

@@ -10,6 +10,7 @@ import pytest
 from docs.pages import PAGES, blocks
 from toolcast import Engine, Session
 from toolcast.agents.engine.config import EngineOptions
+from toolcast.agents.engine.turn_request import TurnOptions
 
 (PAGE,) = [page for page in PAGES if page.as_posix().endswith("docs/reference/engine.md")]
 OPTIONS = ["llm", "tools", *EngineOptions.__annotations__]
@@ -35,11 +36,10 @@ def test_the_snippet_uses_every_option() -> None:
     assert [name for name in OPTIONS if not re.search(rf"^    {name}=", snippet, re.MULTILINE)] == []
 
 
-@pytest.mark.parametrize("method", [Engine.submit, Engine.asubmit, Engine.stream, Engine.astream])
+OF_ENGINES = [Engine.submit, Engine.asubmit, Engine.stream, Engine.astream]
+OF_SESSIONS = [Session.run, Session.arun, Session.send, Session.asend]
+
+
+@pytest.mark.parametrize("method", [*OF_ENGINES, *OF_SESSIONS])
 def test_the_arguments_of_a_turn_are_those_of_the_methods(method: object) -> None:
-    assert rows("## Arguments of a turn") == parameters(method)
-
-
-@pytest.mark.parametrize("method", [Session.run, Session.arun, Session.send, Session.asend])
-def test_sessions_take_all_but_the_budget(method: object) -> None:
-    assert [*parameters(method), "budget"] == rows("## Arguments of a turn")
+    assert rows("## Arguments of a turn") == [*parameters(method), *TurnOptions.__annotations__]

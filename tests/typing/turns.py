@@ -8,6 +8,7 @@ from typing import Any, Literal, assert_type
 from pydantic import BaseModel
 
 from toolcast import (
+    Agent,
     AgentEvent,
     ApprovalDecision,
     AsyncTurnStream,
@@ -18,6 +19,7 @@ from toolcast import (
     PermissionRequest,
     Permissions,
     Session,
+    Store,
     ToolContext,
     ToolResult,
     Turn,
@@ -116,9 +118,32 @@ def dependencies(llm: FunctionCallingLLM) -> None:
     session = Session(engine)
     assert_type(session, Session[Shop])
     assert_type(session.run("hello", deps=Shop(), output_cls=Album, validation_context={}).output, Album)
-    engine.submit("hello", deps="shop")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of a wrong type
+    engine.submit("hello", deps="shop")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType] - of a wrong type
     session.send("hello", deps="shop")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of a wrong type
     Engine[str](llm, instructions=instruct)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of a wrong type
+
+
+def agents(llm: FunctionCallingLLM, store: Store) -> None:
+    assert_type(Agent(llm).run("hello"), Turn[None])
+    assert_type(Agent(llm, output_cls=list[Album]).run("hello"), Turn[list[Album]])
+    agent = Agent[Shop, Album](llm, [price], output_cls=Album, instructions=instruct, output_validators=check)
+    turn = agent.run("hello", deps=Shop())
+    assert_type(turn, Turn[Album])
+    assert_type(agent.run("and?", history=turn.history, deps=Shop()).output, Album)
+    assert_type(agent.stream("hello", deps=Shop()), TurnStream[Album])
+    assert_type(agent.engine(), Engine[Shop, Album])
+    assert_type(agent.engine().submit("hello", deps=Shop()), Turn[Album])
+    assert_type(agent.engine().submit("hello", output_cls=int, deps=Shop()), Turn[int])
+    assert_type(agent.session(store), Session[Shop, Album])
+    assert_type(Session.resume("ingrid", agent, store).run("hello"), Turn[Album])
+    assert_type(agent.with_(max_rounds=3), Agent[Shop, Album])
+    agent.run("hello", deps="shop")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of a wrong type
+    Agent[Shop, str](llm, output_cls=Album)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - likewise
+
+
+async def agents_awaited(agent: Agent[Shop, Album]) -> None:
+    assert_type(await agent.arun("hello", deps=Shop()), Turn[Album])
+    assert_type(agent.astream("hello", deps=Shop()), AsyncTurnStream[Album])
 
 
 def sessions(engine: Engine) -> None:

@@ -16,6 +16,7 @@ from itertools import takewhile
 from threading import get_ident
 from typing import Any, Final, TypeAlias, cast
 
+from ..agents.agent import Agent
 from ..agents.engine.config import EngineConfig
 from ..agents.engine.conversation import Conversation
 from ..agents.engine.engine import Engine
@@ -145,11 +146,11 @@ def is_loop_ending(error: BaseException) -> bool:
     return asyncio is not None and isinstance(error, asyncio.CancelledError) and asyncio.current_task().cancelling() > 0
 
 
-Configure: TypeAlias = Callable[[FunctionCallingLLM, str | None], Engine[Any]]
-"""A function that returns the engine for an LLM in a mode."""
+Configure: TypeAlias = Callable[[FunctionCallingLLM, str | None], Engine[Any, Any] | Agent[Any, Any]]
+"""A function that returns the engine, or the agent, for an LLM in a mode."""
 
 
-def chat_config(engine: Engine[Any]) -> EngineConfig:
+def chat_config(engine: Engine[Any, Any] | Agent[Any, Any]) -> EngineConfig:
     """Return the configuration of `engine` for a chat, in which calls wait for approval."""
     config = engine.config
     permissions = Permissions("auto") if config.permissions is UNGUARDED else config.permissions

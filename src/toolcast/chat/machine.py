@@ -18,7 +18,7 @@ from time import monotonic
 from typing import Any, ClassVar, Final
 
 from ..agents.engine.config import EngineConfig
-from ..agents.engine.engine import Engine
+from ..agents.engine.engine import Conversational, Engine, as_engine
 from ..agents.tool_search.search import LexicalSearch, ToolSearch
 from ..async_support.background_jobs import BackgroundJob, join_all, start_job
 from ..async_support.interruptible import Interrupted
@@ -29,7 +29,7 @@ from ..errors import IllegalState, ToolcastError
 from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
 from ..llms.provider_llms import llm
-from ..option_types import require, require_callable
+from ..option_types import require_callable
 from ..reprs import safe_repr
 from .actions import Effect, Order
 from .context import STATES, ChatContext, ChatState, as_interrupted, differences, read_snapshot
@@ -113,7 +113,7 @@ class _ChatBase:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Engine[Any, Any] | Conversational[Any, Any],
         *,
         search: ToolSearch | None = None,
         llms: Callable[[str], FunctionCallingLLM] = llm,
@@ -129,7 +129,7 @@ class _ChatBase:
         without asking; in a chat with it, only read-only tools do, and every other call waits.
 
         Args:
-            engine: The engine.
+            engine: The engine, or an `Agent`, with which the chat is a new conversation.
             search: Finds the tools that the model is offered.
             llms: Makes the LLM for the name in a LOAD_MODEL event.
             deps: The dependencies of its tools and instructions, in place of the engine's own. See `deps`.
@@ -145,7 +145,7 @@ class _ChatBase:
         Raises:
             ValueError: If `perform` or `actions` has an unknown name.
         """
-        require("engine", engine, Engine, "Engine")
+        engine = as_engine(engine)
         functions = {"llms": llms, **_named_functions("perform", perform), **_named_functions("actions", actions)}
         for name, function in (functions if search is None else {"search": search, **functions}).items():
             require_callable(name, function, "a function")
@@ -157,7 +157,7 @@ class _ChatBase:
         self._stages = core = EngineStages(
             config, engine.conversation.spending, search, llms, deps, configure, check_model
         )
-        self.engine: Engine = engine
+        self.engine: Engine[Any, Any] = engine
         self._begin_turn = core.begin_turn
         self._turn: ChatTurn | None = None  # as hooks observe it; None between turns, and without hooks
         self._perform: Mapping[Order, Perform] = {**core.performs, **(perform or {})}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
+from ..agents.agent import Agent
 from ..agents.engine.engine import Engine
 from ..agents.sessions.session import Session
 from ..option_suggestions import refuse_unknown
@@ -20,15 +21,17 @@ _OPTIONS = tuple(ServeOptions.__annotations__)
 
 
 def app(
-    target: Engine[Any] | ToolOrchestratingLLM[Any] | SessionFactory, /, **options: Unpack[ServeOptions]
+    target: Agent[Any, Any] | Engine[Any, Any] | ToolOrchestratingLLM[Any] | SessionFactory,
+    /,
+    **options: Unpack[ServeOptions],
 ) -> Starlette:
     """Return an ASGI app that serves an agent or a structured call to front ends. It can be mounted in another app.
 
     Args:
         target: One of these:
 
-            * An engine. Each request is a conversation of its own: the client's texts are its history, and a client
-              that disconnects cancels the run.
+            * An `Agent` or an engine. Each request is a conversation of its own: the client's texts are its history,
+              and a client that disconnects cancels the run.
             * A function of the user and the id of a thread that opens its `Session`, sync or async. The session's log
               is the history; a run goes on without its client, which can resume the stream, stop the run, and decide
               about tool calls.
@@ -43,7 +46,7 @@ def app(
         def user_of(request):
             return users_by_token.get(request.headers.get("authorization"))
 
-        app = toolcast.serve.app(engine, authorize=user_of, hosts=["api.example.com"])
+        app = toolcast.serve.app(agent, authorize=user_of, hosts=["api.example.com"])
         ```
     """
     refuse_unknown("toolcast.serve.app", options, _OPTIONS)
@@ -55,13 +58,13 @@ def app(
     require_callable("authorize", options["authorize"], "a function of the request that returns its user")
     if isinstance(target, Session):
         raise TypeError(
-            "expected an Engine, a ToolOrchestratingLLM or a function that opens a session, got one Session: "
-            "it belongs to one user and thread; pass a function: lambda user, thread: Session(engine.fork(), id=thread)"
+            "expected an Agent, a ToolOrchestratingLLM or a function that opens a session, got one Session: "
+            "it belongs to one user and thread; pass a function: lambda user, thread: Session(agent, id=thread)"
         )
-    if not callable(target) and not isinstance(target, Engine):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
+    if not callable(target) and not isinstance(target, (Agent, Engine)):  # pyright: ignore[reportUnnecessaryIsInstance] - callers without a type checker
         raise TypeError(
-            f"expected an Engine, a ToolOrchestratingLLM or a function of (user, thread) that opens a session, "
-            f"got {type(target).__name__}"
+            "expected an Agent, an Engine, a ToolOrchestratingLLM or a function of (user, thread) that opens a "
+            f"session, got {type(target).__name__}"
         )
     try:
         from .server import make_app  # starlette is an extra: it is loaded when an app is made

@@ -92,7 +92,7 @@ async def encoded(
 class EngineTarget:
     """An engine, of which each request gets a fork."""
 
-    def __init__(self, engine: Engine[Any]) -> None:
+    def __init__(self, engine: Engine[Any, Any]) -> None:
         self._engine = engine
         self._history = engine.history
 
@@ -114,7 +114,7 @@ class EngineRun:
 
     def __init__(
         self,
-        engine: Engine[Any],
+        engine: Engine[Any, Any],
         messages: list[Message],
         run: RunInput,
         protocol: FrontEndProtocol,

@@ -25,7 +25,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from typing_extensions import TypeIs
 
-from ..agents.engine.engine import Engine
+from ..agents.agent import Agent
+from ..agents.engine.engine import Engine, as_engine
 from ..async_support.callbacks import call_function
 from ..structured.orchestrator import ToolOrchestratingLLM
 from ..turn import Turn
@@ -88,8 +89,8 @@ class _Server:
         self._keep_alive = options.get("keep_alive", 15.0)
         self._protocols = chosen_protocols(options.get("protocols", PROTOCOLS))
         self._sessions: SessionTarget | None = None
-        if _is_engine(target):
-            self._target: ServedTarget = EngineTarget(target)
+        if _is_agent(target):
+            self._target: ServedTarget = EngineTarget(as_engine(target))
         elif _is_orchestrator(target):
             self._target = ObjectTarget(target)
             self._protocols.append(ObjectProtocol())
@@ -226,8 +227,8 @@ class _Server:
         return EventStreamResponse(reader, skip=skip, headers=headers, keep_alive=self._keep_alive)
 
 
-def _is_engine(target: object) -> TypeIs[Engine[Any]]:
-    return isinstance(target, Engine)
+def _is_agent(target: object) -> TypeIs[Agent[Any, Any] | Engine[Any, Any]]:
+    return isinstance(target, (Agent, Engine))
 
 
 def _is_orchestrator(target: object) -> TypeIs[ToolOrchestratingLLM[Any]]:

@@ -835,7 +835,7 @@ def test_nothing_to_restore(data: Any) -> None:
 def test_a_stream_that_was_never_started_blocks_no_turn() -> None:
     """Ctrl-C may come between the two."""
     engine = Engine(scripted("One.", "Two."))
-    left = engine.begin("First.", None, (), concurrent=False)
+    left = engine.begin("First.", None, {}, concurrent=False)
     with pytest.raises(IllegalState):
         engine.submit("Second.")
     engine.cancel()

@@ -529,7 +529,7 @@ def test_a_model_that_cannot_be_closed_harms_no_turn(engine_api: EngineAPI, capl
 
 def driven(engine: Engine, checkpoint: Callable[[], object], message: Any = "Go.") -> list[Any]:
     """All events of a turn that has a checkpoint."""
-    flow = engine.begin(message, None, (), concurrent=False, checkpoint=checkpoint)
+    flow = engine.begin(message, None, {}, concurrent=False, checkpoint=checkpoint)
     events: list[Any] = []
     while received := sync_driver.run(flow.next_events()):
         events += received

@@ -54,30 +54,31 @@ _EXPECTED: Mapping[str, tuple[Callable[[object], bool], str]] = {
 }
 
 
-class EngineOptions(TypedDict, Generic[D], total=False):
-    """Options of `Engine`; `D` is the type of the dependencies.
+class AgentOptions(TypedDict, Generic[D], total=False):
+    """Options of `Agent` and `Engine`; `D` is the type of the dependencies.
 
     Attributes:
-        permissions: The rules for what may run unasked; by default tools run, protected paths excepted.
-        max_rounds: The most requests of a turn. Default: 50.
-        budget: The most that all turns may spend.
+        permissions: The rules for what may run without an approval; by default all tools, protected paths excepted.
+        max_rounds: The limit of requests per turn. Default: 50.
+        budget: The limit of what all turns of a conversation may spend.
         settings: Settings that take precedence over those of the LLM.
-        cache: `Settings.cache`: "auto" marks what stays the same in the next request for the provider's cache.
-        instructions: The text of a system message before the history, or a function of the `ToolContext` that returns
-            it for each request.
-        deps: A value that tools find in their `ToolContext`, for turns that are given no other.
-        validation_context: The context of Pydantic's validators, for turns that are given no other.
-        output_validators: A function of the `ToolContext` and the typed output of a turn, or several.
-        history: The messages to begin with.
-        compaction: The way to make room in a history that is too long; None: that is an error.
-        tool_timeout: The most seconds that a tool may run.
-        output_limit: The most characters of a tool's output that the model reads. Default: 100,000.
-        max_repeats: The most times that the same call may come in a row.
-        max_attempts: The number of answers that are requested until a typed result is valid. Default: 3.
+        cache: `"auto"` marks what stays the same in the next request, for providers that cache only what is marked: the
+            tools, the system messages and the history. It is `Settings.cache`.
+        instructions: The text of a system message before the history, after the LLM's own `system_prompt`; or a
+            function of the `ToolContext`, sync or async, that returns it (None: no message) for each model request.
+        deps: A value that tools get in their `ToolContext`, in turns without `deps` of their own.
+        validation_context: The context of Pydantic's validators, in turns without one of their own.
+        output_validators: Functions of the `ToolContext` and the typed output of a turn, sync or async, that return the
+            output. `TryAgain` sends its message to the model.
+        compaction: The way to shorten a history that is too long; None: that is an error.
+        tool_timeout: Seconds per tool call, for tools without a limit of their own.
+        output_limit: The characters of a tool's output that the model reads. Default: 100,000.
+        max_repeats: The limit of identical calls in a row.
+        max_attempts: Answers that are requested until a typed result is valid. Default: 3.
         auto_continue: Request the rest of an answer that `max_tokens` cut off. Default: False.
-        tool_errors: "return" lets the model read an error that a tool raises; "raise" ends the turn with `TurnFailed`.
-            Default: `Configs.tool_errors`, "return".
-        observer: A function that is called with the id of a turn and each of its states.
+        tool_errors: `"return"`: the model reads an error that a tool raises; `"raise"`: it ends the turn with
+            `TurnFailed`. Default: `Configs.tool_errors`, `"return"`.
+        observer: A function of `(turn_id, state)`.
         hooks: Hooks of its turns, their requests and their tools.
     """
 
@@ -90,7 +91,6 @@ class EngineOptions(TypedDict, Generic[D], total=False):
     deps: D | None
     validation_context: Any
     output_validators: OutputValidator[D] | Sequence[OutputValidator[D]]
-    history: Messages
     compaction: Compaction | Literal["default"] | None
     tool_timeout: float | None
     output_limit: int
@@ -102,9 +102,15 @@ class EngineOptions(TypedDict, Generic[D], total=False):
     hooks: Sequence[Hooks] | Hooks | None
 
 
+class EngineOptions(AgentOptions[D], Generic[D], total=False):
+    """Options of `Engine`: those of `Agent`, and the messages to begin with."""
+
+    history: Messages
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineConfig:
-    """The LLM, tools and limits of an engine."""
+    """The LLM, tools, limits and output type of an agent."""
 
     llm: FunctionCallingLLM
     tools: tuple[CallableTool, ...]
@@ -127,6 +133,7 @@ class EngineConfig:
     observer: Observer | None = None
     tool_errors: ToolErrors | None = None
     hooks: tuple[Hooks, ...] = ()
+    output_cls: Any = None
     by_name: Mapping[str, CallableTool] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -168,10 +175,12 @@ class EngineConfig:
             summarise.require_prices()
 
 
-def configured(llm: FunctionCallingLLM | str | None, tools: Tools, options: EngineOptions[Any]) -> EngineConfig:
-    """Return the configuration for these options of an engine."""
-    refuse_unknown("Engine", options, ("llm", "tools", *EngineOptions.__annotations__))
-    given: dict[str, Any] = {name: value for name, value in options.items() if name != "history"}
+def configured(
+    kind: str, llm: FunctionCallingLLM | str | None, tools: Tools, options: AgentOptions[Any], output_cls: Any = None
+) -> EngineConfig:
+    """Return the configuration for these options of an `Agent` or an `Engine`, the `kind`."""
+    refuse_unknown(kind, options, ("llm", "tools", "output_cls", *AgentOptions.__annotations__))
+    given: dict[str, Any] = {**options, "output_cls": output_cls}
     given["instructions"] = as_instructions(given.get("instructions"))
     given["output_validators"] = as_validators(given.get("output_validators"))
     given["hooks"] = as_hooks(given.get("hooks"))

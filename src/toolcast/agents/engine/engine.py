@@ -12,21 +12,22 @@ conversation, and allows one turn at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from threading import RLock
-from typing import Any, Generic
+from typing import Any, Generic, Protocol, overload
 from weakref import ref
 
 from typing_extensions import TypeForm, TypeVar, Unpack
 
-from ...approvals import ApprovalDecision, PermissionRequest
+from ...approvals import PermissionRequest
 from ...async_support import sync_driver
 from ...cancellation import Cancellation
 from ...errors import IllegalState
 from ...llms.base import FunctionCallingLLM
 from ...llms.request import AnyMessage, Messages, Tools, as_message, as_messages
 from ...messages import Message
+from ...option_types import require
 from ...reprs import safe_repr
 from ...server_tools import ServerTool, split_tools
 from ...states import TURN, Trace
@@ -34,7 +35,7 @@ from ...tools.callable_tool import CallableTool, as_tools
 from ...tools.context import ToolContext
 from ...transport.network import IOBackend
 from ...turn import Turn, marked_text
-from ...usage import Budget, Usage
+from ...usage import Usage
 from ..permissions.permissions import Permissions
 from .config import EngineConfig, EngineOptions, configured
 from .conversation import Conversation, Snapshot
@@ -42,47 +43,44 @@ from .history import unanswered_calls
 from .instructions import Instructions, as_instructions
 from .tool_phase import approval_requests
 from .turn_loop import TurnLoop
-from .turn_request import TurnRequest, build_turn_request, require_valid
+from .turn_request import TurnOptions, TurnRequest, build_turn_request, require_valid
 from .turn_streams import AsyncTurnStream, TurnStream
 
-T = TypeVar("T", default=None)
+T = TypeVar("T")
 D = TypeVar("D", default=Any)
+Output_co = TypeVar("Output_co", covariant=True, default=None)
 
 
-class Engine(Generic[D]):
-    """An agent: it sends requests to the model and runs the tools it calls, until there is an answer.
+class Conversational(Protocol[D, Output_co]):
+    """An object that begins conversations: an `Agent`."""
 
-    `Engine[Shop]` is one whose tools, instructions and output validators get a `Shop` as their dependencies.
+    def engine(self) -> Engine[D, Output_co]:
+        """Return a new conversation."""
+        ...
+
+
+def as_engine(value: Engine[D, Output_co] | Conversational[D, Output_co]) -> Engine[D, Output_co]:
+    """Return the engine, or a new conversation with the agent. Raise `TypeError` for anything else."""
+    if isinstance(value, Engine):
+        return value
+    if not callable(getattr(value, "engine", None)):
+        require("engine", value, Engine, "Engine or an Agent")
+    return value.engine()
+
+
+class Engine(Generic[D, Output_co]):
+    """A conversation with an agent: it sends requests to the model and runs the tools it calls, until it answers.
+
+    `Engine(llm, tools, ...)` is short for `Agent(llm, tools, ...).engine()`. It has one user and one turn at a time;
+    what a program defines once for all of its users is an `Agent`. `Engine[Shop]` is one whose tools, instructions and
+    output validators get a `Shop` as their dependencies.
 
     Args:
         llm: An LLM, its name, or None for `Configs.llm`.
         tools: Functions, types, orchestrators, other engines, MCP tools; and tools that the provider runs, such as
             `WebSearch()`, without the engine's permissions, limits and hooks of tools.
 
-    Options:
-        permissions: The rules for what may run without an approval; by default all tools, protected paths excepted.
-        max_rounds: The limit of requests per turn. Default: 50.
-        budget: The limit of what all turns may spend.
-        settings: Settings that take precedence over those of the LLM.
-        cache: `"auto"` marks what stays the same in the next request, for providers that cache only what is marked: the
-            tools, the system messages and the history. It is `Settings.cache`.
-        instructions: The text of a system message before the history, after the LLM's own `system_prompt`; or a
-            function of the `ToolContext`, sync or async, that returns it (None: no message) for each model request.
-        deps: A value that tools get in their `ToolContext`, in turns without `deps` of their own.
-        validation_context: The context of Pydantic's validators, in turns without one of their own.
-        output_validators: Functions of the `ToolContext` and the typed output of a turn, sync or async, that return the
-            output. `TryAgain` sends its message to the model.
-        history: The messages to begin with.
-        compaction: The way to shorten a history that is too long; None: that is an error.
-        tool_timeout: Seconds per tool call, for tools without a limit of their own.
-        output_limit: The characters of a tool's output that the model reads. Default: 100,000.
-        max_repeats: The limit of identical calls in a row.
-        max_attempts: Answers that are requested until a typed result is valid. Default: 3.
-        auto_continue: Request the rest of an answer that `max_tokens` cut off. Default: False.
-        tool_errors: `"return"`: the model reads an error that a tool raises; `"raise"`: it ends the turn with
-            `TurnFailed`. Default: `Configs.tool_errors`, `"return"`.
-        observer: A function of `(turn_id, state)`.
-        hooks: Hooks of its turns, their requests and their tools.
+    The options are those of `Agent`, and `history`, the messages to begin with.
     """
 
     def __init__(
@@ -91,7 +89,17 @@ class Engine(Generic[D]):
         tools: Tools = (),
         **options: Unpack[EngineOptions[D]],
     ) -> None:
-        self._make(configured(llm, tools, options), as_messages(options.get("history", ())))
+        history = options.pop("history", ())
+        self._make(configured("Engine", llm, tools, options), as_messages(history))
+
+    @classmethod
+    def of(
+        cls, config: EngineConfig, history: Sequence[Message] = (), context: ToolContext[Any] | None = None
+    ) -> Engine[Any, Any]:
+        """Return an engine with this configuration; `context` is that of the tool call for which it works."""
+        made = cls.__new__(cls)
+        made._make(config, history, context)
+        return made
 
     def _make(
         self, config: EngineConfig, history: Sequence[Message] = (), context: ToolContext[Any] | None = None
@@ -166,27 +174,24 @@ class Engine(Generic[D]):
 
     # Turns.
 
+    @overload
     def submit(
-        self,
-        message: Messages | None = None,
-        *,
-        deps: D | None = None,
-        output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
-        validation_context: Any = None,
-        answers: Iterable[ApprovalDecision] = (),
-        budget: Budget | None = None,
-    ) -> Turn[T]:
+        self, message: Messages | None = None, *, output_cls: TypeForm[T], **options: Unpack[TurnOptions[D]]
+    ) -> Turn[T]: ...
+    @overload
+    def submit(
+        self, message: Messages | None = None, *, output_cls: None = None, **options: Unpack[TurnOptions[D]]
+    ) -> Turn[Output_co]: ...
+    def submit(
+        self, message: Messages | None = None, *, output_cls: Any = None, **options: Unpack[TurnOptions[D]]
+    ) -> Turn[Any]:
         """Run a turn to its end and return it.
 
         Args:
             message: The user's message, or messages. Without one the engine continues where it is: it runs the calls
                 that have no result yet, with the `answers` to its requests, or sends the history once more.
-            deps: The dependencies of this turn, in place of the engine's own: its tools, instructions and output
-                validators get them in their `ToolContext`. They are not stored: pass them again to continue the turn.
-            output_cls: The type of a typed result, `Turn.output`.
-            validation_context: The context of Pydantic's validators, in place of the engine's own.
-            answers: Decisions about the requests in `pending`.
-            budget: A limit for this turn, besides the engine's own.
+            output_cls: The type of a typed result, `Turn.output`. Default: that of the engine's `Agent`.
+            options: See `TurnOptions`.
 
         Raises:
             LLMError: If a request failed.
@@ -195,58 +200,55 @@ class Engine(Generic[D]):
             TurnFailed: If a tool ended the turn.
             TypeError: If a tool has a `ToolContext[Shop]`, and there are no dependencies. Nothing was sent then.
         """
-        turn_loop = self._begin(
-            self._request(message, output_cls, answers, budget, deps, validation_context),
-            self.llm.sync_backend(),
-        )
+        turn_loop = self._begin(self._request(message, output_cls, options), self.llm.sync_backend())
         try:
             return sync_driver.run(turn_loop.finish())
         finally:
             turn_loop.abandon()  # after a Ctrl-C before it began
 
+    @overload
     async def asubmit(
-        self,
-        message: Messages | None = None,
-        *,
-        deps: D | None = None,
-        output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
-        validation_context: Any = None,
-        answers: Iterable[ApprovalDecision] = (),
-        budget: Budget | None = None,
-    ) -> Turn[T]:
+        self, message: Messages | None = None, *, output_cls: TypeForm[T], **options: Unpack[TurnOptions[D]]
+    ) -> Turn[T]: ...
+    @overload
+    async def asubmit(
+        self, message: Messages | None = None, *, output_cls: None = None, **options: Unpack[TurnOptions[D]]
+    ) -> Turn[Output_co]: ...
+    async def asubmit(
+        self, message: Messages | None = None, *, output_cls: Any = None, **options: Unpack[TurnOptions[D]]
+    ) -> Turn[Any]:
         """Run a turn to its end and return it: see `submit`."""
-        turn_loop = self._begin(
-            self._request(message, output_cls, answers, budget, deps, validation_context),
-            self.llm.async_backend(),
-        )
+        turn_loop = self._begin(self._request(message, output_cls, options), self.llm.async_backend())
         return await turn_loop.finish()
 
+    @overload
     def stream(
-        self,
-        message: Messages | None = None,
-        *,
-        deps: D | None = None,
-        output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
-        validation_context: Any = None,
-        answers: Iterable[ApprovalDecision] = (),
-        budget: Budget | None = None,
-    ) -> TurnStream[T]:
+        self, message: Messages | None = None, *, output_cls: TypeForm[T], **options: Unpack[TurnOptions[D]]
+    ) -> TurnStream[T]: ...
+    @overload
+    def stream(
+        self, message: Messages | None = None, *, output_cls: None = None, **options: Unpack[TurnOptions[D]]
+    ) -> TurnStream[Output_co]: ...
+    def stream(
+        self, message: Messages | None = None, *, output_cls: Any = None, **options: Unpack[TurnOptions[D]]
+    ) -> TurnStream[Any]:
         """Return the events of a turn as they arrive. The turn begins with the first `next()`. See `submit`."""
-        request = self._request(message, output_cls, answers, budget, deps, validation_context)
+        request = self._request(message, output_cls, options)
         return TurnStream(lambda: self._begin(request, self.llm.sync_backend()))
 
+    @overload
     def astream(
-        self,
-        message: Messages | None = None,
-        *,
-        deps: D | None = None,
-        output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
-        validation_context: Any = None,
-        answers: Iterable[ApprovalDecision] = (),
-        budget: Budget | None = None,
-    ) -> AsyncTurnStream[T]:
+        self, message: Messages | None = None, *, output_cls: TypeForm[T], **options: Unpack[TurnOptions[D]]
+    ) -> AsyncTurnStream[T]: ...
+    @overload
+    def astream(
+        self, message: Messages | None = None, *, output_cls: None = None, **options: Unpack[TurnOptions[D]]
+    ) -> AsyncTurnStream[Output_co]: ...
+    def astream(
+        self, message: Messages | None = None, *, output_cls: Any = None, **options: Unpack[TurnOptions[D]]
+    ) -> AsyncTurnStream[Any]:
         """Return the events of a turn as they arrive. The turn begins when the first is awaited. See `submit`."""
-        request = self._request(message, output_cls, answers, budget, deps, validation_context)
+        request = self._request(message, output_cls, options)
         return AsyncTurnStream(lambda: self._begin(request, self.llm.async_backend()))
 
     def cancel(self) -> None:
@@ -290,7 +292,7 @@ class Engine(Generic[D]):
         tool_timeout: float | None = None,
         deps: D | None = None,
         context: ToolContext[Any] | None = None,
-    ) -> Engine[D]:
+    ) -> Engine[D, Output_co]:
         """Return another engine with this one's settings and an empty history.
 
         Args:
@@ -320,9 +322,7 @@ class Engine(Generic[D]):
             tool_timeout=self._config.tool_timeout or tool_timeout,
             deps=self._config.deps if deps is None else deps,
         )
-        other: Engine[D] = object.__new__(Engine)
-        other._make(config, context=context)
-        return other
+        return Engine.of(config, context=context)
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> CallableTool:
         """Return this engine as a tool for another. Each call is a turn of its own, with an empty history.
@@ -332,15 +332,16 @@ class Engine(Generic[D]):
         later = self.permissions.approve == "later"  # a tool call cannot wait for a later approval
         permissions = self.permissions.without_prompt() if later else None
 
-        def ask(prompt: str, context: ToolContext) -> str:
-            turn = fork(context).submit(prompt)
-            return marked_text(turn.text, turn.end, tool.name)
+        def ask(prompt: str, context: ToolContext) -> Any:
+            return answer(fork(context).submit(prompt))
 
-        async def aask(prompt: str, context: ToolContext) -> str:
-            turn = await fork(context).asubmit(prompt)
-            return marked_text(turn.text, turn.end, tool.name)
+        async def aask(prompt: str, context: ToolContext) -> Any:
+            return answer(await fork(context).asubmit(prompt))
 
-        def fork(context: ToolContext) -> Engine[D]:
+        def answer(turn: Turn[Any]) -> Any:
+            return marked_text(turn.text, turn.end, tool.name) if turn.output is None else turn.output
+
+        def fork(context: ToolContext) -> Engine[D, Output_co]:
             deps = context.deps if self._config.deps is None else None
             return self.fork(context=context, permissions=permissions, deps=deps)
 
@@ -370,30 +371,19 @@ class Engine(Generic[D]):
         self,
         message: Messages | None,
         output_cls: Any,
-        answers: Iterable[ApprovalDecision],
+        options: TurnOptions[D],
         *,
         concurrent: bool,
-        deps: D | None = None,
-        validation_context: Any = None,
         checkpoint: Callable[[], object] | None = None,
     ) -> TurnLoop:
         """Begin a turn that the caller drives. See `TurnRequest` for the `checkpoint`."""
-        request = self._request(message, output_cls, answers, None, deps, validation_context)
+        request = self._request(message, output_cls, options)
         if checkpoint is not None:
             request = replace(request, checkpoint=checkpoint)
         return self._begin(request, self.llm.async_backend() if concurrent else self.llm.sync_backend())
 
-    def _request(
-        self,
-        message: Messages | None,
-        output_cls: Any,
-        answers: Iterable[ApprovalDecision],
-        budget: Budget | None,
-        deps: D | None,
-        validation_context: Any,
-    ) -> TurnRequest:
-        config = self._config.for_turn(deps, validation_context)
-        return build_turn_request(config, self.conversation, message, output_cls, answers, budget)
+    def _request(self, message: Messages | None, output_cls: Any, options: TurnOptions[D]) -> TurnRequest:
+        return build_turn_request(self._config, self.conversation, message, output_cls, options)
 
     def _begin(self, request: TurnRequest, backend: IOBackend) -> TurnLoop:
         """Begin a turn, which is the engine's current one from now on."""

@@ -123,7 +123,14 @@ class TurnLoop:
         typed = self._turn_request.typed
         hidden = typed.hidden_tools if typed is not None else frozenset[str]()
         return Turn(
-            tuple(self._conversation.added), self.usage, self._limits.rounds, self._end, self._output, pending, hidden
+            tuple(self._conversation.added),
+            self.usage,
+            self._limits.rounds,
+            self._end,
+            self._output,
+            pending,
+            hidden,
+            tuple(self._conversation.history),
         )
 
     def partial_arguments(self, id: str) -> Any:

@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Generic, TypedDict
+
+from typing_extensions import TypeVar
 
 from ...approvals import ApprovalDecision
 from ...lazy_dataclasses import dataclass
 from ...llms.request import Messages, as_messages
 from ...messages import Message
+from ...option_suggestions import refuse_unknown
 from ...tools.callable_tool import as_tools
 from ...usage import Budget, BudgetTracker
 from .config import EngineConfig
 from .conversation import Conversation
 from .history import find_problems, unanswered_calls
 from .typed_output import TypedOutput
+
+D = TypeVar("D", default=Any)
+
+
+class TurnOptions(TypedDict, Generic[D], total=False):
+    """Options of one turn.
+
+    Attributes:
+        deps: The dependencies of this turn, in place of the agent's own: its tools, instructions and output validators
+            get them in their `ToolContext`. They are not stored: pass them again to continue the turn.
+        validation_context: The context of Pydantic's validators, in place of the agent's own.
+        answers: Decisions about the requests in `pending`.
+        budget: A limit for this turn, besides the agent's own.
+    """
+
+    deps: D | None
+    validation_context: Any
+    answers: Iterable[ApprovalDecision]
+    budget: Budget | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,8 +60,7 @@ def build_turn_request(
     conversation: Conversation,
     message: Messages | None,
     output_cls: Any,
-    answers: Iterable[ApprovalDecision],
-    budget: Budget | None = None,
+    options: TurnOptions[Any],
 ) -> TurnRequest:
     """Return the input of a turn that continues `conversation`.
 
@@ -47,10 +68,13 @@ def build_turn_request(
         ValueError: If there is nothing to send, if a message is invalid, or an answer is for no call that waits.
         TypeError: If an answer is no `ApprovalDecision`, or if a tool requires dependencies and there are none.
     """
+    refuse_unknown("a turn", options, ("message", "output_cls", *TurnOptions.__annotations__))
+    config = config.for_turn(options.get("deps"), options.get("validation_context"))
+    output_cls = config.output_cls if output_cls is None else output_cls
     messages: Sequence[Message] = () if message is None else require_valid(as_messages(message))
     if not messages and not conversation.history:
         raise ValueError("no message, and no history to continue; pass a message: submit('...')")
-    given = tuple(answers)
+    given, budget = tuple(options.get("answers", ())), options.get("budget")
     if given:
         _check_answers(conversation, given, messages)
     typed = None if output_cls is None else TypedOutput(output_cls, config)

@@ -61,7 +61,7 @@ class SavedSession:
                 "open another one here, or close it there first and then Session.resume it with a new engine"
             )
 
-    def save(self, engine: Engine) -> None:
+    def save(self, engine: Engine[Any, Any]) -> None:
         """Write the changes. Raises `SessionLocked` in a forked child."""
         self.check()
         began = self.state.opened or engine.llm.clock.time()

@@ -8,16 +8,16 @@ it can be resumed after a crash in any state. Its states are the table `SESSION`
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from threading import RLock
-from typing import Any, Final, Generic, Self
+from typing import Any, Final, Generic, cast, overload
 from uuid import uuid4
 
-from typing_extensions import TypeForm, TypeVar
+from typing_extensions import TypeForm, TypeVar, Unpack
 
-from ...approvals import ApprovalDecision, PermissionRequest
+from ...approvals import PermissionRequest
 from ...async_support.background_jobs import join_all, start_job
 from ...async_support.broadcast import AsyncSubscription, Broadcast, Subscription
 from ...closing import AsyncClosing, Closing
@@ -25,19 +25,22 @@ from ...errors import IllegalState, TurnCancelled
 from ...events import AgentEvent, ErrorEvent
 from ...lazy_dataclasses import dataclass
 from ...llms.request import Messages
-from ...option_types import require, require_callable, require_text
+from ...option_types import require_callable, require_text
 from ...reprs import safe_repr
 from ...states import SESSION, Observer, Trace
 from ...stores.store import Store
 from ...turn import Turn
 from ..engine.compaction import token_state
-from ..engine.engine import Engine
+from ..engine.engine import Conversational, Engine, as_engine
 from ..engine.history import estimate_tokens
+from ..engine.turn_request import TurnOptions
 from .persistence import SavedSession
 from .turn import SessionTurn
 
-T = TypeVar("T", default=None)
+T = TypeVar("T")
+E = TypeVar("E")
 D = TypeVar("D", default=Any)
+Output_co = TypeVar("Output_co", covariant=True, default=None)
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -66,23 +69,28 @@ class SessionStatus:
         return None if self.tokens_max is None else 100 * self.tokens_used / self.tokens_max
 
 
-class Session(Closing, AsyncClosing, Generic[D]):
+class Session(Closing, AsyncClosing, Generic[D, Output_co]):
     """A conversation with one engine, whose turns run whether or not their events are read.
 
     With a `store` it is saved under its `id`, and `Session.resume` opens it again. Only one process may have it open:
-    another gets `SessionLocked`. An engine belongs to one open session: a second raises `IllegalState`.
-    `observer(session_id, state)` is called with every state.
+    another gets `SessionLocked`. An engine belongs to one open session: a second raises `IllegalState`. An `Agent` in
+    its place begins a new conversation. `observer(session_id, state)` is called with every state.
     """
 
     def __init__(
-        self, engine: Engine[D], *, id: str | None = None, store: Store | None = None, observer: Observer | None = None
+        self,
+        engine: Engine[D, Output_co] | Conversational[D, Output_co],
+        *,
+        id: str | None = None,
+        store: Store | None = None,
+        observer: Observer | None = None,
     ) -> None:
-        require("engine", engine, Engine, "Engine")
+        engine = as_engine(engine)
         require_text("id", id)
         if observer is not None:
             require_callable("observer", observer, "a function of (session_id, state), or None")
         self.id: str = id or uuid4().hex
-        self.engine: Engine[D] = engine
+        self.engine: Engine[D, Output_co] = engine
         self._saved: SavedSession | None = None
         self._trace = Trace(SESSION, observer)
         self._trace.call_id = self.id
@@ -93,15 +101,17 @@ class Session(Closing, AsyncClosing, Generic[D]):
             self._saved = None if store is None else SavedSession.new(self.id, store)
 
     @classmethod
-    def resume(cls, id: str, engine: Engine[D], store: Store, *, observer: Observer | None = None) -> Self:
-        """Open the saved session `id`, in whatever state it was left; `engine` gets its history.
+    def resume(
+        cls, id: str, engine: Engine[E, T] | Conversational[E, T], store: Store, *, observer: Observer | None = None
+    ) -> Session[E, T]:
+        """Open the saved session `id`, in whatever state it was left; `engine`, or that of an agent, gets its history.
 
         If it was left in the middle of a turn (`unfinished`), `send()` without a message continues that.
         """
-        session = cls(engine, id=id, observer=observer)
+        session = cast("Session[E, T]", cls(cast("Any", engine), id=id, observer=observer))
         with session._release_on_error():
             session._saved = SavedSession.load(id, store)
-            engine.restore(session._saved.state)
+            session.engine.restore(session._saved.state)
         return session
 
     @safe_repr
@@ -160,28 +170,16 @@ class Session(Closing, AsyncClosing, Generic[D]):
     # Turns.
 
     def send(
-        self,
-        message: Messages | None = None,
-        *,
-        deps: D | None = None,
-        output_cls: Any = None,
-        validation_context: Any = None,
-        answers: Iterable[ApprovalDecision] = (),
+        self, message: Messages | None = None, *, output_cls: Any = None, **options: Unpack[TurnOptions[D]]
     ) -> None:
         """Start a turn, in a thread: see `Engine.submit`. Raises `IllegalState` unless the session is idle."""
-        self._start(SessionTurn(), message, output_cls, answers, deps, validation_context)
+        self._start(SessionTurn(), message, output_cls, options)
 
     async def asend(
-        self,
-        message: Messages | None = None,
-        *,
-        deps: D | None = None,
-        output_cls: Any = None,
-        validation_context: Any = None,
-        answers: Iterable[ApprovalDecision] = (),
+        self, message: Messages | None = None, *, output_cls: Any = None, **options: Unpack[TurnOptions[D]]
     ) -> None:
         """Start a turn, in a task of this event loop: see `Engine.submit`. `IllegalState` unless it is idle."""
-        self._start(SessionTurn(concurrent=True), message, output_cls, answers, deps, validation_context)
+        self._start(SessionTurn(concurrent=True), message, output_cls, options)
 
     def events(self) -> Subscription[AgentEvent]:
         """Return the events of the turn, from its first; they end with the turn. Without a turn there are none."""
@@ -204,19 +202,21 @@ class Session(Closing, AsyncClosing, Generic[D]):
         await turn.join()
         return self._result_of(turn)
 
+    @overload
     def run(
-        self,
-        message: Messages | None = None,
-        *,
-        deps: D | None = None,
-        output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
-        validation_context: Any = None,
-        answers: Iterable[ApprovalDecision] = (),
-    ) -> Turn[T]:
+        self, message: Messages | None = None, *, output_cls: TypeForm[T], **options: Unpack[TurnOptions[D]]
+    ) -> Turn[T]: ...
+    @overload
+    def run(
+        self, message: Messages | None = None, *, output_cls: None = None, **options: Unpack[TurnOptions[D]]
+    ) -> Turn[Output_co]: ...
+    def run(
+        self, message: Messages | None = None, *, output_cls: Any = None, **options: Unpack[TurnOptions[D]]
+    ) -> Turn[Any]:
         """Run a turn to its end and return it. Ctrl-C cancels it, and waits a limited time for its end."""
         turn = SessionTurn()
         try:
-            self._start(turn, message, output_cls, answers, deps, validation_context)
+            self._start(turn, message, output_cls, options)
             turn.wait()
         except BaseException:
             if self._cancel(turn):
@@ -224,19 +224,21 @@ class Session(Closing, AsyncClosing, Generic[D]):
             raise
         return turn.result()
 
+    @overload
     async def arun(
-        self,
-        message: Messages | None = None,
-        *,
-        deps: D | None = None,
-        output_cls: TypeForm[T] = None,  # type: ignore[assignment]  # where there is none, T is None
-        validation_context: Any = None,
-        answers: Iterable[ApprovalDecision] = (),
-    ) -> Turn[T]:
+        self, message: Messages | None = None, *, output_cls: TypeForm[T], **options: Unpack[TurnOptions[D]]
+    ) -> Turn[T]: ...
+    @overload
+    async def arun(
+        self, message: Messages | None = None, *, output_cls: None = None, **options: Unpack[TurnOptions[D]]
+    ) -> Turn[Output_co]: ...
+    async def arun(
+        self, message: Messages | None = None, *, output_cls: Any = None, **options: Unpack[TurnOptions[D]]
+    ) -> Turn[Any]:
         """Run a turn to its end and return it. Cancelling this call cancels it, and waits a while."""
         turn = SessionTurn(concurrent=True)
         try:
-            self._start(turn, message, output_cls, answers, deps, validation_context)
+            self._start(turn, message, output_cls, options)
             await turn.join()
         except BaseException:
             if self._cancel(turn):
@@ -273,9 +275,7 @@ class Session(Closing, AsyncClosing, Generic[D]):
         turn: SessionTurn,
         message: Messages | None,
         output_cls: Any,
-        answers: Iterable[ApprovalDecision],
-        deps: D | None,
-        validation_context: Any,
+        options: TurnOptions[D],
     ) -> None:
         """Begin `turn`. If this raises while the session has the turn, another thread already works on it."""
         with self._lock:
@@ -286,10 +286,8 @@ class Session(Closing, AsyncClosing, Generic[D]):
             turn.turn_loop = self.engine.begin(
                 message,
                 output_cls,
-                answers,
+                options,
                 concurrent=turn.concurrent,
-                deps=deps,
-                validation_context=validation_context,
                 checkpoint=self._checkpoint,
             )
             self._turn = turn

@@ -33,7 +33,7 @@ from ...states import ELF, Observer, Trace
 from ...tools.callable_tool import CallableTool
 from ...tools.context import ToolContext
 from ...usage import Budget, BudgetTracker
-from ..engine.engine import Engine
+from ..engine.engine import Conversational, Engine, as_engine
 from .deadlocks import ELF_CHAIN, waiting_for
 from .run import GRACE, ElfEvent, ElfResult, ElfRun
 
@@ -92,7 +92,7 @@ class Elf(ABC):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Engine[Any, Any],
         config: ElfConfig,
         *,
         context: ToolContext[Any] | None = None,
@@ -103,7 +103,7 @@ class Elf(ABC):
         self.config: ElfConfig = config
         self.depth: int = len(ELF_CHAIN.get())
         self._chain = (*ELF_CHAIN.get(), self.id)
-        self.engine: Engine = _elf_engine(engine, config, self._shared(context))
+        self.engine: Engine[Any, Any] = _elf_engine(engine, config, self._shared(context))
         self._emit: Callable[[Any], None] | None = None if context is None else context.emit
         self._registry = registry or ElfRegistry()
         self._trace = Trace(ELF, observer)
@@ -170,7 +170,7 @@ class Elf(ABC):
                 raise IllegalState(f"{self.id} is running; wait() for it, or cancel() it", state=self.status)
             self._registry.enter(self.id)
             try:
-                turn_loop = self.engine.begin(message, self.config.output_cls, (), concurrent=concurrent)
+                turn_loop = self.engine.begin(message, self.config.output_cls, {}, concurrent=concurrent)
             except BaseException:
                 self._registry.leave(self.id)
                 raise
@@ -240,7 +240,7 @@ class BackgroundElf(Elf):
 
 
 class ElfManager:
-    """Starts elves with the settings of `engine`, and lists them.
+    """Starts elves with the settings of `engine`, an `Engine` or an `Agent`, and lists them.
 
     At most `max_elves` run at the same time, including those that elves have started, and elves are nested at most
     `max_depth` deep. `timeout`, in seconds, and `budget` are for each elf that has none of its own; its usage also
@@ -250,7 +250,7 @@ class ElfManager:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Engine[Any, Any] | Conversational[Any, Any],
         *,
         max_depth: int = MAX_DEPTH,
         max_elves: int = MAX_ELVES,
@@ -260,7 +260,7 @@ class ElfManager:
     ) -> None:
         if max_depth < 1 or max_elves < 1:
             raise ValueError(f"max_depth={max_depth} and max_elves={max_elves} must be at least 1")
-        self.engine: Engine = engine
+        self.engine: Engine[Any, Any] = as_engine(engine)
         self.max_depth: int = max_depth
         self.timeout: float | None = timeout
         self.budget: Budget | None = budget
@@ -380,7 +380,7 @@ class ElfRegistry:
                 del self.elves[id]
 
 
-def _elf_engine(engine: Engine, config: ElfConfig, context: ToolContext[Any] | None) -> Engine:
+def _elf_engine(engine: Engine[Any, Any], config: ElfConfig, context: ToolContext[Any] | None) -> Engine[Any, Any]:
     """Return the engine of an elf, with the budget of its context, or without one that of `engine`."""
     spending = None if context is None else context.spending
     shared = replace(context or ToolContext(), spending=spending or engine.conversation.spending)
