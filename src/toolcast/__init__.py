@@ -368,6 +368,7 @@ if TYPE_CHECKING:
     from .tools.callable_tool import (
         CallableTool as CallableTool,
         ToolOutput as ToolOutput,
+        tool as tool,
         tools_of as tools_of,
     )
     from .tools.context import (
@@ -470,7 +471,7 @@ _EXPORTS = {
     "toolbox.fetch": "fetch_tool",
     "toolbox.files": "file_tools",
     "toolbox.questions": "question_tool",
-    "tools.callable_tool": "CallableTool ToolOutput tools_of",
+    "tools.callable_tool": "CallableTool ToolOutput tool tools_of",
     "prices": "Prices",
     "usage": "Budget Usage UsageDetails",
 }
@@ -698,6 +699,7 @@ __all__ = [
     "llm",
     "question_tool",
     "system",
+    "tool",
     "tool_result",
     "tools_of",
     "user",

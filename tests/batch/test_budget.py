@@ -114,6 +114,20 @@ class Job:
         assert not passage.leave(each.actual, None)
         self.check()
 
+    def run(self, asked: Sequence[Asked]) -> None:
+        """Ask for all at once; the answers come in the order of a virtual clock."""
+
+        async def pause(each: Asked) -> None:
+            await anyio.sleep(each.seconds)
+
+        async def main() -> None:
+            async with anyio.create_task_group() as tasks:
+                for each in asked:
+                    tasks.start_soon(self.ask, each, ASYNC, pause)
+
+        trio.run(main, clock=MockClock(autojump_threshold=0))
+        self.at_end(asked)
+
     def at_end(self, asked: Sequence[Asked]) -> None:
         assert len(self.ended) + self.refused == len(asked)
         assert self.ledger.reserved == Spending()
@@ -140,36 +154,14 @@ def test_threads_never_spend_more_than_the_budget(asked: list[Asked], limit: int
 @settings(deadline=None)
 @given(st.lists(requests, max_size=40), st.integers(1, 600), st.booleans())
 def test_tasks_never_spend_more_than_the_budget(asked: list[Asked], limit: int, in_usd: bool) -> None:
-    """The answers come in the order of a virtual clock."""
-    job = Job(limit, in_usd)
-
-    async def pause(each: Asked) -> None:
-        await anyio.sleep(each.seconds)
-
-    async def main() -> None:
-        async with anyio.create_task_group() as tasks:
-            for each in asked:
-                tasks.start_soon(job.ask, each, ASYNC, pause)
-
-    trio.run(main, clock=MockClock(autojump_threshold=0))
-    job.at_end(asked)
+    Job(limit, in_usd).run(asked)
 
 
 def test_a_wrong_estimate_does_not_exceed_the_budget_in_the_first_wave() -> None:
     """A hundred requests at once, whose input is a quarter larger than estimated, spent 25.20 of 20.00."""
     asked = [Asked(16, 4, 1.26, 1, 1) for _ in range(300)]
     job = Job(2000, in_usd=True)
-
-    async def pause(each: Asked) -> None:
-        await anyio.sleep(each.seconds)
-
-    async def main() -> None:
-        async with anyio.create_task_group() as tasks:
-            for each in asked:
-                tasks.start_soon(job.ask, each, ASYNC, pause)
-
-    trio.run(main, clock=MockClock(autojump_threshold=0))
-    job.at_end(asked)
+    job.run(asked)
     assert job.ledger.spent.usd > 1960  # and little of it is left
 
 

@@ -25,6 +25,7 @@ from toolcast import (
     Turn,
     TurnStream,
     Usage,
+    tool,
 )
 
 
@@ -106,6 +107,21 @@ async def instruct(context: ToolContext[Shop]) -> str | None:
 
 def check(context: ToolContext[Shop], output: Album) -> Album:
     return output
+
+
+@tool
+def plain(item: str) -> int:
+    return 3
+
+
+@tool(read_only=True, approval="always")
+def declared(item: str, context: ToolContext[Shop]) -> str:
+    return item
+
+
+assert_type(plain("x"), int)
+assert_type(declared("x", ToolContext(deps=Shop())), str)
+tool(approval="often")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType] - of a wrong type
 
 
 def dependencies(llm: FunctionCallingLLM) -> None:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
 from types import FunctionType
-from typing import Any, NamedTuple, Protocol, TypeAlias, cast
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast, overload
 
 import pydantic
 from pydantic_core import SchemaValidator, core_schema
@@ -30,17 +30,22 @@ from ..errors import OutputTypeError, ValidationError
 from ..json_text import json_text
 from ..lazy_dataclasses import dataclass
 from ..messages import ImagePart, ToolResultPart
+from ..option_suggestions import refuse_unknown
 from ..parsing import arguments as parsing
 from ..tool_spec import ToolSpec, legal_name
 from .context import ToolContext
 from .function_schema import BoundCall, Signature, name_of_function
-from .options import ToolChanges, ToolErrors, check, path_arguments
+from .options import NeedsApproval, ToolChanges, ToolErrors, check, path_arguments
 from .output_schema import ALLOWED, Schema, description_of, is_type_form, name_of, output_schema, union_members
 from .results import acollect_items, argument_errors, collect_items, is_quick, split_images, text_of, truncate
 
 Function = Callable[..., Any]
 Fill: TypeAlias = Callable[[BoundCall, ToolContext[Any]], BoundCall]
 Then: TypeAlias = Callable[[Any], Any]
+F = TypeVar("F", bound=Function)
+
+_OPTIONS: Final = "__toolcast_tool__"
+"""The attribute of a function with the options that `tool` declares."""
 
 
 def _unchanged(result: Any) -> Any:
@@ -139,6 +144,7 @@ class CallableTool:
     output_limit: int | None = field(default=None, repr=False)
     path_parameters: frozenset[str] = field(default=frozenset(), repr=False)
     tool_errors: ToolErrors | None = field(default=None, repr=False)
+    approval: NeedsApproval | None = field(default=None, repr=False)
     deps_type: Any = field(default=None, repr=False)
     spec: ToolSpec = field(init=False, repr=False)
 
@@ -179,12 +185,14 @@ class CallableTool:
         if not callable(function):
             raise OutputTypeError(f"{function!r:.100} cannot be called, so it is no tool")
         signature = Signature(function)
-        name = name or legal_name(name_of_function(function))
-        description_ = description or signature.doc.description or f"Call {name}."
+        options: dict[str, Any] = {**getattr(function, _OPTIONS, {})}
+        names = name, options.pop("name", None), legal_name(name_of_function(function))
+        name = next(filter(None, names))
+        texts = description, options.pop("description", None), signature.doc.description, f"Call {name}."
         sync, other = (None, function) if is_async(function) else (function, None)
         fill = signature.with_context if signature.takes_context else None
-        deps_type = signature.deps_type
-        return cls(name, description_, signature.parameters, signature, sync, other, fill=fill, deps_type=deps_type)
+        options |= {"fill": fill, "deps_type": signature.deps_type}
+        return cls(name, next(filter(None, texts)), signature.parameters, signature, sync, other, **options)
 
     @classmethod
     def from_call(
@@ -356,6 +364,33 @@ class CallableTool:
         return ToolOutput(
             text_of(text, limit), self.name, arguments, result, False, call_id, read.repairs, images=images
         )
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(**options: Unpack[ToolChanges]) -> Callable[[F], F]: ...
+def tool(function: Any = None, /, **options: Unpack[ToolChanges]) -> Any:
+    """Declare the options of a function as a tool, by a decorator: `@tool` or `@tool(read_only=True, timeout=5)`.
+
+    The function stays what it is, and can be called and typed as before. An agent, an engine or an orchestrator takes
+    it like any other function. The options are those of `ToolChanges`.
+
+    Raises:
+        TypeError: An option is unknown, or the decorated object cannot be called.
+
+    Example:
+        `@toolcast.tool(approval="always")`
+    """
+    refuse_unknown("tool", options, tuple(ToolChanges.__annotations__))
+
+    def declare(function: Any) -> Any:
+        if not callable(function):
+            raise TypeError(f"@tool is for functions, and got {function!r:.100}: write @tool(read_only=True)")
+        setattr(function, _OPTIONS, options)
+        return function
+
+    return declare if function is None else declare(function)
 
 
 def as_tool(value: Any) -> CallableTool:

@@ -15,6 +15,10 @@ ToolErrors: TypeAlias = Literal["return", "raise"]
 """The handling of an error that a tool raises: the model reads it, or it ends the turn."""
 
 
+NeedsApproval: TypeAlias = Literal["always", "never"]
+"""The approval that a tool declares to need."""
+
+
 class ToolChanges(TypedDict, total=False):
     """The options of `CallableTool.with_`.
 
@@ -30,6 +34,8 @@ class ToolChanges(TypedDict, total=False):
         path_parameters: Arguments that are paths, besides those found in the schema.
         tool_errors: `"return"`: the model reads an error that it raises; `"raise"`: it ends the turn of the agent with
             `TurnFailed`. None: as the engine.
+        approval: `"always"`: each call needs an approval, in every mode, unless a rule allows it; `"never"`: none does,
+            unless a rule or the mode denies it. None: as the engine's permissions have it.
     """
 
     name: str
@@ -42,6 +48,7 @@ class ToolChanges(TypedDict, total=False):
     output_limit: int | None
     path_parameters: Set[str]
     tool_errors: ToolErrors | None
+    approval: NeedsApproval | None
 
 
 class ToolOptions(Protocol):
@@ -61,6 +68,8 @@ class ToolOptions(Protocol):
     def path_parameters(self) -> frozenset[str]: ...
     @property
     def tool_errors(self) -> ToolErrors | None: ...
+    @property
+    def approval(self) -> NeedsApproval | None: ...
 
 
 def check(options: ToolOptions) -> None:
@@ -68,6 +77,8 @@ def check(options: ToolOptions) -> None:
     check_timeout(options.timeout)
     check_output_limit(options.output_limit)
     check_tool_errors(options.tool_errors)
+    if options.approval not in (*get_args(NeedsApproval), None):
+        raise ValueError(f"approval={options.approval!r:.100} is not 'always', 'never' or None")
     if options.read_only and options.destructive:
         raise ValueError("a tool is either read_only or destructive; take one of them away")
     unknown = sorted(options.path_parameters - set(options.parameters.get("properties", ())))

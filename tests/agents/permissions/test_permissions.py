@@ -6,18 +6,19 @@ import functools
 import pickle
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_args
 
 import pytest
 from hypothesis import given, strategies as st
 from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, SecretStr
 
 from toolcast.agents.engine.engine import Engine
-from toolcast.agents.permissions.permissions import AtLeast, Decision, OneOf, Permissions, Rule, Under
+from toolcast.agents.permissions.permissions import AtLeast, Decision, Mode, OneOf, Permissions, Rule, Under
 from toolcast.approvals import PermissionRequest
 from toolcast.messages import ToolCallPart, ToolResultPart
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
+from toolcast.tools.options import NeedsApproval
 
 
 class Facts(NamedTuple):
@@ -25,6 +26,7 @@ class Facts(NamedTuple):
     read_only: bool = False
     destructive: bool = False
     path_parameters: frozenset[str] = frozenset()
+    approval: NeedsApproval | None = None
 
 
 BASH = Facts("bash")
@@ -555,6 +557,21 @@ def test_an_argument_beside_the_command_needs_a_condition(tmp_path: Path) -> Non
     out = permissions.decide(BASH, {"command": "cat link/x", "cwd": "a", "env": "1"})
     assert out == ("ask", "'link/x' leads out of the working folder by a link")
     assert permissions.decide(BASH, {"command": "cat plain", "cwd": "a", "env": "1"}).verdict == "deny"
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_what_a_tool_declares(mode: Mode) -> None:
+    always, never = ("deny", "deny") if mode in ("plan", "deny") else ("ask", "allow")
+    asking, free = (Facts("fs_write", approval=declared) for declared in ("always", "never"))
+    permissions = Permissions(mode, approve=approve)
+    assert (verdict(permissions, asking), verdict(permissions, free)) == (always, never)
+    for rule in (Rule("fs_write", "allow"), permissions.rule_for_session(asking, {})):
+        assert verdict(permissions, asking, {}, [rule]) == ("deny" if always == "deny" else "allow")
+    assert verdict(permissions, free, {}, [Rule("fs_write", "deny")]) == "deny"
+    alone = Permissions(mode)
+    assert (verdict(alone, asking), verdict(alone, free)) == ("deny", never)
+    if always == "ask":
+        assert permissions.decide(asking, {}).reason == "fs_write declares that each call needs an approval"
 
 
 def test_a_program_that_a_file_stands_in_for_is_asked_about(tmp_path: Path) -> None:

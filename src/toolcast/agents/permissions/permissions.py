@@ -4,7 +4,8 @@
     2. a deny rule: for a command line, one that matches any of its commands                 -> denied
     3. a protected path (protected_paths.py)                                                 -> denied
     4. the limit of the mode: `deny` runs nothing, `plan` only tools that read               -> denied
-    5. mode `bypass`                                                                         -> allowed
+    5. mode `bypass`; a tool that declares `approval="never"`; but where a tool declares
+       `approval="always"`, only 6 allows a call                                             -> allowed
     6. allow rules, also those of this session; a command line needs one for each command,
        and words that a rule does not spell need a form (shell/patterns.py)                  -> allowed
     7. `plan`, `auto`: tools that only read; `accept_edits`: also non-destructive file tools -> allowed
@@ -30,6 +31,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast, g
 
 from ...approvals import ApprovalDecision, PermissionRequest
 from ...lazy_dataclasses import changes_repr, dataclass
+from ...tools.options import NeedsApproval
 from .argument_values import UnseenValue, to_plain
 from .protected_paths import (
     LONGEST,
@@ -104,6 +106,11 @@ class ToolTraits(Protocol):
     @property
     def path_parameters(self) -> frozenset[str]:
         """Names of arguments that are paths, beside those whose name shows it."""
+        ...
+
+    @property
+    def approval(self) -> NeedsApproval | None:
+        """The approval that it needs: `always` or `never`; None: as the permissions have it."""
         ...
 
 
@@ -200,13 +207,17 @@ class Permissions:
         if against := _forbidden(call, rules) or self._protected(call) or self._mode_limit(facts):
             return Decision("deny", against)
         allowed, shortfall = _allowed(call, rules)
-        if favour := self._bypassed() or allowed or self._unasked(facts):
+        declared = facts.approval if allowed is None else None
+        if declared != "always" and (favour := self._bypassed() or allowed or self._unasked(facts)):
             return Decision("allow", favour)
+        if declared == "never":
+            return Decision("allow", f"{facts.name} declares that it needs no approval")
         # An agent without an approver must not wait for an answer that never comes.
         if self.approve is None and self.approve_all is None:
             reason = f"{facts.name} needs an approval, and there is no approver to ask"
             return Decision("deny", f"{reason}: {shortfall}" if shortfall else reason)
-        return Decision("ask", shortfall or no_rule_text(facts.name))
+        declares = f"{facts.name} declares that each call needs an approval" if declared else ""
+        return Decision("ask", shortfall or declares or no_rule_text(facts.name))
 
     def rule_for_session(self, facts: ToolTraits, arguments: object) -> Rule:
         """Return the rule that allows calls like this.
@@ -297,8 +308,11 @@ class Permissions:
         return f"the mode {self.mode} lets {facts.name} run" if reads or edits else None
 
 
-UNGUARDED: Final = Permissions("bypass")
-"""The permissions of an engine without any: a chat replaces them, as its user can approve calls."""
+UNGUARDED: Final = Permissions("bypass", approve="later")
+"""The permissions of an engine without any: only tools that declare so need an approval, for which the turn ends.
+
+A chat replaces them, as its user can approve calls.
+"""
 
 
 def no_rule_text(tool: str) -> str:
