@@ -279,6 +279,45 @@ def test_a_command_may_be_words_and_have_words_in_another_argument() -> None:
     assert verdict(Permissions("bypass"), run, {"command": 3}) == "allow"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"command": "git", "args": "log --output=m1"},
+        {"command": "git log", "args": "; touch m3"},
+        {"command": "git log", "argv": "--output=m1"},
+        {"command": "git log", "Args": ["--output=m1"]},
+        *({"command": "git", "args": ["log", "--output=m2", *more]} for more in (["-n", 1], [None], [["-p"]])),
+        {"command": "git log", "args": {"--output": "m2"}},
+        {"command": "git log", "arguments": [{"output": "m2"}]},
+        {"command": "git log", "args": 3},
+        {"command": "git log", "args": ["--output=m1"], "argv": ["--"]},
+        {"command": "git log --grep #", "args": ["--output=mm"]},
+        {"command": "git log", "args": "-p # --output=mm"},
+        {"command": "git log\n#", "args": ["--output=mm"]},
+        {"command": ["git", "log", 1]},
+    ],
+)
+def test_words_in_another_argument_are_words_of_the_command(arguments: dict[str, Any]) -> None:
+    for facts in (BASH, Facts("run")):
+        rules = [Rule("*", "allow", {"command": "git"})]
+        assert verdict(Permissions(rules=rules, approve=approve), facts, arguments) != "allow"
+
+
+def test_words_in_another_argument_are_seen_by_all_checks() -> None:
+    permissions = Permissions("bypass", [Rule("run", "deny", {"command": "git push"})])
+    run = Facts("run")
+    assert verdict(permissions, run, {"command": "git", "args": "push"}) == "deny"
+    assert verdict(permissions, run, {"command": "git", "ARGS": ["push"]}) == "deny"
+    assert verdict(permissions, run, {"command": "cat", "args": ".env"}) == "deny"
+    assert verdict(permissions, run, {"command": ["cat", ".env", 1]}) == "deny"
+    for nothing in (None, "", [], {}):
+        assert verdict(GIT, BASH, {"command": "git log # all", "args": nothing}) == "allow"
+    assert verdict(GIT, BASH, {"command": "git", "args": "log -p"}) == "allow"
+    assert verdict(GIT, BASH, {"command": "git log", "args": ["--grep", "#3"]}) == "allow"
+    given = {"command": "git log", "Args": "-p"}
+    assert permissions.rule_for_session(BASH, given).where.keys() == {""}
+
+
 def test_what_is_no_shell_can_be_sent() -> None:
     rules = [Rule("machine", "allow", {"command": "g*"})]
     machine = Facts("machine")
@@ -583,6 +622,45 @@ def test_a_program_that_a_file_stands_in_for_is_asked_about(tmp_path: Path) -> N
     (tmp_path / "pytest").mkdir()
     decision = permissions.decide(BASH, {"command": "uv run pytest -q tests"})
     assert decision == ("ask", "'pytest' is a file or folder here, which would run in place of the program")
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("pytest", "uv run --extra dev pytest"),
+        ("pytest", "uv run --no-project pytest tests"),
+        ("pytest", "uv run --no-project --extra dev pytest tests"),
+        ("pytest", "uv --offline run pytest"),
+        ("pytest", "env uv run pytest"),
+        ("pytest.py", "uv run -m pytest"),
+        ("pytest", "bundle exec --x y pytest"),
+        ("pytest.py", "python -m pytest"),
+        ("pytest/", "python3 -m pytest"),
+        ("pytest.cpython-312-x86_64-linux-gnu.so", "python -m pytest"),
+        ("pytest.pyc", "timeout 5 python -m pytest"),
+        ("xdist.py", "python -m xdist.looponfail"),
+        ("pytest.py", "uv run python -m pytest"),
+        ("pytest.py", "python -X dev -m pytest"),
+        ("pytest.py", "python -um pytest"),
+        ("pytest.py", "python -mpytest"),
+    ],
+)
+def test_a_file_is_run_in_place_of_a_program_or_module(tmp_path: Path, name: str, command: str) -> None:
+    rules = [Rule("bash", "allow", {"command": command})]
+    permissions = Permissions(rules=rules, approve=approve, root=str(tmp_path))
+    for other in ("pytest.ini", "test.py", "py.py"):
+        (tmp_path / other).touch()
+    assert verdict(permissions, BASH, {"command": command}) == "allow"
+    (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
+    assert verdict(permissions, BASH, {"command": command}) == "ask"
+
+
+def test_a_file_among_the_arguments_of_a_program_is_not_asked_about(tmp_path: Path) -> None:
+    for name in ("manage.py", "dev", "m"):
+        (tmp_path / name).touch()
+    for command in ("uv run -q python manage.py -m m", "uv run --no-dev=x python manage.py", "python -W x manage.py"):
+        rules = [Rule("bash", "allow", {"command": command})]
+        assert verdict(Permissions(rules=rules, root=str(tmp_path)), BASH, {"command": command}) == "allow"
 
 
 # What Permissions are.

@@ -23,10 +23,12 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args
 
 from ...approvals import ApprovalDecision, PermissionRequest
@@ -43,7 +45,7 @@ from .protected_paths import (
     word_texts,
 )
 from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, Others, PathPattern, Rule, Under
-from .shell.forms import escaped, read
+from .shell.forms import escaped, forms, program, read
 from .shell.lexer import UnparsedCommand, Word
 from .shell.parser import SimpleCommand, commands
 from .shell.patterns import Uncovered, forbids, form_pattern, literal_pattern, uncovered, words_of
@@ -77,11 +79,16 @@ _COMMANDS: Final = frozenset(("command", "cmd", "commandline", "cmdline", "shell
 """Names of arguments that are commands, whatever the tool is called."""
 _SCRIPTS: Final = _COMMANDS | {"script", "code", "input"}
 """Names of arguments that are commands of a tool with the name of a shell."""
-_EXTRA_WORDS: Final = ("args", "argv", "arguments")
+_EXTRA_WORDS: Final = frozenset(("args", "argv", "arguments"))
+"""Names of arguments that are further words of a command."""
 _REMARKS: Final = frozenset(("description", "explanation", "reason", "summary", "title", "purpose", "justification"))
 """Names of other arguments that say nothing of what runs, as numbers and booleans do."""
 _MODES: Final = get_args(Mode)
 
+_MODULES: Final = (".py", ".pyc", ".so", ".pyd")
+"""Ends of the names of files that Python imports."""
+
+_module = re.compile(r"-[A-Za-z]*?m(.*)", re.DOTALL).fullmatch
 _joint = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9_*?]+")
 
 
@@ -248,7 +255,7 @@ class Permissions:
         command = call.commands[0] if call.commands and len(call.commands) == len(call.texts) == 1 else None
         if command is None or not isinstance(call.arguments[call.texts[0]], str):
             return None
-        extra = any(name in call.arguments for name in _EXTRA_WORDS)
+        extra = any(_is_named(name, _EXTRA_WORDS) for name in call.arguments)
         return None if extra or not (pattern := form_pattern(command)) else (call.texts[0], pattern)
 
     def _read(self, facts: ToolTraits, arguments: object) -> _Call:
@@ -257,18 +264,16 @@ class Permissions:
         given = cast("dict[str, Any]", arguments)
         place = PathPattern(facts.path_parameters, self.root)
         names = _names_of_commands(facts.name, self.shell_tools, self.not_shells)
-        texts = {name: _command_in(given, name) for name in given if _is_named(name, names)}
+        texts = {name: _command_in(given, name, facts.name) for name in given if _is_named(name, names)}
         texts = {name: text for name, text in texts.items() if text is not None}
         if not texts:
             # A shell tool whose command is not found would be judged by its name alone: refuse it instead.
             if names is _SCRIPTS:
-                raise UnparsedCommand(
-                    f"{facts.name} is a shell tool, and has no text in its argument {_COMMAND!r}; "
-                    "if it is none, not_shells names it"
-                )
+                raise UnparsedCommand(_no_text(facts.name))
             return _Call(facts, given, place, (), None)
+        extra = _extra_words(given)
         try:
-            found = [command for text in texts.values() for command in commands(text or "")]
+            found = [command for text in texts.values() for command in commands(f"{text}{extra}", bool(extra))]
             named = dict.fromkeys(("", *(_text_of(value) for name, value in given.items() if place.is_path(name))))
             folders = dict.fromkeys(resolved_path(each[:LONGEST], self.root) for each in named)
         except ValueError as error:
@@ -282,13 +287,13 @@ class Permissions:
         # The check resolves links and expands braces, whose cost grows with the length: a long text would stall it.
         if any(len(text) > LONGEST for text in written):
             return f"a path is longer than {LONGEST} characters, too long to be checked"
-        paths = ((text, True) for text in written)
+        paths = ((text, True, False) for text in written)
         root = resolved_path(self.root or "") if written or call.commands else ""
         own = dict.fromkeys(paths)
         for folder in call.folders or (root,):
             texts = dict.fromkeys((*own, *_paths_in(call.commands or (), folder)))
-            for text, braces in ((folder, False), *texts) if texts else ():
-                if protected_name(text, self.protected, folder, braces=braces):
+            for text, braces, expanded in ((folder, False, False), *texts) if texts else ():
+                if protected_name(text, self.protected, folder, braces=braces, expanded=expanded):
                     return f"the path {text[:100]!r} is protected"
         return None
 
@@ -368,9 +373,9 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> tuple[str | None, str]:
 
 def _unruled(call: _Call, rule: Rule) -> str:
     """Return an argument such as `cwd` or `env`, which may change what runs, if the rule has no condition for it."""
-    known = {*rule.where, *call.texts, *_EXTRA_WORDS, *_REMARKS}
+    known = {*rule.where, *call.texts, *_REMARKS}
     for name, value in () if "" in known else call.arguments.items():
-        if name in known or not value or isinstance(value, (int, float)):
+        if name in known or not value or isinstance(value, (int, float)) or _is_named(name, _EXTRA_WORDS):
             continue
         folder = _text_of(value) if call.place.is_path(name) else ""
         if not folder or resolved_path(folder, call.folders[0]) != call.folders[0]:
@@ -380,13 +385,47 @@ def _unruled(call: _Call, rule: Rule) -> str:
 
 def _file_run(command: SimpleCommand, root: str) -> str:
     """Return the program that a command such as `uv run` has behind it, if a file or folder of this name is run."""
-    at = 0
-    while not (reading := read(command.words, at)).problem and at < reading.at < len(command.words):
+    words, at = command.words, 0
+    while not (reading := read(words, at)).problem and at < reading.at < len(words):
         at = reading.at
-        name = command.words[at].text
-        if reading.form and reading.form.has("files") and os.path.exists(os.path.join(root, name)):  # noqa: PTH110, PTH118  # a text is wanted
+        form, name = reading.form, words[at].text
+        if form and form.has("files") and _is_file(name, root, _modules(root) if form.key.endswith(" -m") else ()):
             return name
+    return _file_behind(words[at:], root) if reading.problem else ""
+
+
+def _file_behind(words: Sequence[Word], root: str) -> str:
+    """Return the word that `_file_run` does, behind options that no row has, each of which may have a value."""
+    keys = {name for name, form in forms().items() if form.has("files")}
+    runners = {key.rpartition(" ")[0] for key in keys}
+    modules = _modules(root)
+    heads: set[str] = set()
+    is_next = False
+    for before, text in pairwise(word.text for word in words):
+        heads |= {program(Word(before))} & runners
+        if is_next and not text.startswith("-"):
+            if _is_file(text, root, modules):
+                return text
+            is_next = before.startswith("-") and "=" not in before
+        module = _module(text)  # `-um x`, `-mx`
+        if any(f"{head} {'-m' if module else text}" in keys for head in heads):
+            is_next = True
+            if module and module[1] and _is_file(module[1], root, modules):
+                return module[1]
     return ""
+
+
+def _is_file(name: str, root: str, modules: Collection[str]) -> bool:
+    """Return whether a program is a file or folder in `root`, or one of the modules there."""
+    return name.partition(".")[0] in modules or os.path.exists(os.path.join(root, name))  # noqa: PTH110, PTH118  # a text is wanted
+
+
+def _modules(root: str) -> Collection[str]:
+    """Return the names of modules that Python may import from a folder: its files, and its own folders."""
+    with suppress(OSError):
+        names = os.listdir(root)  # noqa: PTH208  # likewise
+        return {name.partition(".")[0] for name in names if "." not in name or name.endswith(_MODULES)}
+    return ()
 
 
 def _leading_out(listed: Sequence[SimpleCommand], patterns: Sequence[str], root: str) -> str | None:
@@ -424,13 +463,33 @@ def _evaluated(call: _Call, rule: Rule) -> tuple[str | None, bool | None]:
     return pattern, rule.evaluate(call.arguments, without=name, place=call.place)
 
 
-def _command_in(given: Mapping[str, Any], name: str) -> str | None:
-    """Return the command in the argument `name`, with the words of `args` and the like; None if it is no text."""
+def _command_in(given: Mapping[str, Any], name: str, tool: str) -> str | None:
+    """Return the command in the argument `name`; None if it is not a text. Raises `UnparsedCommand`."""
     value = given[name]
     text = shlex.join(cast("list[str]", value)) if _are_texts(value) else value
-    if not isinstance(text, str):
-        return None
-    return " ".join([text, *(shlex.join(given[each]) for each in _EXTRA_WORDS if _are_texts(given.get(each)))])
+    if isinstance(text, list) and any(isinstance(each, str) for each in cast("list[object]", text)):
+        raise UnparsedCommand(_no_text(tool))
+    return text if isinstance(text, str) else None
+
+
+def _no_text(tool: str) -> str:
+    return f"{tool} is a shell tool, and has no text in its argument {_COMMAND!r}; if it is none, not_shells names it"
+
+
+def _extra_words(given: Mapping[str, Any]) -> str:
+    """Return the words of `args` and the like, as they follow a command. Raises `UnparsedCommand`."""
+    found = [
+        value for name, value in given.items() if _is_named(name, _EXTRA_WORDS) and value not in (None, "", [], {})
+    ]
+    if not found:
+        return ""
+    text = shlex.join(cast("list[str]", found[0])) if _are_texts(found[0]) else found[0]
+    if not isinstance(text, str) or len(found) > 1:  # whose order is not known
+        raise UnparsedCommand(
+            f"further words of a command are a text or a list of texts, in one argument of {sorted(_EXTRA_WORDS)}; "
+            "not_shells names a tool that has no commands"
+        )
+    return f" {text}"
 
 
 def _text_of(path: object) -> str:
@@ -458,12 +517,14 @@ def _is_named(argument: str, names: frozenset[str]) -> bool:
     return re.sub(r"[^a-z]", "", argument.casefold()) in names
 
 
-def _paths_in(found: Sequence[SimpleCommand], root: str) -> Iterator[tuple[str, bool]]:
-    """Yield the texts in commands that may be paths, and whether a shell expands braces in them."""
+def _paths_in(found: Sequence[SimpleCommand], root: str) -> Iterator[tuple[str, bool, bool]]:
+    """Yield the texts in commands that may be paths, and whether a shell expands braces, and wildcards, in them."""
     for command in found:
         targets = (each.target for each in command.redirections if each.operator not in ("<<", "<<-"))
         for word in (*_named_by(command.words, root), *command.assignments, *targets):
-            yield from ((text, not word.literal) for text in word_texts(word.text))
+            # `select * from a` is not about files.
+            expanded = not (word.literal or (command.guessed and word.text == "*"))
+            yield from ((text, not word.literal, expanded) for text in word_texts(word.text))
 
 
 def _named_by(words: Sequence[Word], root: str) -> Iterator[Word]:

@@ -5,8 +5,9 @@ in both, each of its components is compared with a table of names. A component w
 could match. Every form into which a tool, a shell or a file system may turn a text is checked: other cases and Unicode
 forms, `%2e`, backslashes, streams (`x:y`), dots at the end, braces, control characters, `file:` addresses.
 
-A mere `*` is no such name, though it may match one. Paths that a program uses without naming them in its arguments
-cannot be checked here.
+A mere `*` is not such a name, though it may match one. Where a shell expands a word, the files that it matches are
+checked as well, up to `_MOST_MATCHES`. Paths that a program uses without naming them in its arguments, and files that
+match a pattern of its own, cannot be checked here.
 """
 
 from __future__ import annotations
@@ -71,11 +72,17 @@ _words = re.compile(r"[A-Z]?[^A-Z\W_]+|[A-Z]+(?![a-z])")
 
 
 def protected_name(
-    text: str, names: Iterable[str] = PROTECTED, root: str | None = None, *, braces: bool = True
+    text: str,
+    names: Iterable[str] = PROTECTED,
+    root: str | None = None,
+    *,
+    braces: bool = True,
+    expanded: bool = False,
 ) -> str | None:
     """Return the protected name that the path `text`, relative to `root`, contains or leads to; None if it is safe.
 
     A text that is too long, or expands to too many paths, counts as protected. Without `braces` they are not expanded.
+    `expanded`: a shell expands its wildcards, so that it is also the files that they match.
     """
     names = tuple(name.casefold() for name in names)
     if len(text) > LONGEST:
@@ -86,11 +93,13 @@ def protected_name(
     for form in _forms(text):
         if form.count("[:") > _MOST_WILDCARDS:
             return form[:40]
+        is_known = not _variable.search(form)
         form = _class.sub(_opened, _variable.sub(_value, form))
         alternatives = _alternatives(form) if braces else [form]
         if not alternatives:
             return form[:40]
-        found_by_wildcards = (real for _, real in _links(filter(_is_pattern, alternatives), root))
+        patterns = filter(_is_pattern, map(os.path.expanduser, alternatives) if expanded else alternatives)
+        found_by_wildcards = (real for _, real in _links(patterns, root, expanded and is_known))
         for path in (*alternatives, *_resolved(alternatives, root), *found_by_wildcards):
             for component in _component.split(path):
                 if found := _name_of(component, names):
@@ -253,8 +262,11 @@ def _resolved(paths: Iterable[str], root: str | None) -> Iterator[str]:
             continue
 
 
-def _links(paths: Iterable[str], root: str | None) -> Iterator[tuple[str, str]]:
-    """Yield paths with a link in them, absolute, and where they lead: those that match, if there are wildcards."""
+def _links(paths: Iterable[str], root: str | None, every: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield paths with a link in them, absolute, and where they lead: those that match, if there are wildcards.
+
+    `every`: the other ones that match, too, which lead to themselves.
+    """
     base = ""
     for path in paths:
         base = base or resolved_path("", root)
@@ -265,7 +277,8 @@ def _links(paths: Iterable[str], root: str | None) -> Iterator[tuple[str, str]]:
                 yield f"{base}/{path}", "/"
                 continue
             if "**" in parts:
-                yield from _links_below(os.path.join(base, *parts[: parts.index("**")]), parts[-1])  # noqa: PTH118  # likewise
+                pattern = os.path.join(escape(base), "/".join(parts).replace("**/", "*")) if every else ""  # noqa: PTH118  # likewise
+                yield from _links_below(os.path.join(base, *parts[: parts.index("**")]), parts[-1], pattern)  # noqa: PTH118  # likewise
                 continue
             matches = iglob("/".join(parts[:last]), root_dir=base)  # noqa: PTH207  # a text is wanted
             for at, match in enumerate(matches if last else [path]) if len(path) <= _LONGEST else ():
@@ -275,14 +288,23 @@ def _links(paths: Iterable[str], root: str | None) -> Iterator[tuple[str, str]]:
                 rest = parts[last:] if last else []
                 full = os.path.normpath(os.path.join(base, match, *rest))  # noqa: PTH118  # a text is wanted
                 full = f"/{full.lstrip('/')}" if full.startswith("//") else full
+                if every:
+                    yield full, full
                 if (real := os.path.realpath(full)) != full:
                     yield full, real
 
 
-def _links_below(folder: str, name: str) -> Iterator[tuple[str, str]]:
-    """Yield the links below a folder that `**/name` may go through, or match, and where they lead."""
+def _links_below(folder: str, name: str, pattern: str) -> Iterator[tuple[str, str]]:
+    """Yield the links below a folder that `**/name` may go through, or match, and where they lead.
+
+    Yield also what else matches `pattern`, if there is one, as a shell does, without hidden files and folders.
+    """
     seen = 0
     for at, folders, files in os.walk(folder):
+        if pattern and "/." not in at[len(folder) :]:
+            matching = (each for each in (*folders, *files) if fnmatchcase(each, name))
+            found = (f"{at}/{each}" for each in matching if name.startswith(".") or not each.startswith("."))
+            yield from ((each, each) for each in found if fnmatchcase(each, pattern))
         for each in (*folders, *(file for file in files if fnmatchcase(file, name))):
             if os.path.islink(full := os.path.join(at, each)):  # noqa: PTH114, PTH118  # a text is wanted
                 yield full, os.path.realpath(full)

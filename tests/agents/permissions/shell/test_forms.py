@@ -103,6 +103,54 @@ def test_wildcards_that_match_too_much_may_lead_anywhere(tmp_path: Path, monkeyp
     assert permissions.decide(TOOL, {"command": "ls f*"}).verdict == "ask"
 
 
+def test_a_wildcard_is_the_protected_files_that_it_matches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words that a shell expands are compared with the files; a pattern of a program, and of another tool, is not."""
+    for name in ("certs/server.pem", "keys/server.key", "keys/id_rsa", "build/x.js", "docs/.env", "docs/a.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "docs" / "[.]env").touch()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    rules = [Rule("bash", "allow", {"command": each}) for each in ("cat", "cp", "mv", "rm", "git", "ls", "sort")]
+    permissions = Permissions(rules=rules, approve=lambda request: True, root=str(tmp_path))
+    bypass = Permissions("bypass", root=str(tmp_path))
+
+    def verdicts(command: str) -> list[str]:
+        return [each.decide(TOOL, {"command": command}).verdict for each in (permissions, bypass)]
+
+    for command in lines("""
+cat certs/server.*
+cp certs/server* out
+mv certs/s* out/a.txt
+rm certs/server*
+git add certs/s*
+cat keys/s*
+cat keys/*
+cat c*/*
+cat **/s*
+cat certs/server.???
+cat certs/[[:alpha:]]*.*
+cat {certs,build}/s*
+cat ../*/certs/s*
+cat ~/certs/s*
+cat $HOME/certs/s*
+cat -- certs/s*
+sort --files0-from=certs/s*
+cat < certs/s*
+cat docs/*
+for f in certs/*; do cat $f; done
+"""):
+        assert verdicts(command) == ["deny"] * 2, command
+    for command in ("rm build/*", "ls *.py", "ls *", "cat docs/a*", "ls build/*.js", "git add build/*"):
+        assert verdicts(command) == ["allow"] * 2, command
+    (tmp_path / "credentials.json").touch()
+    assert verdicts("sh -c 'cat *'")[1] == verdicts("ls *")[1] == "deny"
+    for command in ("psql -c 'select * from a'", "cat 'keys/*'", "echo $X", "ls **/*.js", "ls **/d*", "cat $X/a"):
+        assert verdicts(command)[1] == "allow", command
+    assert protected_paths.protected_name("certs/s*", root=str(tmp_path)) is None
+    assert protected_paths.protected_name("certs/s*", root=str(tmp_path), expanded=True) == "*.pem"
+    assert protected_paths.protected_name("**/", root=str(tmp_path), expanded=True) is None
+
+
 def test_a_path_is_no_option() -> None:
     assert not asked("git branch -a", "git branch -a --list 'v*'")
     assert asked("git branch -a", "git branch -a -m old new --format ./-l")
@@ -483,6 +531,24 @@ git fetch origin tag v1
 git tag -a v9 <<< ':!x'
 git merge --continue <<< ':!x'
 git revert HEAD < /dev/null | git rebase --continue
+npm run build src/*
+npm test -- src/*
+pnpm run build src/*
+yarn build src/*
+printf %d PATH=7
+printf '%5.2f' PATH=7
+printf '%*s' PATH=7 x
+printf '%.*s' PATH=7 x
+source --help
+. --version
+git fetch --depth=1
+git pull --depth 1
+git fetch --shallow-since=2024-01-01
+git branch -l x
+cargo fmt src/x.rs
+cargo fmt ../x.rs
+pytest test_notes.txt::x
+pytest tests/a.md::x.py::y
 """)
 
 EVERYDAY = lines(r"""
@@ -549,6 +615,11 @@ gh pr view 3 --json title
 python manage.py migrate --run
 ./run.sh --all
 command -v git
+npm run lint -- 'src/**/*.ts'
+git branch --list 'v*'
+cargo fmt --check
+[ a == b ]
+npx eslint src 'docs/*.js'
 """)
 
 USUAL = lines("""
@@ -717,6 +788,15 @@ def test_what_a_developer_runs_every_day_is_covered(command: str) -> None:
         ("ruff check --diff", "ruff check --diff --fix x"),
         ("tsc --noEmit", "tsc --noEmit --incremental"),
         ("jest --ci", "jest --ci -u"),
+        ("npx prettier", "npx prettier --check src/*"),
+        ("timeout|npx prettier", "timeout 5 npx prettier --check src/*"),
+        ("npm run env", "npm run env touch m"),
+        ("npm run -s env", "npm run -s env touch m"),
+        ("npm run env", "npm run env -s"),
+        ("git reflog expire", "git reflog expire --all"),
+        ("awk 'BEGIN{getline x; system(x)}'", "awk 'BEGIN{getline x; system(x)}' m"),
+        ("vitest init", "vitest init browser"),
+        ("git stash branch", "git stash branch x"),
     ],
 )
 def test_what_a_rule_does_not_spell_out_is_asked_about(patterns: str, command: str) -> None:
@@ -747,6 +827,12 @@ def test_what_a_rule_does_not_spell_out_is_asked_about(patterns: str, command: s
         ("git commit|cat", "git commit -m \"$(cat <<'E'\nFix it\nE\n)\""),
         ("prettier --write", "prettier --write src"),
         ("ruff check --fix", "ruff check --fix x"),
+        ("npm run env", "npm run env"),
+        ("git reflog expire --all", "git reflog expire --all"),
+        ("pytest ../x/tests", "pytest ../x/tests -q"),
+        ("npx prettier|npm run *", "npx prettier --check src; npm run build -- a"),
+        ("git fetch upstream", "git fetch upstream -p"),
+        ("printf", r"printf '%-5s|%q|%b|%c|%%\n' a b c d"),
         ("*", "git -c core.pager=x log; python -c 'x'; sudo rm x"),
     ],
 )
@@ -788,6 +874,12 @@ def test_the_question_names_the_word_the_reason_and_the_rule(command: str, reaso
         ("git push", None),  # it changes something
         ("make x", None),
         ("git bulk", None),
+        ("git --version", None),
+        ("git --no-pager", None),
+        ("npm --help", None),
+        ("docker", None),
+        ("timeout --help", None),
+        ("ls --help", None),
     ],
 )
 def test_always_means_a_form_that_changes_nothing(command: str, pattern: str | None) -> None:

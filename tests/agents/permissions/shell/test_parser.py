@@ -69,6 +69,8 @@ READ: list[tuple[str, list[str]]] = [
     ("echo $X ${X} ${#X} ${X%.py} $1 $? $((1 + 2))", ["echo ?$X ?${X} ?${#X} ?${X%.py} ?$1 ?$? ?$()"]),
     ("echo $((i + 1))", ["(( ?((i + 1))", "echo ?$()"]),
     ("$X status", ["?$X status"]),
+    ("[ a = b ] || [ a == b ] || [ a '=b' ]; c a= \"$\"=", ["[ a = b ]", "[ a == b ]", "[ a =b ]", "c a= $="]),
+    ("echo === a ==b==", ["echo === a ==b=="]),
     ("echo ~ a~ *.py [ab] {a,b} '*' \"~\"", ["echo ?~ a~ ?*.py ?[ab] ?{a,b} * ~"]),
     ("A=1 B+=2 c D=3", ["c D=3 set:A=1 set:B+=2"]),
     ("A=1", ["set:A=1"]),
@@ -116,6 +118,8 @@ REFUSED = [
     *("a\0", "a\r\nb", "a\x1b[2K", "a\x7f", "'\ud800'", "a\xa0b", "a\u2028b", "a &>&1"),
     *("a &>b c", "a &>>b >c d", "for x in a do b; done"),
     *("for x in", "for 1 in a; do b; done", "for ((;;)); do a; done", "for x\nin a; do b; done"),
+    *("echo $=x", 'echo "$~x"', "echo a$^x", "echo $==x", "echo $+x", "echo =ls", "=ls", "a >=ls", "a =$x", "a ='ls'"),
+    "for x in =ls; do a; done",
     *('bash -c "ls $X"', "sh -c -- 'a'", "sh -c '('", "eval $X", "eval '('", "trap \"$X\" EXIT"),
 ]  # fmt: skip
 

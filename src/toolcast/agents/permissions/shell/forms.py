@@ -29,7 +29,8 @@ The fields of a row:
 * `alike`: it changes what its operands name, so that the last operand of a rule is a pattern for others behind it, and
   for values. Elsewhere it is one if it has wildcards.
 * `inside`: its operands are in the working folder, as others may have a configuration that runs or is written.
-* `expands`: it may give its words to a shell in double quotes. `files`: it runs a file or folder of the program's name.
+* `expands`: it may give its words to a shell in double quotes. So names of files that a shell adds are not covered.
+  `files`: it runs a file or folder of the program's name, or of the module's.
 * `data`: all words are data, also those that are only known at run time.
 * `changes`: it changes files or runs what its operands name, so that "always allow" means the command as it is, and a
   rule with an option covers no other one: `prettier --check` not `--write`.
@@ -136,8 +137,12 @@ class Form(NamedTuple):
             return "it may be other files than it names"
         if self.has("inside") and "{" in text:
             return "it may be several files, also outside of the working folder"
-        fits = re.fullmatch(self.first if self.first and count == 1 else self.operands, text, re.DOTALL)
-        return "" if fits else f"it is no plain operand of {self.key!r}"
+        return "" if self.fits(text, count) else f"it is no plain operand of {self.key!r}"
+
+    def fits(self, text: str, count: int) -> bool:
+        """Return whether the operand of this number matches the pattern of the row, and is not one too many."""
+        pattern = self.first if self.first and count == 1 else self.operands
+        return (self.most is None or count <= self.most) and bool(re.fullmatch(pattern, text, re.DOTALL))
 
     def _is_open(self, text: str) -> bool:
         return self.has("patterns") and not _pattern_files(text)
@@ -247,11 +252,13 @@ def read(words: Sequence[Word], start: int = 0, wanted: Sequence[str] | None = N
     if form is None:
         at = next((at for at in range(start + 1, len(words)) if at not in spelled), start)
         return Reading(at, f"toolcast knows no argument forms of {name!r}")
-    if form.has("data") or (len(words) == start + 2 and words[-1].text in ASKING):
+    # zsh takes `source --help` for a script in this folder.
+    has_options = not form.has("script") or form.flags or form.values
+    if form.has("data") or (has_options and len(words) == start + 2 and words[-1].text in ASKING):
         return Reading(len(words), form=form)
     if form.has("expands") and wanted is not None:
         for at in range(start, len(words)):
-            if at not in spelled and _expanded(words[at].text):
+            if at not in spelled and (_expanded(words[at].text) or not words[at].literal):
                 return Reading(at, f"some versions of {name!r} give it to a shell", form)
     return _Reader(words, form, wanted, spelled).read(start + 1)
 
@@ -310,12 +317,13 @@ class _Reader:
                     return Reading(at, f"it follows {lost!r}, whose meaning is not known", self.form)
                 continue
             if not self._enter(word):
+                count = self.operands
                 end = None if self.value or self._is_option(word) else self._end(at, word)
                 if end is not None:
                     return Reading(end, form=self.form)
                 if (problem := self._problem(word)) and not is_spelled:
                     return Reading(at, problem, self.form)
-                lost = word.text if problem and (self.form.subcommand or word.text.startswith("-")) else ""
+                lost = word.text if problem and self._begins_other(word, self.operands > count == 0) else ""
         if not lost and self.form.after is not None and not self.lenient:
             return Reading(
                 len(self.words), f"{self.form.key!r} may run what it reads, as it names no program", self.form
@@ -330,6 +338,15 @@ class _Reader:
         found = forms().get(f"{self.form.key} {word.text}") if word.literal and is_first else None
         self.form = found or self.form
         return found is not None
+
+    def _begins_other(self, word: Word, is_first: bool) -> bool:
+        """Return whether a word that does not fit may give those behind it another meaning.
+
+        So may an option, a subcommand, and a first operand of another kind, such as a script of awk. One of several
+        operands that are alike may not.
+        """
+        is_other = is_first and not (self.form.has("alike") or self.form.fits(word.text, 1))
+        return self.form.subcommand or is_other or word.text.startswith("-")
 
     def _is_option(self, word: Word) -> bool:
         is_input = word.text == "-" and "-" in self.form.flags
@@ -372,7 +389,7 @@ class _Reader:
         if self._is_option(word):
             self.options = not (text == "--" and text in form.flags)
             problem, self.value = form.option(text, self._value_problem)
-        elif expanded and (form.first or form.most is not None):
+        elif expanded and (form.first or form.most is not None or form.has("expands")):
             return "it may be several words"
         elif not (self.lenient or self.alike == "*" or matches(text, self.alike)):
             return f"it does not match {self.alike!r}"

@@ -29,6 +29,9 @@ _variable = re.compile(
 ).match
 _arithmetic = re.compile(r"\$\(\([A-Za-z0-9_ +*/%<>!&|^~?:,-]*\)\)").match
 _name = re.compile(r"[A-Za-z_]").search
+# To zsh, `$=x`, `$~x`, `$^x` and `$+x` are variables, and `=ls` is the path of ls. `===` is common, and an error there.
+_zsh_variable = re.compile(r"\$(?:[=~^]|\+\w)").match
+_zsh_path = re.compile(r"=(?![=\s<>()|&;]|\Z)").match
 
 
 class UnparsedCommand(ValueError):
@@ -85,6 +88,8 @@ class Lexer(ABC):
     def word(self) -> Word:
         """Read a word: text, quotes and expansions."""
         start = self.pos
+        if _zsh_path(self.text, start):
+            self.fail("a word that begins with =, which some shells expand (quotes make it literal)")
         parts = [Word("{}")] if self.text.startswith("{}", start) else []  # elsewhere `{},a}` is expanded
         self.pos += 2 * len(parts)
         opened = quoted = ""  # brackets and braces, and the quotes behind them
@@ -158,7 +163,8 @@ class Lexer(ABC):
                 self.arithmetic(arithmetic[0][1:])
             return Word(_SUBSTITUTION, False)
         following = self.text[self.pos + 1 : self.pos + 3]
-        if following == "((" or following[:1] in ("{", "[", "\\") or (following[:1] in ("'", '"') and not quoted):
+        is_quote = following[:1] in ("'", '"') and not quoted
+        if following == "((" or following[:1] in ("{", "[", "\\") or is_quote or _zsh_variable(self.text, self.pos):
             self.fail("an unsupported expansion")
         self.pos += 1
         if following[:1] != "(":

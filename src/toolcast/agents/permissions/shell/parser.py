@@ -71,7 +71,7 @@ class SimpleCommand(NamedTuple):
 
     There are no words where only variables are set, or where a whole group is redirected. `given`: the command line is
     a word of another command, such as `rm x` in `git -c core.pager='rm x'`, which may run it. `fed`: its input may be
-    that of a pipe or a here-document, as in each substitution.
+    that of a pipe or a here-document, as in each substitution. `guessed`: the word may also be other text, such as SQL.
     """
 
     words: tuple[Word, ...] = ()
@@ -79,16 +79,20 @@ class SimpleCommand(NamedTuple):
     redirections: tuple[Redirection, ...] = ()
     given: bool = False
     fed: bool = False
+    guessed: bool = False
 
 
-def commands(text: str) -> list[SimpleCommand]:
-    """Return every command that a shell may run for `text`, inner ones first. Raises `UnparsedCommand`."""
+def commands(text: str, joined: bool = False) -> list[SimpleCommand]:
+    """Return every command that a shell may run for `text`, inner ones first. Raises `UnparsedCommand`.
+
+    `joined`: the text has words of other arguments at its end, which a comment would hide. It may have none.
+    """
     if len(text) > LONGEST:
         raise UnparsedCommand(f"it is longer than {LONGEST} characters; put long data into files")
     if _hidden(text):
         raise UnparsedCommand("it contains control characters")
     found: list[SimpleCommand] = []
-    _Parser(text, found, 0).script()
+    _Parser(text, found, int(joined)).script()
     return found
 
 
@@ -168,7 +172,7 @@ class _Parser(Lexer):
         with suppress(UnparsedCommand):
             self.seen.add(text)
             self._parser(text, found).script()
-            self.found += found
+            self.found += (each._replace(guessed=True) for each in found)
 
     def _parser(self, text: str, found: list[SimpleCommand]) -> _Parser:
         parser = _Parser(text, found, self.depth + 1, True, self.fed)
@@ -191,7 +195,7 @@ class _Parser(Lexer):
             self.pos = blanks.end()
         if comment := _comment(self.text, self.pos):
             if self.depth:  # shells disagree on where a substitution with a comment ends
-                self.fail("a comment within a substitution or group")
+                self.fail("a comment within a substitution or group, or in front of other arguments")
             self.pos = comment.end()
 
     # Commands

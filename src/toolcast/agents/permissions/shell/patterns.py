@@ -83,8 +83,10 @@ def literal_pattern(command: SimpleCommand) -> str | None:
 
 def form_pattern(command: SimpleCommand) -> str | None:
     """Return the pattern of the program and its subcommands, if it covers this command and changes nothing."""
-    form = read(command.words, 0, [escaped(command.words[0].text)]).form if command.words else None
-    if form is None or form.has("changes") or form.has("script"):
+    # `git --version` says nothing of other commands of git.
+    has_form = command.words and command.words[-1].text not in ASKING
+    form = read(command.words, 0, [escaped(command.words[0].text)]).form if has_form else None
+    if form is None or form.subcommand or form.has("changes") or form.has("script"):
         return None
     words = command.words[: form.key.count(" ") + 1]
     pattern = " ".join(escaped(word.text) for word in words)
