@@ -23,8 +23,7 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -85,10 +84,6 @@ _REMARKS: Final = frozenset(("description", "explanation", "reason", "summary", 
 """Names of other arguments that say nothing of what runs, as numbers and booleans do."""
 _MODES: Final = get_args(Mode)
 
-_MODULES: Final = (".py", ".pyc", ".so", ".pyd")
-"""Ends of the names of files that Python imports."""
-
-_module = re.compile(r"-[A-Za-z]*?m(.*)", re.DOTALL).fullmatch
 _joint = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9_*?]+")
 
 
@@ -388,44 +383,27 @@ def _file_run(command: SimpleCommand, root: str) -> str:
     words, at = command.words, 0
     while not (reading := read(words, at)).problem and at < reading.at < len(words):
         at = reading.at
-        form, name = reading.form, words[at].text
-        if form and form.has("files") and _is_file(name, root, _modules(root) if form.key.endswith(" -m") else ()):
-            return name
+        if reading.form and reading.form.has("files") and _is_file(words[at].text, root):
+            return words[at].text
     return _file_behind(words[at:], root) if reading.problem else ""
 
 
 def _file_behind(words: Sequence[Word], root: str) -> str:
     """Return the word that `_file_run` does, behind options that no row has, each of which may have a value."""
-    keys = {name for name, form in forms().items() if form.has("files")}
-    runners = {key.rpartition(" ")[0] for key in keys}
-    modules = _modules(root)
-    heads: set[str] = set()
-    is_next = False
+    runners = [tuple(name.split()) for name, form in forms().items() if form.has("files")]
+    heads, is_next = set[str](), False
     for before, text in pairwise(word.text for word in words):
-        heads |= {program(Word(before))} & runners
+        heads.add(program(Word(before)))
         if is_next and not text.startswith("-"):
-            if _is_file(text, root, modules):
+            if _is_file(text, root):
                 return text
             is_next = before.startswith("-") and "=" not in before
-        module = _module(text)  # `-um x`, `-mx`
-        if any(f"{head} {'-m' if module else text}" in keys for head in heads):
-            is_next = True
-            if module and module[1] and _is_file(module[1], root, modules):
-                return module[1]
+        is_next = is_next or any(head in heads and text == verb for head, verb in runners)
     return ""
 
 
-def _is_file(name: str, root: str, modules: Collection[str]) -> bool:
-    """Return whether a program is a file or folder in `root`, or one of the modules there."""
-    return name.partition(".")[0] in modules or os.path.exists(os.path.join(root, name))  # noqa: PTH110, PTH118  # a text is wanted
-
-
-def _modules(root: str) -> Collection[str]:
-    """Return the names of modules that Python may import from a folder: its files, and its own folders."""
-    with suppress(OSError):
-        names = os.listdir(root)  # noqa: PTH208  # likewise
-        return {name.partition(".")[0] for name in names if "." not in name or name.endswith(_MODULES)}
-    return ()
+def _is_file(name: str, root: str) -> bool:
+    return os.path.exists(os.path.join(root, name))  # noqa: PTH110, PTH118  # a text is wanted
 
 
 def _leading_out(listed: Sequence[SimpleCommand], patterns: Sequence[str], root: str) -> str | None:
