@@ -149,7 +149,7 @@ class OpenAIChatDecoder(StreamDecoder):
     def _choice(self, given: Any, out: list[Event]) -> None:
         self._answered = True
         # `_object`, which costs a call for each chunk, is for what is no object.
-        choice: dict[str, Any] = given
+        choice: Any = given
         if type(given) is not dict:
             choice = self._object(given, "choices", out)
         if choice.get("index") and choice["index"] != "0":
