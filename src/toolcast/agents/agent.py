@@ -36,7 +36,8 @@ class Agent(Generic[D, Output_co]):
         tools: Functions, types, orchestrators, other agents, MCP tools; and tools that the provider runs, such as
             `WebSearch()`, without the agent's permissions, limits and hooks of tools.
         output_cls: The type of the result of each turn, `Turn.output`. Default: none, a turn ends with a text.
-        options: See `AgentOptions`.
+
+    The options are those of `AgentOptions`.
 
     Raises:
         ValueError: An option is of the wrong kind, or `settings` continue a conversation that the service stores.
