@@ -245,6 +245,7 @@ if TYPE_CHECKING:
         FallbackLLM as FallbackLLM,
     )
     from .llms.provider_llms import (
+        LATER as LATER,
         Anthropic as Anthropic,
         AnthropicVertex as AnthropicVertex,
         Cohere as Cohere,
@@ -449,7 +450,8 @@ _EXPORTS = {
     "prompts": "ChatPromptTemplate PromptTemplate",
     "llms.bedrock": "Bedrock",
     "llms.provider_llms": (
-        "Anthropic AnthropicVertex Cohere Google LlamaCpp Mistral Ollama OpenAI OpenAICompatible OpenAIResponses llm"
+        "Anthropic AnthropicVertex Cohere Google LATER LlamaCpp Mistral Ollama OpenAI OpenAICompatible OpenAIResponses "
+        "llm"
     ),
     "transport.aiohttp_network": "AiohttpNetwork",
     "transport.httpx_network": "HttpxNetwork",
@@ -485,6 +487,7 @@ __compiled__: bool
 """True in a wheel for one platform, whose hot modules are compiled; False in the wheel for all of them."""
 # Written out, because type checkers read no other form. A test compares it with `_EXPORTS`.
 __all__ = [
+    "LATER",
     "Accumulator",
     "Agent",
     "AgentChatResponse",

@@ -13,11 +13,14 @@ from pydantic import BaseModel
 
 from support.sync_and_async import API
 from toolcast import (
+    LATER,
     Agent,
     ChatMachine,
+    Configs,
     ElfManager,
     Engine,
     MemoryStore,
+    MissingLLMError,
     OutputTypeError,
     Permissions,
     Session,
@@ -25,7 +28,7 @@ from toolcast import (
     ToolContext,
 )
 from toolcast.messages import ToolCallPart
-from toolcast.testing import ScriptedLLM, ScriptedRequest
+from toolcast.testing import ScriptedLLM, ScriptedRequest, use_llm
 
 
 class Reply(BaseModel):
@@ -191,3 +194,24 @@ def test_what_is_wrong_is_an_error_before_anything_is_sent(
     with pytest.raises(error, match=message):
         make(llm)
     assert not llm.requests
+
+
+def test_a_definition_finds_its_llm_when_a_turn_begins(api: API) -> None:
+    support = Agent(LATER, [stock])
+    front = Agent(LATER, [support.as_tool("support")])
+    assert repr(front) == "Agent(LATER, tools=[support])"
+    with pytest.raises(MissingLLMError):
+        support.run("tea")
+
+    def answer(request: ScriptedRequest) -> Any:
+        last = request.messages[-1]
+        if last.role == "tool":
+            return last.parts[0].content
+        name = request.tools[0].name
+        return ToolCallPart(name, name, '{"article": "tea"}' if name == "stock" else '{"prompt": "Is there tea?"}')
+
+    for define in (Configs.use, use_llm):
+        with define(llm=ScriptedLLM(answer)):
+            assert api.method(front, "run", "tea", deps=Shop("Ann")).text == "Ann has 3 of tea"
+            engine = Engine(LATER, [stock])
+        assert isinstance(engine.llm, ScriptedLLM)

@@ -505,6 +505,26 @@ def test_a_damaged_outcome_is_named(checkpoint: Checkpoint, path: Path) -> None:
             again.find("a", 7)
 
 
+@pytest.mark.parametrize("change", ["text = X'7B'", "digest = X'35'"])
+def test_a_changed_identity_is_damaged(checkpoint: Checkpoint, path: Path, change: str) -> None:
+    """Another type of a column is one flipped bit; a text that was none was an AttributeError."""
+    checkpoint.write(Outcome(0, "a", None, Person(name="Ada")))
+    checkpoint.close()
+    execute(path, f"UPDATE identity SET {change} WHERE part = 'schema'")
+    execute(path, "UPDATE identity SET digest = 'x' WHERE part = 'prompt'")
+    for read in (lambda: Checkpoint(path, call_for()), lambda: read_status(path)):
+        with pytest.raises(CheckpointError, match=r"is damaged: the 'schema' of its job is not a text. Restore it"):
+            read()
+
+
+def test_a_damaged_schema_of_another_job_is_not_described(checkpoint: Checkpoint, path: Path) -> None:
+    checkpoint.write(Outcome(0, "a", None, Person(name="Ada")))
+    checkpoint.close()
+    execute(path, "UPDATE identity SET digest = 'x', text = '{' WHERE part = 'schema'")
+    with pytest.raises(CheckpointMismatch, match=r"schema: was '\{', is now '\["):
+        Checkpoint(path, call_for())
+
+
 @pytest.mark.parametrize("change", ["output = '{}'", "key = 'b'", "input_tokens = 7", "attempts = 2", "position = 4"])
 def test_a_changed_row_is_damaged(checkpoint: Checkpoint, path: Path, change: str) -> None:
     for index, key in enumerate("xa"):

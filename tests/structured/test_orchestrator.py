@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
+import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -18,8 +20,10 @@ import toolcast
 from support.albums import SEA, SHORT, Album, Apology, Song, call
 from support.sync_and_async import API
 from toolcast import (
+    LATER,
     ChatResponse,
     Configs,
+    FallbackLLM,
     Finish,
     MissingLLMError,
     NoToolCallError,
@@ -879,3 +883,34 @@ def test_the_llm_is_validated_before_the_prompt() -> None:
         ToolOrchestratingLLM(Album, "x", ScriptedLLM()).with_(prompt="{", llm=silent)
     with pytest.raises(PromptError):
         ToolOrchestratingLLM(Album, "x", ScriptedLLM()).with_(prompt="{", max_attempts=0)
+
+
+def test_a_definition_finds_its_llm_at_the_call(api: API) -> None:
+    make = ToolOrchestratingLLM(Album, "about {topic}", LATER)
+    assert repr(make) == "ToolOrchestratingLLM(Album, prompt='about {topic}', llm=LATER)"
+    assert pickle.loads(pickle.dumps(LATER)) is copy.deepcopy(LATER) is LATER
+    for read in (lambda: make(topic="x"), lambda: make.llm, lambda: make.map([{"topic": "x"}])):
+        with pytest.raises(MissingLLMError):
+            read()
+    silent = ScriptedLLM(function_calling=False)
+    with Configs.use(llm=silent), pytest.raises(UnsupportedLLMError, match="does not support function calling"):
+        make(topic="x")
+    with Configs.use(llm=LATER), pytest.raises(UnsupportedLLMError, match=r"got LATER, .* Pass an LLM, or its name"):
+        make(topic="x")
+    first = ScriptedLLM(SEA, SEA, SEA, settings=Settings(max_tokens=7), system_prompt="Be brief.")
+    with Configs.use(llm=first):
+        assert make.llm is first
+        assert api.call(make, topic="x") == SEA
+        assert make.with_(prompt="{topic}")(topic="x") == SEA
+        assert first.requests[0].settings.max_tokens == 7
+        assert [message.text for message in first.requests[0].messages] == ["Be brief.", "about x"]
+        with use_llm(ScriptedLLM(SHORT)):
+            assert make(topic="x") == SHORT
+        (outcome,) = make.map([{"topic": "x"}])  # in threads, whose contexts are others
+        assert outcome.output == SEA
+
+
+def test_what_needs_an_llm_refuses_a_later_one() -> None:
+    for use in (lambda: LATER.chat("x"), lambda: LATER.metadata, lambda: FallbackLLM([LATER, ScriptedLLM()])):
+        with pytest.raises(UnsupportedLLMError, match="got LATER"):
+            use()

@@ -104,8 +104,8 @@ def test_options_that_make_no_sense(changes: Any, words: str) -> None:
 
 
 def test_an_unknown_option() -> None:
-    unknown: Any = {"retries": 3}
-    with pytest.raises(TypeError, match="retries"):
+    unknown: Any = {"attempts": 3}
+    with pytest.raises(TypeError, match="attempts"):
         as_tool(lone).with_(**unknown)
 
 

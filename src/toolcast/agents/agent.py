@@ -13,7 +13,7 @@ from ..stores.store import Store
 from ..tools.callable_tool import CallableTool, as_tools, output_tools
 from ..turn import Turn
 from .engine.config import AgentOptions, EngineConfig, configured
-from .engine.engine import Engine
+from .engine.engine import Engine, agent_tool
 from .engine.turn_request import TurnOptions
 from .engine.turn_streams import AsyncTurnStream, TurnStream
 from .sessions.session import Session
@@ -32,7 +32,7 @@ class Agent(Generic[D, Output_co]):
     `output` of its turns is a `Reply`.
 
     Args:
-        llm: An LLM, its name, or None for `Configs.llm`.
+        llm: An LLM, its name, or None for `Configs.llm`; `LATER` for the LLM that is found when a turn begins.
         tools: Functions, types, orchestrators, other agents, MCP tools; and tools that the provider runs, such as
             `WebSearch()`, without the agent's permissions, limits and hooks of tools.
         output_cls: The type of the result of each turn, `Turn.output`. Default: none, a turn ends with a text.
@@ -142,4 +142,4 @@ class Agent(Generic[D, Output_co]):
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> CallableTool:
         """Return the agent as a tool for another: see `Engine.as_tool`."""
-        return self.engine().as_tool(name, description)
+        return agent_tool(self._config, self.engine, name, description)

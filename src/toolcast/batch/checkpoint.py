@@ -182,7 +182,7 @@ class Checkpoint(SQLiteBacked):
         """Compare or store the identity of the job. This writes, so that a read-only file fails before any request."""
         try:
             with _failures(self.path), self._file.changing() as connection:
-                stored = _identity(connection)
+                stored = _identity(connection, self.path)
                 changed = identity.changes(stored) if stored.parts else {}
                 if changed:
                     if not _is_without_outputs(connection):
@@ -284,7 +284,7 @@ def read_status(path: str | os.PathLike[str]) -> CheckpointStatus:
                 items, failed = connection.execute(_COUNT).fetchone()
                 spent = _spent(connection)
                 starts, last = connection.execute(_STARTS).fetchone()
-                job = {name: part.text for name, part in _identity(connection).parts.items()}
+                job = {name: part.text for name, part in _identity(connection, path).parts.items()}
         finally:
             file.close()
     return CheckpointStatus(path, items - failed, failed, spent, starts, last or "", running, job)
@@ -341,8 +341,14 @@ def _is_without_outputs(connection: sqlite3.Connection) -> bool:
     return not connection.execute(f"{_OUTPUTS} UNION ALL {_OTHER_TABLES}").fetchone()
 
 
-def _identity(connection: sqlite3.Connection) -> JobIdentity:
+def _identity(connection: sqlite3.Connection, path: str | os.PathLike[str]) -> JobIdentity:
     rows = connection.execute("SELECT part, digest, text FROM identity ORDER BY rowid").fetchall()
+    for row in rows:
+        if any(type(column) is not str for column in row):
+            raise CheckpointError(
+                f"checkpoint {path} is damaged: the {row[0]!r:.100} of its job is not a text. Restore it, or use "
+                "another file"
+            )
     return JobIdentity({part: IdentityPart(digest, text) for part, digest, text in rows})
 
 

@@ -56,7 +56,7 @@ class Job(Generic[T]):
 
     def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, **options: Unpack[JobOptions]) -> None:
         check_options("Job", options)
-        self.call: ToolOrchestratingLLM[T] = call
+        self.call: ToolOrchestratingLLM[T] = call.with_found_llm()  # its threads have contexts of their own
         self.inputs: Inputs = inputs
         self.options: JobOptions = options
 

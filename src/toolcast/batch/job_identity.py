@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any, Final, cast
 
@@ -94,7 +95,8 @@ def _hashed(name: str, value: Any) -> str:
 
 def _change(name: str, before: IdentityPart | None, now: IdentityPart | None) -> str:
     if name == _SCHEMA and before is not None and now is not None:
-        return _schema_change(before.text, now.text)
+        with suppress(ValueError):  # the text of a damaged file
+            return _schema_change(before.text, now.text)
     if before is not None and now is not None and before.text == now.text:
         return "changed"
     old, new = (None if part is None else replace_surrogates(part.text) for part in (before, now))

@@ -28,7 +28,7 @@ class PortableCall(Generic[T]):
 
     def __init__(self, call: CallOrFactory[T]) -> None:
         require_callable("call", call, "a ToolOrchestratingLLM, or a function that returns one")
-        self._source: object = call
+        self._source: object = call.with_found_llm() if isinstance(call, ToolOrchestratingLLM) else call
         self._call: ToolOrchestratingLLM[T] | None = None
 
     @property

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, cast
 from urllib.parse import quote, urlsplit
 
 from typing_extensions import Unpack
@@ -23,6 +23,7 @@ from ..cached_content import CachedContent
 from ..capabilities import Capabilities, LLMMetadata, Progress
 from ..credentials import API_KEY_VARIABLES, Secret, read_variable
 from ..errors import MissingLLMError, UnsupportedLLMError
+from ..events import Event
 from ..http_request import HTTPRequest, is_at
 from ..option_suggestions import refuse_unknown
 from ..option_types import require_text
@@ -34,7 +35,7 @@ from ..tool_spec import ToolChoice
 from ..transport.network import IOBackend
 from ..transport.network_choice import NetworkChoice
 from .base import FunctionCallingLLM
-from .defaults import Configs
+from .defaults import Configs, replacement
 from .google_cloud import GoogleCloudLLM, vertex_url
 from .http_llm import LLMOptions, ServiceLLM, known_metadata, take_options
 from .request import ChatRequest, Messages, Tools
@@ -742,11 +743,51 @@ def as_llm(given: object) -> FunctionCallingLLM:
     made = llm(given) if isinstance(given, str) else given
     if not isinstance(made, FunctionCallingLLM):
         raise UnsupportedLLMError(f"llm: expected a FunctionCallingLLM or a name, got {type(made).__name__}")
+    if made is LATER:
+        raise _later_error()
     return made
 
 
+class _LaterLLM(FunctionCallingLLM):
+    @property
+    def metadata(self) -> LLMMetadata:
+        raise _later_error()
+
+    def check_mode(self, mode: OutputMode | None) -> None:
+        """Accept any mode: the LLM that is found is checked, when it is called."""
+
+    def _events(self, messages: Any, tools: Any, tool_choice: ToolChoice, settings: Settings) -> AsyncIterator[Event]:
+        raise _later_error()
+
+    def __repr__(self) -> str:
+        return "LATER"
+
+    def __reduce__(self) -> str:
+        return "LATER"
+
+
+LATER: Final[FunctionCallingLLM] = _LaterLLM()
+"""The `llm=` of a definition that finds its LLM when it is called: that of `use_llm`, or else `Configs.llm`."""
+
+
+def _later_error() -> UnsupportedLLMError:
+    return UnsupportedLLMError(
+        "llm: expected an LLM, got LATER, which is for Agent, Engine and ToolOrchestratingLLM. Pass an LLM, or its name"
+    )
+
+
+def found_llm(llm: FunctionCallingLLM) -> FunctionCallingLLM:
+    """Return `llm`, or the one that `LATER` stands for here. Raise `MissingLLMError` if there is none."""
+    return (replacement() or chosen_llm(None)) if llm is LATER else llm
+
+
 def chosen_llm(given: object) -> FunctionCallingLLM:
-    """Return the LLM `given` (or of that name), or else `Configs.llm`. Raise `MissingLLMError` without either."""
+    """Return the LLM `given` (or of that name), or else `Configs.llm`. Raise `MissingLLMError` without either.
+
+    `LATER` is returned as it is.
+    """
+    if given is LATER:
+        return LATER
     chosen = Configs.llm if given is None else given
     if chosen is None:
         raise MissingLLMError("llm must be provided or set in Configs.llm, for example Configs.llm = LlamaCpp()")

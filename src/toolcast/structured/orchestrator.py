@@ -25,7 +25,7 @@ from ..hook_protocol import CallHooks, Hooks, as_hooks
 from ..http_request import HTTPRequest
 from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
-from ..llms.provider_llms import chosen_llm
+from ..llms.provider_llms import LATER, chosen_llm, found_llm
 from ..llms.request import ChatRequest, resolve_tool_choice
 from ..messages import Message, ToolCallPart
 from ..option_suggestions import refuse_unknown
@@ -122,7 +122,7 @@ class ToolOrchestratingLLM(Generic[T]):
         output_cls: A Pydantic model, another type that Pydantic can validate, a union (one tool per member model), or
             a function, whose signature is the schema and whose return value is the result.
         prompt: Text or messages with `{name}` variables, filled by the keyword arguments of a call.
-        llm: An LLM, its name, or None for `Configs.llm`.
+        llm: An LLM, its name, or None for `Configs.llm`; `LATER` for the LLM that is found at each call.
         allow_parallel_tool_calls: Return a list with one object for each tool call.
 
     Options:
@@ -249,8 +249,8 @@ class ToolOrchestratingLLM(Generic[T]):
 
     @property
     def llm(self) -> FunctionCallingLLM:
-        """The LLM."""
-        return self._llm
+        """The LLM; for `LATER` the one that it stands for here."""
+        return self.with_found_llm()._llm
 
     @property
     def allow_parallel_tool_calls(self) -> bool:
@@ -396,6 +396,10 @@ class ToolOrchestratingLLM(Generic[T]):
         other._configure()
         return other
 
+    def with_found_llm(self) -> ToolOrchestratingLLM[T]:
+        """Return this call with the LLM that `LATER` stands for here."""
+        return self.with_(llm=found_llm(LATER)) if self._llm is LATER else self
+
     def preview(self, **values: Any) -> Preview:
         """Return the request that a call with these values would send, without sending it."""
         prepared = self._prepare(values, self._trace(CALL))
@@ -419,7 +423,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
     def parse(self, response: bytes | bytearray | memoryview | str | Mapping[str, Any] | ChatResponse) -> T:
         """Return the output in a response that you fetched yourself: a body, its JSON, or a `ChatResponse`."""
-        backend = self._llm.sync_backend()
+        backend = self.llm.sync_backend()
         if not isinstance(response, ChatResponse):
             response = self._decoded(response)
         calls = self._validator.validate(response)
@@ -455,7 +459,8 @@ class ToolOrchestratingLLM(Generic[T]):
 
     def _begin(self, trace: Trace) -> CallHooks | None:
         """Return the hooks of a call that begins now, and let those that observe states observe the trace."""
-        hooks = self._llm.begin_operation("structured", self._hooks, id=trace.call_id, name=self._name)
+        llm = self._llm if self._llm is not LATER else self.llm
+        hooks = llm.begin_operation("structured", self._hooks, id=trace.call_id, name=self._name)
         if hooks is not None:
             hooks.observe_states(trace)
         return hooks
@@ -471,11 +476,12 @@ class ToolOrchestratingLLM(Generic[T]):
             trace.step("failed")
             raise
         trace.step("prompt_formatted")
+        llm = self._llm if self._llm is not LATER else self.llm
         request = ChatRequest(
-            self._llm.with_system_prompt(messages),
+            llm.with_system_prompt(messages),
             self._tools,
             self._choice,
-            self._llm.merge_settings(self._settings),
+            llm.merge_settings(self._settings),
             self._parallel,
             stream,
             self._mode,
@@ -485,9 +491,7 @@ class ToolOrchestratingLLM(Generic[T]):
             forces_now=bool(self._server_tools) and self._tool_choice is not None,
         )
         trace.step("messages_extended")
-        return PreparedCall(
-            self._llm, request, self._validator, self._max_attempts, self._fail_fast, self._verbose, hooks
-        )
+        return PreparedCall(llm, request, self._validator, self._max_attempts, self._fail_fast, self._verbose, hooks)
 
     def _configure(self) -> None:
         """Compute once everything that all calls share."""
@@ -516,7 +520,8 @@ class ToolOrchestratingLLM(Generic[T]):
             raw = bytes(body)
         else:
             raw = (body if isinstance(body, str) else json.dumps(body)).encode()
-        settings, lenient = self._llm.merge_settings(self._settings), self._accept_damaged
+        llm = self.llm
+        settings, lenient = llm.merge_settings(self._settings), self._accept_damaged
         request = ChatRequest(
             (),
             self._tools,
@@ -527,11 +532,11 @@ class ToolOrchestratingLLM(Generic[T]):
             accept_damaged=lenient,
             server_tools=self._server_tools,
         )
-        decoder = self._llm.decoder(request, raw)
+        decoder = llm.decoder(request, raw)
         accumulator = Accumulator()
         for event in (*decoder.feed(raw), *decoder.close()):
             accumulator.apply(event)
-        return accumulator.response(**self._llm.origin)
+        return accumulator.response(**llm.origin)
 
 
 def begin_call(make: ToolOrchestratingLLM[Any], values: Mapping[str, Any]) -> tuple[PreparedCall, Trace]:

@@ -145,6 +145,7 @@ class CallableTool:
     path_parameters: frozenset[str] = field(default=frozenset(), repr=False)
     tool_errors: ToolErrors | None = field(default=None, repr=False)
     approval: NeedsApproval | None = field(default=None, repr=False)
+    retries: int | None = field(default=None, repr=False)
     deps_type: Any = field(default=None, repr=False)
     spec: ToolSpec = field(init=False, repr=False)
 

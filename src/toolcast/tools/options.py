@@ -36,6 +36,8 @@ class ToolChanges(TypedDict, total=False):
             `TurnFailed`. None: as the engine.
         approval: `"always"`: each call needs an approval, in every mode, unless a rule allows it; `"never"`: none does,
             unless a rule or the mode denies it. None: as the engine's permissions have it.
+        retries: The calls that may fail in a row in a turn of an agent, by invalid arguments, an exception or the time
+            limit, before the next failure ends it with `TurnFailed`. None: any number.
     """
 
     name: str
@@ -49,6 +51,7 @@ class ToolChanges(TypedDict, total=False):
     path_parameters: Set[str]
     tool_errors: ToolErrors | None
     approval: NeedsApproval | None
+    retries: int | None
 
 
 class ToolOptions(Protocol):
@@ -70,6 +73,8 @@ class ToolOptions(Protocol):
     def tool_errors(self) -> ToolErrors | None: ...
     @property
     def approval(self) -> NeedsApproval | None: ...
+    @property
+    def retries(self) -> int | None: ...
 
 
 def check(options: ToolOptions) -> None:
@@ -79,6 +84,8 @@ def check(options: ToolOptions) -> None:
     check_tool_errors(options.tool_errors)
     if options.approval not in (*get_args(NeedsApproval), None):
         raise ValueError(f"approval={options.approval!r:.100} is not 'always', 'never' or None")
+    if (retries := options.retries) is not None and (type(retries) is not int or retries < 0):
+        raise ValueError(f"retries={retries!r:.100} is not a number of calls: expected 0 or more, or None")
     if options.read_only and options.destructive:
         raise ValueError("a tool is either read_only or destructive; take one of them away")
     unknown = sorted(options.path_parameters - set(options.parameters.get("properties", ())))

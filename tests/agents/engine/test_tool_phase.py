@@ -503,6 +503,49 @@ def test_an_error_of_a_call_inside_a_tool_is_raised_too(engine_api: EngineAPI) -
         engine_api.submit(engine, "Go.")
 
 
+@pytest.mark.parametrize("failing", ["work", "arguments", "slow"])
+def test_a_tool_that_fails_more_often_than_its_retries_ends_the_turn(engine_api: EngineAPI, failing: str) -> None:
+    released = threading.Event()
+
+    def work(times: int) -> str:
+        if failing == "slow":
+            released.wait(30)
+        if times < 3:
+            raise TryAgain(f"{times} is too few")
+        return "done"
+
+    def calls(*times: Any) -> list[Any]:
+        return [call(f"c{number}", "work", f'{{"times": {time}}}') for number, time in enumerate(times)]
+
+    wrong = {"work": 1, "arguments": '"x"', "slow": 5}[failing]
+    tool = CallableTool.from_function(work).with_(retries=1, timeout=0.01 if failing == "slow" else None)
+    if failing != "slow":  # a call that succeeds begins a new row, and so does a turn
+        good = [*calls(wrong, 5, wrong), "I see."]
+        engine = Engine(ScriptedLLM(*good, *calls(wrong), "I see."), [tool])
+        assert engine_api.submit(engine, "Go.").text == engine_api.submit(engine, "Go.").text == "I see."
+    engine = Engine(ScriptedLLM(*calls(wrong, wrong), "I see."), [tool])
+    with pytest.raises(TurnFailed, match=r"^the tool work failed 2 times and ended the turn: ") as caught:
+        engine_api.submit(engine, "Go.")
+    released.set()
+    assert caught.value.tool_name == "work"
+    assert len(results(engine.history)) == 2  # the model has each of the errors
+
+
+@pytest.mark.parametrize("retries", [-1, 1.5, True])
+def test_retries_are_a_number_of_calls(retries: Any) -> None:
+    with pytest.raises(ValueError, match=rf"retries={retries} is not a number of calls: expected 0 or more, or None"):
+        raises(OSError()).with_(retries=retries)
+
+
+def test_denied_calls_are_no_failures_of_the_tool(engine_api: EngineAPI) -> None:
+    engine = Engine(
+        ScriptedLLM(call("a", "work"), call("b", "work"), "I see."),
+        [raises(OSError()).with_(retries=0)],
+        permissions=Permissions(approve=lambda request: False),
+    )
+    assert engine_api.submit(engine, "Go.").text == "I see."
+
+
 @pytest.mark.parametrize("calls", [call("a", "work"), call("a", "other"), call("a", "work", '{"x": ')])
 def test_words_to_the_model_do_not_end_the_turn(engine_api: EngineAPI, calls: ToolCallPart) -> None:
     tools = [raises(TryAgain("later"))]

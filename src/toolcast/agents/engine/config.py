@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 from ...hook_protocol import CallHooks, Hooks, as_hooks
 from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
-from ...llms.provider_llms import chosen_llm
+from ...llms.provider_llms import chosen_llm, found_llm
 from ...llms.request import Messages, Tools
 from ...option_suggestions import refuse_unknown
 from ...server_tools import ServerTool, split_tools
@@ -145,6 +145,11 @@ class EngineConfig:
         check_output_limit(self.output_limit)
         check_tool_errors(self.tool_errors)
         object.__setattr__(self, "by_name", {tool.name: tool for tool in self.tools})
+
+    def with_found_llm(self) -> EngineConfig:
+        """Return this configuration with the LLM that `LATER` stands for here."""
+        llm = found_llm(self.llm)
+        return self if llm is self.llm else replace(self, llm=llm)
 
     def for_turn(self, deps: Any, validation_context: Any) -> EngineConfig:
         """Return the configuration of a turn with its own dependencies and validation context; None changes nothing."""

@@ -55,6 +55,7 @@ class Conversation:
         self.spending: BudgetTracker = BudgetTracker(budget, parent)
         self.remembered: list[Rule] = []
         self.started: set[str] = set()
+        self.failures: dict[str, int] = {}  # of each tool in this turn, in a row
         self.answers: dict[str, ApprovalDecision] = {}  # decisions about calls that have no result yet
         self.injected: list[Message] = []
         self.turns: int = 0
@@ -101,6 +102,7 @@ class Conversation:
         self.turns += 1
         self.end = None
         self.added = []
+        self.failures = {}
         self.history.extend(messages)
 
     def answer_open_calls(self, text: str) -> None:

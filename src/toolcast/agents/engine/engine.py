@@ -105,7 +105,7 @@ class Engine(Generic[D, Output_co]):
         self, config: EngineConfig, history: Sequence[Message] = (), context: ToolContext[Any] | None = None
     ) -> None:
         """Initialise the engine; `context` is that of the tool call for which the engine works."""
-        self._config = config
+        self._config = config.with_found_llm()
         self._parent = None if context is None else context.cancellation
         self._turn_loop: TurnLoop | None = None
         self._session: ref[Any] | None = None  # the open session with this engine
@@ -329,26 +329,7 @@ class Engine(Generic[D, Output_co]):
 
         An engine that has no `deps` gets those of the turn that calls it.
         """
-        later = self.permissions.approve == "later"  # a tool call cannot wait for a later approval
-        permissions = self.permissions.without_prompt() if later else None
-
-        def ask(prompt: str, context: ToolContext) -> Any:
-            return answer(fork(context).submit(prompt))
-
-        async def aask(prompt: str, context: ToolContext) -> Any:
-            return answer(await fork(context).asubmit(prompt))
-
-        def answer(turn: Turn[Any]) -> Any:
-            return marked_text(turn.text, turn.end, tool.name) if turn.output is None else turn.output
-
-        def fork(context: ToolContext) -> Engine[D, Output_co]:
-            deps = context.deps if self._config.deps is None else None
-            return self.fork(context=context, permissions=permissions, deps=deps)
-
-        tool = CallableTool.from_function(ask, name or "ask_agent", description or "Give a request to another agent.")
-        requiring = next((each for each in self.tools if each.deps_type is not None), None)
-        deps_type = None if requiring is None or self._config.deps is not None else requiring.deps_type
-        return replace(tool, async_function=aask, deps_type=deps_type)
+        return agent_tool(self._config, lambda: self, name, description)
 
     def attach(self, session: Any) -> None:
         """Reserve the engine for `session`. Raises `IllegalState` if another open session has it."""
@@ -407,3 +388,29 @@ class Engine(Generic[D, Output_co]):
                 f"the engine cannot {action} while it is {self.state}; wait for the turn's end, or cancel() it",
                 state=self.state,
             )
+
+
+def agent_tool(
+    config: EngineConfig, engine: Callable[[], Engine[Any, Any]], name: str | None, description: str | None
+) -> CallableTool:
+    """Return a tool whose calls are turns of their own, with an empty history: of forks of the engines."""
+    later = config.permissions.approve == "later"  # a tool call cannot wait for a later approval
+    permissions = config.permissions.without_prompt() if later else None
+
+    def ask(prompt: str, context: ToolContext) -> Any:
+        return answer(fork(context).submit(prompt))
+
+    async def aask(prompt: str, context: ToolContext) -> Any:
+        return answer(await fork(context).asubmit(prompt))
+
+    def answer(turn: Turn[Any]) -> Any:
+        return marked_text(turn.text, turn.end, tool.name) if turn.output is None else turn.output
+
+    def fork(context: ToolContext) -> Engine[Any, Any]:
+        deps = context.deps if config.deps is None else None
+        return engine().fork(context=context, permissions=permissions, deps=deps)
+
+    tool = CallableTool.from_function(ask, name or "ask_agent", description or "Give a request to another agent.")
+    requiring = next((each for each in config.tools if each.deps_type is not None), None)
+    deps_type = None if requiring is None or config.deps is not None else requiring.deps_type
+    return replace(tool, async_function=aask, deps_type=deps_type)

@@ -16,7 +16,7 @@ from typing import Any, Final
 from ...approvals import ApprovalDecision, PermissionRequest
 from ...async_support.callbacks import call_function
 from ...cancellation import Cancellation
-from ...errors import CallError, FailTurn, ToolcastError, TryAgain, TurnCancelled, TurnFailed
+from ...errors import CallError, FailTurn, ToolcastError, ToolTimeout, TryAgain, TurnCancelled, TurnFailed
 from ...events import AgentEvent, ToolProgress, ToolResult, ToolStarted
 from ...hook_protocol import CallHooks
 from ...json_text import json_text
@@ -195,6 +195,7 @@ class ToolPhase:
         job.notify()
         if job.raised and job.error is not None:
             self._on_raised(job, job.error)
+        self._count_failure(job)
         part = output.part()
         if job.error is not None and not (_hides_input(job) or is_plain_object(job.call.arguments)):
             part = replace(part, content=part.content + you_wrote(job.call))
@@ -215,6 +216,18 @@ class ToolPhase:
         if self.failure is None and (isinstance(error, FailTurn) or self._ends_turn(job, error)):
             self.failure = failed_turn(error, f"the tool {job.call.name}", job.call.name)
 
+    def _count_failure(self, job: ToolJob) -> None:
+        """Store the error that ends the turn if the tool has failed more often in a row than its `retries` allow."""
+        tool, failures = job.tool, self._conversation.failures
+        if tool is None or tool.retries is None:
+            return
+        if job.error is None:
+            failures[tool.name] = 0
+        elif job.raised or isinstance(job.error, (CallError, TryAgain, ToolTimeout)):  # and not one that was denied
+            count = failures[tool.name] = failures.get(tool.name, 0) + 1
+            if count > tool.retries and self.failure is None:
+                self.failure = failed_turn(job.error, f"the tool {tool.name}", tool.name, f"failed {count} times and ")
+
     def _ends_turn(self, job: ToolJob, error: Exception) -> bool:
         """Return True if this error of a tool is to be raised: not one that the library made as text for the model."""
         own = None if job.tool is None else job.tool.tool_errors
@@ -222,10 +235,10 @@ class ToolPhase:
         return handling == "raise" and (isinstance(error, CallError) or not isinstance(error, ToolcastError))
 
 
-def failed_turn(error: Exception, origin: str, tool_name: str = "") -> TurnFailed:
+def failed_turn(error: Exception, origin: str, tool_name: str = "", more: str = "") -> TurnFailed:
     """Return the error of a turn that `error` ended, which `origin` raised."""
     why = error_text(error) if str(error) else type(error).__name__
-    failure = TurnFailed(f"{origin} ended the turn: {why}", tool_name=tool_name)
+    failure = TurnFailed(f"{origin} {more}ended the turn: {why}", tool_name=tool_name)
     failure.__cause__ = error
     return failure
 
