@@ -196,6 +196,14 @@ def test_what_is_wrong_is_an_error_before_anything_is_sent(
     assert not llm.requests
 
 
+def test_a_conversation_has_dependencies_of_its_own(api: API) -> None:
+    chat = agent_of().engine(deps=Shop("Ann"))
+    assert api.method(chat, "submit", "tea").text == "['tea']: Ann has 3 of tea"
+    assert api.method(chat, "submit", "tea", deps=Shop("Bob")).text.endswith("Bob has 3 of tea")
+    with pytest.raises(TypeError, match="deps"):
+        Agent(ScriptedLLM(), deps=Shop("Ann"))  # type: ignore[call-arg]  # what is refused
+
+
 def test_a_definition_finds_its_llm_when_a_turn_begins(api: API) -> None:
     support = Agent(LATER, [stock])
     front = Agent(LATER, [support.as_tool("support")])

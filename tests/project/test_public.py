@@ -95,7 +95,7 @@ print(json.dumps(sorted(sys.modules)))
 
 def test_all_is_written_out_for_type_checkers() -> None:
     """`_EXPORTS` maps names to modules; a type checker reads only a literal `__all__`."""
-    assert list(toolcast.__all__) == sorted([*toolcast._MODULE_OF, "__compiled__", "__version__"])
+    assert sorted(toolcast.__all__) == sorted([*toolcast._MODULE_OF, "__compiled__", "__version__"])
 
 
 def test_all_is_what_one_sees() -> None:

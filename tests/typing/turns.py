@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, assert_type
 
 from pydantic import BaseModel
@@ -12,6 +13,7 @@ from toolcast import (
     AgentEvent,
     ApprovalDecision,
     AsyncTurnStream,
+    CallableTool,
     Engine,
     FunctionCallingLLM,
     Message,
@@ -21,10 +23,12 @@ from toolcast import (
     Session,
     Store,
     ToolContext,
+    ToolOrchestratingLLM,
     ToolResult,
     Turn,
     TurnStream,
     Usage,
+    WebSearch,
     tool,
 )
 
@@ -119,7 +123,38 @@ def declared(item: str, context: ToolContext[Shop]) -> str:
     return item
 
 
+@tool
+def in_first_place(context: ToolContext[Shop], item: str) -> str:
+    return context.deps.name
+
+
+@tool(read_only=True)
+async def of_others(context: ToolContext[str], item: str) -> str:
+    return context.deps
+
+
+class Shelf:
+    @tool
+    def put(self, context: ToolContext[Shop], item: str) -> int:
+        return 3
+
+    @tool(timeout=3)
+    def take(self, context: ToolContext[str], item: str) -> int:
+        return 3
+
+    def look(self, item: str) -> int:
+        return 3
+
+
+async def of_no_dependencies(context: ToolContext, item: str) -> str:
+    return item
+
+
 assert_type(plain("x"), int)
+assert_type(plain(item="x"), int)
+assert_type(in_first_place(ToolContext(deps=Shop()), item="x"), str)
+assert_type(Shelf().put(ToolContext(deps=Shop()), "x"), int)
+plain(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of a wrong type
 assert_type(declared("x", ToolContext(deps=Shop())), str)
 tool(approval="often")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType] - of a wrong type
 
@@ -157,8 +192,28 @@ def agents(llm: FunctionCallingLLM, store: Store) -> None:
     Agent[Shop, str](llm, output_cls=Album)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - likewise
 
 
+def dependencies_of_agents(llm: FunctionCallingLLM) -> None:
+    shelf = Shelf()
+    agent = Agent[Shop](llm, [in_first_place, declared, plain, price, of_no_dependencies, shelf.put, shelf.look])
+    Agent[Shop](llm, [Album, list[int], partial(price, "x"), CallableTool.from_function(price)])
+    Agent[Shop](llm, [agent, agent.as_tool("x"), Engine(llm), ToolOrchestratingLLM(Album, "x", llm), WebSearch()])
+    assert_type(Agent(llm, [in_first_place]), Agent[Shop])
+    Agent(llm, [plain, price]).run("hello", deps=None)
+    Agent[Shop](llm, [of_others])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType] - of others
+    Agent[Shop](llm, [shelf.take])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType] - of others
+    Agent(llm, [in_first_place, of_others])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType] - of two
+    Agent[str](llm, instructions=instruct)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of others
+    Agent[str](llm, output_validators=[check])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType] - of others
+    agent.run("hello")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - without any
+    agent.stream("hello")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - without any
+    agent.run("hello", deps="shop")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of a wrong type
+    agent.engine(deps="shop")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of a wrong type
+    Agent[Shop](llm, deps=Shop())  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - of a run
+
+
 async def agents_awaited(agent: Agent[Shop, Album]) -> None:
     assert_type(await agent.arun("hello", deps=Shop()), Turn[Album])
+    await agent.arun("hello")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - without any
     assert_type(agent.astream("hello", deps=Shop()), AsyncTurnStream[Album])
 
 

@@ -2,24 +2,58 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, cast
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import partial
+from types import CodeType
+from typing import Any, Generic, Protocol, TypeAlias, cast, overload
 
 from typing_extensions import TypeForm, TypeVar, Unpack
 
 from ..llms.base import FunctionCallingLLM
-from ..llms.request import Messages, Tools, as_messages
+from ..llms.request import Messages, as_messages
 from ..reprs import safe_repr
+from ..server_tools import ServerTool
 from ..stores.store import Store
-from ..tools.callable_tool import CallableTool, as_tools, output_tools
+from ..tool_spec import ToolCachePoint
+from ..tools.callable_tool import CallableTool, ToolFunction, as_tools, output_tools
 from ..turn import Turn
 from .engine.config import AgentOptions, EngineConfig, configured
 from .engine.engine import Engine, agent_tool
-from .engine.turn_request import TurnOptions
+from .engine.turn_request import RunOptions
 from .engine.turn_streams import AsyncTurnStream, TurnStream
 from .sessions.session import Session
 
-D = TypeVar("D", default=Any)
+C = TypeVar("C")
+T = TypeVar("T")
+D = TypeVar("D", default=None)
 Output_co = TypeVar("Output_co", covariant=True, default=None)
+
+
+class PlainFunction(Protocol):
+    """A function that `tool` has not declared."""
+
+    @property
+    def __code__(self) -> CodeType: ...
+
+
+class Toolable(Protocol):
+    """An object that makes a tool of itself: an agent, an engine, an orchestrator."""
+
+    def as_tool(self) -> CallableTool: ...
+
+
+AgentTool: TypeAlias = (
+    ToolFunction[D, ..., Any]
+    | PlainFunction
+    | partial[Any]
+    | type
+    | TypeForm[Any]
+    | CallableTool
+    | Toolable
+    | ServerTool
+    | ToolCachePoint
+)
 
 
 class Agent(Generic[D, Output_co]):
@@ -34,7 +68,8 @@ class Agent(Generic[D, Output_co]):
     Args:
         llm: An LLM, its name, or None for `Configs.llm`; `LATER` for the LLM that is found when a turn begins.
         tools: Functions, types, orchestrators, other agents, MCP tools; and tools that the provider runs, such as
-            `WebSearch()`, without the agent's permissions, limits and hooks of tools.
+            `WebSearch()`, without the agent's permissions, limits and hooks of tools. Type checkers compare the
+            `ToolContext[Shop]` of functions that `tool` has declared.
         output_cls: The type of the result of each turn, `Turn.output`. Default: none, a turn ends with a text.
 
     The options are those of `AgentOptions`.
@@ -51,7 +86,7 @@ class Agent(Generic[D, Output_co]):
     def __init__(
         self,
         llm: FunctionCallingLLM | str | None = None,
-        tools: Tools = (),
+        tools: Iterable[AgentTool[D]] | tuple[()] = (),
         *,
         output_cls: TypeForm[Output_co] = None,  # type: ignore[assignment]  # where there is none, Output_co is None
         **options: Unpack[AgentOptions[D]],
@@ -92,49 +127,149 @@ class Agent(Generic[D, Output_co]):
 
     # Turns.
 
+    @overload
     def run(
-        self, message: Messages | None = None, *, history: Messages = (), **options: Unpack[TurnOptions[D]]
-    ) -> Turn[Output_co]:
+        self: Agent[None, T],
+        message: Messages | None = None,
+        *,
+        history: Messages = (),
+        deps: None = None,
+        **options: Unpack[RunOptions],
+    ) -> Turn[T]: ...
+    @overload
+    def run(
+        self: Agent[C, T],
+        message: Messages | None = None,
+        *,
+        history: Messages = (),
+        deps: C,
+        **options: Unpack[RunOptions],
+    ) -> Turn[T]: ...
+    def run(
+        self,
+        message: Messages | None = None,
+        *,
+        history: Messages = (),
+        deps: Any = None,
+        **options: Unpack[RunOptions],
+    ) -> Turn[Any]:
         """Run a turn of a conversation and return it.
 
         Args:
             message: The user's message, or messages. Without one the turn that `history` ends in is continued, with the
                 `answers` to its requests.
             history: The messages before it, such as the `history` of an earlier turn.
-            options: See `TurnOptions`.
+            deps: The dependencies: its tools, instructions and output validators get them in their `ToolContext`. They
+                are not stored: pass them again to continue the turn.
+            options: See `RunOptions`.
 
         Raises:
             LLMError: If a request failed.
             TurnCancelled: If the turn was cancelled.
             TurnStopped: If a limit was reached.
             TurnFailed: If a tool ended the turn.
-            TypeError: If a tool has a `ToolContext[Shop]`, and there are no dependencies. Nothing was sent then.
+            TypeError: If a tool has a `ToolContext[Shop]`, and the dependencies are no `Shop`. Nothing was sent then.
         """
-        return self.engine(history).submit(message, **options)
+        return self.engine(history, deps).submit(message, **options)
 
+    @overload
     async def arun(
-        self, message: Messages | None = None, *, history: Messages = (), **options: Unpack[TurnOptions[D]]
-    ) -> Turn[Output_co]:
+        self: Agent[None, T],
+        message: Messages | None = None,
+        *,
+        history: Messages = (),
+        deps: None = None,
+        **options: Unpack[RunOptions],
+    ) -> Turn[T]: ...
+    @overload
+    async def arun(
+        self: Agent[C, T],
+        message: Messages | None = None,
+        *,
+        history: Messages = (),
+        deps: C,
+        **options: Unpack[RunOptions],
+    ) -> Turn[T]: ...
+    async def arun(
+        self,
+        message: Messages | None = None,
+        *,
+        history: Messages = (),
+        deps: Any = None,
+        **options: Unpack[RunOptions],
+    ) -> Turn[Any]:
         """Run a turn of a conversation and return it: see `run`."""
-        return await self.engine(history).asubmit(message, **options)
+        return await self.engine(history, deps).asubmit(message, **options)
 
+    @overload
     def stream(
-        self, message: Messages | None = None, *, history: Messages = (), **options: Unpack[TurnOptions[D]]
-    ) -> TurnStream[Output_co]:
+        self: Agent[None, T],
+        message: Messages | None = None,
+        *,
+        history: Messages = (),
+        deps: None = None,
+        **options: Unpack[RunOptions],
+    ) -> TurnStream[T]: ...
+    @overload
+    def stream(
+        self: Agent[C, T],
+        message: Messages | None = None,
+        *,
+        history: Messages = (),
+        deps: C,
+        **options: Unpack[RunOptions],
+    ) -> TurnStream[T]: ...
+    def stream(
+        self,
+        message: Messages | None = None,
+        *,
+        history: Messages = (),
+        deps: Any = None,
+        **options: Unpack[RunOptions],
+    ) -> TurnStream[Any]:
         """Return the events of a turn as they arrive. The turn begins with the first `next()`. See `run`."""
-        return self.engine(history).stream(message, **options)
+        return self.engine(history, deps).stream(message, **options)
 
+    @overload
     def astream(
-        self, message: Messages | None = None, *, history: Messages = (), **options: Unpack[TurnOptions[D]]
-    ) -> AsyncTurnStream[Output_co]:
+        self: Agent[None, T],
+        message: Messages | None = None,
+        *,
+        history: Messages = (),
+        deps: None = None,
+        **options: Unpack[RunOptions],
+    ) -> AsyncTurnStream[T]: ...
+    @overload
+    def astream(
+        self: Agent[C, T],
+        message: Messages | None = None,
+        *,
+        history: Messages = (),
+        deps: C,
+        **options: Unpack[RunOptions],
+    ) -> AsyncTurnStream[T]: ...
+    def astream(
+        self,
+        message: Messages | None = None,
+        *,
+        history: Messages = (),
+        deps: Any = None,
+        **options: Unpack[RunOptions],
+    ) -> AsyncTurnStream[Any]:
         """Return the events of a turn as they arrive. The turn begins when the first is awaited. See `run`."""
-        return self.engine(history).astream(message, **options)
+        return self.engine(history, deps).astream(message, **options)
 
     # Conversations, and an agent for another.
 
-    def engine(self, history: Messages = ()) -> Engine[D, Output_co]:
-        """Return a conversation with the agent, which begins with `history`."""
-        return Engine.of(self._config, as_messages(history))
+    def engine(self, history: Messages = (), deps: D | None = None) -> Engine[D, Output_co]:
+        """Return a conversation with the agent.
+
+        Args:
+            history: The messages to begin with.
+            deps: The dependencies of turns that have none of their own.
+        """
+        config = self._config if deps is None else replace(self._config, deps=deps)
+        return Engine.of(config, as_messages(history))
 
     def session(self, store: Store, id: str | None = None) -> Session[D, Output_co]:
         """Return a new stored conversation. `Session.resume(id, agent, store)` opens it again."""

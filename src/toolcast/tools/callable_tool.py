@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import field, replace
 from functools import partial
 from types import FunctionType
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, cast, overload
+from typing import Any, Concatenate, Final, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, cast, overload
 
 import pydantic
 from pydantic_core import SchemaValidator, core_schema
@@ -42,7 +42,13 @@ from .results import acollect_items, argument_errors, collect_items, is_quick, s
 Function = Callable[..., Any]
 Fill: TypeAlias = Callable[[BoundCall, ToolContext[Any]], BoundCall]
 Then: TypeAlias = Callable[[Any], Any]
-F = TypeVar("F", bound=Function)
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+S = TypeVar("S")
+D = TypeVar("D")
+D_contra = TypeVar("D_contra", contravariant=True)
+R_co = TypeVar("R_co", covariant=True)
 
 _OPTIONS: Final = "__toolcast_tool__"
 """The attribute of a function with the options that `tool` declares."""
@@ -367,10 +373,45 @@ class CallableTool:
         )
 
 
+class ToolFunction(Protocol[D_contra, P, R_co]):
+    """The type of a function that `tool` has declared, `D_contra` that of the dependencies in its `ToolContext`.
+
+    It is found where the context is the first parameter or, as in methods, the second. An `Agent[Shop]` does not take
+    a tool of other dependencies. At run time the function is the same as before.
+    """
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    def __get__(
+        self: ToolFunction[D, Concatenate[Any, Q], R], instance: Any, owner: Any = None, /
+    ) -> ToolFunction[D, Q, R]: ...
+    def __toolcast_deps__(self, deps: D_contra, /) -> None: ...  # for type checkers: no function has it
+
+
+class _ToolDecorator(Protocol):
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[ToolContext[D], P], R], /
+    ) -> ToolFunction[D, Concatenate[ToolContext[D], P], R]: ...
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[S, ToolContext[D], P], R], /
+    ) -> ToolFunction[D, Concatenate[S, ToolContext[D], P], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> ToolFunction[Any, P, R]: ...
+
+
 @overload
-def tool(function: F, /) -> F: ...
+def tool(
+    function: Callable[Concatenate[ToolContext[D], P], R], /
+) -> ToolFunction[D, Concatenate[ToolContext[D], P], R]: ...
 @overload
-def tool(**options: Unpack[ToolChanges]) -> Callable[[F], F]: ...
+def tool(
+    function: Callable[Concatenate[S, ToolContext[D], P], R], /
+) -> ToolFunction[D, Concatenate[S, ToolContext[D], P], R]: ...
+@overload
+def tool(function: Callable[P, R], /) -> ToolFunction[Any, P, R]: ...
+@overload
+def tool(**options: Unpack[ToolChanges]) -> _ToolDecorator: ...
 def tool(function: Any = None, /, **options: Unpack[ToolChanges]) -> Any:
     """Declare the options of a function as a tool, by a decorator: `@tool` or `@tool(read_only=True, timeout=5)`.
 

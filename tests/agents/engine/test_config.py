@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Protocol, TypedDict, TypeVar
+from unittest.mock import Mock
 
 import anyio
 import pytest
@@ -104,6 +105,45 @@ def test_the_type_of_required_dependencies_is_read_from_the_annotation(function:
     assert CallableTool.from_function(function).deps_type == kind
     with pytest.raises(TypeError, match="requires deps"):
         Engine(ScriptedLLM(), [function]).submit("Hello.")
+
+
+class HasName(Protocol):
+    name: str
+
+
+class Names(TypedDict):
+    name: str
+
+
+def of_protocol(context: ToolContext[HasName]) -> None: ...
+def of_dict(context: ToolContext[Names]) -> None: ...
+def of_number(context: ToolContext[float]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "deps", "fits"),
+    [
+        (name, "shop", False),
+        (name, Mock(spec=Shop), True),
+        (of_number, 5, True),
+        (of_number, "5", False),
+        (of_list, (), True),  # what cannot be found out at run time is left to type checkers
+        (of_protocol, Shop("x"), True),
+        (of_dict, {"name": "x"}, True),
+    ],
+)
+def test_dependencies_of_another_type_are_an_error_before_anything_is_sent(
+    engine_api: EngineAPI, function: Any, deps: Any, fits: bool
+) -> None:
+    llm = ScriptedLLM("Hi.")
+    engine = Engine(llm, [function])
+    if fits:
+        assert engine_api.submit(engine, "Hello.", deps=deps).text == "Hi."
+        return
+    expected = r"requires deps \(its context is a ToolContext\[\w+\]\), and the turn has a str: pass a \w+, or annotate"
+    with pytest.raises(TypeError, match=expected):
+        engine_api.submit(engine, "Hello.", deps=deps)
+    assert not llm.requests
 
 
 def test_a_session_passes_dependencies_on(engine_api: EngineAPI) -> None:

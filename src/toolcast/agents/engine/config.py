@@ -29,6 +29,14 @@ from .output_validators import OutputValidator, as_validators
 D = TypeVar("D", default=Any)
 
 
+def _is_instance(value: object, kind: Any) -> bool:
+    """Return whether `value` is an instance of `kind`, as far as that can be found out at run time."""
+    try:
+        return isinstance(value, (int, float) if kind is float else kind)
+    except TypeError:  # a Protocol, a TypedDict, a generic type
+        return True
+
+
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and value >= 1
 
@@ -66,7 +74,6 @@ class AgentOptions(TypedDict, Generic[D], total=False):
             tools, the system messages and the history. It is `Settings.cache`.
         instructions: The text of a system message before the history, after the LLM's own `system_prompt`; or a
             function of the `ToolContext`, sync or async, that returns it (None: no message) for each model request.
-        deps: A value that tools get in their `ToolContext`, in turns without `deps` of their own.
         validation_context: The context of Pydantic's validators, in turns without one of their own.
         output_validators: Functions of the `ToolContext` and the typed output of a turn, sync or async, that return the
             output. `TryAgain` sends its message to the model.
@@ -88,7 +95,6 @@ class AgentOptions(TypedDict, Generic[D], total=False):
     settings: Settings | None
     cache: Literal["auto", "off"] | None
     instructions: Instructions[D] | None
-    deps: D | None
     validation_context: Any
     output_validators: OutputValidator[D] | Sequence[OutputValidator[D]]
     compaction: Compaction | Literal["default"] | None
@@ -103,9 +109,15 @@ class AgentOptions(TypedDict, Generic[D], total=False):
 
 
 class EngineOptions(AgentOptions[D], Generic[D], total=False):
-    """Options of `Engine`: those of `Agent`, and the messages to begin with."""
+    """Options of `Engine`: those of `Agent`, the messages to begin with, and the dependencies of the conversation.
+
+    Attributes:
+        history: The messages to begin with.
+        deps: A value that tools get in their `ToolContext`, in turns without `deps` of their own.
+    """
 
     history: Messages
+    deps: D | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,14 +171,17 @@ class EngineConfig:
         return replace(self, deps=self.deps if deps is None else deps, validation_context=context)
 
     def check_deps(self, more: Iterable[CallableTool] = ()) -> None:
-        """Raise `TypeError` if one of the tools, or of `more`, requires dependencies and there are none."""
-        tool = next((tool for tool in (*self.tools, *more) if tool.deps_type is not None), None)
-        if self.deps is None and tool is not None:
+        """Raise `TypeError` if the dependencies are none, or others, than one of the tools, or of `more`, requires."""
+        for tool in (*self.tools, *more):
+            if tool.deps_type is None or (self.deps is not None and _is_instance(self.deps, tool.deps_type)):
+                continue
             kind = getattr(tool.deps_type, "__name__", None) or str(tool.deps_type)
-            raise TypeError(
-                f"the tool {tool.name} requires deps (its context is a ToolContext[{kind}]), and the turn has none: "
-                "pass deps= to the turn, as in submit('...', deps=...), or to the Engine"
-            )
+            needs = f"the tool {tool.name} requires deps (its context is a ToolContext[{kind}]), and the turn has"
+            if self.deps is None:
+                given = "none: pass deps= to the turn, as in submit('...', deps=...), or to the Engine"
+            else:
+                given = f"a {type(self.deps).__name__}: pass a {kind}, or annotate the context with a Protocol"
+            raise TypeError(f"{needs} {given}")
 
     def begin_turn(self, id: str = "", session: str = "") -> CallHooks | None:
         """Return the hooks of a turn that begins now, by default with an id of their own; None if there are none."""
@@ -181,11 +196,16 @@ class EngineConfig:
 
 
 def configured(
-    kind: str, llm: FunctionCallingLLM | str | None, tools: Tools, options: AgentOptions[Any], output_cls: Any = None
+    kind: str,
+    llm: FunctionCallingLLM | str | None,
+    tools: Tools,
+    options: AgentOptions[Any],
+    output_cls: Any = None,
+    deps: Any = None,
 ) -> EngineConfig:
     """Return the configuration for these options of an `Agent` or an `Engine`, the `kind`."""
     refuse_unknown(kind, options, ("llm", "tools", "output_cls", *AgentOptions.__annotations__))
-    given: dict[str, Any] = {**options, "output_cls": output_cls}
+    given: dict[str, Any] = {**options, "output_cls": output_cls, "deps": deps}
     given["instructions"] = as_instructions(given.get("instructions"))
     given["output_validators"] = as_validators(given.get("output_validators"))
     given["hooks"] = as_hooks(given.get("hooks"))

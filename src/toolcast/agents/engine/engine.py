@@ -80,7 +80,7 @@ class Engine(Generic[D, Output_co]):
         tools: Functions, types, orchestrators, other engines, MCP tools; and tools that the provider runs, such as
             `WebSearch()`, without the engine's permissions, limits and hooks of tools.
 
-    The options are those of `Agent`, and `history`, the messages to begin with.
+    The options are those of `EngineOptions`.
     """
 
     def __init__(
@@ -89,8 +89,8 @@ class Engine(Generic[D, Output_co]):
         tools: Tools = (),
         **options: Unpack[EngineOptions[D]],
     ) -> None:
-        history = options.pop("history", ())
-        self._make(configured("Engine", llm, tools, options), as_messages(history))
+        history, deps = options.pop("history", ()), options.pop("deps", None)
+        self._make(configured("Engine", llm, tools, options, deps=deps), as_messages(history))
 
     @classmethod
     def of(

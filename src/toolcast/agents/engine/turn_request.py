@@ -22,21 +22,29 @@ from .typed_output import TypedOutput
 D = TypeVar("D", default=Any)
 
 
-class TurnOptions(TypedDict, Generic[D], total=False):
-    """Options of one turn.
+class RunOptions(TypedDict, total=False):
+    """Options of a turn of an `Agent`.
 
     Attributes:
-        deps: The dependencies of this turn, in place of the agent's own: its tools, instructions and output validators
-            get them in their `ToolContext`. They are not stored: pass them again to continue the turn.
         validation_context: The context of Pydantic's validators, in place of the agent's own.
         answers: Decisions about the requests in `pending`.
         budget: A limit for this turn, besides the agent's own.
     """
 
-    deps: D | None
     validation_context: Any
     answers: Iterable[ApprovalDecision]
     budget: Budget | None
+
+
+class TurnOptions(RunOptions, Generic[D], total=False):
+    """Options of a turn of a conversation: those of `RunOptions`, and `deps`.
+
+    Attributes:
+        deps: The dependencies of this turn, in place of the conversation's own: its tools, instructions and output
+            validators get them in their `ToolContext`. They are not stored: pass them again to continue the turn.
+    """
+
+    deps: D | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
