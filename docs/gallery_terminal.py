@@ -516,10 +516,10 @@ def mcp(shown: Terminal) -> None:
 
 ELF_TOOLS = """\
 import os
-from toolcast import ElfManager, Engine, Ollama
+from toolcast import Agent, ElfManager, Ollama
 
-engine = Engine(Ollama(os.environ["OLLAMA_MODEL"], base_url=os.environ["OLLAMA_HOST"]))
-tools = [tool.with_(read_only=True) for tool in ElfManager(engine).tools()]
+agent = Agent(Ollama(os.environ["OLLAMA_MODEL"], base_url=os.environ["OLLAMA_HOST"]))
+tools = [tool.with_(read_only=True) for tool in ElfManager(agent).tools()]
 """
 
 

@@ -12,8 +12,8 @@ import json
 from pydantic import BaseModel
 
 from toolcast import (
+    Agent,
     AgentEvent,
-    Engine,
     LlamaCpp,
     Message,
     Settings,
@@ -77,21 +77,21 @@ def main() -> None:
     """Three turns: streamed, async, and one with a typed result."""
     print("Loading SmolLM2 (135 million parameters); the first time it is fetched, 98 MB.")
     llm = LlamaCpp("smollm2", settings=Settings(temperature=0, max_tokens=60, stop="\n", seed=1))
-    engine = Engine(llm, [multiply], history=two_worked_turns(), max_rounds=3)
+    chat = Agent(llm, [multiply], max_rounds=3).engine(two_worked_turns())
 
     print("\nWhat is 17 times 23?")
-    stream = engine.stream("What is 17 times 23?")
+    stream = chat.stream("What is 17 times 23?")
     for event in stream:
         show(event)
     turn = stream.result()
     print(f"\n  {turn.rounds} rounds, {turn.usage.input_tokens} tokens in, {turn.usage.output_tokens} out")
 
     print("\nAsync: Multiply 12 by 12.")
-    print(f"  {asyncio.run(engine.asubmit('Multiply 12 by 12.')).text}")
+    print(f"  {asyncio.run(chat.asubmit('Multiply 12 by 12.')).text}")
 
     print("\nWith a typed result: What is 8 times 15?")
-    typed = Engine(llm, [multiply], history=two_worked_turns(typed=True), max_rounds=3)
-    print(f"  {typed.submit('What is 8 times 15?', output_cls=Product).output!r}")
+    typed = Agent(llm, [multiply], output_cls=Product, max_rounds=3)
+    print(f"  {typed.run('What is 8 times 15?', history=two_worked_turns(typed=True)).output!r}")
 
 
 if __name__ == "__main__":

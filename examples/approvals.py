@@ -2,7 +2,7 @@
 
 import json
 
-from toolcast import ApprovalDecision, Engine, PermissionRequest, Permissions, Rule, ToolCallPart, Under
+from toolcast import Agent, ApprovalDecision, PermissionRequest, Permissions, Rule, ToolCallPart, Under
 from toolcast.testing import ScriptedLLM
 
 FILES = {"/project/notes.txt": "milk, bread", "/project/old.txt": "1998"}
@@ -35,24 +35,24 @@ wishes = [
 ]
 calls = [ToolCallPart(str(i), name, json.dumps({"path": path})) for i, (name, path) in enumerate(wishes)]
 permissions = Permissions("default", [Rule("fs_read", "allow", {"path": Under("/project")})], approve=person)
-engine = Engine(ScriptedLLM(calls, "I did what I could."), [fs_read, fs_remove], permissions=permissions)
-print(engine.submit("Tidy up").text)
-for message in engine.history:
+agent = Agent(ScriptedLLM(calls, "I did what I could."), [fs_read, fs_remove], permissions=permissions)
+turn = agent.run("Tidy up")
+print(turn.text)
+for message in turn.history:
     for part in message.parts:
         if part.type == "tool_result":
             print(f"  {part.name}: {part.content!r}")
 
-# Later: the turn ends where an approval is needed, and is stored like that.
-later = Permissions(approve="later")
-engine = Engine(
-    ScriptedLLM(ToolCallPart("1", "fs_remove", '{"path": "/project/notes.txt"}')), [fs_remove], permissions=later
-)
-turn = engine.submit("Remove my notes")
+# Later: the turn ends where an approval is needed, and its conversation is stored like that.
+call = ToolCallPart("1", "fs_remove", '{"path": "/project/notes.txt"}')
+agent = Agent(ScriptedLLM(call, "They are gone."), [fs_remove], permissions=Permissions(approve="later"))
+chat = agent.engine()
+turn = chat.submit("Remove my notes")
 print(turn.end, [request.tool for request in turn.pending])
-stored = json.dumps(engine.snapshot())
+stored = json.dumps(chat.snapshot())
 
 # Another process, another day.
-engine = Engine(ScriptedLLM("They are gone."), [fs_remove], permissions=later)
-engine.restore(json.loads(stored))
-turn = engine.submit(answers=[request.allow() for request in engine.pending])
+chat = agent.engine()
+chat.restore(json.loads(stored))
+turn = chat.submit(answers=[request.allow() for request in chat.pending])
 print(turn.messages[0].parts[0].content, "-", turn.text)

@@ -2,7 +2,7 @@
 
 import json
 
-from toolcast import ChatChange, ChatMachine, Engine, Permissions, TextDelta, ToolCallPart
+from toolcast import Agent, ChatChange, ChatMachine, Permissions, TextDelta, ToolCallPart
 from toolcast.chat.events import StreamChunk, ToolCallSuccess
 from toolcast.testing import ScriptedLLM
 
@@ -40,9 +40,9 @@ def wishes() -> list[ToolCallPart]:
 
 # The model is scripted here, so that this runs anywhere; any other LLM will do.
 model = ScriptedLLM(wishes(), "Your card is on its way.\n", "You are welcome.\n")
-engine = Engine(model, [weather, send_postcard], permissions=Permissions())
+agent = Agent(model, [weather, send_postcard], permissions=Permissions())
 
-with ChatMachine(engine) as chat:
+with ChatMachine(agent) as chat:
     chat.subscribe(show)
     chat.dispatch({"type": "QUEUE_MESSAGE", "message": "How is Oslo? Write Ada a card about it."})
     chat.dispatch("LOAD_MODEL")
@@ -58,7 +58,7 @@ with ChatMachine(engine) as chat:
     kept = json.dumps(chat.snapshot())
 
 # Later, in another program.
-with ChatMachine(engine) as chat:
+with ChatMachine(agent) as chat:
     chat.restore(json.loads(kept))
     chat.subscribe(show)
     chat.dispatch({"type": "QUEUE_MESSAGE", "message": "Thank you!"})

@@ -3,11 +3,11 @@
 import json
 import threading
 
-from toolcast import Budget, ElfConfig, ElfManager, Engine, TextDelta, ToolCallPart, ToolProgress
+from toolcast import Agent, Budget, ElfConfig, ElfManager, TextDelta, ToolCallPart, ToolProgress
 from toolcast.testing import ScriptedLLM
 
 # The models are scripted here, so that this runs anywhere; any other LLM will do.
-elves = ElfManager(Engine(ScriptedLLM("Three bugs.", "The first is the worst.")))
+elves = ElfManager(Agent(ScriptedLLM("Three bugs.", "The first is the worst.")))
 
 print("A program starts an elf, and goes on talking to it:")
 elf = elves.spawn(ElfConfig("Find the bugs in ...", task_type="debug"))
@@ -16,22 +16,23 @@ elf.send("Which one first?")
 print(" ", elf.wait().output, f"({elf.wait().duration:.1f} s)")
 
 print("A model starts one, whose events are printed:")
-elves = ElfManager(Engine(ScriptedLLM("Rain in Oslo, all week.")))
+elves = ElfManager(Agent(ScriptedLLM("Rain in Oslo, all week.")))
 call = ToolCallPart("1", "agent", json.dumps({"prompt": "The weather in Oslo?", "task_type": "explain"}))
-lead = Engine(ScriptedLLM(call, "Take an umbrella."), elves.tools(), budget=Budget(tokens=1000))
-with lead.stream("What do I pack for Oslo?") as stream:
+lead = Agent(ScriptedLLM(call, "Take an umbrella."), elves.tools(), budget=Budget(tokens=1000))
+chat = lead.engine()
+with chat.stream("What do I pack for Oslo?") as stream:
     for event in stream:
         if isinstance(event, ToolProgress) and isinstance(event.data.event, TextDelta):
             print(f"  {event.data.id}: {event.data.event.text!r}")
     print(" ", stream.result().text)
-print("  tokens of both:", lead.conversation.spending.usage.total_tokens)
+print("  tokens of both:", chat.conversation.spending.usage.total_tokens)
 
 print("A model starts several at once:")
-elves = ElfManager(Engine(ScriptedLLM("Done.", "Done.", "Done.")))
+elves = ElfManager(Agent(ScriptedLLM("Done.", "Done.", "Done.")))
 tasks = [{"prompt": f"Translate chapter {number}."} for number in (1, 2, 3)]
 call = ToolCallPart("1", "spawn_elves", json.dumps({"tasks": tasks}))
-lead = Engine(ScriptedLLM(call, "The book is translated."), elves.tools())
-print(" ", lead.submit("Translate the book.").text, [elf.status for elf in elves.list()])
+lead = Agent(ScriptedLLM(call, "The book is translated."), elves.tools())
+print(" ", lead.run("Translate the book.").text, [elf.status for elf in elves.list()])
 
 print("An elf that takes too long has a result as well:")
 patience = threading.Event()
@@ -43,7 +44,7 @@ def dig() -> str:
     return "gold"
 
 
-elves = ElfManager(Engine(ScriptedLLM(ToolCallPart("1", "dig", "{}")), [dig]), timeout=0.1)
+elves = ElfManager(Agent(ScriptedLLM(ToolCallPart("1", "dig", "{}")), [dig]), timeout=0.1)
 result = elves.spawn("Find gold.").wait()
 print(f"  {result.status}: {result.error}")
 patience.set()

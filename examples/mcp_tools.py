@@ -5,8 +5,7 @@ Needs `pip install 'toolcast[mcp]'`. The model is scripted, so that no key is ne
 
 import sys
 
-from toolcast import ToolCallPart
-from toolcast.agents.engine.engine import Engine
+from toolcast import Agent, ToolCallPart
 from toolcast.agents.mcp.server import MCPServer
 from toolcast.testing import ScriptedLLM
 
@@ -40,9 +39,8 @@ def main() -> None:
         "I took 6 of the 12 tomatoes.",
     )
     with MCPServer.stdio(sys.executable, [__file__, "serve"], name="garden") as garden:
-        engine = Engine(llm, [*garden.tools()])
-        turn = engine.submit("Harvest half of the tomatoes.")
-    for message in engine.history:
+        turn = Agent(llm, [*garden.tools()]).run("Harvest half of the tomatoes.")
+    for message in turn.history:
         for part in message.parts:
             print(f"{message.role:>9}: {getattr(part, 'content', None) or getattr(part, 'text', None) or part.name}")
     assert turn.text == "I took 6 of the 12 tomatoes."

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from toolcast import Engine, Permissions, Session, SQLiteStore, TextDelta, ToolCallPart, ToolResult
+from toolcast import Agent, Permissions, Session, SQLiteStore, TextDelta, ToolCallPart, ToolResult
 from toolcast.testing import ScriptedLLM
 
 ORDER = ToolCallPart("call_1", "order", '{"what": "green tea", "cups": 2}')
@@ -14,14 +14,13 @@ def order(what: str, cups: int) -> str:
     return f"{cups} cups of {what} are on their way"
 
 
-def engine(*answers: object) -> Engine:
-    """Return an engine that orders nothing before it is approved. Any other model can replace the script."""
-    return Engine(ScriptedLLM(*answers), [order], permissions=Permissions(approve="later"))
+# It orders nothing before that is approved. Any other model can replace the script.
+waiter = Agent(ScriptedLLM(ORDER, "It comes at once."), [order], permissions=Permissions(approve="later"))
 
 
 def ask(path: Path) -> str:
     """The first program: it asks, and ends when a person is needed."""
-    with SQLiteStore(path) as store, Session(engine(ORDER), store=store) as session:
+    with SQLiteStore(path) as store, waiter.session(store) as session:
         turn = session.run("We would like some tea.")
         print(f"the turn waits for {turn.end}; the session is {session.state}, and unfinished: {session.unfinished}")
         return session.id
@@ -29,7 +28,7 @@ def ask(path: Path) -> str:
 
 def go_on(path: Path, id: str) -> None:
     """The second program: approve the call and print the events."""
-    with SQLiteStore(path) as store, Session.resume(id, engine("It comes at once."), store) as session:
+    with SQLiteStore(path) as store, Session.resume(id, waiter, store) as session:
         for request in session.pending:
             print(f"may {request.tool} run with {request.arguments}? yes")
         session.send(answers=[request.allow() for request in session.pending])

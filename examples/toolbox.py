@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from toolcast import Engine, PermissionRequest, Permissions, ToolCallPart, ToolProgress, command_tool, file_tools
+from toolcast import Agent, PermissionRequest, Permissions, ToolCallPart, ToolProgress, command_tool, file_tools
 from toolcast.testing import ScriptedLLM
 from toolcast.toolbox import FILE_TOOLS
 
@@ -32,8 +32,8 @@ with TemporaryDirectory() as folder:
     Path(folder, ".env").write_text("SECRET=1\n")
     # Reading and editing below the folder run unasked, commands are asked about.
     permissions = Permissions("accept_edits", approve=person, file_tools=FILE_TOOLS, root=folder)
-    engine = Engine(llm, [*file_tools(folder), command_tool(folder)], permissions=permissions)
-    with engine.stream("Fix the greeting") as events:
+    agent = Agent(llm, [*file_tools(folder), command_tool(folder)], permissions=permissions)
+    with agent.stream("Fix the greeting") as events:
         for event in events:
             if isinstance(event, ToolProgress):
                 print(f"  {event.name}: {event.data!r}")

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pydantic import BaseModel
 
 import toolcast
-from toolcast import Engine, Session, ToolCallPart, ToolOrchestratingLLM
+from toolcast import Agent, Session, ToolCallPart, ToolOrchestratingLLM
 from toolcast.testing import ScriptedLLM
 
 
@@ -35,7 +35,7 @@ def forecast(city: str) -> str:
     return f"{read_forecast(text=f'Mild in {city}, 12 degrees.').degrees} °C"
 
 
-agent = ScriptedLLM(
+model = ScriptedLLM(
     [ToolCallPart("1", "forecast", '{"city": "Oslo"}'), ToolCallPart("2", "forecast", "{}")],
     "Take a coat.",
     model="agent",
@@ -77,7 +77,7 @@ if __name__ == "__main__":
 
     with (
         provider.get_tracer("trip").start_as_current_span("plan a trip"),
-        Session(Engine(agent, [forecast])) as session,
+        Session(Agent(model, [forecast])) as session,
     ):
         print(session.run("What shall I wear in Oslo?").text)
     print_tree(list(exporter.get_finished_spans()))

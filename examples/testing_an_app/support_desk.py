@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from toolcast import CallError, Engine, OpenAI, ToolOrchestratingLLM
+from toolcast import Agent, CallError, OpenAI, ToolOrchestratingLLM
 
 
 class Ticket(BaseModel):
@@ -39,9 +39,7 @@ def order_status(number: str) -> str:
     return ORDERS.get(number, "unknown")
 
 
-def new_agent() -> Engine:
-    """Return an agent for one conversation."""
-    return Engine(OpenAI("gpt-5.4"), [order_status], instructions="You answer customers, in one sentence.")
+agent = Agent(OpenAI("gpt-5.4"), [order_status], instructions="You answer customers, in one sentence.")
 
 
 def sort_tickets(texts: list[str]) -> list[Ticket | None]:
@@ -60,5 +58,5 @@ def sort_tickets(texts: list[str]) -> list[Ticket | None]:
 async def answer(text: str) -> str:
     """Sort a ticket, and answer it."""
     ticket = await sort_ticket.acall(text=text)
-    turn = await new_agent().asubmit(text)
+    turn = await agent.arun(text)
     return f"[{ticket.topic}, {ticket.urgency}] {turn.text}"

@@ -34,7 +34,7 @@ A model, a prompt and a Pydantic model give typed objects, complete or partial:
 
 A model and tools give an agent, whose tool calls need permission:
 
-    turn = Engine(LlamaCpp(), [add]).submit("What is 2 + 40?")
+    turn = Agent(LlamaCpp(), [add]).run("What is 2 + 40?")
 
 Every name here is imported on first use (PEP 562), so that importing toolcast takes milliseconds.
 """

@@ -141,13 +141,13 @@ def test_a_session_that_another_process_has_open(home: Path, capsys: pytest.Capt
     """Also in the middle of a turn: the process waits in a tool until we have read."""
     code = """
 import sys
-from toolcast import Engine, Permissions, Session, SQLiteStore, ToolCallPart
+from toolcast import Agent, Permissions, SQLiteStore, ToolCallPart
 from toolcast.testing import ScriptedLLM
 def wait() -> str:
     print("waiting", flush=True)
     return sys.stdin.readline()
-engine = Engine(ScriptedLLM(ToolCallPart("c1", "wait", "{}"), "Done."), [wait], permissions=Permissions("bypass"))
-with Session(engine, id="theirs", store=SQLiteStore(sys.argv[1])) as session:
+agent = Agent(ScriptedLLM(ToolCallPart("c1", "wait", "{}"), "Done."), [wait], permissions=Permissions("bypass"))
+with agent.session(SQLiteStore(sys.argv[1]), "theirs") as session:
     session.run("Wait.")
 """
     with warm_python.Popen(

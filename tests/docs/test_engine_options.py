@@ -1,4 +1,4 @@
-"""docs/reference/engine.md has every argument of an engine and of its turns, in the tables and in the snippet."""
+"""docs/reference/engine.md has every argument of an agent and of its turns, in the tables and in the snippet."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import re
 import pytest
 
 from docs.pages import PAGES, blocks
-from toolcast import Engine, Session
-from toolcast.agents.engine.config import EngineOptions
-from toolcast.agents.engine.turn_request import TurnOptions
+from toolcast import Agent, Engine, Session
+from toolcast.agents.engine.config import AgentOptions, EngineOptions
+from toolcast.agents.engine.turn_request import RunOptions, TurnOptions
 
 (PAGE,) = [page for page in PAGES if page.as_posix().endswith("docs/reference/engine.md")]
-OPTIONS = ["llm", "tools", *EngineOptions.__annotations__]
+OPTIONS = ["llm", "tools", "output_cls", *AgentOptions.__annotations__]
 
 
 def rows(heading: str) -> list[str]:
@@ -27,8 +27,10 @@ def parameters(function: object) -> list[str]:
 
 
 def test_the_options_are_those_of_the_constructor() -> None:
-    assert rows("# Options of an engine") == OPTIONS
-    assert parameters(Engine.__init__) == ["llm", "tools"]  # the others are EngineOptions
+    assert rows("# Options of an agent") == OPTIONS
+    assert parameters(Agent.__init__) == ["llm", "tools", "output_cls"]  # the others are AgentOptions
+    assert parameters(Engine.__init__) == ["llm", "tools"]
+    assert EngineOptions.__annotations__.keys() - AgentOptions.__annotations__ == {"history", "deps"}
 
 
 def test_the_snippet_uses_every_option() -> None:
@@ -36,10 +38,13 @@ def test_the_snippet_uses_every_option() -> None:
     assert [name for name in OPTIONS if not re.search(rf"^    {name}=", snippet, re.MULTILINE)] == []
 
 
+OF_AGENTS = [Agent.run, Agent.arun, Agent.stream, Agent.astream]
 OF_ENGINES = [Engine.submit, Engine.asubmit, Engine.stream, Engine.astream]
 OF_SESSIONS = [Session.run, Session.arun, Session.send, Session.asend]
 
 
-@pytest.mark.parametrize("method", [*OF_ENGINES, *OF_SESSIONS])
+@pytest.mark.parametrize("method", [*OF_AGENTS, *OF_ENGINES, *OF_SESSIONS])
 def test_the_arguments_of_a_turn_are_those_of_the_methods(method: object) -> None:
-    assert rows("## Arguments of a turn") == [*parameters(method), *TurnOptions.__annotations__]
+    other, options = ("output_cls", RunOptions) if method in OF_AGENTS else ("history", TurnOptions)
+    documented = sorted([name for name in rows("## Arguments of a turn") if name != other])
+    assert documented == sorted([*parameters(method), *options.__annotations__])

@@ -114,12 +114,12 @@ def test_one_wrong_field_is_a_short_traceback(executed: dict[str, Executed]) -> 
 @pytest.mark.networked
 def test_a_turn_and_the_error_of_a_tool(executed: dict[str, Executed]) -> None:
     notebook = executed["agents"]
-    assert "Rain in Bergen, 12 degrees." in notebook.html("engine.astream(")
-    assert "waiting for approval" in notebook.html("engine.submit(")
+    assert "Rain in Bergen, 12 degrees." in notebook.html("agent.astream(")
+    assert "waiting for approval" in notebook.html("agent.run(")
     lines = notebook.traceback("def divide")
     assert lines[0].startswith("TurnFailed: the tool divide ended the turn")
     assert "Cell In[6], line 3, in divide" in lines
-    assert notebook.text("def weather").startswith("Engine(ScriptedLLM('scripted'), tools=[weather, mail]")
+    assert notebook.text("def weather").startswith("Agent(ScriptedLLM('scripted'), tools=[weather, mail]")
 
 
 @pytest.mark.networked

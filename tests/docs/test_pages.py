@@ -1,4 +1,4 @@
-"""Tests of what the pages refer to: links, paths of the repository, sessions of nox, public names."""
+"""Tests of what the pages refer to: links, paths of the repository, sessions of nox, public names, agents."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ FILE = re.compile(r"`((?:benchmarks|examples|src|tests)/[\w./-]+)`")
 DIRECTIVE = re.compile(r"^::: ([\w.]+)$", re.M)
 API = ROOT / "docs" / "reference" / "api"
 SESSION = re.compile(r"nox -s ([a-z_-]+)")
+MODULE_ENGINE = re.compile(
+    r'^(?: *")?(\w+(?:: [^=]+)? = (?:toolcast\.)?Engine\b[\[(].*)', re.M
+)  # in a notebook after a quote
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -63,3 +66,14 @@ def test_the_api_pages_have_everything_public_once() -> None:
     found = [public[name] for name in documented]
     counts = {name: sum(one is other for other in found) for name, one in public.items()}
     assert [name for name, count in counts.items() if count != 1] == []
+
+
+PROGRAMS = [
+    path for folder in ("docs", "examples") for kind in ("py", "ipynb") for path in (ROOT / folder).rglob(f"*.{kind}")
+]
+
+
+@pytest.mark.parametrize("file", [*PAGES, *sorted(PROGRAMS)], ids=name_of)
+def test_modules_define_agents(file: Path) -> None:
+    """An `Engine` of a module is one conversation, which all users of the program would share."""
+    assert MODULE_ENGINE.findall(file.read_text(encoding="utf-8")) == []

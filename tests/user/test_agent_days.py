@@ -16,7 +16,7 @@ SIGINT_DEATH = -2  # how a shell sees a Python that does not handle SIGINT
 
 OPENING = f"""\
 import sys
-from toolcast import Engine, Hooks, OpenAI, Permissions, Session, SQLiteStore, TextDelta
+from toolcast import Agent, Hooks, OpenAI, Permissions, Session, SQLiteStore, TextDelta
 
 llm = OpenAI("m-1", base_url=sys.argv[1], api_key="{KEY}", max_retries=0)
 
@@ -66,7 +66,7 @@ def test_a_good_day() -> None:
         reply(server, "You are welcome.")
         screen = play(
             """
-            engine = Engine(llm, [look])
+            engine = Agent(llm, [look]).engine()
             turn = engine.submit("How is Oslo?")
             print(turn.text, turn.rounds, turn.usage.total_tokens)
             print(engine.submit("Thank you.").text, roles(engine)[-2:])
@@ -90,7 +90,7 @@ def test_a_wrong_key() -> None:
         screen = play(
             """
             from toolcast import AuthFailed
-            engine = Engine(llm, [look])
+            engine = Agent(llm, [look]).engine()
             try:
                 engine.submit("How is Oslo?")
             except AuthFailed:
@@ -114,7 +114,7 @@ def test_a_line_that_is_cut_in_the_second_round() -> None:
         screen = play(
             """
             from toolcast import StreamInterrupted
-            engine = Engine(llm, [look])
+            engine = Agent(llm, [look]).engine()
             try:
                 engine.submit("How is Oslo?")
             except StreamInterrupted as error:
@@ -139,7 +139,7 @@ def test_a_model_that_has_no_tools() -> None:
             """
             from toolcast import Capabilities
             plain = OpenAI("m-1", base_url=sys.argv[1], api_key="k", capabilities=Capabilities(tools=False))
-            print(Engine(plain, [look]).submit("How is Oslo?").text)
+            print(Agent(plain, [look]).run("How is Oslo?").text)
             """,
             server,
             opening=OPENING,
@@ -157,7 +157,7 @@ def test_tools_that_go_wrong() -> None:
             """
             def fall() -> str:
                 raise RuntimeError("the floor is wet")
-            print(Engine(llm, [look, fall]).submit("Look around.").text)
+            print(Agent(llm, [look, fall]).run("Look around.").text)
             """,
             server,
             opening=OPENING,
@@ -184,7 +184,7 @@ def test_a_person_is_asked(typed: str, ran: bool) -> None:
             """
             def ask(request):
                 return input(f"{request.tool} {request.arguments}? ") == "y"
-            print(Engine(llm, [look], permissions=Permissions(approve=ask)).submit("How is Oslo?").text)
+            print(Agent(llm, [look], permissions=Permissions(approve=ask)).run("How is Oslo?").text)
             """,
             server,
             opening=OPENING,
@@ -200,14 +200,14 @@ def test_a_person_is_asked(typed: str, ran: bool) -> None:
 
 def test_the_answer_comes_after_a_restart(tmp_path: Path) -> None:
     store = f"store = SQLiteStore({str(tmp_path / 'sessions.db')!r})"
-    made = "engine = Engine(llm, [look], permissions=Permissions(approve='later'))"
+    made = "agent = Agent(llm, [look], permissions=Permissions(approve='later'))"
     with Loopback() as server:
         calls(server, OSLO, ROME)
         evening = play(
             f"""
             {store}
             {made}
-            with Session(engine, id="trip", store=store) as session:
+            with agent.session(store, "trip") as session:
                 turn = session.run("How are Oslo and Rome?")
                 print(turn.end, [request.arguments for request in turn.pending])
             """,
@@ -220,7 +220,7 @@ def test_the_answer_comes_after_a_restart(tmp_path: Path) -> None:
             f"""
             {store}
             {made}
-            with Session.resume("trip", engine, store) as session:
+            with Session.resume("trip", agent, store) as session:
                 oslo, rome = session.pending
                 print(session.run(answers=[oslo.allow(), rome.deny("too far")]).text, session.status.turn_count)
             """,
@@ -240,7 +240,7 @@ def test_ctrl_c_while_the_model_speaks() -> None:
         reply(server, "Fine.")
         python = begin(
             """
-            engine = Engine(llm, [look])
+            engine = Agent(llm, [look]).engine()
             try:
                 for event in engine.stream("How is Oslo?"):
                     print("event", event)
@@ -275,7 +275,7 @@ def test_ctrl_c_ends_the_program(call: str) -> None:
                 def first_token(self, call, seconds):
                     answers.append(call)
                     print("answers", len(answers))
-            engine = Engine(llm, [look], hooks=Shown())
+            engine = Agent(llm, [look], hooks=Shown()).engine()
             {call}
             """,
             server,
@@ -304,7 +304,7 @@ def test_ctrl_c_in_the_middle_of_a_tool_of_a_session(tmp_path: Path) -> None:
                 print("paying", amount)
                 Event().wait(20)
                 return "paid"
-            with Session(Engine(llm, [pay]), id="bills", store=store) as session:
+            with Session(Agent(llm, [pay]), id="bills", store=store) as session:
                 session.run("Pay the bill.")
             """,
             server,
@@ -320,7 +320,7 @@ def test_ctrl_c_in_the_middle_of_a_tool_of_a_session(tmp_path: Path) -> None:
             def pay(amount: int) -> str:
                 print("paying again", amount)
                 return "paid"
-            with Session.resume("bills", Engine(llm, [pay]), store) as session:
+            with Session.resume("bills", Agent(llm, [pay]), store) as session:
                 print(session.state, session.unfinished, session.run().text)
             """,
             server,
@@ -349,7 +349,7 @@ def test_an_engine_in_two_threads() -> None:
                 thread.start()
                 thread.join()
                 return "done"
-            engine = Engine(llm, [CallableTool.from_function(wander, "look")])
+            engine = Agent(llm, [CallableTool.from_function(wander, "look")]).engine()
             print(engine.submit("How is Oslo?").text, roles(engine))
             """,
             server,
@@ -374,7 +374,7 @@ def test_a_cell_of_a_notebook() -> None:
                 print("looking at", city)
                 return city + " is fine."
             async def cell():
-                engine = Engine(llm, [look])
+                engine = Agent(llm, [look]).engine()
                 print("sync", engine.submit("How is Oslo?").text)
                 print("await", (await engine.asubmit("And now?")).text, len(engine.history))
             asyncio.run(cell())
@@ -397,8 +397,8 @@ def test_an_agent_that_asks_another() -> None:
         reply(server, "My scout reports: fine.")
         screen = play(
             """
-            scout = Engine(llm, [look], instructions="You are a scout.")
-            engine = Engine(llm, [scout.as_tool("ask_scout")])
+            scout = Agent(llm, [look], instructions="You are a scout.")
+            engine = Agent(llm, [scout.as_tool("ask_scout")]).engine()
             print(engine.submit("How is Oslo?").text, roles(engine), roles(scout))
             print(engine.conversation.spending.usage.total_tokens)
             """,
@@ -417,7 +417,7 @@ def test_an_agent_that_never_stops() -> None:
     with Loopback() as server:
         for number in range(2):
             calls(server, (f"call_{number}", "look", {"city": "Oslo"}))
-        screen = play("Engine(llm, [look], max_rounds=2).submit('Look.')", server, opening=OPENING)
+        screen = play("Agent(llm, [look], max_rounds=2).run('Look.')", server, opening=OPENING)
         words = screen.failed_with("RoundsExceeded")
         assert "after 2" in words and "max_rounds=" in words
         assert screen.lines == ["looking at Oslo"] * 2
@@ -429,7 +429,7 @@ def test_no_one_waits_for_a_session() -> None:
         reply(server, "Oslo is", HOLD)
         python = begin(
             """
-            session = Session(Engine(llm, [look]))
+            session = Session(Agent(llm, [look]))
             session.send("How is Oslo?")
             for event in session.events():
                 if isinstance(event, TextDelta):
@@ -456,7 +456,7 @@ def test_ctrl_c_at_the_prompt(submit: str) -> None:
             def ask(request):
                 print("may it?")
                 return input() == "y"
-            engine = Engine(llm, [look], permissions=Permissions(approve=ask))
+            engine = Agent(llm, [look], permissions=Permissions(approve=ask)).engine()
             try:
                 {submit}
             except KeyboardInterrupt:
@@ -479,7 +479,7 @@ def test_two_terminals_with_one_session(tmp_path: Path) -> None:
         first = begin(
             f"""
             {store}
-            session = Session(Engine(llm), id="mine", store=store)
+            session = Session(Agent(llm), id="mine", store=store)
             print(session.run("Hi.").text)
             input()
             """,
@@ -489,7 +489,7 @@ def test_two_terminals_with_one_session(tmp_path: Path) -> None:
         assert first.stdout is not None and first.stdout.readline() == "Hello.\n"
         resume = f"""
             {store}
-            with Session.resume("mine", Engine(llm), store) as session:
+            with Session.resume("mine", Agent(llm), store) as session:
                 print(session.engine.history[-1].text)
             """
         assert "mine" in play(resume, server, opening=OPENING).failed_with("SessionLocked")
@@ -507,7 +507,7 @@ def test_enough_received() -> None:
         screen = play(
             """
             import asyncio
-            engine = Engine(llm, [look])
+            engine = Agent(llm, [look]).engine()
             for event in engine.stream("How is Oslo?"):
                 break
             print(engine.state)
@@ -543,7 +543,7 @@ def test_no_time_to_wait() -> None:
             """
             import asyncio
             async def main():
-                engine = Engine(llm, [look])
+                engine = Agent(llm, [look]).engine()
                 try:
                     async with asyncio.timeout(None) as limit:
                         async for event in engine.astream("How is Oslo?"):

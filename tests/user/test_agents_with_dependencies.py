@@ -15,7 +15,7 @@ OPENING = f"""\
 import asyncio, sys
 from dataclasses import dataclass
 from pydantic import BaseModel
-from toolcast import Engine, FailTurn, OpenAI, Permissions, ToolContext, TryAgain, TurnFailed
+from toolcast import Agent, FailTurn, OpenAI, Permissions, ToolContext, TryAgain, TurnFailed
 
 @dataclass
 class Shop:
@@ -59,7 +59,7 @@ def messages(server: Loopback, number: int = -1) -> list[dict[str, Any]]:
     return sent
 
 
-@pytest.mark.parametrize("way", ["engine.submit({})", "asyncio.run(engine.asubmit({}))"], ids=["sync", "async"])
+@pytest.mark.parametrize("way", ["agent.run({})", "asyncio.run(agent.arun({}))"], ids=["sync", "async"])
 def test_each_turn_has_its_customer(way: str) -> None:
     with Loopback() as server:
         for price in ("3.5", "4.0"):
@@ -68,9 +68,8 @@ def test_each_turn_has_its_customer(way: str) -> None:
         ask_ada, ask_bob = (way.format(f"'What is tea?', deps={deps}") for deps in ("ada", "bob"))
         screen = play(
             f"""
-            engine = Engine[Shop](llm, [price], instructions=greet)
+            agent = Agent[Shop](llm, [price], instructions=greet)
             print({ask_ada}.text)
-            engine.reset()
             print({ask_bob}.text)
             """,
             server,
@@ -84,19 +83,19 @@ def test_each_turn_has_its_customer(way: str) -> None:
 
 def test_forgotten_dependencies_are_an_error_and_nothing_is_sent() -> None:
     with Loopback() as server:
-        screen = play("Engine(llm, [price]).submit('What is tea?')", server, opening=OPENING)
+        screen = play("Agent(llm, [price]).run('What is tea?')", server, opening=OPENING)
         assert screen.code == 1
         assert screen.last == (
             "TypeError: the tool price requires deps (its context is a ToolContext[Shop]), and the turn has none: "
-            "pass deps= to the turn, as in submit('...', deps=...), or to the Engine"
+            "pass deps= to run() or submit(), or to the Engine"
         )
         assert server.requests == []
 
 
-def test_an_option_of_the_llm_is_named_as_that_of_the_engine() -> None:
-    screen = play("Engine(llm, system_prompt='Be brief.')", opening=OPENING)
-    assert screen.last == "TypeError: Engine() takes no 'system_prompt': pass instructions=..."
-    screen = play("Engine(llm, instructions=5)", opening=OPENING)
+def test_an_option_of_the_llm_is_named_as_that_of_the_agent() -> None:
+    screen = play("Agent(llm, system_prompt='Be brief.')", opening=OPENING)
+    assert screen.last == "TypeError: Agent() takes no 'system_prompt': pass instructions=..."
+    screen = play("Agent(llm, instructions=5)", opening=OPENING)
     assert screen.last == (
         "TypeError: instructions: expected str, a function of the ToolContext, a list of these, or None, got int"
     )
@@ -108,8 +107,8 @@ def test_a_wrong_offer_goes_back_to_the_model() -> None:
         calls(server, ("call_2", "Offer", {"item": "tea", "price": 3.5}))
         screen = play(
             """
-            engine = Engine[Shop](llm, output_validators=is_honest)
-            print(engine.submit("Offer me tea.", deps=ada, output_cls=Offer).output)
+            agent = Agent[Shop, Offer](llm, output_cls=Offer, output_validators=is_honest)
+            print(agent.run("Offer me tea.", deps=ada).output)
             """,
             server,
             opening=OPENING,
@@ -128,7 +127,7 @@ def test_a_mistake_in_a_tool_shows_although_the_model_is_content() -> None:
                 '''Do it.'''
                 return undefined_name
 
-            print(Engine(llm, [broken]).submit("Do it.").text)
+            print(Agent(llm, [broken]).run("Do it.").text)
             """,
             server,
             opening=OPENING,
@@ -139,7 +138,7 @@ def test_a_mistake_in_a_tool_shows_although_the_model_is_content() -> None:
         assert "NameError: name 'undefined_name' is not defined" in screen.err
 
 
-@pytest.mark.parametrize("where", ["Engine(llm, [broken], tool_errors='raise')", "Engine(llm, [ending])"])
+@pytest.mark.parametrize("where", ["Agent(llm, [broken], tool_errors='raise')", "Agent(llm, [ending])"])
 def test_a_failed_turn_is_raised_with_what_it_has_done(where: str) -> None:
     name = "broken" if "broken" in where else "ending"
     with Loopback() as server:
@@ -156,7 +155,7 @@ def test_a_failed_turn_is_raised_with_what_it_has_done(where: str) -> None:
                 raise FailTurn("no such shop")
 
             try:
-                {where}.submit("Do it.")
+                {where}.run("Do it.")
             except TurnFailed as error:
                 print(error, "|", error.turn.end, error.turn.rounds, error.tool_name)
             """,
@@ -179,8 +178,8 @@ def test_all_calls_are_approved_by_one_question() -> None:
                 print("May these run?", [request.arguments for request in requests])
                 return [request.allow() for request in requests if "gold" not in request.arguments]
 
-            engine = Engine[Shop](llm, [price], permissions=Permissions(approve_all=ask))
-            print(engine.submit("Prices?", deps=ada).text)
+            agent = Agent[Shop](llm, [price], permissions=Permissions(approve_all=ask))
+            print(agent.run("Prices?", deps=ada).text)
             """,
             server,
             opening=OPENING,

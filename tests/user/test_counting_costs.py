@@ -68,19 +68,19 @@ def test_a_budget_in_money_without_typing_prices_in() -> None:
         screen = play(
             """
             import asyncio
-            from toolcast import Budget, BudgetExceeded, Engine, UnsupportedLLMError
+            from toolcast import Agent, Budget, BudgetExceeded, UnsupportedLLMError
 
             gpt = OpenAI("gpt-4o", base_url=sys.argv[1], api_key="k")
-            engine = Engine(gpt, budget=Budget(usd=1))
-            print(engine.submit("Hello").cost > 1)
+            agent = Agent(gpt, budget=Budget(usd=1))
+            chat = agent.engine()
+            print(chat.submit("Hello").cost > 1)
             try:
-                engine.submit("And again")
+                chat.submit("And again")
             except BudgetExceeded as error:
                 print(error.limit)
-            other = Engine(gpt, budget=Budget(usd=1))
-            print(asyncio.run(other.asubmit("Hello")).cost > 1)
+            print(asyncio.run(agent.arun("Hello")).cost > 1)
             try:
-                Engine(llm, budget=Budget(usd=1)).submit("Hello")
+                Agent(llm, budget=Budget(usd=1)).run("Hello")
             except UnsupportedLLMError as error:
                 print(error)
             """,
@@ -97,8 +97,8 @@ def test_without_the_price_list_the_error_names_the_install() -> None:
         screen = play(
             """
             sys.modules["genai_prices"] = None
-            from toolcast import Budget, Engine
-            Engine(OpenAI("gpt-4o", base_url=sys.argv[1], api_key="k"), budget=Budget(usd=1)).submit("Hello")
+            from toolcast import Agent, Budget
+            Agent(OpenAI("gpt-4o", base_url=sys.argv[1], api_key="k"), budget=Budget(usd=1)).run("Hello")
             """,
             server,
         )
@@ -159,16 +159,16 @@ def test_a_notebook_shows_the_field_and_the_fault(way: str) -> None:
         assert screen.went_well() == ["True True", "True False"]
 
 
-@pytest.mark.parametrize("way", ["submit", "asubmit"])
+@pytest.mark.parametrize("way", ["run", "arun"])
 def test_a_turn_is_stored_and_read_again(way: str) -> None:
     with Loopback() as server:
         server.answer(answered(text_body("Hello.")))
         screen = play(
             f"""
             import asyncio, inspect, json
-            from toolcast import Engine, Turn, Usage
+            from toolcast import Agent, Turn, Usage
 
-            turn = Engine(llm).{way}("Hi")
+            turn = Agent(llm).{way}("Hi")
             turn = asyncio.run(turn) if inspect.iscoroutine(turn) else turn
             again = Turn.from_dict(json.loads(turn.to_json()))
             print(again == turn, again.text, again.usage.total_tokens)

@@ -13,7 +13,7 @@ from user.test_agent_days import OSLO, ROME, calls, given, reply, sent
 
 OPENING = f"""\
 import asyncio, json, sys
-from toolcast import AsyncChatMachine, ChatMachine, Engine, OpenAI, Permissions
+from toolcast import Agent, AsyncChatMachine, ChatMachine, OpenAI, Permissions
 
 def model(name="m-1"):
     return OpenAI(name.rpartition(":")[2], base_url=sys.argv[1], api_key="{KEY}", max_retries=0)
@@ -27,7 +27,7 @@ def leave() -> str:
     '''Leave.'''
     raise SystemExit(3)
 
-engine = Engine(model(), [look, leave], permissions=Permissions())
+agent = Agent(model(), [look, leave], permissions=Permissions())
 PATIENCE = 20
 
 def send_message(chat, text):
@@ -43,7 +43,7 @@ def test_a_good_day() -> None:
         reply(server, "You are welcome.")
         screen = play(
             """
-            with ChatMachine(engine) as chat:
+            with ChatMachine(agent) as chat:
                 send_message(chat, "How are Oslo and Rome?")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("waiting_for_tool_approval", timeout=PATIENCE)
@@ -71,7 +71,7 @@ def test_what_a_page_is_sent_makes_the_same_chat() -> None:
         screen = play(
             """
             page, shown = {}, []
-            with ChatMachine(engine) as chat:
+            with ChatMachine(agent) as chat:
                 page = chat.snapshot()["context"]
                 def send(change):
                     plain = json.loads(json.dumps(change.to_dict()))
@@ -102,7 +102,7 @@ def test_an_interruption_closes_the_line_and_the_next_message_is_answered() -> N
         reply(server, "Fine.")
         screen = play(
             """
-            with ChatMachine(engine) as chat:
+            with ChatMachine(agent) as chat:
                 def stop(change):
                     if change.event.type == "STREAM_CHUNK":
                         chat.dispatch("INTERRUPT")
@@ -133,7 +133,7 @@ def test_a_wrong_key_a_cut_line_and_again() -> None:
         reply(server, "Oslo is fine.")
         screen = play(
             """
-            with ChatMachine(engine) as chat:
+            with ChatMachine(agent) as chat:
                 send_message(chat, "How is Oslo?")
                 chat.dispatch("LOAD_MODEL")
                 for _ in range(2):
@@ -162,7 +162,7 @@ def test_a_model_that_is_not_there_and_another() -> None:
                 if name == "gone":
                     raise ImportError("pip install gone")
                 return model(name)
-            with ChatMachine(engine, llms=make) as chat:
+            with ChatMachine(agent, llms=make) as chat:
                 send_message(chat, "Hello?")
                 chat.dispatch({"type": "LOAD_MODEL", "model_id": "gone"})
                 chat.run_until("load_failed", timeout=PATIENCE)
@@ -185,7 +185,7 @@ def test_a_tool_that_would_end_the_program() -> None:
         reply(server, "Never mind.")
         screen = play(
             """
-            with ChatMachine(engine) as chat:
+            with ChatMachine(agent) as chat:
                 send_message(chat, "Leave.")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("waiting_for_tool_approval", timeout=PATIENCE)
@@ -210,7 +210,7 @@ def test_a_listener_with_a_fault() -> None:
         reply(server, "Hello.")
         screen = play(
             """
-            with ChatMachine(engine) as chat:
+            with ChatMachine(agent) as chat:
                 received = []
                 chat.subscribe(lambda change: 1 / 0)
                 chat.subscribe(lambda change: received.append(change.event.type))
@@ -232,7 +232,7 @@ def test_the_answer_comes_after_a_restart(tmp_path: Path) -> None:
         calls(server, OSLO)
         evening = play(
             f"""
-            with ChatMachine(engine) as chat:
+            with ChatMachine(agent) as chat:
                 send_message(chat, "How is Oslo?")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("waiting_for_tool_approval", timeout=PATIENCE)
@@ -246,7 +246,7 @@ def test_the_answer_comes_after_a_restart(tmp_path: Path) -> None:
         reply(server, "Oslo is fine.")
         morning = play(
             f"""
-            with ChatMachine(engine) as chat:
+            with ChatMachine(agent) as chat:
                 with {file % "r"} as kept:
                     chat.restore(json.load(kept))
                 chat.dispatch({{"type": "APPROVE_TOOL_CALL", "arguments": '{{"city": "Rome"}}'}})
@@ -267,7 +267,7 @@ def test_a_program_ends_in_the_middle_of_an_answer(ending: str) -> None:
         reply(server, "Oslo is", HOLD)
         screen = play(
             f"""
-            chat = ChatMachine(engine)
+            chat = ChatMachine(agent)
             send_message(chat, "How is Oslo?")
             chat.dispatch("LOAD_MODEL")
             chat.run_until("streaming_response", timeout=PATIENCE)
@@ -286,7 +286,7 @@ def test_ctrl_c_while_the_program_waits() -> None:
         reply(server, "Oslo is", HOLD)
         python = begin(
             """
-            with ChatMachine(engine) as chat:
+            with ChatMachine(agent) as chat:
                 send_message(chat, "How is Oslo?")
                 chat.dispatch("LOAD_MODEL")
                 chat.run_until("streaming_response", timeout=PATIENCE)
@@ -309,7 +309,7 @@ def test_an_application_with_an_event_loop() -> None:
         screen = play(
             """
             async def one(speaking):
-                async with AsyncChatMachine(engine) as chat:
+                async with AsyncChatMachine(agent) as chat:
                     send_message(chat, "How is Oslo?")
                     chat.dispatch("LOAD_MODEL")
                     await chat.run_until("streaming_response")
@@ -339,7 +339,7 @@ def test_a_thread_that_speaks_to_a_loop() -> None:
             """
             from functools import partial
             async def main():
-                async with AsyncChatMachine(engine) as chat:
+                async with AsyncChatMachine(agent) as chat:
                     try:
                         await asyncio.to_thread(chat.dispatch, "LOAD_MODEL")
                     except RuntimeError as error:

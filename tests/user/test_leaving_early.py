@@ -201,11 +201,11 @@ def test_leaving_in_the_development_mode_of_python(monkeypatch: pytest.MonkeyPat
         screen = play(
             """
             import asyncio
-            from toolcast import Engine
+            from toolcast import Agent
             assert sys.flags.dev_mode
             albums = make_album.stream(topic="the sea")
             print(next(albums).title)
-            turn = Engine(llm).stream("Go.")
+            turn = Agent(llm).stream("Go.")
             print(type(next(turn)).__name__)
             async def main():
                 asyncio.get_running_loop().slow_callback_duration = 60  # the first import of a client takes longest

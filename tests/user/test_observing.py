@@ -111,7 +111,7 @@ print(make_album(topic="the sea").title)
 TURNS = """
 import asyncio, threading
 import toolcast
-from toolcast import AsyncChatMachine, ChatMachine, Engine, Hooks, Permissions, Session
+from toolcast import Agent, AsyncChatMachine, ChatMachine, Hooks, Permissions, Session
 from toolcast.chat.events import QueueMessage
 
 class Watch(Hooks):
@@ -127,25 +127,25 @@ class Watch(Hooks):
 def look(city: str) -> str:
     return city + " is fine."
 
-engine = Engine(llm, [look], permissions=Permissions("bypass"), hooks=Watch())
+agent = Agent(llm, [look], permissions=Permissions("bypass"), hooks=Watch())
 """
 
 AGENTS = {
-    "sync": 'engine.submit("How is Oslo?")',
-    "async": 'asyncio.run(engine.asubmit("How is Oslo?"))',
+    "sync": 'agent.run("How is Oslo?")',
+    "async": 'asyncio.run(agent.arun("How is Oslo?"))',
     "session": """
-with Session(engine) as session:
+with Session(agent) as session:
     session.run("How is Oslo?")
 """,
     "chat": """
-with ChatMachine(engine) as chat:
+with ChatMachine(agent) as chat:
     for event in ("LOAD_MODEL", QueueMessage("How is Oslo?")):
         chat.dispatch(event)
         chat.run_until("ready", timeout=30)
 """,
     "async chat": """
 async def talk():
-    async with AsyncChatMachine(engine) as chat:
+    async with AsyncChatMachine(agent) as chat:
         for event in ("LOAD_MODEL", QueueMessage("How is Oslo?")):
             chat.dispatch(event)
             await chat.run_until("ready")

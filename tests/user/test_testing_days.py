@@ -59,14 +59,13 @@ def test_a_changed_program_sees_what_has_changed(tmp_path: Path) -> None:
 
 PROGRAM = f"""
 {OPENING.replace("sys.argv[1]", "os.environ['SERVICE']").replace("import sys", "import os")}
-from toolcast import Engine
+from toolcast import Agent
 
 def buy(title: str) -> str:
     "Buy an album."
     raise LookupError("the shop has no " + title)
 
-def shop():
-    return Engine(llm, [buy])
+shop = Agent(llm, [buy])
 """
 
 FORGOTTEN = """
@@ -99,7 +98,7 @@ async def test_any_album(size):
 
 def test_the_failing_tool_is_visible():
     with use_llm(AutoLLM()), capture_calls() as calls, pytest.raises(TurnFailed, match="LookupError: the shop has no"):
-        shop().submit("Buy something.")
+        shop.run("Buy something.")
     assert [call.name for call in calls[0].response.message.tool_calls] == ["buy"]
 
 def test_the_prompt(toolcast_llm):

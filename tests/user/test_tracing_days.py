@@ -95,11 +95,11 @@ def test_what_was_retried_what_failed_and_what_it_cost(api: str) -> None:
 
 
 AGENTS = {
-    "sync": 'engine.submit("How is Oslo?")',
-    "asyncio": 'asyncio.run(engine.asubmit("How is Oslo?"))',
+    "sync": 'agent.run("How is Oslo?")',
+    "asyncio": 'asyncio.run(agent.arun("How is Oslo?"))',
     "thread": """
 with ThreadPoolExecutor() as pool:
-    pool.submit(copy_context().run, engine.submit, "How is Oslo?").result()
+    pool.submit(copy_context().run, agent.run, "How is Oslo?").result()
 """,
 }
 
@@ -110,7 +110,7 @@ def test_a_tool_and_a_call_in_it_are_below_the_turn_and_the_span_of_the_program(
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
-from toolcast import Engine
+from toolcast import Agent
 
 def review(city: str) -> str:
     with provider.get_tracer("app").start_as_current_span("a span of the tool"):
@@ -125,7 +125,7 @@ class Parents(SpanExporter):
 
 parents = Parents()
 provider.add_span_processor(SimpleSpanProcessor(parents))
-engine = Engine(llm, [review])
+agent = Agent(llm, [review])
 with provider.get_tracer("app").start_as_current_span("program"):
 """
     with Loopback() as server:

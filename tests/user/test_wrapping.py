@@ -204,7 +204,7 @@ def test_the_tools_of_a_cached_answer_ask_again() -> None:
         screen = play(
             """
             import asyncio
-            from toolcast import CachedLLM, Engine, Permissions
+            from toolcast import Agent, CachedLLM, Permissions
 
             def depth(place: str) -> int:
                 "Return the depth."
@@ -215,12 +215,11 @@ def test_the_tools_of_a_cached_answer_ask_again() -> None:
                 return request.allow()
 
             cached = CachedLLM(llm)
+            agent = Agent(cached, [depth], permissions=Permissions(approve=approve))
             for _ in range(2):
-                engine = Engine(cached, [depth], permissions=Permissions(approve=approve))
-                turn = engine.submit("How deep?")
+                turn = agent.run("How deep?")
                 print(turn.messages[-1].text, turn.usage.total_tokens > 0)
-            engine = Engine(cached, [depth], permissions=Permissions(approve=approve))
-            print(asyncio.run(engine.asubmit("How deep?")).messages[-1].text)
+            print(asyncio.run(agent.arun("How deep?")).messages[-1].text)
             """,
             server,
         )

@@ -12,13 +12,14 @@ from typing_extensions import TypeForm, TypeVar, Unpack
 
 from ..llms.base import FunctionCallingLLM
 from ..llms.request import Messages, as_messages
+from ..option_suggestions import refuse_unknown
 from ..reprs import safe_repr
 from ..server_tools import ServerTool
 from ..stores.store import Store
 from ..tool_spec import ToolCachePoint
 from ..tools.callable_tool import CallableTool, ToolFunction, as_tools, output_tools
 from ..turn import Turn
-from .engine.config import AgentOptions, EngineConfig, configured
+from .engine.config import AgentOptions, Configured, configured
 from .engine.engine import Engine, agent_tool
 from .engine.turn_request import RunOptions
 from .engine.turn_streams import AsyncTurnStream, TurnStream
@@ -56,7 +57,7 @@ AgentTool: TypeAlias = (
 )
 
 
-class Agent(Generic[D, Output_co]):
+class Agent(Configured, Generic[D, Output_co]):
     """The definition of an agent: an LLM, tools and their limits, without a conversation.
 
     It does not change, and any number of threads and tasks may run it: each run is a conversation of its own. An
@@ -105,21 +106,6 @@ class Agent(Generic[D, Output_co]):
     def __repr__(self) -> str:
         kind = "" if self._config.output_cls is None else f", output_cls={self._config.output_cls!r}"
         return f"{type(self).__name__}({self.llm!r}, tools=[{', '.join([tool.name for tool in self.tools])}]{kind})"
-
-    @property
-    def config(self) -> EngineConfig:
-        """The settings that all turns share."""
-        return self._config
-
-    @property
-    def llm(self) -> FunctionCallingLLM:
-        """The LLM that gets the requests."""
-        return self._config.llm
-
-    @property
-    def tools(self) -> tuple[CallableTool, ...]:
-        """The tools that the model is offered."""
-        return self._config.tools
 
     def with_(self, **changes: Any) -> Agent[D, Output_co]:
         """Return a changed copy: `agent.with_(max_rounds=5)`. Raises `ValueError` for an invalid option."""
@@ -170,7 +156,7 @@ class Agent(Generic[D, Output_co]):
             TurnFailed: If a tool ended the turn.
             TypeError: If a tool has a `ToolContext[Shop]`, and the dependencies are no `Shop`. Nothing was sent then.
         """
-        return self.engine(history, deps).submit(message, **options)
+        return self._begin(history, deps, options).submit(message, **options)
 
     @overload
     async def arun(
@@ -199,7 +185,7 @@ class Agent(Generic[D, Output_co]):
         **options: Unpack[RunOptions],
     ) -> Turn[Any]:
         """Run a turn of a conversation and return it: see `run`."""
-        return await self.engine(history, deps).asubmit(message, **options)
+        return await self._begin(history, deps, options).asubmit(message, **options)
 
     @overload
     def stream(
@@ -228,7 +214,7 @@ class Agent(Generic[D, Output_co]):
         **options: Unpack[RunOptions],
     ) -> TurnStream[Any]:
         """Return the events of a turn as they arrive. The turn begins with the first `next()`. See `run`."""
-        return self.engine(history, deps).stream(message, **options)
+        return self._begin(history, deps, options).stream(message, **options)
 
     @overload
     def astream(
@@ -257,7 +243,11 @@ class Agent(Generic[D, Output_co]):
         **options: Unpack[RunOptions],
     ) -> AsyncTurnStream[Any]:
         """Return the events of a turn as they arrive. The turn begins when the first is awaited. See `run`."""
-        return self.engine(history, deps).astream(message, **options)
+        return self._begin(history, deps, options).astream(message, **options)
+
+    def _begin(self, history: Messages, deps: Any, options: RunOptions) -> Engine[D, Output_co]:
+        refuse_unknown("run", options, ("message", "history", "deps", *RunOptions.__annotations__))
+        return self.engine(history, deps)
 
     # Conversations, and an agent for another.
 
@@ -271,8 +261,8 @@ class Agent(Generic[D, Output_co]):
         config = self._config if deps is None else replace(self._config, deps=deps)
         return Engine.of(config, as_messages(history))
 
-    def session(self, store: Store, id: str | None = None) -> Session[D, Output_co]:
-        """Return a new stored conversation. `Session.resume(id, agent, store)` opens it again."""
+    def session(self, store: Store | None = None, id: str | None = None) -> Session[D, Output_co]:
+        """Return a new conversation that is stored, if there is a store. `Session.resume` opens it again."""
         return Session(self.engine(), id=id, store=store)
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> CallableTool:

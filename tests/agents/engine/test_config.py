@@ -54,7 +54,7 @@ def test_a_tool_that_requires_dependencies_and_has_none_is_an_error_before_anyth
     llm, engine = named()
     expected = (
         r"^the tool name requires deps \(its context is a ToolContext\[Shop\]\), and the turn has none: "
-        r"pass deps= to the turn, as in submit\('...', deps=...\), or to the Engine$"
+        r"pass deps= to run\(\) or submit\(\), or to the Engine$"
     )
     for way in (engine_api.submit, engine_api.stream):
         with pytest.raises(TypeError, match=expected):

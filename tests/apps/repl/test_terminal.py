@@ -442,10 +442,10 @@ def test_the_last_row_shows_what_happens_until_the_answer_is_complete(
 
 TOOLS = """\
 import os
-from toolcast import ElfManager, Engine, Ollama
+from toolcast import Agent, ElfManager, Ollama
 
-engine = Engine(Ollama(os.environ["OLLAMA_MODEL"], base_url="http://" + os.environ["OLLAMA_HOST"]))
-tools = [tool.with_(read_only=True) for tool in ElfManager(engine).tools()]
+agent = Agent(Ollama(os.environ["OLLAMA_MODEL"], base_url="http://" + os.environ["OLLAMA_HOST"]))
+tools = [tool.with_(read_only=True) for tool in ElfManager(agent).tools()]
 """
 
 

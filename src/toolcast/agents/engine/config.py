@@ -120,6 +120,38 @@ class EngineOptions(AgentOptions[D], Generic[D], total=False):
     deps: D | None
 
 
+class Configured:
+    """The common base of `Agent` and `Engine`: what can be read of their configuration."""
+
+    __slots__ = ()
+    _config: EngineConfig
+
+    @property
+    def config(self) -> EngineConfig:
+        """The settings that all turns share."""
+        return self._config
+
+    @property
+    def llm(self) -> FunctionCallingLLM:
+        """The LLM that gets the requests."""
+        return self._config.llm
+
+    @property
+    def tools(self) -> tuple[CallableTool, ...]:
+        """The tools that the model is offered."""
+        return self._config.tools
+
+    @property
+    def server_tools(self) -> tuple[ServerTool, ...]:
+        """The tools that the provider runs."""
+        return self._config.server_tools
+
+    @property
+    def permissions(self) -> Permissions:
+        """The rules for calls that run without asking."""
+        return self._config.permissions
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class EngineConfig:
     """The LLM, tools, limits and output type of an agent."""
@@ -178,7 +210,7 @@ class EngineConfig:
             kind = getattr(tool.deps_type, "__name__", None) or str(tool.deps_type)
             needs = f"the tool {tool.name} requires deps (its context is a ToolContext[{kind}]), and the turn has"
             if self.deps is None:
-                given = "none: pass deps= to the turn, as in submit('...', deps=...), or to the Engine"
+                given = "none: pass deps= to run() or submit(), or to the Engine"
             else:
                 given = f"a {type(self.deps).__name__}: pass a {kind}, or annotate the context with a Protocol"
             raise TypeError(f"{needs} {given}")
@@ -204,7 +236,8 @@ def configured(
     deps: Any = None,
 ) -> EngineConfig:
     """Return the configuration for these options of an `Agent` or an `Engine`, the `kind`."""
-    refuse_unknown(kind, options, ("llm", "tools", "output_cls", *AgentOptions.__annotations__))
+    own_names = ("output_cls",) if kind == "Agent" else ("history", "deps")
+    refuse_unknown(kind, options, ("llm", "tools", *own_names, *AgentOptions.__annotations__))
     given: dict[str, Any] = {**options, "output_cls": output_cls, "deps": deps}
     given["instructions"] = as_instructions(given.get("instructions"))
     given["output_validators"] = as_validators(given.get("output_validators"))

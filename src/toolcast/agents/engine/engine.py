@@ -29,7 +29,7 @@ from ...llms.request import AnyMessage, Messages, Tools, as_message, as_messages
 from ...messages import Message
 from ...option_types import require
 from ...reprs import safe_repr
-from ...server_tools import ServerTool, split_tools
+from ...server_tools import split_tools
 from ...states import TURN, Trace
 from ...tools.callable_tool import CallableTool, as_tools
 from ...tools.context import ToolContext
@@ -37,7 +37,7 @@ from ...transport.network import IOBackend
 from ...turn import Turn, marked_text
 from ...usage import Usage
 from ..permissions.permissions import Permissions
-from .config import EngineConfig, EngineOptions, configured
+from .config import Configured, EngineConfig, EngineOptions, configured
 from .conversation import Conversation, Snapshot
 from .history import unanswered_calls
 from .instructions import Instructions, as_instructions
@@ -68,7 +68,7 @@ def as_engine(value: Engine[D, Output_co] | Conversational[D, Output_co]) -> Eng
     return value.engine()
 
 
-class Engine(Generic[D, Output_co]):
+class Engine(Configured, Generic[D, Output_co]):
     """A conversation with an agent: it sends requests to the model and runs the tools it calls, until it answers.
 
     `Engine(llm, tools, ...)` is short for `Agent(llm, tools, ...).engine()`. It has one user and one turn at a time;
@@ -120,31 +120,6 @@ class Engine(Generic[D, Output_co]):
         return f"{type(self).__name__}({self.llm!r}, {options})"
 
     # State.
-
-    @property
-    def config(self) -> EngineConfig:
-        """The settings that all turns share."""
-        return self._config
-
-    @property
-    def llm(self) -> FunctionCallingLLM:
-        """The LLM that gets the requests."""
-        return self._config.llm
-
-    @property
-    def tools(self) -> tuple[CallableTool, ...]:
-        """The tools that the model is offered."""
-        return self._config.tools
-
-    @property
-    def server_tools(self) -> tuple[ServerTool, ...]:
-        """The tools that the provider runs."""
-        return self._config.server_tools
-
-    @property
-    def permissions(self) -> Permissions:
-        """The rules for calls that run without asking."""
-        return self._config.permissions
 
     @property
     def state(self) -> str:

@@ -81,7 +81,7 @@ def build_turn_request(
     output_cls = config.output_cls if output_cls is None else output_cls
     messages: Sequence[Message] = () if message is None else require_valid(as_messages(message))
     if not messages and not conversation.history:
-        raise ValueError("no message, and no history to continue; pass a message: submit('...')")
+        raise ValueError("no message, and no history to continue; pass a message, as in run('...') or submit('...')")
     given, budget = tuple(options.get("answers", ())), options.get("budget")
     if given:
         _check_answers(conversation, given, messages)
