@@ -8,6 +8,7 @@ from typing_extensions import TypeForm, TypeVar, Unpack
 
 from ..llms.base import FunctionCallingLLM
 from ..llms.request import Messages, Tools, as_messages
+from ..option_suggestions import refuse_attributes
 from ..reprs import safe_repr
 from ..stores.store import Store
 from ..tools.callable_tool import CallableTool, as_tools, output_tools
@@ -22,6 +23,7 @@ D = TypeVar("D", default=Any)
 Output_co = TypeVar("Output_co", covariant=True, default=None)
 
 
+@refuse_attributes("Agent")
 class Agent(Generic[D, Output_co]):
     """The definition of an agent: an LLM, tools and their limits, without a conversation.
 

@@ -184,7 +184,8 @@ def configured(
     kind: str, llm: FunctionCallingLLM | str | None, tools: Tools, options: AgentOptions[Any], output_cls: Any = None
 ) -> EngineConfig:
     """Return the configuration for these options of an `Agent` or an `Engine`, the `kind`."""
-    refuse_unknown(kind, options, ("llm", "tools", "output_cls", *AgentOptions.__annotations__))
+    further = "output_cls" if kind == "Agent" else "history"
+    refuse_unknown(kind, options, ("llm", "tools", further, *AgentOptions.__annotations__))
     given: dict[str, Any] = {**options, "output_cls": output_cls}
     given["instructions"] = as_instructions(given.get("instructions"))
     given["output_validators"] = as_validators(given.get("output_validators"))
