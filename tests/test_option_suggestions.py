@@ -188,7 +188,7 @@ def test_other_attributes_are_as_they_were() -> None:
 
         @property
         def broken(self) -> str:
-            return self.typo  # type: ignore[attr-defined,no-any-return] # pyright: ignore[reportAttributeAccessIssue] - the test
+            return self.typo
 
     made: Any = Shop(FAKE)
     assert made.tool == "of a subclass" and "tool" in dir(made)
@@ -220,8 +220,8 @@ def test_a_name_that_no_library_has_is_the_error_of_python() -> None:
     with pytest.raises(ImportError, match=r"cannot import name 'Foo' from 'toolcast' \("):
         exec("from toolcast import Foo", {})
     with pytest.raises(AttributeError, match=r"module 'toolcast' has no attribute 'Foo'$"):
-        _ = toolcast.Foo  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue] - the test
-    assert import_module("toolcast.prompts") is toolcast.prompts  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue] - a submodule
+        _ = toolcast.Foo
+    assert import_module("toolcast.prompts") is toolcast.prompts
 
 
 MODELS = [
