@@ -1,4 +1,4 @@
-"""Writes the tables about providers from those that the code itself reads.
+"""Writes tables about providers, and of other libraries' words, from those that the code itself reads.
 
 `python docs/features.py` writes them between their markers, on every page of `PAGES`; the rest of a page is kept. A
 test holds the pages against `written`, so that no page can promise what the code does not know. What a message may hold
@@ -54,6 +54,7 @@ from toolcast import (
 from toolcast.capabilities import Capabilities
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.messages import MediaPart
+from toolcast.option_suggestions import ATTRIBUTES, NAMES, OPTIONS, PROVIDERS, SETTINGS
 from toolcast.output_mode import best_mode
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
@@ -561,7 +562,44 @@ def _dialects(*names: str) -> Tables:
     return {name: partial(dialect, name) for name in names}
 
 
+def _options() -> Iterator[Sequence[str]]:
+    yield ("toolcast", "elsewhere")
+    for table, form in ((OPTIONS, "`{}=`"), (SETTINGS, "`Settings({}=...)`")):
+        owns = dict.fromkeys(own for found in table.values() for own in found)
+        for own in owns:
+            yield (form.format(own), _words(word for word, found in table.items() if own in found))
+
+
+def _attributes() -> Iterator[Sequence[str]]:
+    yield ("class", "elsewhere", "toolcast")
+    for kind, rows in ATTRIBUTES.items():
+        for words, instead in rows.items():
+            yield (f"`{kind}`", _words(words.split()), instead)
+
+
+def _names() -> Iterator[Sequence[str]]:
+    yield ("toolcast", "elsewhere")
+    for own in dict.fromkeys(NAMES.values()):
+        yield (f"`{own}`", _words(word for word, found in NAMES.items() if found == own))
+
+
+def _provider_words() -> Iterator[Sequence[str]]:
+    yield ("toolcast", "elsewhere")
+    for own in dict.fromkeys(PROVIDERS.values()):
+        yield (f"`{own}:MODEL`", _words(f"{word}/MODEL" for word, found in PROVIDERS.items() if found == own))
+
+
+def _words(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
+
+
 PAGES: Mapping[str, Tables] = {
+    "how-to/from-other-libraries.md": {
+        "OPTIONS": _options,
+        "ATTRIBUTES": _attributes,
+        "NAMES": _names,
+        "PROVIDERS": _provider_words,
+    },
     "reference/providers/index.md": {"FEATURES": features, "SERVICES": services},
     "reference/messages.md": {"CONTENT": content},
     "reference/providers/features.md": {"PROVIDER_FEATURES": provider_features},

@@ -718,7 +718,7 @@ def __getattr__(name: str) -> Any:
     elif name == "__compiled__":  # one module tells for all; this one imports nothing else
         value = not str(import_module("toolcast.text_buffer").__file__).endswith(".py")
     else:
-        raise AttributeError(f"module 'toolcast' has no attribute {name!r}")
+        raise import_module("toolcast.option_suggestions").missing_name(name)
     globals()[name] = value
     return value
 

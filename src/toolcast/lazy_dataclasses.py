@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from dataclasses import MISSING, FrozenInstanceError, fields
-from inspect import getattr_static
+from inspect import getattr_static, signature
 from operator import attrgetter
 from reprlib import recursive_repr
 from types import MemberDescriptorType
@@ -129,7 +129,11 @@ def _compiled_init(cls: Any, module: dict[str, Any]) -> Any:
             lines.append(f"_set(_self, {name!r}, {value})")
     if hasattr(cls, "__post_init__"):
         lines.append("_self.__post_init__()")
-    parameters = ", ".join(["_self", *positional, *(["*", *by_name] if by_name else [])])
+    refuses = hasattr(cls, "_refuse_unknown")  # a class whose error for an unknown argument has a suggestion
+    if refuses:
+        lines.insert(0, "if _unknown: _self._refuse_unknown(_unknown)")
+    by_name = ["*", *by_name] if by_name else []
+    parameters = ", ".join(["_self", *positional, *by_name, *(["**_unknown"] if refuses else [])])
     body = "\n  ".join(lines or ["pass"])
     source = f"def make({', '.join(names)}):\n def __init__({parameters}):\n  {body}\n return __init__"
     made: dict[str, Any] = {}
@@ -138,6 +142,9 @@ def _compiled_init(cls: Any, module: dict[str, Any]) -> Any:
     init = made["make"](**names)
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     init.__annotations__ = {field.name: field.type for field in fields(cls) if field.init} | {"return": None}
+    if refuses:
+        shown = signature(init)
+        init.__signature__ = shown.replace(parameters=[*shown.parameters.values()][:-1])
     return init
 
 

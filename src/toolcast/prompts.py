@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, fields, is_dataclass, replace
+from functools import partial
 from itertools import count
+from operator import getitem
 from typing import Any, TypeAlias, TypeGuard, cast, get_args
 
 from pydantic_core import PydanticSerializationError
@@ -168,6 +170,42 @@ def as_prompt(prompt: object) -> PromptTemplate | ChatPromptTemplate:
         return ChatPromptTemplate(cast("list[PromptMessage]", prompt))
     allowed = "a str, a PromptTemplate, a ChatPromptTemplate or a list of messages"
     raise PromptError(f"prompt must be {allowed}, not {_describe(prompt)}")
+
+
+def input_values(input: Any, variables: Sequence[str]) -> dict[str, Any]:
+    """Return the values of `variables` in one input: its fields or, for a single variable, the input itself.
+
+    Raises:
+        PromptError: If the input lacks one of them.
+    """
+    is_mapping = _is_mapping(input)
+    names = field_names(input)
+    missing = [name for name in variables if name not in names]
+    if not missing:
+        read: Callable[[str], Any] = partial(getitem if is_mapping else getattr, input)
+        return {name: read(name) for name in variables}
+    if len(variables) == 1 and not is_mapping:
+        return {variables[0]: input}
+    has = f"it has: {', '.join(map(str, names))}" if names else f"it is a {type(input).__name__} without fields"
+    lacks = ", ".join(map(repr, missing))
+    raise PromptError(f"no value for {lacks} in the input; {has}. The variables are: {', '.join(variables)}")
+
+
+def field_names(input: Any) -> Collection[str]:
+    """Return the names of the fields of an input: the keys of a mapping; none for a value without fields."""
+    if _is_mapping(input):
+        return cast("Mapping[str, Any]", input).keys()
+    kind = cast("type[object]", type(input))
+    if is_dataclass(kind):
+        return [field.name for field in fields(kind)]  # neither class variables nor what only the constructor gets
+    for attribute in ("__pydantic_fields__", "_fields"):  # the last is of named tuples
+        if (names := getattr(kind, attribute, None)) is not None:
+            return cast("Collection[str]", names)
+    return ()
+
+
+def _is_mapping(input: object) -> bool:
+    return isinstance(input, Mapping)
 
 
 class _TextTemplate:

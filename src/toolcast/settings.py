@@ -172,6 +172,13 @@ class Settings:
         if self.timeout is not None and not isinstance(self.timeout, Timeouts):
             Timeouts(total=self.timeout)
 
+    @staticmethod
+    def _refuse_unknown(options: Mapping[str, Any]) -> None:
+        """Raise `TypeError` for arguments that the constructor does not take, with a suggestion for each."""
+        from .option_suggestions import refuse_unknown  # for errors alone
+
+        refuse_unknown("Settings", options, _FIELDS)
+
     def with_(self, **changes: Unpack[SettingsChanges]) -> Settings:
         """Return a changed copy."""
         return replace(self, **changes)

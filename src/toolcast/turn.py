@@ -13,6 +13,7 @@ from .approvals import PermissionRequest
 from .json_text import json_text
 from .lazy_dataclasses import dataclass
 from .messages import Message, ToolResultPart
+from .option_suggestions import refuse_attributes
 from .plain_data import from_plain, hide_content, to_plain
 from .usage import NO_USAGE, Usage
 
@@ -40,6 +41,7 @@ response to tool results), `approval` (calls wait for one), `cancelled`, `stoppe
 _WHOLE: Final = frozenset(("end_turn", "stop_sequence", "output"))
 
 
+@refuse_attributes("Turn")
 @dataclass(frozen=True)  # not with slots: Python 3.11 could not make a `Turn[Album](...)` then
 class Turn(Generic[T_co]):
     """The result of one turn of an agent.

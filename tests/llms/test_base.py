@@ -281,7 +281,7 @@ def test_names() -> None:
     assert llm("local").metadata.model_name == "smollm2"
     assert llm("ollama:qwen3:8b").metadata.model_name == "qwen3:8b"
     for name in ("gpt-5.4", "unknown:model", "openai:"):
-        with pytest.raises(UnsupportedLLMError, match=r"provider:model|openai:MODEL"):
+        with pytest.raises(UnsupportedLLMError, match=r"write .*(openai:gpt-5.4|provider:model|openai:MODEL)"):
             llm(name)
     assert toolcast.ToolOrchestratingLLM(Album, "x", "ollama:llama3.2").llm.metadata.provider == "ollama"
 

@@ -200,6 +200,67 @@ def test_run_returns_response_usage_and_attempts(api: API) -> None:
     assert result.attempts[0].error is None
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [("the sea", "the sea"), ({"topic": "the sea"}, "the sea"), (Song(title="Sea", seconds=3), '{"title":"Sea"')],
+    ids=["text", "mapping", "model"],
+)
+async def test_a_prompt_with_one_variable_takes_a_positional_value_as_map_does(value: Any, text: str) -> None:
+    make, llm = maker(*[SEA] * 8)
+    assert (
+        make(value) == make.run(value).output == make.stream(value).final() == make(value, stream=True).final() == SEA
+    )
+    assert await make.acall(value) == (await make.arun(value)).output == SEA
+    streams = [make.astream(value), await make.acall(value, stream=True)]
+    assert [await stream.final() for stream in streams] == [SEA, SEA]
+    sent = {request.messages[-1].text for request in llm.requests}
+    assert len(llm.requests) == 8 and len(sent) == 1 and sent.pop().startswith(f"about {text}")
+    mapped, on_map = maker(SEA)
+    assert [outcome.output for outcome in mapped.map([value])] == [SEA]
+    assert on_map.requests[0].messages == llm.requests[0].messages == make.preview(value).messages
+
+
+@pytest.mark.parametrize(
+    ("prompt", "values", "named", "message"),
+    [
+        (
+            "{title} {text}",
+            ("a",),
+            {},
+            r"has 2 variables, and a positional value is for one: call\(title=..., text=...\)",
+        ),
+        ("{title} {text}", ("a", "b"), {}, r"call\(title=..., text=...\)"),
+        ("{title} {text}", ({"title": "a", "text": "b"},), {}, r"call\(title=..., text=...\)"),
+        ("nothing", ("a",), {}, "the prompt has no variables: call it without a value"),
+        ("{text}", ("a", "b"), {}, r"got two values for 'text': pass one, as call\('text'\) or call\(text=...\)"),
+        ("{text}", ("a",), {"text": "b"}, "got two values for 'text'"),
+    ],
+)
+async def test_a_positional_value_for_another_prompt(
+    prompt: str, values: tuple[Any, ...], named: dict[str, Any], message: str
+) -> None:
+    make, llm = maker(SEA, prompt=prompt)
+    for method in (make, make.run, make.stream, make.astream, make.preview):
+        with pytest.raises(TypeError, match=message):
+            method(*values, **named)
+    for method in (make.acall, make.arun):
+        with pytest.raises(TypeError, match=message):
+            await method(*values, **named)
+    assert llm.requests == []
+
+
+def test_a_positional_value_beside_a_name_that_the_prompt_lacks() -> None:
+    make, _ = maker(SEA)
+    with pytest.raises(PromptError, match="no variable is named 'topics'"):
+        make("the sea", topics=2)
+    with pytest.raises(PromptError, match=r"with_\(settings=Settings\(temperature=...\)\)"):
+        make("the sea", temperature=2)
+    with pytest.raises(PromptError, match=r"no value for 'topic' in the input; it has: text"):
+        make({"text": "the sea"})
+    with pytest.raises(PromptError, match="None is no value"):
+        make(None)
+
+
 def test_the_stream_grows_and_ends_in_the_object(api: API) -> None:
     make, _ = maker(SEA)
     seen = api.stream(make, topic="x")

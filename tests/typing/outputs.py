@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, assert_type
 
@@ -59,6 +59,14 @@ make = ToolOrchestratingLLM(Album, "x")
 assert_type(make, ToolOrchestratingLLM[Album])
 assert_type(make(topic="a"), Album)
 assert_type(make(stream=True, topic="a"), ObjectStream[Album])
+assert_type(make("a"), Album)
+assert_type(list(map(make, ["a"])), list[Album])
+as_function: Callable[[str], Album] = make
+make("a", "b")  # type: ignore[call-overload] # pyright: ignore[reportCallIssue] - one positional value
+make.run(method="a")  # any name may be that of a variable
+assert_type(make("a", stream=True), ObjectStream[Album])
+assert_type(make.run("a"), Result[Album])
+assert_type(make.stream("a"), ObjectStream[Album])
 assert_type(make.run(topic="a"), Result[Album])
 assert_type(make.run().output, Album)
 assert_type(make.stream(topic="a"), ObjectStream[Album])
@@ -90,6 +98,8 @@ assert_type(ToolOrchestratingLLM(Album, "x", allow_parallel_tool_calls=True)(), 
 
 async def on_the_async_api() -> None:
     assert_type(await make.acall(topic="a"), Album)
+    assert_type(await make.acall("a"), Album)
+    assert_type(await make.acall("a", stream=True), AsyncObjectStream[Album])
     assert_type(await make.acall(stream=True), AsyncObjectStream[Album])
     assert_type((await make.arun()).output, Album)
     async for partial in make.astream():

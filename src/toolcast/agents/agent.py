@@ -12,7 +12,7 @@ from typing_extensions import TypeForm, TypeVar, Unpack
 
 from ..llms.base import FunctionCallingLLM
 from ..llms.request import Messages, as_messages
-from ..option_suggestions import refuse_unknown
+from ..option_suggestions import refuse_attributes, refuse_unknown
 from ..reprs import safe_repr
 from ..server_tools import ServerTool
 from ..stores.store import Store
@@ -57,6 +57,7 @@ AgentTool: TypeAlias = (
 )
 
 
+@refuse_attributes("Agent")
 class Agent(Configured, Generic[D, Output_co]):
     """The definition of an agent: an LLM, tools and their limits, without a conversation.
 

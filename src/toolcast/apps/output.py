@@ -60,14 +60,10 @@ def command_line_text(text: object) -> str:
 
 def _other_provider(found: re.Match[str]) -> str:
     """Return the advice for a model that Ollama does not have: the name with the provider that has it, if one does."""
-    from ..providers.model_features import model_rows
-    from ..providers.model_table import MODELS
+    from ..providers.model_features import provider_of
 
-    name = found[1]
-    for provider in dict.fromkeys(row.provider for row in MODELS if row.provider != "ollama"):
-        if any(row.fits(name) for row in model_rows(provider)):
-            return f"Did you mean {provider}:{name}?"
-    return found[0]
+    provider = provider_of(found[1])
+    return found[0] if provider is None else f"Did you mean {provider}:{found[1]}?"
 
 
 def format_table(rows: Sequence[Sequence[str]]) -> Iterable[str]:

@@ -7,15 +7,13 @@ inputs, a DataFrame, or the path of a file.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from functools import partial
-from operator import getitem
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, TypeAlias, cast
 
 from ..errors import PromptError
 from ..lazy_dataclasses import dataclass
+from ..prompts import input_values
 from .bad_rows import BadRow
 from .errors import JobError
 from .files import FileRows, read_file
@@ -134,32 +132,7 @@ def read_row(index: int, input: Any, variables: Sequence[str]) -> InputRow:
     """Return the row of one input, with the values of the prompt's `variables` or the error that they are missing."""
     if isinstance(input, BadRow):
         return InputRow(index, input.input, {}, input.error)
-    is_mapping = _is_mapping(input)
-    names = field_names(input)
-    missing = [name for name in variables if name not in names]
-    if not missing:
-        read: Callable[[str], Any] = partial(getitem if is_mapping else getattr, input)
-        return InputRow(index, input, {name: read(name) for name in variables})
-    if len(variables) == 1 and not is_mapping:
-        return InputRow(index, input, {variables[0]: input})
-    has = f"it has: {', '.join(map(str, names))}" if names else f"it is a {type(input).__name__} without fields"
-    lacks = ", ".join(map(repr, missing))
-    error = PromptError(f"no value for {lacks} in the input; {has}. The variables are: {', '.join(variables)}")
-    return InputRow(index, input, {}, error)
-
-
-def field_names(input: Any) -> Collection[str]:
-    """Return the names of the fields of an input: the keys of a mapping; none for a value without fields."""
-    if _is_mapping(input):
-        return cast("Mapping[str, Any]", input).keys()
-    kind = cast("type[object]", type(input))
-    if is_dataclass(kind):
-        return [field.name for field in fields(kind)]  # neither class variables nor what only the constructor gets
-    for attribute in ("__pydantic_fields__", "_fields"):  # the last is of named tuples
-        if (names := getattr(kind, attribute, None)) is not None:
-            return cast("Collection[str]", names)
-    return ()
-
-
-def _is_mapping(input: object) -> bool:
-    return isinstance(input, Mapping)
+    try:
+        return InputRow(index, input, input_values(input, variables))
+    except PromptError as error:
+        return InputRow(index, input, {}, error)

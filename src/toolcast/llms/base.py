@@ -28,7 +28,7 @@ from ..hook_protocol import CallHooks, Hooks, Operation, as_hooks, begin_operati
 from ..http_request import HTTPRequest
 from ..lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart, system as system_message
-from ..option_suggestions import refuse_unknown
+from ..option_suggestions import refuse_attributes, refuse_unknown
 from ..option_types import require_optional, require_text
 from ..output_mode import OutputMode
 from ..prices import ModelPricing, Prices, has_price_list, has_prices
@@ -99,6 +99,7 @@ class AgentChatResponse:
         return self.sources[0].raw_output
 
 
+@refuse_attributes("FunctionCallingLLM")
 class FunctionCallingLLM(FileMethods, Closing, AsyncClosing):
     """An LLM that can call tools. A custom LLM subclasses it with `metadata` and `_events`.
 
@@ -162,6 +163,7 @@ class FunctionCallingLLM(FileMethods, Closing, AsyncClosing):
     ) -> AsyncIterator[Event]:
         """Yield the events of one response, `Finish` last. If it suspends, only the async methods work."""
 
+    @refuse_attributes("FunctionCallingLLM.chat")
     def chat(self, messages: Messages, *, tools: Tools = (), **options: Unpack[ChatOptions]) -> ChatResponse:
         """Return the complete response. The tool calls in it are not run."""
         request = self._chat_request("chat", messages, tools, options)

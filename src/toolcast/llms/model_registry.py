@@ -3,8 +3,9 @@
 A name is `provider:model`, as for `toolcast.llm`, the path of a `.gguf` file, which runs locally, the short name of a
 model that was pulled with `toolcast pull`, or a model of Ollama.
 Ollama's names have colons too, so after an unknown provider only a suffix in the form of a tag (`qwen3:8b`) makes one
-of those; anything else is more likely a typo, and an error. `host` and `token` are the service's URL and key. An Ollama
-host without a scheme is http for this machine, and https for any other, so that no token is sent unencrypted.
+of those; anything else is more likely a typo, and an error. So are `gpt-4o`, a model that only its vendor serves, and
+`openai/gpt-4o`, as other libraries write it. `host` and `token` are the service's URL and key. An Ollama host without a
+scheme is http for this machine, and https for any other, so that no token is sent unencrypted.
 """
 
 from __future__ import annotations
@@ -18,21 +19,24 @@ from urllib.parse import urlsplit
 
 from ..credentials import SecretURL
 from ..errors import BadRequest, UnsupportedLLMError
+from ..providers.model_features import provider_of
 from ..providers.ollama.adapter import ollama_url
 from .base import FunctionCallingLLM
 from .local.pulled import is_pulled
-from .provider_llms import LlamaCpp, Ollama, llm, providers, unknown_llm
+from .provider_llms import LlamaCpp, Ollama, llm, providers, unknown_llm, with_colon
 
 OLLAMA_MODEL = "gpt-oss"
 """The default model of Ollama."""
 
 
 _TAG: Final = re.compile(
-    r"(?:latest|cloud|[ve]?\d+(?:\.\d+)*[bmk]?|\d+x\d+b|i?q\d|fp\d+|bf16)(?:[-_.].*)?", re.IGNORECASE
+    r"(?:latest|cloud|[ve]?\d+(?:\.\d+)*[bmkt]?|\d+x\d+b|i?q\d|fp\d+|bf16)(?:[-_.].*)?", re.IGNORECASE
 )
 """The tags of Ollama's library: sizes, versions, quantizations."""
 _HUBS: Final = ("hf.co/", "huggingface.co/")
 """The hubs that Ollama downloads models from; their names may end in `.gguf` too."""
+_CLOSED: Final = ("anthropic", "google", "openai")
+"""The providers of models without weights that Ollama could have, Gemma excepted."""
 
 
 def choose_llm(
@@ -77,9 +81,16 @@ def split_provider(model: str) -> tuple[str, str]:
         return "local", model
     if not colon and is_pulled(model):
         return "local", model
+    if not colon and _is_elsewhere(model):
+        raise unknown_llm(model)
     if not colon or "/" in provider or _TAG.fullmatch(name):
         return "ollama", model
     raise unknown_llm(model)
+
+
+def _is_elsewhere(model: str) -> bool:
+    """Return whether a name without a colon is no name of Ollama: `gpt-4o`, or `openai/gpt-4o` as others write it."""
+    return with_colon(model) is not None or (provider_of(model) in _CLOSED and not model.startswith("gemma"))
 
 
 def ollama_address(host: str) -> str:

@@ -25,7 +25,7 @@ from ..credentials import API_KEY_VARIABLES, Secret, read_variable
 from ..errors import MissingLLMError, UnsupportedLLMError
 from ..events import Event
 from ..http_request import HTTPRequest, is_at
-from ..option_suggestions import refuse_unknown
+from ..option_suggestions import PROVIDERS, refuse_unknown
 from ..option_types import require_text
 from ..output_mode import OutputMode
 from ..prices import Prices
@@ -823,8 +823,10 @@ def providers() -> list[str]:
 
 
 def unknown_llm(name: str) -> UnsupportedLLMError:
-    """Return the error for the unknown LLM `name`, with the closest provider."""
+    """Return the error for the unknown LLM `name`, with the closest provider, or the one that has the model."""
     from difflib import get_close_matches  # for errors alone
+
+    from ..providers.model_features import provider_of
 
     provider, colon, model = name.partition(":")
     known = providers()
@@ -833,6 +835,10 @@ def unknown_llm(name: str) -> UnsupportedLLMError:
         advice = f"write '{provider}:MODEL'"
     elif name.lower().endswith(".gguf"):
         advice = f"write 'local:{name}' for a model file"
+    elif (written := with_colon(name)) is not None:
+        advice = f"write '{written}'"
+    elif not colon and (owner := provider_of(name)) is not None:
+        advice = f"write '{owner}:{name}'"
     elif near:
         advice = f"no provider is called {provider!r}; did you mean '{near[0]}:{model or 'MODEL'}'?"
     else:
@@ -840,6 +846,13 @@ def unknown_llm(name: str) -> UnsupportedLLMError:
         advice = f"{what} 'provider:model' with one of: {', '.join(known)}"
     of_ollama = f" (a model of Ollama is written 'ollama:{name}')" if model or not colon else ""
     return UnsupportedLLMError(f"{name!r} names no LLM: {advice}{of_ollama}")
+
+
+def with_colon(name: str) -> str | None:
+    """Return a name in the spelling of another library, `openai/gpt-4o` or `google-gla:gemini`, in that of `llm`."""
+    provider, _, model = name.partition(":" if name.partition(":")[0] in PROVIDERS else "/")
+    provider = PROVIDERS.get(provider.lower(), provider.lower())
+    return f"{provider}:{model}" if model and provider in providers() else None
 
 
 class NamedLLMOptions(LLMOptions, total=False):

@@ -21,6 +21,7 @@ from .model_table import (
     SOURCES,
     ModelFamily,
     family_of,
+    fits,
     listed_family,
     name_in_rows,
 )
@@ -108,6 +109,14 @@ def bedrock_model_name(model: str) -> str:
     name of a profile of one's own says nothing of its model.
     """
     return re.sub(r"^(?:[a-z]{2}|us-gov|apac|global)\.(?=[a-z0-9]+\.)", "", model.rpartition("/")[2].lower())
+
+
+def provider_of(model: str) -> str | None:
+    """Return the first provider, Ollama excepted, that has a row for a model of this name; None if there is none."""
+    for provider in dict.fromkeys(row.provider for row in MODELS if row.provider != "ollama"):
+        if any(row.fits(model) or (row.later and fits(model, row.later)) for row in model_rows(provider)):
+            return provider
+    return None
 
 
 def provider_defaults(provider: str) -> Capabilities:

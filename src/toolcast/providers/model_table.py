@@ -66,7 +66,7 @@ class ModelFamily(NamedTuple):
 
     def fits(self, model: str) -> bool:
         """Return True if `model` matches one of the patterns."""
-        return _fits(model, self.models)
+        return fits(model, self.models)
 
     def has(self, trait: str) -> bool:
         """Return True if the word is one of `traits`."""
@@ -80,7 +80,8 @@ class ModelFamily(NamedTuple):
         return frozenset(found | _OTHER_PROTOCOL[self.protocol])
 
 
-def _fits(model: str, patterns: str) -> bool:
+def fits(model: str, patterns: str) -> bool:
+    """Return True if `model` matches one of the patterns, which commas separate."""
     # `fnmatchcase` compiles a regular expression for each pattern; few patterns begin like the name.
     return any(
         model.startswith(re.split(r"[*?[]", pattern, maxsplit=1)[0]) and fnmatchcase(model, pattern)
@@ -520,7 +521,7 @@ def family_of(rows: Sequence[ModelFamily], name: str, *, own: bool) -> ModelFami
     """Return the first row that fits a name, or else, if `own`, the one that is for later names."""
     found = next((row for row in rows if row.fits(name)), None)
     if found is None and own:
-        found = next((row for row in rows if row.later and _fits(name, row.later)), None)
+        found = next((row for row in rows if row.later and fits(name, row.later)), None)
     return found
 
 

@@ -28,10 +28,10 @@ from ..llms.base import FunctionCallingLLM
 from ..llms.provider_llms import LATER, chosen_llm, found_llm
 from ..llms.request import ChatRequest, resolve_tool_choice
 from ..messages import Message, ToolCallPart
-from ..option_suggestions import refuse_unknown
+from ..option_suggestions import refuse_attributes, refuse_unknown
 from ..option_types import require, require_callable, require_flag, require_optional
 from ..output_mode import OutputMode
-from ..prompts import ChatPromptTemplate, PromptTemplate, as_prompt
+from ..prompts import ChatPromptTemplate, PromptTemplate, as_prompt, input_values
 from ..server_tools import ServerTool, split_tools
 from ..settings import Settings
 from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Table, Trace
@@ -115,6 +115,7 @@ class Preview:
         return None if self.request is None else json.loads(self.request.mask(self.request.body.decode()))
 
 
+@refuse_attributes("ToolOrchestratingLLM")
 class ToolOrchestratingLLM(Generic[T]):
     """Typed objects from prompts: call it, await `acall`, or stream.
 
@@ -186,14 +187,19 @@ class ToolOrchestratingLLM(Generic[T]):
     ) -> None: ...
     def __init__(
         self,
-        output_cls: Any,
-        prompt: Prompt,
+        output_cls: Any = ...,  # `...`: missing, after the check of names that may stand for it
+        prompt: Any = ...,
         llm: FunctionCallingLLM | str | None = None,
         *,
         allow_parallel_tool_calls: bool = False,
         **options: Unpack[OrchestratorOptions],
     ) -> None:
         refuse_unknown("ToolOrchestratingLLM", options, _OPTIONS)
+        missing = [name for name, value in (("output_cls", output_cls), ("prompt", prompt)) if value is ...]
+        if missing:
+            raise TypeError(
+                f"ToolOrchestratingLLM() needs {' and '.join(missing)}: ToolOrchestratingLLM(Album, 'text')"
+            )
         with self._lifecycle("init_called", "validated"):
             self._parallel = allow_parallel_tool_calls
             self._verbose = options.get("verbose", False)
@@ -303,45 +309,54 @@ class ToolOrchestratingLLM(Generic[T]):
             self._prompt = as_prompt(prompt)
 
     @overload
-    def __call__(self, *, stream: Literal[False] = False, **values: Any) -> T: ...
+    def __call__(self, value: Any = ..., /, *, stream: Literal[False] = False, **values: Any) -> T: ...
     @overload
-    def __call__(self, *, stream: Literal[True], **values: Any) -> ObjectStream[T]: ...
-    def __call__(self, *, stream: bool = False, **values: Any) -> T | ObjectStream[T]:
-        """Return the validated output, or with `stream=True` a stream of it. `values` fill the prompt's variables."""
-        return self.stream(**values) if stream else self.run(**values).output
+    def __call__(self, value: Any = ..., /, *, stream: Literal[True], **values: Any) -> ObjectStream[T]: ...
+    def __call__(self, /, *value: Any, stream: bool = False, **values: Any) -> T | ObjectStream[T]:
+        """Return the validated output, or with `stream=True` a stream of it. `values` fill the prompt's variables.
+
+        The value of a prompt with one variable can be positional, in all methods: `call("text")`.
+        """
+        return self.stream(*value, **values) if stream else self.run(*value, **values).output
 
     @overload
-    async def acall(self, *, stream: Literal[False] = False, **values: Any) -> T: ...
+    async def acall(self, value: Any = ..., /, *, stream: Literal[False] = False, **values: Any) -> T: ...
     @overload
-    async def acall(self, *, stream: Literal[True], **values: Any) -> AsyncObjectStream[T]: ...
-    async def acall(self, *, stream: bool = False, **values: Any) -> T | AsyncObjectStream[T]:
-        """Return the validated output, or with `stream=True` a stream of it. `values` fill the prompt's variables."""
-        return self.astream(**values) if stream else (await self._run_call(values)).output
+    async def acall(self, value: Any = ..., /, *, stream: Literal[True], **values: Any) -> AsyncObjectStream[T]: ...
+    async def acall(self, /, *value: Any, stream: bool = False, **values: Any) -> T | AsyncObjectStream[T]:
+        """Return the validated output, or with `stream=True` a stream of it. See `__call__`."""
+        return self.astream(*value, **values) if stream else (await self._run_call(value, values)).output
 
-    def run(self, **values: Any) -> Result[T]:
+    def run(self, *value: Any, **values: Any) -> Result[T]:
         """Make one call; return its output with response, usage, attempts and repairs."""
+        if value:
+            values = self._with_positional(value, values)
         trace = self._trace(CALL)
         prepared = self._prepare(values, trace, self._begin(trace))
         return sync_driver.run(run_call(prepared, prepared.llm.sync_backend(), trace))
 
-    async def arun(self, **values: Any) -> Result[T]:
+    async def arun(self, *value: Any, **values: Any) -> Result[T]:
         """Make one call; return its output with response, usage, attempts and repairs."""
-        return await self._run_call(values)
+        return await self._run_call(value, values)
 
-    def stream(self, **values: Any) -> ObjectStream[T]:
+    def stream(self, *value: Any, **values: Any) -> ObjectStream[T]:
         """Return a stream of partial outputs. The request is sent when the first item is read."""
         from .object_streams import ObjectStream  # streams and partial objects: a third of the start-up of a call
         from .stream import StructuredStream
 
+        if value:
+            values = self._with_positional(value, values)
         trace = self._trace(STREAM)
         prepared = self._prepare(values, trace, self._begin(trace), stream=True)
         return ObjectStream(StructuredStream(prepared, prepared.llm.sync_backend(), trace))
 
-    def astream(self, **values: Any) -> AsyncObjectStream[T]:
+    def astream(self, *value: Any, **values: Any) -> AsyncObjectStream[T]:
         """Return a stream of partial outputs for `async for`. The request is sent when the first item is read."""
         from .object_streams import AsyncObjectStream  # as in `stream`
         from .stream import StructuredStream
 
+        if value:
+            values = self._with_positional(value, values)
         trace = self._trace(STREAM)
         prepared = self._prepare(values, trace, self._begin(trace), stream=True)
         return AsyncObjectStream(StructuredStream(prepared, prepared.llm.async_backend(), trace))
@@ -385,9 +400,7 @@ class ToolOrchestratingLLM(Generic[T]):
         other = copy(self)
         other._state = "ready"
         given: dict[str, Any] = {**changes}
-        for name in given:
-            if name not in _CHANGES:
-                raise TypeError(f"with_() cannot change {name!r}; it can change: {', '.join(_CHANGES)}")
+        refuse_unknown("with_", given, tuple(_CHANGES))
         for name, change in _CHANGES.items():
             if name in given:
                 setattr(other, *change(given[name]))
@@ -400,8 +413,10 @@ class ToolOrchestratingLLM(Generic[T]):
         """Return this call with the LLM that `LATER` stands for here."""
         return self.with_(llm=found_llm(LATER)) if self._llm is LATER else self
 
-    def preview(self, **values: Any) -> Preview:
+    def preview(self, *value: Any, **values: Any) -> Preview:
         """Return the request that a call with these values would send, without sending it."""
+        if value:
+            values = self._with_positional(value, values)
         prepared = self._prepare(values, self._trace(CALL))
         request = prepared.llm.preview(prepared.request)
         return Preview(
@@ -413,8 +428,10 @@ class ToolOrchestratingLLM(Generic[T]):
             prepared.llm.metadata.family,
         )
 
-    def request(self, **values: Any) -> HTTPRequest:
+    def request(self, *value: Any, **values: Any) -> HTTPRequest:
         """Return the HTTP request of one call, to send it yourself; `parse` decodes the response."""
+        if value:
+            values = self._with_positional(value, values)
         prepared = self._prepare(values, self._trace(CALL))
         request = prepared.llm.preview(prepared.request)
         if request is None:
@@ -448,8 +465,22 @@ class ToolOrchestratingLLM(Generic[T]):
 
     # Preparing a call
 
-    def _run_call(self, values: Mapping[str, Any]) -> Coroutine[Any, Any, Result[T]]:
+    def _with_positional(self, given: tuple[Any, ...], values: dict[str, Any]) -> dict[str, Any]:
+        """Return the values of a call with positional ones, of which a prompt with one variable takes one."""
+        variables = self._prompt.variables
+        if len(given) == len(variables) == 1 and variables[0] not in values:
+            return {**values, **input_values(given[0], variables)}
+        if not variables:
+            raise TypeError("the prompt has no variables: call it without a value")
+        wanted = ", ".join(f"{name}=..." for name in variables)
+        if len(variables) == 1:
+            raise TypeError(f"got two values for {variables[0]!r}: pass one, as call('text') or call({wanted})")
+        raise TypeError(f"the prompt has {len(variables)} variables, and a positional value is for one: call({wanted})")
+
+    def _run_call(self, value: tuple[Any, ...], values: dict[str, Any]) -> Coroutine[Any, Any, Result[T]]:
         """Return the coroutine of one call under an event loop."""
+        if value:
+            values = self._with_positional(value, values)
         trace = self._trace(CALL)
         prepared = self._prepare(values, trace, self._begin(trace))
         return run_call(prepared, prepared.llm.async_backend(), trace)

@@ -27,6 +27,7 @@ from ...errors import IllegalState
 from ...llms.base import FunctionCallingLLM
 from ...llms.request import AnyMessage, Messages, Tools, as_message, as_messages
 from ...messages import Message
+from ...option_suggestions import refuse_attributes
 from ...option_types import require
 from ...reprs import safe_repr
 from ...server_tools import split_tools
@@ -68,6 +69,7 @@ def as_engine(value: Engine[D, Output_co] | Conversational[D, Output_co]) -> Eng
     return value.engine()
 
 
+@refuse_attributes("Engine")
 class Engine(Configured, Generic[D, Output_co]):
     """A conversation with an agent: it sends requests to the model and runs the tools it calls, until it answers.
 

@@ -13,8 +13,8 @@ import pydantic
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 
 from ...plain_data import to_plain
+from ...prompts import field_names
 from ...structured.orchestrator import ToolOrchestratingLLM
-from ..inputs import field_names
 from ..stored_outputs import output_type
 
 
