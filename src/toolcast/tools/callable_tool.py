@@ -257,6 +257,7 @@ class CallableTool:
         text_ = argument_errors(self.name, error, hide_input=self.hides_input)
         failure = ValidationError(text_ + note, tool_name=self.name, arguments=text)
         failure.hides_input = self.hides_input
+        failure.advice = ""  # a caller that can ask the model again adds it
         failure.__cause__ = error
         return failure
 
