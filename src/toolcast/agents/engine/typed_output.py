@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ...errors import (
@@ -39,7 +40,10 @@ class TypedOutput:
     """The requested result of a turn, and the attempts that are left. Once `found`, it is the `output`."""
 
     def __init__(self, output_cls: Any, config: EngineConfig) -> None:
-        self.tools: tuple[CallableTool, ...] = output_tools(output_cls)
+        tools = output_tools(output_cls)
+        if config.output_validators:  # of the return value of a function: it is not called to try it
+            tools = tuple([each if each.output_type is None else self._with_trial(each) for each in tools])
+        self.tools: tuple[CallableTool, ...] = tools
         self.names: frozenset[str] = frozenset(tool.name for tool in self.tools)
         self.found: bool = False
         self.output: Any = None
@@ -62,6 +66,18 @@ class TypedOutput:
     def begin_turn(self, context: ToolContext[Any], requests: list[Attempt], *, concurrent: bool) -> None:
         """Set the context for which the output validators are called, and the requests of the turn, which grow."""
         self._context, self._requests, self._concurrent = context, requests, concurrent
+
+    async def try_output(self, tool: CallableTool, text: str) -> Any:
+        """Return the output that the arguments `text` of `tool` make; raise what refuses them. It is no attempt."""
+        read = tool.read(text, self._reader.context)
+        return await self._with_validators(read.value, "", tool.name)
+
+    def _with_trial(self, tool: CallableTool) -> CallableTool:
+        return replace(tool, try_output=partial(self.try_output, tool))
+
+    async def _with_validators(self, value: Any, call_id: str, tool: str) -> Any:
+        context = replace(self._context, call_id=call_id, tool=tool)
+        return await validate_output(self._validators, value, context, concurrent=self._concurrent)
 
     @property
     def choice(self) -> ToolChoice:
@@ -166,9 +182,8 @@ class TypedOutput:
 
     async def _accept(self, value: Any, call: ToolCallPart) -> str | None:
         """Take `value` as the output, unless a validator rejects it; return the reason then."""
-        context = replace(self._context, call_id=call.id, tool=call.name)
         try:
-            self.output = await validate_output(self._validators, value, context, concurrent=self._concurrent)
+            self.output = await self._with_validators(value, call.id, call.name) if self._validators else value
         except TryAgain as error:
             self._count_failure(error)
             return retry_text(error)
