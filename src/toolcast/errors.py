@@ -34,7 +34,7 @@ The message of a `CallError` names the problem, the response and a next step. It
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from .lazy_dataclasses import dataclass
@@ -201,7 +201,17 @@ class MCPToolError(ToolcastError):
 
 
 class _EndedTurn(ToolcastError):
-    """A turn that ended without a final answer; `turn` is the unfinished turn."""
+    """A turn that ended without a final answer; `turn` is the unfinished turn.
+
+    `attempts`, `provider`, `model`, `request_id` and `response` are those of a `CallError`, of the turn's requests;
+    `response` is the last complete one.
+    """
+
+    attempts: tuple[Attempt, ...] = ()
+    provider: str | None = None
+    model: str | None = None
+    request_id: str | None = None
+    response: ChatResponse | None = None
 
     def __init__(self, message: str = "", *, turn: Turn[Any] | None = None) -> None:
         super().__init__(message)
@@ -332,10 +342,52 @@ def error_from_dict(data: Mapping[str, Any]) -> Exception:
     return made
 
 
+def set_requests(
+    error: BaseException,
+    attempts: Sequence[Attempt],
+    origin: Mapping[str, Any],
+    response: ChatResponse | None = None,
+) -> None:
+    """Set the requests of a turn on the error that ends it, unless it has those of another call already.
+
+    Args:
+        error: The error.
+        attempts: The requests of the turn.
+        origin: The provider and the model.
+        response: The last complete response of the turn.
+    """
+    if isinstance(error, CallError):
+        last = error.attempts[-1:]
+        if last and not any(attempt is last[0] for attempt in attempts):
+            return
+        response = error.response
+    elif isinstance(error, _EndedTurn):
+        error.response = response
+    else:
+        return
+    attempts = [replace(attempt, number=number) for number, attempt in enumerate(attempts, 1)]
+    if isinstance(error, CallError) and response is not None and attempts and attempts[-1].error is None:
+        attempts[-1] = replace(attempts[-1], error=error)
+    error.attempts = tuple(attempts)
+    error.provider = error.provider or origin.get("provider")
+    error.model = error.model or origin.get("model")
+    error.request_id = error.request_id or (None if response is None else response.request_id)
+
+
 def drop_general_advice(error: CallError) -> None:
     """Drop the advice of the class of an error, as it was followed already; one for this failure stays."""
     if _is_general(error):
         error.advice = ""
+
+
+def add_advice(error: CallError, max_attempts: int) -> None:
+    """Add the advice to allow more than `max_attempts`, unless the error has one for this failure."""
+    general = type(error).advice
+    if max_attempts > 1 and general:
+        other = ", or try another model" if isinstance(error, NoToolCallError) else ""
+        general = f"max_attempts={max_attempts + 1} allows another attempt{other}"
+    if not error.advice or _is_general(error):
+        error.advice = general
 
 
 def _is_general(error: CallError) -> bool:

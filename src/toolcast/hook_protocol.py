@@ -58,6 +58,7 @@ class CallInfo:
             the tool call that started it; None for an operation of its own.
         name: The name of the output type's tool in a structured call.
         session: The id of the `Session` whose turn it is, or whose turn it is part of; empty without one.
+        cached: True if the answer to the request is from the cache of a `CachedLLM`: nothing was sent.
     """
 
     id: str
@@ -68,6 +69,7 @@ class CallInfo:
     parent: str | None = None
     name: str = ""
     session: str = ""
+    cached: bool = False
 
 
 class HookedTool(Protocol):
@@ -304,13 +306,14 @@ def current_operation() -> str | None:
 
 
 class LastRequest:
-    """The last request of an operation: its number, and the time when it was begun."""
+    """The last request of an operation: its number, the time when it was begun, and whether a cache answers it."""
 
-    __slots__ = ("attempt", "began")
+    __slots__ = ("attempt", "began", "cached")
 
     def __init__(self) -> None:
         self.attempt: int = 1
         self.began: float = 0.0
+        self.cached: bool = False
 
 
 class CallHooks:
@@ -345,14 +348,16 @@ class CallHooks:
         known = {id(hook) for hook in self.hooks}
         return tuple([hook for hook in more if id(hook) not in known])
 
-    def begin_request(self, attempt: int, began: float) -> CallHooks:
+    def begin_request(self, attempt: int, began: float, *, cached: bool = False) -> CallHooks:
         """Return the dispatcher for the request of this number, which was begun at the time `began`."""
-        self.last_request.attempt, self.last_request.began = attempt, began
+        last = self.last_request
+        last.attempt, last.began, last.cached = attempt, began, cached
         return self.for_last_request()
 
     def for_last_request(self) -> CallHooks:
         """Return the dispatcher for the last request of the operation."""
-        return CallHooks(self.hooks, replace(self.info, attempt=self.last_request.attempt), self.last_request)
+        last = self.last_request
+        return CallHooks(self.hooks, replace(self.info, attempt=last.attempt, cached=last.cached), last)
 
     def emit(self, method: str, *values: Any) -> None:
         """Call a method of every hook, in order; log an exception."""

@@ -25,7 +25,10 @@ from toolcast import (
     Permissions,
     Session,
     Settings,
+    ToolcastError,
     ToolContext,
+    TurnFailed,
+    ValidationError,
 )
 from toolcast.messages import ToolCallPart
 from toolcast.testing import ScriptedLLM, ScriptedRequest, use_llm
@@ -165,6 +168,33 @@ def test_an_agent_begins_what_an_engine_is_taken_for() -> None:
     for make in (Session, ElfManager, ChatMachine):
         with pytest.raises(TypeError, match=r"engine.*Engine or an Agent"):
             make(ScriptedLLM())  # type: ignore[arg-type]  # of a wrong type
+
+
+def test_an_error_has_the_requests_of_the_turn_wherever_it_ran() -> None:
+    def agent() -> Agent[Any, Reply]:
+        return Agent(ScriptedLLM(*[{"text": 5}] * 3), output_cls=Reply)
+
+    def failed(run: Callable[[], object]) -> Any:
+        with pytest.raises(ToolcastError) as caught:
+            run()
+        return caught.value
+
+    outer = Engine(
+        ScriptedLLM(ToolCallPart("1", "ask_agent", '{"prompt": "x"}')), [agent().as_tool()], tool_errors="raise"
+    )
+    with agent().session(MemoryStore()) as session:
+        around = failed(lambda: outer.submit("Ask"))
+        errors = [
+            failed(lambda: agent().run("Ask")),
+            failed(lambda: session.run("Ask")),
+            ElfManager(agent()).spawn("Ask").wait().error,
+            around.__cause__,
+        ]
+    for error in errors:
+        assert isinstance(error, ValidationError)
+        assert ([attempt.number for attempt in error.attempts], error.provider) == ([1, 2, 3], "scripted")
+        assert "max_attempts=4 allows another attempt (after 3 requests" in str(error)
+    assert isinstance(around, TurnFailed) and len(around.attempts) == 1
 
 
 def test_changed_copies() -> None:

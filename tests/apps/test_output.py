@@ -34,6 +34,8 @@ from toolcast.errors import EmptyResponse, NoToolCallError, ValidationError
         ("not found To fetch the model: ollama pull gpt-4o:9b", "not found To fetch the model: ollama pull gpt-4o:9b"),
         ("Expected at least one tool call, but got 0 tool calls. So: 'No'", "the model gave no object. So: 'No'"),
         ("it is old. max_attempts=2 lets the model correct itself", "it is old. Ask again, or try another model"),
+        ("it is old. max_attempts=4 allows another attempt", "it is old. Ask again, or try another model"),
+        ("no. max_attempts=4 allows another attempt, or try another model", "no. Ask again, or try another model"),
         (
             "cannot listen on b:1: [Errno 99] Cannot assign (while attempting to bind on address ('b', 1)); --port 0",
             "cannot listen on b:1: Cannot assign; --port 0",

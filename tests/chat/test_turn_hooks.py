@@ -141,7 +141,9 @@ def test_a_turn_without_a_round_left(chats: ChatAPI) -> None:
     chat = opened(chats, watch, call("1", "look"), call("2", "look"), max_rounds=1)
     send(chats, chat)
     assert (watch.ends, [type(error) for error in watch.errors]) == (["stopped"], [RoundsExceeded])
-    assert isinstance(watch.errors[0], RoundsExceeded) and watch.errors[0].turn is watch.turns[0]
+    error = watch.errors[0]
+    assert isinstance(error, RoundsExceeded) and error.turn is watch.turns[0]
+    assert ([attempt.number for attempt in error.attempts], error.provider) == ([1, 2], "scripted")
 
 
 def test_a_budget_that_is_used_up(chats: ChatAPI) -> None:
@@ -156,7 +158,8 @@ def test_a_request_that_fails_and_its_retry(chats: ChatAPI) -> None:
     watch = Watch()
     chat = opened(chats, watch, ServerError("down"), "Done.")
     send(chats, chat)
-    assert (watch.ends, [str(error) for error in watch.errors]) == (["error"], ["down"])
+    (error,) = watch.errors
+    assert (watch.ends, str(error)) == (["error"], "scripted scripted: down")
     chats.dispatch(chat, "RETRY_GENERATION")
     chats.until(chat)
     assert (watch.asked, watch.ends) == ([["Look."], []], ["error", "end_turn"])

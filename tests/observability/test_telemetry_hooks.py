@@ -328,6 +328,16 @@ def test_an_answer_from_a_cache_is_a_span_without_tokens(api: API) -> None:
     assert sent[names.USAGE["input_tokens"]] == 7
     assert [names.USAGE["input_tokens"] in span for span in cached] == [False, False]
     assert {span[names.RESPONSE_MODEL] for span in (sent, *cached)} == {"m-1"}
+    assert [span.get("toolcast.cached") for span in (sent, *cached)] == [None, True, True]
+    assert [span["toolcast.cost"] for span in cached] == [0, 0]
+    for span, expected in zip(telemetry.spans, (None, True, True), strict=True):
+        (attempt,) = [event for event in span.events if event.name == "toolcast.attempt"]
+        assert (attempt.attributes or {}).get("toolcast.cached") is expected
+    points = telemetry.metrics()[names.INFERENCE_SECONDS]
+    assert sorted([(point.attributes or {}).get("toolcast.cached", False), point.count] for point in points) == [
+        [False, 1],
+        [True, 2],
+    ]
 
 
 def test_a_stream_has_the_time_to_its_first_chunk(api: API) -> None:

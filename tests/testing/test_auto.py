@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
+import anyio
+import anyio.lowlevel
 import pydantic
 import pytest
 from hypothesis import given, strategies as st
@@ -27,8 +29,10 @@ from toolcast import (
     Engine,
     OpenAI,
     ToolcastError,
+    ToolContext,
     ToolOrchestratingLLM,
     ToolResult,
+    TryAgain,
     system,
     tool_result,
     user,
@@ -443,3 +447,117 @@ def test_an_output_that_is_a_function() -> None:
     tool = CallableTool.from_function(Shop().order)
     assert ToolOrchestratingLLM(tool, "x", AutoLLM())() == "ordered"
     assert SEA.title  # the other albums are scripted
+
+
+# Output validators
+
+
+class Stock(BaseModel):
+    article: str
+    number: int
+    colours: list[Literal["red", "green", "blue"]]
+
+
+def few(_: ToolContext[Any], stock: Stock) -> Stock:
+    if not 0 < stock.number < 1000:
+        raise TryAgain(f"number: {stock.number} is not between 0 and 1000")
+    return stock
+
+
+def even(_: ToolContext[Any], stock: Stock) -> Stock:
+    if stock.number % 2:
+        raise ValueError("even numbers only")
+    return stock
+
+
+async def red(_: ToolContext[Any], stock: Stock) -> Stock:
+    await anyio.lowlevel.checkpoint()
+    if "red" not in stock.colours:
+        raise TryAgain("red is missing")
+    return stock
+
+
+def owned(context: ToolContext[str], stock: Stock) -> Stock:
+    return stock.model_copy(update={"article": f"{context.deps}'s {stock.article}"})
+
+
+@pytest.mark.parametrize("size", ["typical", "maximal"])
+@pytest.mark.parametrize("seed", range(5))
+def test_an_answer_is_valid_for_the_output_validators(api: API, seed: int, size: Size) -> None:
+    engine = Engine(AutoLLM(seed, size), output_validators=[few, even, red, owned], deps="Ada", max_attempts=1)
+    turn = api.method(engine, "submit", "x", output_cls=Stock)
+    stock = turn.output
+    assert 0 < stock.number < 1000 and stock.number % 2 == 0 and "red" in stock.colours
+    assert stock.article.startswith("Ada's ") and stock.article.count("Ada") == 1
+    assert turn.rounds == 1
+
+
+def test_an_error_names_the_output_validator_and_the_value_that_it_refused(api: API) -> None:
+    def signed(_: ToolContext[Any], stock: Stock) -> Stock:
+        raise TryAgain("the article has no signature")
+
+    engine = Engine(AutoLLM(), output_validators=[few, signed])
+    with pytest.raises(ToolcastError) as caught:
+        api.method(engine, "submit", "x", output_cls=Stock)
+    assert re.search(
+        r"failed at article: the output validator '.*signed' refused \{\"article\":\".*: the article has no "
+        r"signature\. Answer this request with a function: ScriptedLLM",
+        str(caught.value),
+    )
+
+
+def test_a_secret_that_an_output_validator_refuses_stays_out_of_the_error() -> None:
+    class Login(BaseModel):
+        key: pydantic.SecretStr
+
+    def known(_: ToolContext[Any], login: Login) -> Login:
+        raise TryAgain(f"{login.key.get_secret_value()!r} is unknown")
+
+    with pytest.raises(ToolcastError, match=r"failed at the value: it is refused\. Answer"):
+        Engine(AutoLLM(), output_validators=known).submit("x", output_cls=Login)
+
+
+def test_an_output_validator_that_fails_is_called_no_more_often() -> None:
+    calls: list[Stock] = []
+
+    def broken(_: ToolContext[Any], stock: Stock) -> Stock:
+        calls.append(stock)
+        raise LookupError("no table")
+
+    with pytest.raises(LookupError) as caught:
+        Engine(AutoLLM(), output_validators=broken).submit("x", output_cls=Stock)
+    assert len(calls) == 2  # to try the answer, and for the turn
+    assert caught.value.__notes__[0].endswith("broken'") and "output validator" in caught.value.__notes__[0]
+
+
+def test_output_validators_get_the_validation_context() -> None:
+    class Named(BaseModel):
+        name: str
+
+        @field_validator("name")
+        @classmethod
+        def check(cls, name: str, info: pydantic.ValidationInfo) -> str:
+            return f"{info.context['prefix']} {name}"  # type: ignore[index]  # as careless as programs are
+
+    def is_doctor(_: ToolContext[Any], named: Named) -> Named:
+        if not named.name.startswith("Dr"):
+            raise TryAgain("no doctor")
+        return named
+
+    engine = Engine(AutoLLM(), output_validators=is_doctor, validation_context={"prefix": "Dr"})
+    assert engine.submit("x", output_cls=Named).output.name.startswith("Dr ")
+
+
+def test_a_pydantic_validator_that_asks_again_is_a_refusal(api: API) -> None:
+    class Even(BaseModel):
+        number: int
+
+        @field_validator("number")
+        @classmethod
+        def is_even(cls, number: int) -> int:
+            if number % 2:
+                raise TryAgain("even numbers only")
+            return number
+
+    for seed in range(5):
+        assert api.call(ToolOrchestratingLLM(Even, "x", AutoLLM(seed))).number % 2 == 0

@@ -279,8 +279,8 @@ async def test_arguments_that_do_not_fit(through: Callable[[Any], Call]) -> None
     assert isinstance(error.__cause__, pydantic.ValidationError)
     words = str(error)
     assert words.startswith("the arguments for take do not fit, 2 errors: songs.0.seconds: Input should be")
-    assert "songs.1.title: Field required, got {}." in words
-    assert "max_attempts=2" in words
+    assert "songs.1.title: Field required, got {}" in words
+    assert "max_attempts" not in words
     assert "x" * 78 + "…" in words
     assert "x" * 80 not in words
 

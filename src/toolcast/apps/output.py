@@ -32,6 +32,7 @@ _REPLACEMENTS: Final = (
     (r" with max_attempts=2\b", ""),
     (r"(?<=\. )max_attempts=2 lets the model correct itself", "Ask again, or try another model"),
     (r"max_attempts=2 lets the model correct itself", "ask again, or try another model"),
+    (r"(?<=\. )max_attempts=\d+ allows another attempt(?:, or try another model)?", "Ask again, or try another model"),
     (r", \d+ of them failed with \w+\)", ")"),
     (r"; allow more with settings=Settings\((?:[^()]|\([^()]*\))*\)", ""),
     (r" ?Compare the request, as preview\(\) shows it, with the API reference\.", ""),

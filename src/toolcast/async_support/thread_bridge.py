@@ -7,10 +7,13 @@ and its result is discarded.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
+from threading import Thread
 from typing import Any
 
 from ..cancellation import Cancellation
 from ..errors import TurnCancelled
+from .waiters import Waiters
 
 
 async def run_in_thread(call: Callable[[], Any], *, abandon: bool) -> Any:
@@ -19,6 +22,34 @@ async def run_in_thread(call: Callable[[], Any], *, abandon: bool) -> Any:
 
     # In a tuple, because trio rejects a coroutine as the result of a thread.
     (result,) = await to_thread.run_sync(lambda: (call(),), abandon_on_cancel=abandon)
+    return result
+
+
+def run_until_cancelled(call: Callable[[], Any], cancellation: Cancellation) -> Any:
+    """Return the result of `call` in a thread of its own. Raise `TurnCancelled` once it is cancelled.
+
+    The thread is then left behind, and what it returns is discarded.
+    """
+    waiters, outcome = Waiters(), list[tuple[Any, BaseException | None]]()
+
+    def work() -> None:
+        try:
+            outcome.append((call(), None))
+        except BaseException as error:  # raised in the thread that waits
+            outcome.append((None, error))
+        waiters.wake()
+
+    Thread(target=copy_context().run, args=(work,), name="toolcast callback", daemon=True).start()
+    forget = cancellation.then(waiters.wake)
+    try:
+        waiters.block(lambda: cancellation.cancelled or bool(outcome))
+    finally:
+        forget()
+    if cancellation.cancelled:
+        raise TurnCancelled("the function was cancelled while it ran; what it returns is discarded")
+    result, error = outcome.pop()
+    if error is not None:
+        raise error
     return result
 
 

@@ -308,6 +308,7 @@ class EngineStages:
         request = ModelRequest(config, conversation, None, backend, work.hooks, instructions=instructions)
         if work.turn is not None:
             work.turn.rounds += 1
+            work.turn.origin = config.llm.origin
         if not work.concurrent:
             work.cancellation.then(request.interrupt)
         begun = False
@@ -321,6 +322,8 @@ class EngineStages:
         finally:
             self._add_usage(work, request.cost)
             await request.close()
+            if work.turn is not None:
+                work.turn.attempts += request.attempts
         work.emit(self._complete(self._mode_config(config.llm, work.context.mode), conversation, request))
 
     def _complete(self, config: EngineConfig, conversation: Conversation, request: ModelRequest) -> StreamComplete:

@@ -6,11 +6,11 @@ and ends in a state that waits for the user. The machine begins and ends it; the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from ..approvals import PermissionRequest
-from ..errors import RoundsExceeded, ToolcastError, TurnCancelled, TurnFailed, TurnStopped
+from ..errors import Attempt, RoundsExceeded, ToolcastError, TurnCancelled, TurnFailed, TurnStopped, set_requests
 from ..hook_protocol import CallHooks
 from ..messages import Message
 from ..turn import Turn, TurnEnd
@@ -35,11 +35,26 @@ class ChatTurn:
         hooks: Its hooks.
         usage: The tokens of its requests, those of interrupted ones included.
         rounds: The number of its model requests.
+        attempts: The requests that were sent, which an error of the turn carries.
+        origin: The provider and the model of the last one.
         error: The error of the stage that failed.
         due: True from the event that ends it until `report`.
     """
 
-    __slots__ = ("_begin", "_end", "_messages", "_observer", "_pending", "due", "error", "hooks", "rounds", "usage")
+    __slots__ = (
+        "_begin",
+        "_end",
+        "_messages",
+        "_observer",
+        "_pending",
+        "attempts",
+        "due",
+        "error",
+        "hooks",
+        "origin",
+        "rounds",
+        "usage",
+    )
 
     def __init__(self, hooks: CallHooks, asked: Sequence[Message], begin: int) -> None:
         """Begin a turn.
@@ -52,6 +67,8 @@ class ChatTurn:
         self.hooks: CallHooks = hooks
         self.usage: Usage = NO_USAGE
         self.rounds: int = 0
+        self.attempts: list[Attempt] = []
+        self.origin: Mapping[str, Any] = {}
         self.error: BaseException | None = None
         self.due: bool = False
         self._begin = begin
@@ -102,5 +119,6 @@ class ChatTurn:
         if isinstance(self.error, (TurnCancelled, TurnStopped, TurnFailed)):
             self.error.turn = turn
         if self.error is not None:
+            set_requests(self.error, self.attempts, self.origin)
             self.hooks.emit("error", self.error)
         self.hooks.emit("turn", turn)

@@ -325,12 +325,15 @@ class FunctionCallingLLM(FileMethods, Closing, AsyncClosing):
         """Return the tool calls of `response`, in call order. Raise `NoToolCallError` without one."""
         calls = list(response.message.tool_calls)
         if not calls and error_on_no_tool_call:
-            raise NoToolCallError(
+            error = NoToolCallError(
                 f"Expected at least one tool call, but got 0 tool calls. The model wrote: {response.text!r}",
                 provider=response.provider,
                 model=response.model,
+                request_id=response.request_id,
                 response=response,
             )
+            error.advice = 'Ask again with tool_choice="required", or try another model.'
+            raise error
         return calls
 
     def _chat_request(self, method: str, messages: Messages, tools: Tools, options: ChatOptions) -> ChatRequest:

@@ -181,13 +181,13 @@ class RequestState:
         self.passages -= 1
         return passage.leave(usage, error)
 
-    def begin_request(self, own: tuple[Hooks, ...], began: float) -> CallHooks:
+    def begin_request(self, own: tuple[Hooks, ...], began: float, *, cached: bool = False) -> CallHooks:
         """Return the hooks for the request of an LLM with hooks of its `own` that was begun at the time `began`.
 
-        Only for a call with hooks.
+        Only for a call with hooks. `cached`: a cache answers it.
         """
         assert self.hooks is not None
-        return self.hooks.with_hooks(own).begin_request(len(self.attempts) + 1, began)
+        return self.hooks.with_hooks(own).begin_request(len(self.attempts) + 1, began, cached=cached)
 
     def record(
         self, error: Exception | None, usage: Usage, request_id: str | None, seconds: float, wait: float = 0.0

@@ -115,6 +115,7 @@ RETRY_EVENT: Final = "toolcast.retry"
 RETRY_WAIT: Final = "toolcast.retry.wait"
 TURN_END: Final = "toolcast.turn.end"
 TURN_ROUNDS: Final = "toolcast.turn.rounds"
+CACHED: Final = "toolcast.cached"  # on spans, attempts and metrics of an answer from a `CachedLLM`; absent otherwise
 COST: Final = "toolcast.cost"  # US dollars; the conventions have no attribute for money
 
 PROVIDERS: Final[Mapping[str, str]] = MappingProxyType(

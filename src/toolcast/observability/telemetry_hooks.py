@@ -85,6 +85,7 @@ class _Attempt:
         time: When it began, in nanoseconds: the time of the event.
         seconds: Its duration, once its response is complete.
         usage: The tokens of its response.
+        cached: True for an answer from a cache.
     """
 
     number: int
@@ -92,6 +93,7 @@ class _Attempt:
     time: int = field(default_factory=time_ns)
     seconds: float | None = None
     usage: Usage = NO_USAGE
+    cached: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -252,7 +254,11 @@ class TelemetryHooks(Hooks):
             operation = self._operations[call.id] = self._begin(call, request)
         operation.finish = None
         self._end_attempt(operation)  # of a member of a `FallbackLLM` that failed: it has no `retry`
-        operation.attempt = _Attempt(call.attempt)
+        operation.attempt = _Attempt(call.attempt, cached=call.cached)
+        if call.cached:
+            operation.metrics[names.CACHED] = True
+        else:
+            operation.metrics.pop(names.CACHED, None)
         if self._capture:
             self._capture_request(call, operation, request)
 
@@ -306,6 +312,8 @@ class TelemetryHooks(Hooks):
         self._end_tools(operation)
         self._end_attempt(operation, error)
         span = operation.span
+        if names.CACHED in operation.metrics:
+            span.set_attribute(names.CACHED, True)
         if (cost := usage.cost) is not None:
             span.set_attribute(names.COST, float(cost))
         if usage.total_tokens:
@@ -468,6 +476,8 @@ class TelemetryHooks(Hooks):
         found: dict[str, Any] = {names.ATTEMPT_NUMBER: attempt.number, names.ATTEMPT_SECONDS: seconds}
         for kind in names.TOKEN_HISTOGRAMS if attempt.usage.total_tokens else ():
             found[names.USAGE[kind]] = getattr(attempt.usage, kind)
+        if attempt.cached:
+            found[names.CACHED] = True
         if error is not None:
             found[names.ERROR_TYPE] = _error_type(error)
             if isinstance(error, LLMError) and error.status is not None:

@@ -24,6 +24,7 @@ from ..errors import (
     NoToolCallError,
     TryAgain,
     ValidationError,
+    add_advice,
     drop_general_advice,
 )
 from ..events import ChatResponse
@@ -346,6 +347,8 @@ def retry_call(
     final = _final(error, response)
     if prepared.repeated or prepared.max_attempts > 1:
         drop_general_advice(final)  # it is to allow more attempts, which this call does
+    else:
+        add_advice(final, 1)
     forces = prepared.may_force(error)
     if forces or prepared.max_attempts > 1:
         notify_retry(prepared, error)

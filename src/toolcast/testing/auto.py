@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, get_args
 
 import pydantic
 
-from ..errors import ValidationError
+from ..errors import ToolcastError, TryAgain, ValidationError
 from ..hook_protocol import Hooks
 from ..json_text import json_text
 from ..messages import ToolCallPart
@@ -20,6 +22,7 @@ from .schema_values import NoValue, Place, find_value
 from .scripted import ScriptedLLM, ScriptedRequest
 from .string_values import Size
 
+_SHOWN = 200
 _TEXTS = {
     "minimal": "Ok",
     "typical": "This is the answer of an AutoLLM.",
@@ -32,8 +35,9 @@ class AutoLLM(ScriptedLLM):
 
     It calls the tool that a request forces. Where it may choose, it calls each function once after a message of the
     user, one per response, and then the first tool for typed output, or else it answers with a text. The arguments are
-    valid for Pydantic. They depend on the options below, the tool and the number of messages; not on their text, so
-    that concurrent calls and dates in prompts change nothing.
+    valid for Pydantic, and for the output validators of an agent, which are called to try them. They depend on the
+    options below, the tool and the number of messages; not on their text, so that concurrent calls and dates in prompts
+    change nothing.
 
     Args:
         seed: Another number gives other answers.
@@ -50,7 +54,8 @@ class AutoLLM(ScriptedLLM):
 
     Raises:
         ToolcastError: In a call, if no valid arguments were found for a tool: its validators demand what its schema
-            does not say. Answer these requests with a function that is passed to a `ScriptedLLM`.
+            does not say. The error names the one that refused the last value. Answer these requests with a function
+            that is passed to a `ScriptedLLM`.
     """
 
     def __init__(
@@ -82,18 +87,18 @@ class AutoLLM(ScriptedLLM):
         self.seed: int = seed
         self.size: Size = size
 
-    def answer_to(self, request: ScriptedRequest) -> ToolCallPart | str:
+    async def answer_to(self, request: ScriptedRequest) -> ToolCallPart | str:
         """Return the answer to a request: the call of a tool, or a text."""
         tool = _choose(request)
         if tool is None:
             return _TEXTS[self.size]
         number = len(request.messages)
-        return ToolCallPart(f"call_{number}", tool.name, self._arguments(tool, number))
+        return ToolCallPart(f"call_{number}", tool.name, await self._arguments(tool, number))
 
-    def _arguments(self, tool: CallableTool, number: int) -> str:
+    async def _arguments(self, tool: CallableTool, number: int) -> str:
         seed = f"{self.seed} {tool.name} {number}"
         try:
-            return json_text(find_value(tool.parameters, seed, self.size, lambda value: _problems(tool, value)))
+            return json_text(await find_value(tool.parameters, seed, self.size, partial(_problems, tool)))
         except NoValue as error:
             raise NoValue(
                 f"AutoLLM cannot call the tool {tool.name!r}: {error}. Answer this request with a function: "
@@ -117,17 +122,37 @@ def _choose(request: ScriptedRequest) -> CallableTool | None:
     return next(iter([*waiting, *outputs, *fallback]), None)
 
 
-def _problems(tool: CallableTool, value: Any) -> Sequence[tuple[Place, str]]:
-    """Return the places in the arguments that the tool refuses, each with the reason."""
+async def _problems(tool: CallableTool, value: Any) -> Sequence[tuple[Place, str]]:
+    """Return the places in the arguments that the tool or an output validator refuses, each with the reason."""
+    text = json_text(value)
     try:
-        tool.read(json_text(value))
-    except ValidationError as error:
+        if tool.try_output is None:
+            tool.read(text)
+        else:
+            await tool.try_output(text)
+    except ToolcastError as error:
         cause = error.__cause__
-        assert isinstance(cause, pydantic.ValidationError)
+        if not isinstance(error, ValidationError) or error.attempts or not isinstance(cause, pydantic.ValidationError):
+            return ()  # of a call that an output validator made
         problems = cause.errors(include_url=False, include_input=False)
         hidden = "it is refused" if tool.hides_input else ""
         outer = ("value",) if tool.wrapped else ()  # which Pydantic's error is without
         return [((*outer, *each["loc"]), hidden or each["msg"]) for each in problems]
+    except (TryAgain, ValueError) as error:
+        notes: Sequence[str] = getattr(error, "__notes__", ())
+        by = next((note.removeprefix("raised by ") for note in notes if "output validator" in note), "a validator")
+        reason = "it is refused" if tool.hides_input else f"{by} refused {_shortened(text)}: {error}"
+        # A field that the message names is tried first.
+        named = [name for name in tool.parameters.get("properties", ()) if not tool.wrapped and _names(error, name)]
+        return [((name,), reason) for name in named] or [((), reason)]
     except Exception:  # a validator of the user's, which may need the context that only the call has
         return ()
     return ()
+
+
+def _names(error: Exception, name: str) -> bool:
+    return re.search(rf"\b{re.escape(name)}\b", str(error)) is not None
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

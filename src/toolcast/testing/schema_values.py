@@ -8,7 +8,7 @@ the optional properties. Each value depends on the seed and on its own place alo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final, TypeAlias
 
@@ -33,8 +33,8 @@ class NoValue(ToolcastError):
     """The error for a schema for which no valid value was found."""
 
 
-def find_value(
-    schema: Mapping[str, Any], seed: str, size: Size, refused: Callable[[Any], Sequence[tuple[Place, str]]]
+async def find_value(
+    schema: Mapping[str, Any], seed: str, size: Size, refused: Callable[[Any], Awaitable[Sequence[tuple[Place, str]]]]
 ) -> Any:
     """Return a JSON value for `schema` that is not refused.
 
@@ -52,7 +52,7 @@ def find_value(
     for number in range(_TRIES):
         maker = _ValueMaker(schema, seed, size, tries)
         value = maker.make()
-        problems = refused(value)
+        problems = await refused(value)
         if not problems:
             return value
         for path in {path for place, _ in problems for path in maker.places_of(place)}:

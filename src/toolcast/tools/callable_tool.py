@@ -128,6 +128,8 @@ class CallableTool:
         fill: Puts a `ToolContext` into the arguments of the function.
         deps_type: The type of the dependencies that the function requires, `Shop` of a `ToolContext[Shop]`; None if it
             works without any.
+        try_output: In a turn with output validators, a function that returns the output which the arguments make, as
+            text, or raises what refuses them; None elsewhere.
         spec: The tool as it is sent to a service.
 
     The other attributes are those of `ToolChanges`.
@@ -153,6 +155,7 @@ class CallableTool:
     approval: NeedsApproval | None = field(default=None, repr=False)
     retries: int | None = field(default=None, repr=False)
     deps_type: Any = field(default=None, repr=False)
+    try_output: Callable[[str], Awaitable[Any]] | None = field(default=None, repr=False)
     spec: ToolSpec = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -263,6 +266,7 @@ class CallableTool:
         text_ = argument_errors(self.name, error, hide_input=self.hides_input)
         failure = ValidationError(text_ + note, tool_name=self.name, arguments=text)
         failure.hides_input = self.hides_input
+        failure.advice = ""  # a caller that can ask the model again adds it
         failure.__cause__ = error
         return failure
 

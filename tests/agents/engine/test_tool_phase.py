@@ -10,12 +10,14 @@ import signal
 import sqlite3
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import anyio
+import anyio.to_thread
 import pytest
 from pydantic import AfterValidator
 
@@ -908,6 +910,115 @@ def test_E9_under_an_event_loop_a_sync_approver_is_left_behind(backend: str) -> 
         released.set()
     assert shelf.put_there == []
     check(engine)
+
+
+class BlockingApprover:
+    """An approver that allows for the session, once it is released."""
+
+    def __init__(self, kind: Callable[[Approver], Approver] = as_sync) -> None:
+        self.asked, self.released = threading.Event(), threading.Event()
+        self.thread = threading.current_thread()
+        self.approve = kind(self._approve)
+
+    def _approve(self, request: PermissionRequest) -> ApprovalDecision:
+        self.thread = threading.current_thread()
+        self.asked.set()
+        assert self.released.wait(30)
+        return request.allow_session()
+
+    def approve_all(self, requests: Any) -> list[ApprovalDecision]:
+        return [self._approve(request) for request in requests]
+
+
+def submitted(engine: Engine) -> BaseException | None:
+    try:
+        engine.submit("Go.")
+    except TurnCancelled as error:
+        return error
+    return None
+
+
+def streamed(engine: Engine) -> BaseException | None:
+    return EngineAPI().stream(engine, "Go.").error
+
+
+@pytest.mark.parametrize("run", [submitted, streamed])
+@pytest.mark.parametrize("kind", ["sync", "async", "all"])
+def test_E9_a_turn_of_another_thread_leaves_a_blocking_approver_behind(
+    kind: str, run: Callable[[Engine], BaseException | None]
+) -> None:
+    approver = BlockingApprover(as_async if kind == "async" else as_sync)
+    one = {"approve_all": approver.approve_all} if kind == "all" else {"approve": approver.approve}
+    shelf, llm = Shelf(), ScriptedLLM(put("a", "1"), put("b", "2"), "Done.")
+    engine = Engine(llm, [shelf.put], permissions=Permissions(**one))  # type: ignore[arg-type]  # one of two options
+    with ThreadPoolExecutor() as pool:
+        error = pool.submit(run, engine)
+        assert approver.asked.wait(30)
+        engine.cancel()
+        assert isinstance(error.result(30), TurnCancelled)
+        assert approver.thread.is_alive() and not approver.released.is_set()
+        approver.released.set()
+        approver.thread.join(30)
+        assert not approver.thread.is_alive()
+        assert (shelf.put_there, engine.conversation.remembered, engine.conversation.answers) == ([], [], {})
+        check(engine)
+        # It was not remembered: the next call is asked about.
+        approver.asked.clear()
+        assert pool.submit(engine.submit, "Again.").result(30).text == "Done."
+    assert approver.asked.is_set() and shelf.put_there == ["2"]
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_E9_a_cancelled_task_leaves_a_blocking_approver_behind(backend: str) -> None:
+    approver = BlockingApprover()
+    shelf, _, engine = shelf_and_engine(put("a", "1"), approver.approve)
+
+    async def main() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(engine.asubmit, "Go.")
+            assert await anyio.to_thread.run_sync(approver.asked.wait, 30)
+            group.cancel_scope.cancel()
+        assert approver.thread.is_alive() and not approver.released.is_set()
+        approver.released.set()
+        assert await anyio.to_thread.run_sync(approver.released.wait, 30)
+
+    anyio.run(main, backend=backend)
+    assert (shelf.put_there, engine.conversation.remembered, engine.conversation.answers) == ([], [], {})
+    check(engine)
+
+
+def test_E9_in_the_main_thread_a_sync_approver_runs_there_and_ctrl_c_interrupts_it() -> None:
+    threads: list[threading.Thread] = []
+
+    def approve(request: PermissionRequest) -> bool:
+        threads.append(threading.current_thread())
+        signal.raise_signal(signal.SIGINT)
+        return True
+
+    shelf, _, engine = shelf_and_engine(put("a", "1"), approve)
+    with pytest.raises(KeyboardInterrupt):
+        engine.submit("Go.")
+    assert (threads, shelf.put_there) == ([threading.main_thread()], [])
+    check(engine)
+
+
+def test_E9_an_approver_in_a_thread_of_its_own_sees_the_context_and_its_error_denies() -> None:
+    where: ContextVar[str] = ContextVar("where", default="nowhere")
+    seen: list[str] = []
+
+    def approve(request: PermissionRequest) -> bool:
+        seen.append(where.get())
+        raise OSError("no terminal")
+
+    def run() -> str:
+        where.set("here")
+        return engine.submit("Go.").text
+
+    shelf, _, engine = shelf_and_engine(put("a", "1"), approve)
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(run).result(30) == "Done."
+    assert (seen, shelf.put_there) == (["here"], [])
+    assert "the approver failed: OSError" in results(engine.history)[0].content
 
 
 def test_E9_without_an_event_loop_a_cancelled_turn_waits_for_a_sync_approver() -> None:

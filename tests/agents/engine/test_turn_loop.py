@@ -14,23 +14,48 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+from pydantic import BaseModel
 
 from support.engines import AsyncEngineAPI, EngineAPI, call, check, results, sequence, valid_requests
 from toolcast.agents.engine.compaction import Compaction
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import estimate_tokens
+from toolcast.agents.permissions.permissions import Permissions
 from toolcast.async_support import sync_driver
 from toolcast.cancellation import Cancellation
 from toolcast.errors import (
+    Attempt,
     BudgetExceeded,
+    ContentBlocked,
     ContextTooLong,
+    EmptyResponse,
     FailTurn,
     IllegalState,
+    NoToolCallError,
+    OutputTruncated,
+    Overloaded,
     RateLimited,
+    Refused,
+    RepeatedCall,
+    RoundsExceeded,
+    StreamTruncated,
+    TryAgain,
     TurnCancelled,
     TurnFailed,
+    ValidationError,
 )
-from toolcast.events import ErrorEvent, Event, Finish, TextDelta, ThinkingDelta, ToolResult, UsageReport
+from toolcast.events import (
+    ChatResponse,
+    ErrorEvent,
+    Event,
+    Finish,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDelta,
+    ToolCallStart,
+    ToolResult,
+    UsageReport,
+)
 from toolcast.messages import Message, assistant, tool_result, user
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.context import ToolContext
@@ -621,3 +646,128 @@ def test_the_budget_is_looked_at_before_calls_are_run(engine_api: EngineAPI) -> 
     text = engine_api.stream(engine, "Go.")
     assert isinstance(text.error, BudgetExceeded)
     assert results(engine.history)[0].is_error
+
+
+# The requests of the turn on its error
+
+
+class Pair(BaseModel):
+    left: int
+    right: int
+
+
+def stop() -> str:
+    """Stop."""
+    raise FailTurn("no more")
+
+
+def refuse(_: ToolContext[Any], output: Any) -> Any:
+    raise TryAgain("not this one")
+
+
+LOOK, STOP = call("l", "look"), call("s", "stop")
+HALF, WHOLE = call("p", "Pair", '{"left": 1}'), call("p", "Pair", '{"left": 1, "right": 2}')
+TYPED = {"output_cls": Pair}
+ERRORS: dict[str, tuple[list[Any], dict[str, Any], dict[str, Any], type[Exception], list[Any], str]] = {
+    # the answers, the options of the engine and of the turn; the error, those of its attempts, the end of its message
+    "invalid": ([HALF] * 9, {}, TYPED, ValidationError, [ValidationError] * 3, "max_attempts=4 allows another attempt"),
+    "invalid once": ([HALF], {"max_attempts": 1}, TYPED, ValidationError, [ValidationError], "correct itself"),
+    "invalid after a tool": (
+        [LOOK, HALF, HALF],
+        {"max_attempts": 2},
+        TYPED,
+        ValidationError,
+        [None, ValidationError, ValidationError],
+        "max_attempts=3 allows another attempt",
+    ),
+    "text": (
+        ["no"] * 9,
+        {},
+        TYPED,
+        NoToolCallError,
+        [NoToolCallError] * 3,
+        "max_attempts=4 allows another attempt, or try another model",
+    ),
+    "text once": (["no"], {"max_attempts": 1}, TYPED, NoToolCallError, [NoToolCallError], "or try another model."),
+    "rejected": (
+        [WHOLE] * 9,
+        {"output_validators": refuse},
+        TYPED,
+        ValidationError,
+        [TryAgain] * 3,
+        "not this one. max_attempts=4 allows another attempt",
+    ),
+    "cut off": (
+        [[ToolCallStart("p", "Pair"), ToolCallDelta("p", '{"left": 1'), UsageReport(ONCE), Finish("max_tokens")]],
+        {},
+        TYPED,
+        OutputTruncated,
+        [OutputTruncated],
+        "",
+    ),
+    "refused": ([[TextDelta("No."), Finish("refusal")]], {}, TYPED, Refused, [Refused], ""),
+    "blocked": (
+        [LOOK, [TextDelta("No."), Finish("content_filter")]],
+        {},
+        TYPED,
+        ContentBlocked,
+        [None, ContentBlocked],
+        "",
+    ),
+    "empty": ([""], {}, {}, EmptyResponse, [EmptyResponse], ""),
+    "overloaded": ([LOOK, Overloaded("full")], {}, {}, Overloaded, [None, Overloaded], "full"),
+    "truncated": ([[TextDelta("Once")]], {}, {}, StreamTruncated, [StreamTruncated], ""),
+    "a tool": ([STOP], {}, {}, TurnFailed, [None], ""),
+    "rounds": ([LOOK] * 9, {"max_rounds": 2}, {}, RoundsExceeded, [None] * 2, ""),
+    "repeats": ([LOOK] * 9, {"max_repeats": 1}, {}, RepeatedCall, [None] * 2, ""),
+    "budget": ([LOOK] * 9, {"budget": Budget(tool_calls=1)}, {}, BudgetExceeded, [None] * 2, ""),
+}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_has_the_requests_of_the_turn(engine_api: EngineAPI, name: str, streamed: bool) -> None:
+    answers, options, turn, expected, failures, end = ERRORS[name]
+    engine = Engine(ScriptedLLM(*answers), [look, stop], **options)
+    error: Any
+    if streamed:
+        error = engine_api.stream(engine, "Go.", **turn).error
+    else:
+        with pytest.raises(expected) as caught:
+            engine_api.submit(engine, "Go.", **turn)
+        error = caught.value
+    assert type(error) is expected
+    assert [attempt.number for attempt in error.attempts] == [*range(1, len(failures) + 1)]
+    assert [attempt.error and type(attempt.error) for attempt in error.attempts] == failures
+    assert sum([attempt.usage for attempt in error.attempts], Usage()) == engine.usage
+    assert (error.provider, error.model) == ("scripted", "scripted")
+    found = None if expected in (Overloaded, StreamTruncated) else ChatResponse
+    assert error.response is None if found is None else isinstance(error.response, found)
+    assert str(error).split(" (after ")[0].endswith(end)
+
+
+def test_an_error_of_another_call_keeps_its_own_requests(engine_api: EngineAPI) -> None:
+    inner = RateLimited("the judge is busy", provider="judge", model="j")
+    inner.attempts = (Attempt(1, inner), Attempt(2, inner))
+
+    def judge(_: ToolContext[Any], output: Any) -> Any:
+        raise inner
+
+    engine = Engine(ScriptedLLM(WHOLE), output_validators=judge)
+    error = engine_api.stream(engine, "Go.", **TYPED).error
+    assert error is inner
+    assert (len(inner.attempts), inner.provider, inner.response) == (2, "judge", None)
+
+
+def test_a_function_with_edited_arguments_that_do_not_fit_has_no_advice_about_attempts(engine_api: EngineAPI) -> None:
+    permissions = Permissions("default", approve=lambda request: request.edit({"city": 1}))
+
+    def visit(city: str) -> str:
+        """Visit a city."""
+        return city
+
+    engine = Engine(ScriptedLLM(call("v", "visit", '{"city": "Oslo"}')), permissions=permissions, max_attempts=1)
+    error = engine_api.stream(engine, "Go.", output_cls=visit).error
+    assert isinstance(error, ValidationError)
+    assert "max_attempts" not in str(error)
+    assert [type(attempt.error) for attempt in error.attempts] == [ValidationError]

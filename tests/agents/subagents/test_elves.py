@@ -98,6 +98,7 @@ def test_cancel_in_the_middle_of_a_tool(subagent_api: SubagentAPI, gate: Gate) -
         result = await subagent_api.wait(elf)
         assert (result.status, elf.status, manager.active) == ("cancelled", "cancelled", 0)
         assert isinstance(result.error, TurnCancelled)
+        assert (len(result.error.attempts), result.error.provider) == (1, "scripted")
         assert [message.role for message in elf.engine.history] == ["user", "assistant", "tool"]
         elf.cancel()
         assert await subagent_api.wait(elf) is result

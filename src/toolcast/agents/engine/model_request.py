@@ -7,6 +7,7 @@ from typing import Any
 
 from ...accumulator import Accumulator
 from ...call_report import Account
+from ...errors import Attempt
 from ...events import (
     AgentEvent,
     ChatResponse,
@@ -76,6 +77,7 @@ class ModelRequest:
         else:
             hooks = hooks.child("chat", llm.origin, llm.hooks)
         self._call = call = start_call(request.settings, backend, hooks)
+        self.attempts: list[Attempt] = call.attempts  # grows
         until = deadline_after(backend.now(), left)
         self.of_budget: bool = until is not None and (call.deadline is None or until < call.deadline)
         if self.of_budget:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
-from ...async_support.callbacks import call_function
+from ...async_support.callbacks import call_function, innermost
 from ...option_types import require_parameters
 from ...tools.context import ToolContext
 
@@ -35,9 +36,17 @@ def as_validators(validators: object) -> tuple[OutputValidator[Any], ...]:
 async def validate_output(
     validators: Iterable[OutputValidator[Any]], output: Any, context: ToolContext[Any], *, concurrent: bool
 ) -> Any:
-    """Return `output` as the validators return it, one after the other."""
+    """Return `output` as the validators return it, one after the other. Errors get a note with the validator's name."""
     for validator in validators:
-        output = await call_function(
-            validator, context, output, concurrent=concurrent, cancellation=context.cancellation
-        )
+        try:
+            output = await call_function(
+                validator, context, output, concurrent=concurrent, cancellation=context.cancellation
+            )
+        except Exception as error:
+            name = getattr(innermost(validator), "__qualname__", type(validator).__name__)
+            note = f"raised by the output validator {name!r}"
+            if note not in getattr(error, "__notes__", ()):  # the same exception object may be raised many times
+                with suppress(AttributeError, TypeError):  # an exception that takes no attributes
+                    error.add_note(note)
+            raise
     return output

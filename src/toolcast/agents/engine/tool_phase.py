@@ -103,7 +103,7 @@ class ToolPhase:
     async def _call_approver(self, requests: Sequence[PermissionRequest]) -> Sequence[object]:
         """Return the approver's result for each of the requests."""
         approve, approve_all = self._config.permissions.approve, self._config.permissions.approve_all
-        call = partial(call_function, concurrent=self._concurrent, cancellation=self._cancellation)
+        call = partial(call_function, concurrent=self._concurrent, cancellation=self._cancellation, waits=True)
         try:
             if approve_all is not None:
                 return split_approvals(requests, await call(approve_all, requests))

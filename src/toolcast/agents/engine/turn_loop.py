@@ -21,7 +21,18 @@ from typing import Any, Final
 from ...approvals import ApprovalDecision
 from ...async_support.interruptible import Interrupted, Interruptible
 from ...cancellation import Cancellation
-from ...errors import CallError, ContextTooLong, FailTurn, IllegalState, Timeout, TurnCancelled, TurnFailed, TurnStopped
+from ...errors import (
+    Attempt,
+    CallError,
+    ContextTooLong,
+    FailTurn,
+    IllegalState,
+    Timeout,
+    TurnCancelled,
+    TurnFailed,
+    TurnStopped,
+    set_requests,
+)
 from ...events import AgentEvent, ChatResponse, ErrorEvent
 from ...hook_protocol import CallHooks
 from ...messages import Message, assistant, user
@@ -73,8 +84,9 @@ class TurnLoop:
         self._context = ToolContext[Any](
             deps=self.config.deps, cancellation=cancellation, spending=self._limits.spending
         )  # for functions that serve no tool call: instructions and output validators
+        self._attempts: list[Attempt] = []  # of the requests that have ended
         if turn_request.typed is not None:
-            turn_request.typed.begin_turn(self._context, concurrent=backend.concurrent)
+            turn_request.typed.begin_turn(self._context, self._attempts, concurrent=backend.concurrent)
         self._backend = backend
         self._interruptible = Interruptible()
         self._final_turn: Turn[Any] | None = None
@@ -394,6 +406,7 @@ class TurnLoop:
         """Count the usage of the current request, once."""
         if self._model_request is not None and self._model_request is not self._counted:
             self._counted = self._model_request
+            self._attempts += self._model_request.attempts
             self._add_usage(self._model_request.cost)
             self._conversation.context_tokens = self._model_request.context_tokens
 
@@ -481,6 +494,9 @@ class TurnLoop:
             conversation.rollback(self._turn_request.messages)
         if self._undecided is not None:
             self._undecided.reject()
+        if error is not None:
+            response = None if self._undecided is None else self._undecided.response
+            set_requests(error, self._attempts, self.config.llm.origin, response)
         self._model_request, self._undecided, self.error, self._end = None, None, error, end
         self._limits.spending.end(self._backend.now())
         self._forget()

@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from ...errors import CallError, NoToolCallError, ToolcastError, TryAgain, ValidationError, drop_general_advice
+from ...errors import (
+    Attempt,
+    CallError,
+    NoToolCallError,
+    ToolcastError,
+    TryAgain,
+    ValidationError,
+    add_advice,
+)
 from ...events import AgentEvent, ChatResponse, Event, OutputDelta
 from ...messages import TAKEN, Message, ToolCallPart
 from ...structured.partial_objects import StreamingObjectProcessor
@@ -31,7 +40,10 @@ class TypedOutput:
     """The requested result of a turn, and the attempts that are left. Once `found`, it is the `output`."""
 
     def __init__(self, output_cls: Any, config: EngineConfig) -> None:
-        self.tools: tuple[CallableTool, ...] = output_tools(output_cls)
+        tools = output_tools(output_cls)
+        if config.output_validators:  # of the return value of a function: it is not called to try it
+            tools = tuple([each if each.output_type is None else self._with_trial(each) for each in tools])
+        self.tools: tuple[CallableTool, ...] = tools
         self.names: frozenset[str] = frozenset(tool.name for tool in self.tools)
         self.found: bool = False
         self.output: Any = None
@@ -41,18 +53,31 @@ class TypedOutput:
         types = {tool.name: tool for tool in self.tools if tool.output_type is not None}
         self._reader = ResponseValidator(types, context=config.validation_context)
         self._running: ToolJob | None = None  # the function call whose return value is the result
-        self._attempts = config.max_attempts
+        self._attempts = self._max_attempts = config.max_attempts
         self._searches = bool(config.server_tools)
         self.was_missing: bool = False
         """True if the last response was an answer without the result."""
         self._validators = config.output_validators
         self._context = ToolContext[Any]()
         self._concurrent = False
+        self._requests: list[Attempt] = []
         self.begin_response()
 
-    def begin_turn(self, context: ToolContext[Any], *, concurrent: bool) -> None:
-        """Set the context for which the output validators are called."""
-        self._context, self._concurrent = context, concurrent
+    def begin_turn(self, context: ToolContext[Any], requests: list[Attempt], *, concurrent: bool) -> None:
+        """Set the context for which the output validators are called, and the requests of the turn, which grow."""
+        self._context, self._requests, self._concurrent = context, requests, concurrent
+
+    async def try_output(self, tool: CallableTool, text: str) -> Any:
+        """Return the output that the arguments `text` of `tool` make; raise what refuses them. It is no attempt."""
+        read = tool.read(text, self._reader.context)
+        return await self._with_validators(read.value, "", tool.name)
+
+    def _with_trial(self, tool: CallableTool) -> CallableTool:
+        return replace(tool, try_output=partial(self.try_output, tool))
+
+    async def _with_validators(self, value: Any, call_id: str, tool: str) -> Any:
+        context = replace(self._context, call_id=call_id, tool=tool)
+        return await validate_output(self._validators, value, context, concurrent=self._concurrent)
 
     @property
     def choice(self) -> ToolChoice:
@@ -123,7 +148,7 @@ class TypedOutput:
         if job is None:
             return None
         if job.error is not None:
-            self._count_failure(job.error)
+            self._count_failure(job.error, edited=job.edited is not None)
             self.check()
             return None
         problem = await self._accept(job.result, job.call)
@@ -150,42 +175,48 @@ class TypedOutput:
         except (ValidationError, NoToolCallError, TryAgain) as error:
             self._count_failure(error)
             return retry_text(error)
+        except CallError as error:
+            error.response = response
+            raise
         return await self._accept(found.value, found.call)
 
     async def _accept(self, value: Any, call: ToolCallPart) -> str | None:
         """Take `value` as the output, unless a validator rejects it; return the reason then."""
-        context = replace(self._context, call_id=call.id, tool=call.name)
         try:
-            self.output = await validate_output(self._validators, value, context, concurrent=self._concurrent)
+            self.output = await self._with_validators(value, call.id, call.name) if self._validators else value
         except TryAgain as error:
             self._count_failure(error)
             return retry_text(error)
         self.found = True
         return None
 
-    def _count_failure(self, error: Exception) -> None:
-        """Count a failed attempt; store the error to raise if it was the last."""
+    def _count_failure(self, error: Exception, *, edited: bool = False) -> None:
+        """Count a failed attempt; store the error to raise if it was the last. `edited`: a user wrote the arguments."""
+        if self._requests:  # a turn that was resumed may have none
+            self._requests[-1] = replace(self._requests[-1], error=error)
         if self._searches and isinstance(error, NoToolCallError):
             # The model was free to search first: its answer to that takes no attempt.
             self._searches = False
             return
         self._attempts -= 1
         if self._attempts < 1:
-            self._failure = _final_error(error, self._response, self.partial)
+            self._failure = self._final_error(error, edited)
+
+    def _final_error(self, error: Exception, edited: bool) -> Exception:
+        if isinstance(error, TryAgain):
+            made: Exception = ValidationError(f"the answer was not accepted: {error}")
+            made.__cause__, error = error, made
+        if not isinstance(error, CallError):
+            return error
+        error.partial = self.partial if error.partial is None else error.partial
+        if error.attempts:  # of a call that the function made
+            return error
+        error.response = self._response
+        if isinstance(error, (ValidationError, NoToolCallError)) and not edited:
+            add_advice(error, self._max_attempts)
+        return error
 
 
 def _answered_job(call: ToolCallPart, text: str) -> ToolJob:
     made = ToolOutput(text, call.name, call.arguments, is_error=True, call_id=call.id)
     return ToolJob(call, error=ToolcastError(text), done=True, tool_output=made)
-
-
-def _final_error(error: Exception, response: ChatResponse, partial: Any) -> Exception:
-    if isinstance(error, CallError):
-        error.response = response
-        drop_general_advice(error)  # the model was asked again already
-        error.partial = partial if error.partial is None else error.partial
-    if not isinstance(error, TryAgain):
-        return error
-    made = ValidationError(f"the answer was not accepted: {error}", response=response, partial=partial)
-    made.__cause__ = error
-    return made

@@ -124,6 +124,8 @@ class ElfRun:
             if self.result is not None:
                 return
             if error is not None:
+                if isinstance(self._stopped, TurnCancelled) and isinstance(error, TurnCancelled):
+                    self._stopped.__dict__.update(error.__dict__)  # the turn and its requests
                 error = self._stopped or _as_exception(error, self._id)
             turn: Turn[Any] = Turn() if self._turn_loop is None else self._turn_loop.turn
             output = turn.output if self._typed else turn.text

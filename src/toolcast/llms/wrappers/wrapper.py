@@ -398,7 +398,8 @@ class WrapperEvents(IteratorEvents):
             request, self._request = self._request, None
             # Each response that hooks observe follows a request.
             if not self._next.opened:
-                self._call.begin_request(self._hooks, self._began).emit("request", request_info(request))
+                hooks = self._call.begin_request(self._hooks, self._began, cached=self._next.cached)
+                hooks.emit("request", request_info(request))
         return events
 
     async def close(self) -> None:
