@@ -24,8 +24,9 @@ from canned import CHUNKS, Person, serving
 from page import summary, table
 
 import toolcast
-from toolcast import HttpxNetwork, OpenAI, ToolOrchestratingLLM
+from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.http_request import HTTPRequest
+from toolcast.llms import HttpxNetwork
 
 ROUNDS = 3
 COUNT = 60

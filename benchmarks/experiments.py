@@ -22,11 +22,14 @@ from measure import held
 from page import table
 from pydantic_core import from_json, to_json
 
-from toolcast import ChatResponse, ExperimentConfig, ExperimentRunner, FunctionCallingLLM, LLMMetadata, ToolCallPart
+from toolcast import FunctionCallingLLM, ToolCallPart
+from toolcast.events import ChatResponse
+from toolcast.experiments import ExperimentConfig, ExperimentRunner
 from toolcast.experiments.config import ModelOptions, OllamaClientConfig, SimilarityConfig
 from toolcast.experiments.event_log import JsonlLogger, read_log
 from toolcast.experiments.log_events import EventType, LogEvent
 from toolcast.experiments.pei.assessment import assess
+from toolcast.llms import LLMMetadata
 from toolcast.llms.request import ChatRequest
 from toolcast.llms.request_state import RequestState
 from toolcast.messages import assistant

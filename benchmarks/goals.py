@@ -44,7 +44,8 @@ from page import circumstances, summary, table, write
 from peers.common import LIST
 from rows import ASYNC, GROW, LIMIT, ONCE, SYNC, split_events, stream
 
-from toolcast import HttpxNetwork, OpenAI, ToolOrchestratingLLM, __compiled__
+from toolcast import OpenAI, ToolOrchestratingLLM, __compiled__
+from toolcast.llms import HttpxNetwork
 
 ROUNDS = 3
 HERE = Path(__file__)

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from measure import held
 from page import table
 
-from toolcast import CallableTool, Engine, MemoryStore, Session, ToolCallPart
+from toolcast import CallableTool, Engine, Session, ToolCallPart
+from toolcast.stores import MemoryStore
 from toolcast.testing import ScriptedLLM
 
 SESSIONS = 1_000

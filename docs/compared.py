@@ -157,7 +157,7 @@ def _uploads(llm: ServiceLLM) -> bool:
 
 def _reads(llm: ServiceLLM) -> bool:
     data = b"%PDF-1.4"
-    message = toolcast.user(toolcast.DocumentPart(data=data, media_type="application/pdf", name="a.pdf"))
+    message = toolcast.user(toolcast.messages.DocumentPart(data=data, media_type="application/pdf", name="a.pdf"))
     body = llm.adapter.request(RequestInput(llm.model, (message,)), Settings()).body
     return data in body or b64encode(data) in body
 
@@ -167,7 +167,7 @@ def _clouds() -> bool:
 
 
 def _marks(llm: ServiceLLM) -> bool:
-    marked = (toolcast.user("x", toolcast.CachePoint()),)
+    marked = (toolcast.user("x", toolcast.messages.CachePoint()),)
     request = llm.adapter.request(RequestInput(llm.model, marked), Settings())
     return b"cache" in request.body.lower()
 
@@ -395,7 +395,8 @@ def own(row: Row, llms: Sequence[ServiceLLM]) -> str:
 
 
 def _tried(check: Callable[..., object], *args: Any) -> bool:
-    with suppress(toolcast.BadRequest, AttributeError, TypeError):  # a part, a setting or a name that is not there
+    # A part, a setting or a name that is not there.
+    with suppress(toolcast.errors.BadRequest, AttributeError, TypeError):
         return bool(check(*args))
     return False
 

@@ -20,18 +20,12 @@ from typing import Any, TypeAlias, get_args
 from toolcast import (
     Anthropic,
     AnthropicVertex,
-    AudioPart,
-    BadRequest,
     Bedrock,
-    CachePoint,
     CodeExecution,
     Cohere,
-    DocumentPart,
-    FileRef,
     FileSearch,
     Google,
     ImageGeneration,
-    ImagePart,
     LlamaCpp,
     Message,
     Mistral,
@@ -42,18 +36,26 @@ from toolcast import (
     RemoteMCP,
     ServerTool,
     Settings,
-    ThinkingPart,
     ToolCallPart,
-    ToolResultPart,
     URLContext,
-    VideoPart,
     WebSearch,
     assistant,
     user,
 )
 from toolcast.capabilities import Capabilities
+from toolcast.errors import BadRequest
 from toolcast.llms.http_llm import ServiceLLM
-from toolcast.messages import MediaPart
+from toolcast.messages import (
+    AudioPart,
+    CachePoint,
+    DocumentPart,
+    FileRef,
+    ImagePart,
+    MediaPart,
+    ThinkingPart,
+    ToolResultPart,
+    VideoPart,
+)
 from toolcast.option_suggestions import ATTRIBUTES, NAMES, OPTIONS, PROVIDERS, SETTINGS
 from toolcast.output_mode import best_mode
 from toolcast.providers.base import RequestInput

@@ -516,7 +516,8 @@ def mcp(shown: Terminal) -> None:
 
 ELF_TOOLS = """\
 import os
-from toolcast import Agent, ElfManager, Ollama
+from toolcast import Agent, Ollama
+from toolcast.agents import ElfManager
 
 agent = Agent(Ollama(os.environ["OLLAMA_MODEL"], base_url=os.environ["OLLAMA_HOST"]))
 tools = [tool.with_(read_only=True) for tool in ElfManager(agent).tools()]

@@ -11,20 +11,8 @@ import json
 
 from pydantic import BaseModel
 
-from toolcast import (
-    Agent,
-    AgentEvent,
-    LlamaCpp,
-    Message,
-    Settings,
-    TextDelta,
-    ToolCallDone,
-    ToolCallPart,
-    ToolResult,
-    assistant,
-    tool_result,
-    user,
-)
+from toolcast import Agent, LlamaCpp, Message, Settings, ToolCallPart, assistant, tool_result, user
+from toolcast.events import AgentEvent, TextDelta, ToolCallDone, ToolResult
 
 
 class Product(BaseModel):

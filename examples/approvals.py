@@ -2,7 +2,8 @@
 
 import json
 
-from toolcast import Agent, ApprovalDecision, PermissionRequest, Permissions, Rule, ToolCallPart, Under
+from toolcast import Agent, ApprovalDecision, PermissionRequest, Permissions, Rule, ToolCallPart
+from toolcast.agents import Under
 from toolcast.testing import ScriptedLLM
 
 FILES = {"/project/notes.txt": "milk, bread", "/project/old.txt": "1998"}

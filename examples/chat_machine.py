@@ -2,8 +2,10 @@
 
 import json
 
-from toolcast import Agent, ChatChange, ChatMachine, Permissions, TextDelta, ToolCallPart
+from toolcast import Agent, Permissions, ToolCallPart
+from toolcast.chat import ChatChange, ChatMachine
 from toolcast.chat.events import StreamChunk, ToolCallSuccess
+from toolcast.events import TextDelta
 from toolcast.testing import ScriptedLLM
 
 

@@ -5,20 +5,9 @@ from collections.abc import AsyncIterator, Sequence
 
 from pydantic import BaseModel
 
-from toolcast import (
-    CallableTool,
-    Event,
-    Finish,
-    FunctionCallingLLM,
-    LLMMetadata,
-    Message,
-    Settings,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStart,
-    ToolOrchestratingLLM,
-)
+from toolcast import CallableTool, FunctionCallingLLM, Message, Settings, ToolOrchestratingLLM
+from toolcast.events import Event, Finish, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
+from toolcast.llms import LLMMetadata
 
 
 class EchoLLM(FunctionCallingLLM):

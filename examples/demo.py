@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from toolcast.apps.cli import main
+from toolcast.apps import main
 
 if __name__ == "__main__":
     sys.exit(main(["demo", *sys.argv[1:]]))

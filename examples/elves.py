@@ -3,7 +3,9 @@
 import json
 import threading
 
-from toolcast import Agent, Budget, ElfConfig, ElfManager, TextDelta, ToolCallPart, ToolProgress
+from toolcast import Agent, Budget, ToolCallPart
+from toolcast.agents import ElfConfig, ElfManager
+from toolcast.events import TextDelta, ToolProgress
 from toolcast.testing import ScriptedLLM
 
 # The models are scripted here, so that this runs anywhere; any other LLM will do.

@@ -5,8 +5,7 @@ Needs `pip install 'toolcast[mcp]'`. The model is scripted, so that no key is ne
 
 import sys
 
-from toolcast import Agent, ToolCallPart
-from toolcast.agents.mcp.server import MCPServer
+from toolcast import Agent, MCPServer, ToolCallPart
 from toolcast.testing import ScriptedLLM
 
 

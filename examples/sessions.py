@@ -3,7 +3,9 @@
 import tempfile
 from pathlib import Path
 
-from toolcast import Agent, Permissions, Session, SQLiteStore, TextDelta, ToolCallPart, ToolResult
+from toolcast import Agent, Permissions, Session, ToolCallPart
+from toolcast.events import TextDelta, ToolResult
+from toolcast.stores import SQLiteStore
 from toolcast.testing import ScriptedLLM
 
 ORDER = ToolCallPart("call_1", "order", '{"what": "green tea", "cups": 2}')

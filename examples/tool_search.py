@@ -2,8 +2,8 @@
 
 import asyncio
 
-from toolcast import CallableTool, LexicalSearch, LLMSearch, assistant, user
-from toolcast.agents.tool_search.search import SearchContext
+from toolcast import CallableTool, assistant, user
+from toolcast.agents import LexicalSearch, LLMSearch, SearchContext
 from toolcast.testing import ScriptedLLM
 
 TOPICS = ["whales", "invoices", "trains", "weather", "recipes", "songs", "servers", "hotels", "shares", "photos"]

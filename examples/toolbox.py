@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from toolcast import Agent, PermissionRequest, Permissions, ToolCallPart, ToolProgress, command_tool, file_tools
+from toolcast import Agent, PermissionRequest, Permissions, ToolCallPart
+from toolcast.events import ToolProgress
 from toolcast.testing import ScriptedLLM
-from toolcast.toolbox import FILE_TOOLS
+from toolcast.toolbox import FILE_TOOLS, command_tool, file_tools
 
 
 def person(request: PermissionRequest) -> bool:

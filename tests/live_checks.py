@@ -75,7 +75,7 @@ class Meter(toolcast.Hooks):
     def request(self, call: CallInfo, request: RequestInfo) -> None:
         self.left_out.update(() if request.http is None else request.http.notes)
 
-    def response(self, call: CallInfo, response: toolcast.ChatResponse, seconds: float) -> None:
+    def response(self, call: CallInfo, response: toolcast.events.ChatResponse, seconds: float) -> None:
         self.usages.append(response.usage)
 
     @property
@@ -145,7 +145,7 @@ def thinking(llm: LLM, meter: Meter, *, on: bool) -> str | None:
 def image(llm: LLM, meter: Meter) -> str | None:
     if llm.metadata.capabilities.images is False:
         return "the model takes no images"
-    part = toolcast.ImagePart(data=red_png(), media_type="image/png")
+    part = toolcast.messages.ImagePart(data=red_png(), media_type="image/png")
     question = [toolcast.user("Which colour is this image?", part)]
     expect(toolcast.ToolOrchestratingLLM(Painted, question, llm)().colour.lower(), "red")
     return None

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from toolcast import (
-    Accumulator,
+from toolcast import Message, ToolCallPart, Usage
+from toolcast.errors import MalformedEvent
+from toolcast.events import (
     AudioOutput,
-    AudioPart,
+    ChatResponse,
+    Event,
     Finish,
-    Message,
     RawEvent,
     Restarted,
     TextDelta,
-    TextPart,
     ThinkingDelta,
-    ThinkingPart,
     ToolCallDelta,
     ToolCallDone,
-    ToolCallPart,
     ToolCallReset,
     ToolCallStart,
-    Usage,
     UsageReport,
 )
-from toolcast.errors import MalformedEvent
-from toolcast.events import ChatResponse, Event
+from toolcast.llms import Accumulator
+from toolcast.messages import AudioPart, TextPart, ThinkingPart
 from toolcast.text_buffer import JOIN_THRESHOLD, TextBuffer
 
 

@@ -8,28 +8,25 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast import (
-    Accumulator,
+from toolcast import Message
+from toolcast.answer_details import describe_ratings, merge_ratings
+from toolcast.chat.events import _plain
+from toolcast.events import (
     AudioOutput,
-    AudioPart,
     ChatResponse,
     Event,
     Finish,
     ImageOutput,
-    ImagePart,
     LogprobsDelta,
-    Message,
     Restarted,
     SafetyRating,
     SafetyReport,
     TextDelta,
-    TextPart,
     TokenLogprob,
 )
-from toolcast.answer_details import describe_ratings, merge_ratings
-from toolcast.chat.events import _plain
+from toolcast.llms import Accumulator
 from toolcast.llms.wrappers.cached_answers import decode, encode
-from toolcast.messages import describe_media
+from toolcast.messages import AudioPart, ImagePart, TextPart, describe_media
 from toolcast.plain_data import hide_content
 
 SEA = TokenLogprob("sea", -0.1, b"sea", (TokenLogprob("sea", -0.1, b"sea"), TokenLogprob("lake", -2.5)))

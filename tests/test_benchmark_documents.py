@@ -18,18 +18,9 @@ from typing import Any
 
 import pytest
 
-from toolcast import (
-    Engine,
-    Finish,
-    FunctionCallingLLM,
-    LLMMetadata,
-    OpenAI,
-    TextDelta,
-    ToolOrchestratingLLM,
-    Usage,
-    UsageReport,
-)
-from toolcast.events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
+from toolcast import Engine, FunctionCallingLLM, OpenAI, ToolOrchestratingLLM, Usage
+from toolcast.events import Event, Finish, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart, UsageReport
+from toolcast.llms import LLMMetadata
 from toolcast.parsing.partial_value import PartialValue, plan_for
 from toolcast.testing import Recorded, ReplayNetwork
 

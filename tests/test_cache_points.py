@@ -8,24 +8,15 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from toolcast import (
-    Anthropic,
-    CachePoint,
-    Engine,
-    Message,
-    RedactedLLM,
-    TextPart,
-    ToolOrchestratingLLM,
-    WebSearch,
-    system,
-    user,
-)
+from toolcast import Anthropic, Engine, Message, ToolOrchestratingLLM, WebSearch, system, user
 from toolcast.agents.engine.compaction import summary_prompt
 from toolcast.agents.engine.history import find_problems, has_content, repair
 from toolcast.agents.engine.instructions import as_instructions
 from toolcast.apps.sessions_command import _message_texts
+from toolcast.llms import RedactedLLM
 from toolcast.llms.token_estimates import estimate_message_tokens
 from toolcast.message_dicts import message_from_dict
+from toolcast.messages import CachePoint, TextPart
 from toolcast.observability.content import messages_json
 from toolcast.structured.response_validation import is_empty
 from toolcast.testing import ScriptedLLM

@@ -15,9 +15,9 @@ from support.albums import SEA, Album
 from support.chunks import album_body, delta, sse
 from support.process import Process
 from support.sync_and_async import API
-from toolcast import BadRequest, Engine, OpenAI, Prices, ToolOrchestratingLLM, ValidationError
+from toolcast import Engine, OpenAI, Prices, ToolOrchestratingLLM, ValidationError
 from toolcast.call_report import Account
-from toolcast.errors import Attempt
+from toolcast.errors import Attempt, BadRequest
 from toolcast.messages import ImagePart, assistant, user
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
 from toolcast.usage import Usage

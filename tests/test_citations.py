@@ -11,27 +11,25 @@ from hypothesis import given, strategies as st
 
 from support.albums import SEA as ALBUM, Album
 from support.sync_and_async import API
-from toolcast import (
-    Accumulator,
+from toolcast import Message, ToolOrchestratingLLM
+from toolcast.chat.context import ChatContext, Streamed
+from toolcast.citations import describe_citation, place_citations, web_link
+from toolcast.events import (
     ChatResponse,
     Citation,
-    DocumentPart,
     Finish,
     Grounding,
     GroundingReport,
-    Message,
     Restarted,
     ServerToolUse,
     TextCitation,
     TextDelta,
-    TextPart,
     ThinkingDelta,
     ToolCallDone,
     ToolCallStart,
-    ToolOrchestratingLLM,
 )
-from toolcast.chat.context import ChatContext, Streamed
-from toolcast.citations import describe_citation, place_citations, web_link
+from toolcast.llms import Accumulator
+from toolcast.messages import DocumentPart, TextPart
 from toolcast.testing import ScriptedLLM
 
 SEA = Citation("url_citation", 4, 7, "https://sea.example/", "The sea", provider="openai", raw={"type": "url_citation"})

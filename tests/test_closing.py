@@ -12,7 +12,8 @@ import pytest
 
 from support.albums import SEA, Album
 from support.chunks import album_stream
-from toolcast import Engine, OpenAI, StreamingObjectProcessor, ToolCallDelta, ToolCallStart, ToolOrchestratingLLM
+from toolcast import Engine, OpenAI, StreamingObjectProcessor, ToolOrchestratingLLM
+from toolcast.events import ToolCallDelta, ToolCallStart
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 TEXT = SEA.model_dump_json()

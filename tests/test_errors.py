@@ -12,8 +12,9 @@ from typing import Any
 import pydantic
 import pytest
 
-from toolcast import Attempt, ChatResponse, FailTurn, ToolCallPart, ToolOrchestratingLLM, TryAgain, Usage, assistant
-from toolcast.errors import CallError, LLMError, ToolcastError, ValidationError
+from toolcast import FailTurn, ToolCallPart, ToolOrchestratingLLM, TryAgain, Usage, assistant
+from toolcast.errors import Attempt, CallError, LLMError, ToolcastError, ValidationError
+from toolcast.events import ChatResponse
 from toolcast.testing import ScriptedLLM
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolcast import TextDelta, ToolCallDelta
+from toolcast.events import TextDelta, ToolCallDelta
 
 DELTAS = [
     pytest.param(TextDelta("a"), TextDelta(text="a"), TextDelta("b"), "TextDelta(text='a')", id="TextDelta"),

@@ -25,16 +25,8 @@ from typing_extensions import TypedDict
 
 from support.chunks import delta, sse
 from support.sync_and_async import API
-from toolcast import (
-    CallError,
-    Engine,
-    NoToolCallError,
-    OpenAI,
-    Session,
-    ToolOrchestratingLLM,
-    TryAgain,
-    ValidationError,
-)
+from toolcast import CallError, Engine, OpenAI, Session, ToolOrchestratingLLM, TryAgain, ValidationError
+from toolcast.errors import NoToolCallError
 from toolcast.events import Finish, TextDelta, ThinkingDelta, ToolCallDone, ToolCallStart
 from toolcast.messages import ToolCallPart
 from toolcast.parsing.core_schemas import hides_input

@@ -20,30 +20,25 @@ from support.chunks import album_body, album_stream
 from support.engines import ENGINE_APIS, EngineAPI, call as tool_call
 from support.sync_and_async import API
 from toolcast import (
-    Attempt,
-    CachedLLM,
     CallInfo,
-    ChatRequest,
-    Compaction,
     Engine,
-    Event,
     FallbackLLM,
     Hooks,
-    Next,
     OpenAI,
     Permissions,
     Rule,
-    ServerError,
     Settings,
     ToolOrchestratingLLM,
     TryAgain,
-    TurnCancelled,
     ValidationError,
-    WrapperLLM,
     assistant,
     user,
 )
+from toolcast.agents import Compaction
+from toolcast.errors import Attempt, ServerError, TurnCancelled
+from toolcast.events import Event
 from toolcast.hook_protocol import CallHooks, begin_operation, current_operation
+from toolcast.llms import CachedLLM, ChatRequest, Next, WrapperLLM
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock, use_llm
 
 JSON = {"content-type": "application/json"}
@@ -497,7 +492,7 @@ def test_predict_and_call_runs_its_tools_within_the_operation(api: API) -> None:
     llm = ScriptedLLM(tool_call("1", "make_note", '{"text": "a"}'), hooks=notes)
     api.method(llm, "predict_and_call", [make_note], "Note it.")
     assert notes.methods == ["request", "response", "tool_start", "tool", "end"]
-    with pytest.raises(toolcast.UnknownToolError):
+    with pytest.raises(toolcast.errors.UnknownToolError):
         api.method(ScriptedLLM(tool_call("1", "other"), hooks=notes), "predict_and_call", [make_note], "Note it.")
     assert notes.methods[5:] == ["request", "response", "error", "end"]
 

@@ -14,10 +14,8 @@ from support.albums import SEA, Album
 from support.sync_and_async import API
 from toolcast import (
     Engine,
-    NoToolCallError,
     OpenAI,
     Prices,
-    RateLimited,
     ToolCallPart,
     ToolcastError,
     ToolOrchestratingLLM,
@@ -27,6 +25,7 @@ from toolcast import (
     is_partial,
 )
 from toolcast.approvals import PermissionRequest
+from toolcast.errors import NoToolCallError, RateLimited
 from toolcast.html_repr import grid, table
 from toolcast.messages import assistant
 from toolcast.testing import ScriptedLLM

@@ -13,10 +13,12 @@ import pytest
 from pydantic import BaseModel, Field
 from pydantic_core import PydanticSerializationError
 
-from toolcast import Engine, MemoryStore, Result, Session, ToolCallPart, ToolOrchestratingLLM, file_tools, user
+from toolcast import Engine, Result, Session, ToolCallPart, ToolOrchestratingLLM, user
 from toolcast.json_text import json_text, replace_surrogates
 from toolcast.prompts import PromptTemplate
+from toolcast.stores import MemoryStore
 from toolcast.testing import ScriptedLLM
+from toolcast.toolbox import file_tools
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.function_schema import Signature
 

@@ -15,19 +15,9 @@ from pydantic import SecretStr
 from support.albums import SEA, Album
 from support.notebooks import Notebook
 from support.sync_and_async import API
-from toolcast import (
-    Engine,
-    Permissions,
-    RateLimited,
-    Restarted,
-    StreamClosed,
-    ToolCallPart,
-    ToolContext,
-    ToolOrchestratingLLM,
-    Turn,
-    ValidationError,
-)
-from toolcast.events import Event, Finish, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
+from toolcast import Engine, Permissions, ToolCallPart, ToolContext, ToolOrchestratingLLM, Turn, ValidationError
+from toolcast.errors import RateLimited, StreamClosed
+from toolcast.events import Event, Finish, Restarted, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
 from toolcast.json_text import json_text
 from toolcast.live_display import INTERVAL, Frame, LiveDisplay, find_surface, in_notebook, text_of
 from toolcast.testing import ScriptedLLM, VirtualClock
@@ -257,7 +247,7 @@ def test_a_hidden_output_has_no_text(notebook: Notebook) -> None:
 def test_a_turn_that_failed(api: API, notebook: Notebook) -> None:
     with pytest.raises(RateLimited):
         api.show(Engine(ScriptedLLM(RateLimited("no more"))), "stream", "x")
-    assert "RateLimited: no more" in notebook.frames[-1].text
+    assert "RateLimited: scripted scripted: no more" in notebook.frames[-1].text
 
 
 def test_what_a_request_wrote_before_it_was_repeated_is_dropped(notebook: Notebook) -> None:

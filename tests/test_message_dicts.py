@@ -9,27 +9,20 @@ import pytest
 
 from support.albums import SEA, Album
 from support.sync_and_async import API
-from toolcast import (
-    AudioPart,
-    DocumentPart,
-    Engine,
-    FileRef,
-    ImagePart,
-    Message,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolOrchestratingLLM,
-    ToolResultPart,
-    VideoPart,
-    assistant,
-    system,
-    tool_result,
-    user,
-)
+from toolcast import Engine, Message, ToolCallPart, ToolOrchestratingLLM, assistant, system, tool_result, user
 from toolcast.chat.events import QueueMessage, parse_event
 from toolcast.errors import PromptError
 from toolcast.message_dicts import message_from_dict
+from toolcast.messages import (
+    AudioPart,
+    DocumentPart,
+    FileRef,
+    ImagePart,
+    TextPart,
+    ThinkingPart,
+    ToolResultPart,
+    VideoPart,
+)
 from toolcast.prompts import ChatPromptTemplate, PromptTemplate
 from toolcast.testing import ScriptedLLM
 

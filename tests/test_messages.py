@@ -8,22 +8,17 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast import (
+from toolcast import Message, ToolCallPart, assistant, system, tool_result, user
+from toolcast.messages import (
     AudioPart,
     DocumentPart,
     FileRef,
     ImagePart,
-    Message,
     ServerToolPart,
     TextPart,
     ThinkingPart,
-    ToolCallPart,
     ToolResultPart,
     VideoPart,
-    assistant,
-    system,
-    tool_result,
-    user,
 )
 
 text = st.text(max_size=20)

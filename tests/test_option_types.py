@@ -13,19 +13,9 @@ from typing import Any
 import pytest
 
 import toolcast
-from toolcast import (
-    ChatMachine,
-    Compaction,
-    Engine,
-    OpenAI,
-    Session,
-    Settings,
-    Timeouts,
-    ToolOrchestratingLLM,
-    assistant,
-    system,
-    user,
-)
+from toolcast import Engine, OpenAI, Session, Settings, Timeouts, ToolOrchestratingLLM, assistant, system, user
+from toolcast.agents import Compaction
+from toolcast.chat import ChatMachine
 from toolcast.testing import ScriptedLLM
 
 

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from toolcast import Capabilities
+from toolcast.llms import Capabilities
 from toolcast.output_mode import best_mode
 from toolcast.providers.model_features import model_capabilities
 

@@ -14,26 +14,20 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from support.sync_and_async import API
-from toolcast import (
-    AudioPart,
-    ChatResponse,
-    DocumentPart,
-    Engine,
-    FileRef,
-    ImagePart,
-    Message,
-    ThinkingPart,
-    ToolCallPart,
-    ToolOrchestratingLLM,
-    ToolResultPart,
-    TryAgain,
-    Turn,
-    Usage,
-    VideoPart,
-)
+from toolcast import Engine, Message, ToolCallPart, ToolOrchestratingLLM, TryAgain, Turn, Usage
 from toolcast.approvals import PermissionRequest
 from toolcast.errors import Attempt, CallError, RateLimited, ValidationError
-from toolcast.messages import TextPart
+from toolcast.events import ChatResponse
+from toolcast.messages import (
+    AudioPart,
+    DocumentPart,
+    FileRef,
+    ImagePart,
+    TextPart,
+    ThinkingPart,
+    ToolResultPart,
+    VideoPart,
+)
 from toolcast.plain_data import from_plain, to_plain
 from toolcast.structured.call import Result
 from toolcast.testing import ScriptedLLM

@@ -99,7 +99,8 @@ BLOCKED = """
 
     import pytest
     from offline import llm, network
-    from toolcast import ConnectFailed, OpenAI, Engine, TurnFailed
+    from toolcast import Engine, OpenAI
+    from toolcast.errors import ConnectFailed, TurnFailed
     from toolcast.testing import RequestBlocked
 
     @pytest.fixture(scope="module")

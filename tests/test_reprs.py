@@ -6,6 +6,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 import pytest
@@ -14,44 +15,29 @@ import toolcast
 from support.albums import SEA, Album
 from support.experiments import config_in
 from toolcast import (
-    Accumulator,
-    AsyncChatMachine,
-    Capabilities,
-    ChatMachine,
-    ChatRequest,
     Configs,
-    CycleOrchestrator,
-    ElfConfig,
-    ElfManager,
     Engine,
-    Event,
-    ExperimentRunner,
     FallbackLLM,
     FunctionCallingLLM,
-    HttpxNetwork,
-    ImagePart,
-    JsonlLogger,
-    JSONLStore,
-    MemoryCache,
-    MemoryStore,
-    Next,
     OpenAI,
     Permissions,
     Session,
     Settings,
-    SQLiteCache,
-    SQLiteStore,
     StreamingObjectProcessor,
-    TextDelta,
     ToolOrchestratingLLM,
-    WrapperLLM,
     hooks,
 )
+from toolcast.agents import ElfConfig, ElfManager
 from toolcast.batch import Job, Outcomes, read_csv
 from toolcast.batch.pacing import Pace
+from toolcast.chat import AsyncChatMachine, ChatMachine
+from toolcast.events import Event, TextDelta
 from toolcast.experiments import (
     AgentMemory,
+    CycleOrchestrator,
     EndpointEmbedder,
+    ExperimentRunner,
+    JsonlLogger,
     ResultsFile,
     SentenceTransformersEmbedder,
     SimilarityMonitor,
@@ -62,12 +48,25 @@ from toolcast.experiments import (
     WordsEmbedder,
 )
 from toolcast.experiments.cycles import Services
+from toolcast.llms import (
+    Accumulator,
+    Capabilities,
+    ChatRequest,
+    HttpxNetwork,
+    MemoryCache,
+    Next,
+    SQLiteCache,
+    WrapperLLM,
+)
+from toolcast.messages import ImagePart
+from toolcast.stores import JSONLStore, MemoryStore, SQLiteStore
 from toolcast.stores.store import SessionLease
 from toolcast.testing import AutoLLM, ReplayNetwork, ScriptedLLM, VirtualClock
 from toolcast.transport.aiohttp_network import AiohttpNetwork
 
 KEY = "sk-canary"
-PACKAGES = ("toolcast", "toolcast.batch", "toolcast.batch.pacing", "toolcast.experiments", "toolcast.testing")
+PUBLIC = [f"toolcast.{name}" for name in toolcast.__all__ if isinstance(getattr(toolcast, name), ModuleType)]
+PACKAGES = ("toolcast", "toolcast.batch.pacing", *PUBLIC)
 
 
 def add(a: int, b: int) -> int:
@@ -86,7 +85,7 @@ def make() -> ToolOrchestratingLLM[Album]:
 def public_classes() -> list[type]:
     found = [getattr(import_module(package), name) for package in PACKAGES for name in import_module(package).__all__]
     classes = {each for each in found if inspect.isclass(each) and not issubclass(each, BaseException)}
-    concrete = [each for each in classes if Protocol not in each.__bases__]
+    concrete = [each for each in classes if Protocol not in each.__bases__ and each.__module__.startswith("toolcast")]
     return sorted(concrete, key=lambda each: each.__qualname__)
 
 

@@ -33,41 +33,42 @@ from support.telemetry import recorded
 from toolcast import (
     Anthropic,
     AnthropicVertex,
-    AuthFailed,
-    BadRequest,
     Bedrock,
-    CachedLLM,
     CallError,
     CallInfo,
     Cohere,
-    ConnectFailed,
     FallbackLLM,
     FunctionCallingLLM,
     Google,
     Hooks,
     LLMError,
-    MalformedEvent,
     Mistral,
-    NotFound,
     Ollama,
     OpenAI,
     OpenAICompatible,
     OpenAIResponses,
-    QuotaExceeded,
-    RedactedLLM,
     RequestInfo,
-    ServerError,
     Settings,
-    StreamInterrupted,
-    Timeout,
     Timeouts,
     ToolcastError,
     ToolOrchestratingLLM,
-    UnsupportedLLMError,
     llm,
 )
 from toolcast.credentials import Secret
+from toolcast.errors import (
+    AuthFailed,
+    BadRequest,
+    ConnectFailed,
+    MalformedEvent,
+    NotFound,
+    QuotaExceeded,
+    ServerError,
+    StreamInterrupted,
+    Timeout,
+    UnsupportedLLMError,
+)
 from toolcast.experiments.embedders import EndpointEmbedder
+from toolcast.llms import CachedLLM, RedactedLLM
 from toolcast.transport.httpx_network import HttpxNetwork
 
 # Two halves, so that neither this file's text in a traceback nor a constant of a frame holds the canary.

@@ -22,19 +22,9 @@ from support.loopback import CLOSE, RESET, Loopback, Piece, whole
 from support.ollama_server import OllamaServer, delta, line
 from support.sync_and_async import API, APIS
 from test_secrets import FAILURES, JSON, MARK, canary, dumped, echo, shown, texts_of, with_login
-from toolcast import (
-    BadRequest,
-    CachedLLM,
-    CallError,
-    Engine,
-    OpenAI,
-    RecordingLLM,
-    Session,
-    Settings,
-    SQLiteCache,
-    Timeouts,
-    ToolOrchestratingLLM,
-)
+from toolcast import CallError, Engine, OpenAI, Session, Settings, Timeouts, ToolOrchestratingLLM
+from toolcast.errors import BadRequest
+from toolcast.llms import CachedLLM, RecordingLLM, SQLiteCache
 from toolcast.stores.jsonl import JSONLStore
 from toolcast.stores.sqlite import SQLiteStore
 from toolcast.testing import Recorded, RecordingError, ReplayNetwork, record, replay

@@ -11,18 +11,11 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from toolcast import (
-    BadRequest,
-    CachePoint,
-    ChatResponse,
     CodeExecution,
-    EmptyResponse,
     Engine,
     FileSearch,
     Message,
     RemoteMCP,
-    ServerToolPart,
-    ServerToolUse,
-    TextPart,
     ToolOrchestratingLLM,
     URLContext,
     WebSearch,
@@ -33,9 +26,11 @@ from toolcast.agents.engine.compaction import summary_prompt
 from toolcast.agents.engine.history import estimate_tokens, has_content
 from toolcast.chat.context import ChatContext, Streamed
 from toolcast.credentials import Secret, SecretURL
-from toolcast.events import Finish, TextDelta, ToolCallDone, server_tool_use
+from toolcast.errors import BadRequest, EmptyResponse
+from toolcast.events import ChatResponse, Finish, ServerToolUse, TextDelta, ToolCallDone, server_tool_use
 from toolcast.llms.request import ChatRequest
 from toolcast.llms.token_estimates import estimate_input_tokens
+from toolcast.messages import CachePoint, ServerToolPart, TextPart
 from toolcast.observability.content import messages_json
 from toolcast.plain_data import hide_content
 from toolcast.server_tools import ServerTool, credentials_digest, split_tools

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from toolcast import Engine, Hooks, MemoryStore, Message, Session, Settings, ToolCallPart, hooks, tool_result, user
+from toolcast import Engine, Hooks, Message, Session, Settings, ToolCallPart, hooks, tool_result, user
 from toolcast.agents.engine.conversation import Conversation
 from toolcast.chat.context import NOTHING_STREAMED, Streamed
 from toolcast.errors import BadRequest
@@ -32,6 +32,7 @@ from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import SERVICES
 from toolcast.providers.http_adapter import cache_by_options
+from toolcast.stores import MemoryStore
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 from toolcast.text_buffer import JOIN_THRESHOLD, TextBuffer
 from toolcast.tool_spec import ToolSpec

@@ -11,17 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from support.notebooks import Notebook
 from support.sync_and_async import API
-from toolcast import (
-    CallError,
-    Engine,
-    PromptError,
-    RateLimited,
-    ToolCallPart,
-    ToolcastError,
-    ToolOrchestratingLLM,
-    TurnFailed,
-    ValidationError,
-)
+from toolcast import CallError, Engine, ToolCallPart, ToolcastError, ToolOrchestratingLLM, ValidationError
+from toolcast.errors import PromptError, RateLimited, TurnFailed
 from toolcast.short_tracebacks import render
 from toolcast.testing import ScriptedLLM
 

@@ -24,37 +24,24 @@ from data.stored.generate import conversation, names
 from support.process import Process
 from toolcast import (
     ApprovalDecision,
-    AsyncChatMachine,
-    AtLeast,
-    AtMost,
-    AudioPart,
-    BadRequest,
     CallableTool,
-    ChatMachine,
-    DocumentPart,
     Engine,
-    ExperimentRunner,
-    ImagePart,
-    JSONLStore,
     Message,
-    OneOf,
     PermissionRequest,
     Permissions,
     Rule,
     Session,
-    SQLiteStore,
-    Store,
-    TextPart,
-    ThinkingPart,
     ToolCallPart,
-    ToolResultPart,
-    Under,
     Usage,
     assistant,
     user,
 )
+from toolcast.agents import AtLeast, AtMost, OneOf, Under
 from toolcast.agents.permissions.rules import Exactly, Others
 from toolcast.apps.repl.prompt_input import History
+from toolcast.chat import AsyncChatMachine, ChatMachine
+from toolcast.errors import BadRequest
+from toolcast.experiments import ExperimentRunner
 from toolcast.experiments.config_files import load_config
 from toolcast.experiments.event_log import read_log
 from toolcast.experiments.grids.grid import run_grid
@@ -63,6 +50,8 @@ from toolcast.experiments.pei.assessment import assess
 from toolcast.experiments.pei.results_loader import read_results
 from toolcast.experiments.report.page import report_on
 from toolcast.experiments.report.summary import summary_of
+from toolcast.messages import AudioPart, DocumentPart, ImagePart, TextPart, ThinkingPart, ToolResultPart
+from toolcast.stores import JSONLStore, SQLiteStore, Store
 from toolcast.testing import ScriptedLLM, use_llm
 
 STORED = Path(__file__).with_name("data") / "stored"

@@ -135,8 +135,8 @@ def test_tasks_do_not_see_each_others_configs() -> None:
 
 CALL_ERRORS = [
     error
-    for name in toolcast.__all__
-    if isinstance(error := getattr(toolcast, name), type) and issubclass(error, CallError)
+    for name in dir(toolcast.errors)
+    if isinstance(error := getattr(toolcast.errors, name), type) and issubclass(error, CallError)
 ]
 
 
@@ -158,16 +158,16 @@ def test_advice_is_a_sentence_of_its_own(message: str) -> None:
 @pytest.mark.parametrize(
     ("error", "base"),
     [
-        (toolcast.MissingLLMError, AssertionError),
-        (toolcast.UnsupportedLLMError, ValueError),
-        (toolcast.PromptError, ValueError),
-        (toolcast.OutputTypeError, TypeError),
-        (toolcast.MissingOutputError, AttributeError),
-        (toolcast.StreamClosed, ToolcastError),
-        (toolcast.StreamBusy, ToolcastError),
+        (toolcast.errors.MissingLLMError, AssertionError),
+        (toolcast.errors.UnsupportedLLMError, ValueError),
+        (toolcast.errors.PromptError, ValueError),
+        (toolcast.errors.OutputTypeError, TypeError),
+        (toolcast.errors.MissingOutputError, AttributeError),
+        (toolcast.errors.StreamClosed, ToolcastError),
+        (toolcast.errors.StreamBusy, ToolcastError),
         (toolcast.CallError, ValueError),
         (toolcast.LLMError, CallError),
-        (toolcast.NoToolCallError, CallError),
+        (toolcast.errors.NoToolCallError, CallError),
     ],
 )
 def test_the_tree(error: type[Exception], base: type[Exception]) -> None:
@@ -176,7 +176,7 @@ def test_the_tree(error: type[Exception], base: type[Exception]) -> None:
 
 
 def test_what_was_tried_is_not_advised() -> None:
-    made = toolcast.NoToolCallError("nothing was called")
+    made = toolcast.errors.NoToolCallError("nothing was called")
     assert str(made).startswith("nothing was called. Ask again with max_attempts=2")
     assert made.message == "nothing was called"
     made.attempts = (Attempt(1, made), Attempt(2, made))
@@ -184,8 +184,8 @@ def test_what_was_tried_is_not_advised() -> None:
 
 
 def test_an_error_after_several_requests_names_their_number_time_and_earlier_failures() -> None:
-    down = toolcast.Overloaded("overloaded", status=503)
-    lost, made = toolcast.ConnectFailed("refused"), toolcast.NoToolCallError("nothing was called")
+    down = toolcast.errors.Overloaded("overloaded", status=503)
+    lost, made = toolcast.errors.ConnectFailed("refused"), toolcast.errors.NoToolCallError("nothing was called")
     waits = (Attempt(1, down, wait=2.0), Attempt(2, down, seconds=1.5), Attempt(3, lost))
     made.attempts = (*waits, Attempt(4, made, seconds=0.25, wait=0.0))
     assert str(made) == (
@@ -203,7 +203,7 @@ def test_an_error_without_a_place_is_its_message() -> None:
 def test_retryable_can_be_sent_of_one_error() -> None:
     assert LLMError().retryable is False
     assert LLMError(retryable=True).retryable is True
-    assert toolcast.ConnectFailed(retryable=False).retryable is False
+    assert toolcast.errors.ConnectFailed(retryable=False).retryable is False
     assert Timeout(phase="idle").phase == "idle"
 
 

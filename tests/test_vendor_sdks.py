@@ -159,7 +159,9 @@ def test_a_type_of_models_that_is_gone_is_found(sdk: ModuleType) -> None:
 
 
 def test_models_with_few_facts_are_named_and_no_finding(sdk: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vendor_sdks, "model_capabilities", lambda provider, name: toolcast.Capabilities(known=True))
+    monkeypatch.setattr(
+        vendor_sdks, "model_capabilities", lambda provider, name: toolcast.llms.Capabilities(known=True)
+    )
     result = models_of("gpt-unseen")
     assert (result.findings, [*result.notes]) == ((), ["Rows without a context window: gpt-unseen"])
 

@@ -17,7 +17,8 @@ from peers.common import BASE_URL, Peer, Way, Wire, main, same, transport
 from peers.rounds import ARGUMENTS, COUNT, DONE, Agent, add, results
 from rows import ROWS
 
-from toolcast import CallableTool, Engine, HttpxNetwork, OpenAI, ToolCallPart, ToolOrchestratingLLM
+from toolcast import CallableTool, Engine, OpenAI, ToolCallPart, ToolOrchestratingLLM
+from toolcast.llms import HttpxNetwork
 from toolcast.testing import ScriptedLLM
 
 

@@ -5,7 +5,7 @@ The same as `toolcast experiment run`; `--help` lists the options, docs/how-to/e
 
 import sys
 
-from toolcast.apps.cli import main
+from toolcast.apps import main
 
 if __name__ == "__main__":
     raise SystemExit(main(["experiment", "run", *sys.argv[1:]]))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 
-from toolcast.apps.cli import main
+from toolcast.apps import main
 
 if __name__ == "__main__":
     sys.exit(main(["experiment", "pei", *sys.argv[1:]]))

@@ -48,6 +48,50 @@ if TYPE_CHECKING:
     from .turn import Turn
     from .usage import Usage
 
+__all__ = [
+    "Attempt",
+    "AuthFailed",
+    "BadRequest",
+    "BudgetExceeded",
+    "ConnectFailed",
+    "ContentBlocked",
+    "ContextTooLong",
+    "EmptyResponse",
+    "IllegalState",
+    "LimitExceeded",
+    "MCPError",
+    "MCPToolError",
+    "MalformedEvent",
+    "MissingLLMError",
+    "MissingOutputError",
+    "NoToolCallError",
+    "NotFound",
+    "OutputTruncated",
+    "OutputTypeError",
+    "Overloaded",
+    "PermissionDenied",
+    "PromptError",
+    "QuotaExceeded",
+    "RateLimited",
+    "Refused",
+    "RepeatedCall",
+    "RoundsExceeded",
+    "ServerError",
+    "SessionLocked",
+    "StreamBusy",
+    "StreamClosed",
+    "StreamInterrupted",
+    "StreamTruncated",
+    "Timeout",
+    "ToolTimeout",
+    "TurnCancelled",
+    "TurnFailed",
+    "TurnStopped",
+    "UnknownToolError",
+    "UnsupportedLLMError",
+    "WouldSuspend",
+]
+
 
 class ToolcastError(Exception):
     """The base class of all exceptions of toolcast."""

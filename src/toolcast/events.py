@@ -24,6 +24,41 @@ from .lazy_dataclasses import dataclass
 from .messages import ImagePart, Message, ServerToolPart
 from .usage import Usage
 
+__all__ = [
+    "AgentEvent",
+    "AudioOutput",
+    "ChatResponse",
+    "Citation",
+    "ErrorEvent",
+    "Event",
+    "Failover",
+    "Finish",
+    "Grounding",
+    "GroundingReport",
+    "ImageOutput",
+    "LogprobsDelta",
+    "OutputDelta",
+    "RawEvent",
+    "Restarted",
+    "Routing",
+    "SafetyRating",
+    "SafetyReport",
+    "ServerToolUse",
+    "StopReason",
+    "TextCitation",
+    "TextDelta",
+    "ThinkingDelta",
+    "TokenLogprob",
+    "ToolCallDelta",
+    "ToolCallDone",
+    "ToolCallReset",
+    "ToolCallStart",
+    "ToolProgress",
+    "ToolResult",
+    "ToolStarted",
+    "UsageReport",
+]
+
 StopReason: TypeAlias = Literal[
     "end_turn",
     "max_tokens",

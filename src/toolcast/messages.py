@@ -23,6 +23,19 @@ from .option_types import require
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+__all__ = [
+    "AudioPart",
+    "CachePoint",
+    "DocumentPart",
+    "FileRef",
+    "ImagePart",
+    "ServerToolPart",
+    "TextPart",
+    "ThinkingPart",
+    "ToolResultPart",
+    "VideoPart",
+]
+
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 FILE_LIMIT: Final = 50 * 1024 * 1024

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 T = TypeVar("T")
@@ -161,9 +162,9 @@ NAMES: Final = {
     for own, words in {
         "ToolContext": "RunContext RunContextWrapper",
         "TryAgain": "ModelRetry",
-        "testing.AutoLLM": "TestModel",
-        "testing.ScriptedLLM": "FunctionModel FakeListChatModel MockLLM",
-        "testing.capture_calls": "capture_run_messages",
+        "AutoLLM": "TestModel",
+        "ScriptedLLM": "FunctionModel FakeListChatModel MockLLM",
+        "capture_calls": "capture_run_messages",
         "CallableTool": "BaseTool StructuredTool FunctionTool Tool ToolDefinition",
         "tool": "function_tool",
         "ValidationError": "InstructorRetryException UnexpectedModelBehavior InstructorValidationError",
@@ -303,11 +304,27 @@ def refuse_attributes(kind: str) -> Callable[[T], T]:
     return decorate
 
 
-def missing_name(name: str) -> AttributeError | ImportError:
-    """Return the error of the module `toolcast` for a name that it does not have. Only its `__getattr__` calls this."""
-    instead = f": use toolcast.{NAMES[name]}" if name in NAMES else ""
+def missing_name(package: str, name: str) -> AttributeError | ImportError:
+    """Return the error of a public package for a name that it does not have, with the name to use if there is one.
+
+    Only the `__getattr__` of a package calls this.
+    """
+    # An attribute with two underscores is one that Python or a tool asks every module for.
+    home = None if name.startswith("__") else _home_of(NAMES.get(name, name))
+    instead = "" if home is None else f": use {home}"
     # Of an `AttributeError`, `from toolcast import name` would replace the message by one of its own.
-    asking = sys._getframe(2)  # pyright: ignore[reportPrivateUsage] - public in all but its name
-    if instead and asking.f_code.co_name == "_handle_fromlist":
-        return ImportError(f"cannot import name {name!r} from 'toolcast'{instead}", name="toolcast")
-    return AttributeError(f"module 'toolcast' has no attribute {name!r}{instead}")
+    asking: Any = sys._getframe(2)  # pyright: ignore[reportPrivateUsage] - public in all but its name
+    if instead and "_handle_fromlist" in (asking.f_code.co_name, asking.f_back.f_code.co_name):
+        return ImportError(f"cannot import name {name!r} from {package!r}{instead}", name=package)
+    return AttributeError(f"module {package!r} has no attribute {name!r}{instead}")
+
+
+def _home_of(name: str) -> str | None:
+    """Return the full name of a public name, or of an attribute of one, wherever it is; None if there is none."""
+    toolcast: Any = sys.modules["toolcast"]  # which imports this module
+    first = name.partition(".")[0]
+    packages = [
+        toolcast,
+        *[value for each in dir(toolcast) if isinstance(value := getattr(toolcast, each), ModuleType)],
+    ]
+    return next((f"{package.__name__}.{name}" for package in packages if first in package.__all__), None)

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from toolcast import ChatMachine, Engine, Overloaded, ToolCallPart
-from toolcast.chat import actions, guards
+from toolcast import Engine, ToolCallPart
+from toolcast.chat import ChatMachine, actions, guards
 from toolcast.chat.events import (
     GenerationFailure,
     GenerationSuccess,
@@ -29,6 +29,7 @@ from toolcast.chat.events import (
     ToolSearchFailure,
     ToolSearchSuccess,
 )
+from toolcast.errors import Overloaded
 from toolcast.messages import assistant
 from toolcast.testing import ScriptedLLM
 

@@ -14,8 +14,9 @@ import pytest
 
 from support import ollama_by_rule
 from support.ollama_server import MODEL, OllamaServer
-from toolcast import ExperimentConfig, ExperimentRunner, JsonlLogger, Ollama, SimilarityMonitor, ToolCallPart, assistant
+from toolcast import Ollama, ToolCallPart, assistant
 from toolcast.apps.cli import main
+from toolcast.experiments import ExperimentConfig, ExperimentRunner, JsonlLogger, SimilarityMonitor
 from toolcast.experiments.cycles import new_state
 from toolcast.experiments.experiment_tools import agent_tools
 from toolcast.experiments.memory import AgentMemory

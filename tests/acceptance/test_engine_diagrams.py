@@ -15,30 +15,10 @@ import anyio
 import pytest
 
 import toolcast
-from toolcast import (
-    Anthropic,
-    BackgroundElf,
-    ElfConfig,
-    ElfManager,
-    Engine,
-    Google,
-    IllegalState,
-    Mistral,
-    OpenAI,
-    Overloaded,
-    Permissions,
-    RateLimited,
-    Session,
-    SyncElf,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallPart,
-    ToolCallStart,
-    ToolResult,
-    TurnCancelled,
-)
+from toolcast import Anthropic, Engine, Google, Mistral, OpenAI, Permissions, Session, ToolCallPart
+from toolcast.agents import BackgroundElf, ElfConfig, ElfManager, SyncElf
+from toolcast.errors import IllegalState, Overloaded, RateLimited, TurnCancelled
+from toolcast.events import TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, ToolCallStart, ToolResult
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 OSLO = '{"city": "Oslo"}'
@@ -71,7 +51,7 @@ def test_a_tool_call_goes_back_to_streaming() -> None:
 
 
 def test_max_tokens_completes_the_turn() -> None:
-    cut = [TextDelta("Once upon"), toolcast.Finish("max_tokens")]
+    cut = [TextDelta("Once upon"), toolcast.events.Finish("max_tokens")]
     engine = Engine(ScriptedLLM(cut))
     turn = engine.submit("A story.")
     assert (turn.text, turn.end, engine.state) == ("Once upon", "max_tokens", "idle")
@@ -139,7 +119,7 @@ def test_a_fatal_tool_error_passes_through_error_to_idle() -> None:
         [charge],
         observer=lambda _, state: seen.append(state),
     )
-    with pytest.raises(toolcast.TurnFailed, match="licence") as caught:
+    with pytest.raises(toolcast.errors.TurnFailed, match="licence") as caught:
         engine.submit("Charge.")
     assert seen == ["streaming", "accumulating", "tool_exec", "error", "idle"]
     assert caught.value.turn is not None
@@ -346,12 +326,12 @@ class ThreadLLM(toolcast.FunctionCallingLLM):
     """An LLM that answers with the thread it runs in."""
 
     @property
-    def metadata(self) -> toolcast.LLMMetadata:
-        return toolcast.LLMMetadata("thread", "test")
+    def metadata(self) -> toolcast.llms.LLMMetadata:
+        return toolcast.llms.LLMMetadata("thread", "test")
 
-    async def _events(self, *_: Any) -> AsyncIterator[toolcast.Event]:
+    async def _events(self, *_: Any) -> AsyncIterator[toolcast.events.Event]:
         yield TextDelta(str(threading.get_ident()))
-        yield toolcast.Finish("end_turn")
+        yield toolcast.events.Finish("end_turn")
 
 
 @pytest.mark.parametrize("background", [False, True])

@@ -19,18 +19,9 @@ import pytest
 from pydantic import BaseModel
 
 import toolcast
-from toolcast import (
-    AgentChatResponse,
-    CallableTool,
-    Configs,
-    Ollama,
-    OpenAI,
-    PromptError,
-    PromptTemplate,
-    ToolCallPart,
-    ToolOrchestratingLLM,
-    UnsupportedLLMError,
-)
+from toolcast import CallableTool, Configs, Ollama, OpenAI, PromptTemplate, ToolCallPart, ToolOrchestratingLLM
+from toolcast.errors import PromptError, UnsupportedLLMError
+from toolcast.llms import AgentChatResponse
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 

@@ -15,22 +15,20 @@ from support.sync_and_async import API
 from toolcast import (
     LATER,
     Agent,
-    ChatMachine,
     Configs,
-    ElfManager,
     Engine,
-    MemoryStore,
-    MissingLLMError,
-    OutputTypeError,
     Permissions,
     Session,
     Settings,
     ToolcastError,
     ToolContext,
-    TurnFailed,
     ValidationError,
 )
+from toolcast.agents import ElfManager
+from toolcast.chat import ChatMachine
+from toolcast.errors import MissingLLMError, OutputTypeError, TurnFailed
 from toolcast.messages import ToolCallPart
+from toolcast.stores import MemoryStore
 from toolcast.testing import ScriptedLLM, ScriptedRequest, use_llm
 
 

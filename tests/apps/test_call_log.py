@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from toolcast import AuthFailed, SQLiteStore
 from toolcast.agents.engine.session_state import fold, read_details
 from toolcast.apps import cli
+from toolcast.errors import AuthFailed
+from toolcast.stores import SQLiteStore
 from toolcast.testing import ScriptedLLM, use_llm
 
 TEXT = "Alice is 31. " * 3000

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from toolcast import Engine, Session, SQLiteStore
+from toolcast import Engine, Session
 from toolcast.apps import cli, completion_command
+from toolcast.stores import SQLiteStore
 from toolcast.testing import ScriptedLLM
 
 if sys.platform != "win32":

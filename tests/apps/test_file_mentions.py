@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcast import Capabilities, ImagePart, LLMMetadata, user
+from toolcast import user
 from toolcast.apps import file_mentions
 from toolcast.apps.file_mentions import (
     MessageWithFiles,
@@ -19,6 +19,8 @@ from toolcast.apps.file_mentions import (
     typed_text,
 )
 from toolcast.errors import ToolcastError
+from toolcast.llms import Capabilities, LLMMetadata
+from toolcast.messages import ImagePart
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 100
 MODEL = LLMMetadata("m-1", "ollama", Capabilities())

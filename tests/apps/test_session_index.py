@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcast import JSONLStore, MemoryStore, Session, SQLiteStore, Store
+from toolcast import Session
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.session_state import opened_record, read_details
 from toolcast.agents.permissions.permissions import Permissions
@@ -15,6 +15,7 @@ from toolcast.apps.file_mentions import framed_text
 from toolcast.apps.session_index import SessionEntry, SessionIndex, clean_title, first_words, index_file, is_empty
 from toolcast.errors import SessionLocked
 from toolcast.messages import DocumentPart, TextPart, ToolCallPart, assistant, user
+from toolcast.stores import JSONLStore, MemoryStore, SQLiteStore, Store
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
 

@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 from support import warm_python
-from toolcast import Engine, ImagePart, Message, Permissions, Session, SQLiteStore, TextPart, ToolCallPart
+from toolcast import Engine, Message, Permissions, Session, ToolCallPart
 from toolcast.agents.engine.session_state import fold
 from toolcast.apps import cli, sessions_command
 from toolcast.apps.output import display_width
 from toolcast.events import Finish, ThinkingDelta, ToolCallDone, ToolCallStart
+from toolcast.messages import ImagePart, TextPart
+from toolcast.stores import SQLiteStore
 from toolcast.testing import ScriptedLLM
 
 
@@ -141,7 +143,8 @@ def test_a_session_that_another_process_has_open(home: Path, capsys: pytest.Capt
     """Also in the middle of a turn: the process waits in a tool until we have read."""
     code = """
 import sys
-from toolcast import Agent, Permissions, SQLiteStore, ToolCallPart
+from toolcast import Agent, Permissions, ToolCallPart
+from toolcast.stores import SQLiteStore
 from toolcast.testing import ScriptedLLM
 def wait() -> str:
     print("waiting", flush=True)

@@ -10,23 +10,20 @@ from typing import Any
 
 import pytest
 
-from toolcast import (
+from toolcast import Message, ToolCallPart, system, user
+from toolcast.apps.transcript_export import CONVERSATION_KIND, ExportFormat, export_conversation, export_format
+from toolcast.citations import Citation
+from toolcast.errors import ToolcastError
+from toolcast.messages import (
     AudioPart,
     CachePoint,
     DocumentPart,
     ImagePart,
-    Message,
     ServerToolPart,
     TextPart,
     ThinkingPart,
-    ToolCallPart,
     ToolResultPart,
-    system,
-    user,
 )
-from toolcast.apps.transcript_export import CONVERSATION_KIND, ExportFormat, export_conversation, export_format
-from toolcast.citations import Citation
-from toolcast.errors import ToolcastError
 
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
 ATTACK = "</pre></details><script>alert(1)</script><img src=x onerror=alert(1)>"

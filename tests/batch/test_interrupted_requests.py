@@ -12,9 +12,10 @@ import anyio
 import pytest
 
 from support.number_server import Number, NumberServer, response
-from toolcast import AuthFailed, Budget, OpenAI, Settings, ToolOrchestratingLLM
+from toolcast import Budget, OpenAI, Settings, ToolOrchestratingLLM
 from toolcast.batch import JobInterrupted, JobStopped, Outcome, read_status
 from toolcast.batch.pacing.pace import _registry
+from toolcast.errors import AuthFailed
 
 Seen = tuple[list[Outcome[Number]], BaseException | None]
 Run = Callable[..., Seen]

@@ -10,8 +10,9 @@ import pytest
 from pydantic import BaseModel
 
 from support.collected_outcomes import Collect, collect_in, collect_sync
-from toolcast import AuthFailed, ConnectFailed, ToolOrchestratingLLM
+from toolcast import ToolOrchestratingLLM
 from toolcast.batch import JobStopped, Outcome
+from toolcast.errors import AuthFailed, ConnectFailed
 from toolcast.testing import ScriptedLLM, ScriptedRequest
 
 

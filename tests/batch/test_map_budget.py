@@ -14,11 +14,12 @@ import anyio
 import pytest
 from pydantic import BaseModel, field_validator
 
-from toolcast import Budget, NotFound, Prices, Settings, ToolOrchestratingLLM, UnsupportedLLMError, Usage
+from toolcast import Budget, Prices, Settings, ToolOrchestratingLLM, Usage
 from toolcast.batch import Job, JobStopped, Outcome
 from toolcast.batch.errors import BudgetReached
 from toolcast.batch.progress.account import ProgressSnapshot
 from toolcast.batch.run import JobRun
+from toolcast.errors import NotFound, UnsupportedLLMError
 from toolcast.events import Finish, ToolCallDone, ToolCallStart, UsageReport
 from toolcast.testing import ScriptedLLM, ScriptedRequest
 

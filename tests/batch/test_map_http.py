@@ -16,8 +16,9 @@ from pydantic import BaseModel, field_validator
 
 from support.async_texts import AsyncTexts
 from support.number_server import Number, NumberServer
-from toolcast import AuthFailed, OpenAI, ToolOrchestratingLLM
+from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.batch import JobStopped, Outcome
+from toolcast.errors import AuthFailed
 
 NAMES = {"toolcast map", "toolcast map inputs"}
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import pytest
 from pydantic import BaseModel
 
-from toolcast import Anthropic, CachedLLM, FallbackLLM, FunctionCallingLLM, MemoryCache, OpenAI, ToolOrchestratingLLM
+from toolcast import Anthropic, FallbackLLM, FunctionCallingLLM, OpenAI, ToolOrchestratingLLM
 from toolcast.batch import JobError, row_function
 from toolcast.batch.portable_calls import PortableCall
+from toolcast.llms import CachedLLM, MemoryCache
 from toolcast.testing import ScriptedLLM
 
 KEY = "sk-0123456789abcdef"

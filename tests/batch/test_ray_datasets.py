@@ -14,9 +14,10 @@ import pytest
 from pydantic import BaseModel
 
 from support.counting_service import CountingService
-from toolcast import AuthFailed, OpenAI, ToolOrchestratingLLM
+from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.batch import JobError, JobStopped, PermitsLost, RayMapper, ray_map, ray_permits
 from toolcast.batch.portable_calls import PortableCall
+from toolcast.errors import AuthFailed
 from toolcast.testing import ScriptedLLM
 
 

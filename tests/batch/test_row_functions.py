@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 from pydantic import BaseModel
 
-from toolcast import AuthFailed, ToolOrchestratingLLM
+from toolcast import ToolOrchestratingLLM
 from toolcast.batch import JobError, JobStopped, RowFunction, row_function
+from toolcast.errors import AuthFailed
 from toolcast.testing import ScriptedLLM, ScriptedRequest
 
 

@@ -11,10 +11,11 @@ import pytest
 
 from support.async_texts import AsyncTexts
 from support.number_server import Number, NumberServer
-from toolcast import NotFound, OpenAI, ToolOrchestratingLLM
+from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.async_support import sync_driver
 from toolcast.batch import JobStopped, Outcome, workers
 from toolcast.batch.run import AbortHandle, JobRun
+from toolcast.errors import NotFound
 from toolcast.llms.request_state import RequestState
 from toolcast.testing import ScriptedLLM, ScriptedRequest
 

@@ -15,8 +15,8 @@ import pytest
 from browser.axe import findings, looks
 from browser.held_llm import Flow, Gate, HeldLLM, text
 from browser.served import send_message, served
-from toolcast import DocumentPart, ImagePart, Message, user
-from toolcast.messages import AudioPart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
+from toolcast import Message, user
+from toolcast.messages import AudioPart, DocumentPart, ImagePart, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright, run `nox -s browser`: NOT TESTED HERE")
 expect = sync_api.expect

@@ -17,11 +17,12 @@ import pytest
 from browser.held_llm import HeldLLM, call, text, thinking
 from browser.served import send_message, served
 from support.run_logs import LogWriter, whole_run
-from toolcast import DocumentPart, Permissions, Rule, ToolContext, user
+from toolcast import Permissions, Rule, ToolContext, user
 from toolcast.chat.effects import StageTask
 from toolcast.errors import RateLimited, ToolcastError
 from toolcast.experiments.pei.results import PEIResult, ResultsFile
 from toolcast.experiments.report.page import report_on
+from toolcast.messages import DocumentPart
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright, run `nox -s browser`: NOT TESTED HERE")
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'toolcast[report]'")

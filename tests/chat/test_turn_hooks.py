@@ -11,7 +11,7 @@ from opentelemetry.trace import StatusCode
 from support.chat_drivers import PATIENCE, ChatAPI
 from support.engines import call
 from support.telemetry import attributes, recorded
-from toolcast import Compaction, LLMSearch
+from toolcast.agents import Compaction, LLMSearch
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.chat.events import GenerationFailure, Interrupt, QueueMessage, RejectToolCall, Stop

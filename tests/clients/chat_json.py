@@ -6,10 +6,11 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from toolcast import ChatMachine, Engine, Permissions, Prices, ToolCallPart
+from toolcast import Engine, Permissions, Prices, ToolCallPart
 from toolcast.agents.permissions.rules import Rule
 from toolcast.answer_details import SafetyRating, TokenLogprob
 from toolcast.approvals import PermissionRequest
+from toolcast.chat import ChatMachine
 from toolcast.chat.context import STATES, ChatContext, ChatError
 from toolcast.chat.events import (
     ApproveToolCall,

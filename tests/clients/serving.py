@@ -12,7 +12,7 @@ import anyio.to_thread
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
 
-from toolcast import Finish, TextDelta
+from toolcast.events import Finish, TextDelta
 
 SECONDS = 30.0
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from clients.node import run_node
-from toolcast import ChatChange, ChatMachine, Engine, Permissions, ToolCallPart, chat_machine_config
+from toolcast import Engine, Permissions, ToolCallPart
+from toolcast.chat import ChatChange, ChatMachine, chat_machine_config
 from toolcast.chat.context import ChatState
 from toolcast.chat.events import ChatEvent, WorkEvent, event_to_dict
 from toolcast.chat.guards import is_late

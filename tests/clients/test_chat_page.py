@@ -8,7 +8,7 @@ from typing import Any
 from clients.chat_json import recorded_chat
 from clients.typescript import run_typescript
 from docs.pages import PAGES, blocks
-from toolcast import ChatContext, chat_machine_config, chat_machine_types
+from toolcast.chat import ChatContext, chat_machine_config, chat_machine_types
 from toolcast.chat.events import parse_event
 from toolcast.chat.transitions import transition
 

@@ -9,7 +9,7 @@ import pytest
 
 from clients.chat_json import EVENTS, PARTS, STREAM, json_of_everything
 from clients.typescript import compile_errors, run_typescript
-from toolcast import chat_machine_types
+from toolcast.chat import chat_machine_types
 from toolcast.chat.events import USER_EVENTS, Restored, parse_event
 from toolcast.chat.transitions import TABLE
 from toolcast.events import Event

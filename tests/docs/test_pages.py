@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import toolcast
-import toolcast.batch
-import toolcast.experiments
-import toolcast.testing
-import toolcast.toolbox
 from docs.pages import PAGES, ROOT, name_of
 
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
@@ -46,11 +43,13 @@ def test_sessions_exist(page: Path) -> None:
 
 def exported() -> dict[str, object]:
     """Return what the public packages export, by its full name."""
-    packages = (toolcast, toolcast.batch, toolcast.testing, toolcast.experiments, toolcast.serve, toolcast.toolbox)
-    names = ((package, name) for package in packages for name in getattr(package, "__all__", ()))
-    return {
-        f"{package.__name__}.{name}": getattr(package, name) for package, name in names if not name.startswith("__")
+    packages = [value for name in toolcast.__all__ if isinstance(value := getattr(toolcast, name), ModuleType)]
+    found = {
+        f"{package.__name__}.{name}": getattr(package, name)
+        for package in (toolcast, *packages)
+        for name in package.__all__
     }
+    return {name: value for name, value in found.items() if value not in packages}
 
 
 def test_every_public_name_is_on_some_page() -> None:

@@ -12,15 +12,16 @@ import anyio
 import pytest
 
 from support.experiments import RuleLLM, call, config_in, logged, of_cycles, of_type, types
-from toolcast import CallableTool, Message, ThinkingDelta, ThinkingPart, ToolCallPart
+from toolcast import CallableTool, Message, ToolCallPart
 from toolcast.errors import BadRequest, IllegalState, ServerError, Timeout, ToolcastError
-from toolcast.events import Finish, TextDelta, UsageReport
+from toolcast.events import Finish, TextDelta, ThinkingDelta, UsageReport
 from toolcast.experiments.config import OllamaClientConfig
 from toolcast.experiments.cycles import CycleOrchestrator, Services, new_state
 from toolcast.experiments.event_log import JsonlLogger, read_log
 from toolcast.experiments.log_events import LogEvent
 from toolcast.experiments.run_state import UNREADABLE, RunState
 from toolcast.experiments.similarity import SimilarityMonitor
+from toolcast.messages import ThinkingPart
 from toolcast.states import CYCLE
 from toolcast.testing import ScriptedLLM, VirtualClock
 from toolcast.usage import Usage

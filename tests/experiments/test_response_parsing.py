@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast import ThinkingPart, ToolCallPart, assistant
+from toolcast import ToolCallPart, assistant
 from toolcast.experiments.response_parsing import ResponseParser, reflecting
+from toolcast.messages import ThinkingPart
 from toolcast.parsing.thoughts import without_thoughts
 
 parse = ResponseParser().parse_response

@@ -15,29 +15,30 @@ import toolcast
 from support.albums import SEA, SHORT, Album, call
 from support.sync_and_async import API
 from toolcast import (
-    Finish,
     FunctionCallingLLM,
-    LLMMetadata,
     Message,
-    MissingOutputError,
-    NoToolCallError,
     Ollama,
     OpenAI,
     OpenAICompatible,
     Settings,
-    TextDelta,
     ToolCallPart,
     ToolOrchestratingLLM,
-    UnknownToolError,
-    UnsupportedLLMError,
     assistant,
     llm,
     system,
     user,
 )
 from toolcast.agents.engine.engine import Engine
-from toolcast.errors import OutputTypeError, StreamTruncated
-from toolcast.events import Event, ToolCallDone
+from toolcast.errors import (
+    MissingOutputError,
+    NoToolCallError,
+    OutputTypeError,
+    StreamTruncated,
+    UnknownToolError,
+    UnsupportedLLMError,
+)
+from toolcast.events import Event, Finish, TextDelta, ToolCallDone
+from toolcast.llms import LLMMetadata
 from toolcast.llms.base import AgentChatResponse
 from toolcast.testing import ReplayNetwork, ScriptedLLM
 from toolcast.tool_spec import NamedTool
@@ -99,7 +100,7 @@ def test_calls_of_an_llm_of_ones_own_with_equal_ids(api: API, id: str) -> None:
 def test_chat_with_tools_streams() -> None:
     scripted = ScriptedLLM([ADD, ADD_MORE])
     stream = scripted.chat_with_tools([add], "x", stream=True)
-    ids = {event.id for event in stream if isinstance(event, toolcast.ToolCallDone)}
+    ids = {event.id for event in stream if isinstance(event, toolcast.events.ToolCallDone)}
     assert ids == {"c1"}
 
     async def main() -> None:
@@ -232,7 +233,7 @@ def test_one_that_suspends_works_only_on_the_async_api() -> None:
     ]
     for call_it in calls:
         with pytest.raises(
-            toolcast.WouldSuspend, match=r"such as a custom LLM whose _events awaits I/O, .*await the async"
+            toolcast.errors.WouldSuspend, match=r"such as a custom LLM whose _events awaits I/O, .*await the async"
         ):
             call_it()
 

@@ -28,26 +28,12 @@ from support.bedrock_oracle import from_json, operation
 from support.loopback import Loopback, Request, whole
 from support.sync_and_async import API, AsyncAPI
 from support.turns import PROTOCOLS, Turn
-from toolcast import (
-    AuthFailed,
-    BadRequest,
-    Bedrock,
-    Capabilities,
-    Engine,
-    ImagePart,
-    RateLimited,
-    Settings,
-    TextDelta,
-    ThinkingPart,
-    Timeout,
-    TokenCount,
-    ToolOrchestratingLLM,
-    UnsupportedLLMError,
-    llm,
-    user,
-)
+from toolcast import Bedrock, Engine, Settings, ToolOrchestratingLLM, llm, user
 from toolcast.credentials import Secret
-from toolcast.llms import aws_credentials
+from toolcast.errors import AuthFailed, BadRequest, RateLimited, Timeout, UnsupportedLLMError
+from toolcast.events import TextDelta
+from toolcast.llms import Capabilities, TokenCount, aws_credentials
+from toolcast.messages import ImagePart, ThinkingPart
 from toolcast.testing import Recorded, ReplayNetwork, record
 
 MODEL = "us.anthropic.claude-sonnet-4-5-20250929-v1:0"

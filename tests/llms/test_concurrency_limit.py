@@ -22,22 +22,10 @@ from support.albums import SEA, SHORT, Album
 from support.chunks import album_stream
 from support.process import Process
 from support.sync_and_async import API
-from toolcast import (
-    ConnectFailed,
-    FallbackLLM,
-    Finish,
-    LimitExceeded,
-    LlamaCpp,
-    LLMMetadata,
-    OpenAI,
-    Settings,
-    StreamClosed,
-    StreamTruncated,
-    TextDelta,
-    Timeout,
-    ToolOrchestratingLLM,
-)
-from toolcast.events import Event
+from toolcast import FallbackLLM, LlamaCpp, OpenAI, Settings, ToolOrchestratingLLM
+from toolcast.errors import ConnectFailed, LimitExceeded, StreamClosed, StreamTruncated, Timeout
+from toolcast.events import Event, Finish, TextDelta
+from toolcast.llms import LLMMetadata
 from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.concurrency_limiter import LimitedEvents, Slots, TaskWaiter, Waiter
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock

@@ -28,7 +28,8 @@ from support.albums import Album
 from support.chunks import album_body, album_stream, call_deltas, delta, sse
 from support.loopback import END, HOLD, Loopback, Piece, chunk, head, whole
 from support.sync_and_async import API
-from toolcast import OpenAI, StreamClosed, StreamTruncated, ToolOrchestratingLLM
+from toolcast import OpenAI, ToolOrchestratingLLM
+from toolcast.errors import StreamClosed, StreamTruncated
 from toolcast.http_request import HTTPRequest
 
 SSE = {"content-type": "text/event-stream"}

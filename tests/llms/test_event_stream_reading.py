@@ -11,7 +11,9 @@ import pytest
 from support.albums import SEA, Album
 from support.chunks import album_stream, text_body
 from support.sync_and_async import API
-from toolcast import ConnectFailed, Finish, OpenAI, StreamClosed, TextDelta, ToolOrchestratingLLM, Usage
+from toolcast import OpenAI, ToolOrchestratingLLM, Usage
+from toolcast.errors import ConnectFailed, StreamClosed
+from toolcast.events import Finish, TextDelta
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 

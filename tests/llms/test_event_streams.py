@@ -14,17 +14,9 @@ import pytest
 import toolcast
 from support.albums import SEA, SHORT, Album, Song, call
 from support.sync_and_async import API
-from toolcast import (
-    Finish,
-    StreamBusy,
-    StreamClosed,
-    TextDelta,
-    ToolCallDone,
-    ToolCallStart,
-    ToolOrchestratingLLM,
-    is_partial,
-)
-from toolcast.errors import ConnectFailed, StreamInterrupted, StreamTruncated
+from toolcast import ToolOrchestratingLLM, is_partial
+from toolcast.errors import ConnectFailed, StreamBusy, StreamClosed, StreamInterrupted, StreamTruncated
+from toolcast.events import Finish, TextDelta, ToolCallDone, ToolCallStart
 from toolcast.testing import ScriptedLLM, ScriptedRequest
 
 
@@ -201,7 +193,7 @@ def test_final_drains_and_repeats_itself(api: API) -> None:
     assert stream.usage == toolcast.Usage(10, 5)
     failing = maker("no").stream()
     for _ in range(2):
-        with pytest.raises(toolcast.NoToolCallError):
+        with pytest.raises(toolcast.errors.NoToolCallError):
             failing.final()
     assert failing.state == "error"
 
@@ -382,7 +374,7 @@ def test_a_view_keeps_its_stream_alive_and_closes_it() -> None:
 
 
 def test_errors_reach_the_view(api: API) -> None:
-    with pytest.raises(toolcast.NoToolCallError):
+    with pytest.raises(toolcast.errors.NoToolCallError):
         api.view(maker("no"), "items", "songs")
 
 
@@ -411,13 +403,13 @@ def test_the_processor_with_parallel_calls_and_a_reset() -> None:
     processor = toolcast.StreamingObjectProcessor(Album | Song, allow_parallel_tool_calls=True)
     for event in (
         ToolCallStart("1", "Song"),
-        toolcast.ToolCallDelta("1", '{"title": "wro'),
-        toolcast.ToolCallReset("1"),
-        toolcast.ToolCallDelta("1", '{"title": "a", "seconds": 1}'),
+        toolcast.events.ToolCallDelta("1", '{"title": "wro'),
+        toolcast.events.ToolCallReset("1"),
+        toolcast.events.ToolCallDelta("1", '{"title": "a", "seconds": 1}'),
         ToolCallStart("2", "Unknown"),
-        toolcast.ToolCallDelta("2", "{}"),
+        toolcast.events.ToolCallDelta("2", "{}"),
         ToolCallDone("3", "Album", SHORT.model_dump_json()),
-        toolcast.ToolCallReset("9"),
+        toolcast.events.ToolCallReset("9"),
     ):
         processor.process(event)
     song, album = processor.cur_objects

@@ -15,33 +15,21 @@ from support.albums import SEA, SHORT, Album, call
 from support.chunks import album_body, album_stream
 from support.sync_and_async import API
 from toolcast import (
-    AuthFailed,
-    CachedLLM,
     Configs,
-    ConnectFailed,
-    Failover,
     FallbackLLM,
-    Finish,
     FunctionCallingLLM,
-    LLMMetadata,
-    MemoryCache,
     OpenAI,
-    Overloaded,
-    RateLimited,
-    Routing,
     Settings,
-    TextDelta,
-    Timeout,
     ToolOrchestratingLLM,
-    UnsupportedLLMError,
     Usage,
-    UsageReport,
     system,
     user,
 )
 from toolcast.accumulator import Accumulator
 from toolcast.async_support import sync_driver
-from toolcast.events import Event
+from toolcast.errors import AuthFailed, ConnectFailed, Overloaded, RateLimited, Timeout, UnsupportedLLMError
+from toolcast.events import Event, Failover, Finish, Routing, TextDelta, UsageReport
+from toolcast.llms import CachedLLM, LLMMetadata, MemoryCache
 from toolcast.llms.request_state import RequestState, start_call
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock, use_llm
 
@@ -141,7 +129,7 @@ def test_a_call_that_was_late_does_not_turn_it_back() -> None:
     assert llm.current is b
 
 
-@pytest.mark.parametrize("error", [AuthFailed("no"), ZeroDivisionError("mine"), toolcast.Refused("no")])
+@pytest.mark.parametrize("error", [AuthFailed("no"), ZeroDivisionError("mine"), toolcast.errors.Refused("no")])
 def test_what_does_not_pass_is_raised_at_once(api: API, error: Exception) -> None:
     b = scripted("b", "Hi")
     llm = FallbackLLM([scripted("a", error), b])
@@ -232,7 +220,11 @@ def test_the_time_of_a_model_is_its_own(api: API) -> None:
     result = api.run(make)
     assert result.output == SEA
     assert result.response.model == "m-1"
-    assert {type(attempt.error) for attempt in result.attempts[:-1]} <= {Overloaded, toolcast.ServerError, Timeout}
+    assert {type(attempt.error) for attempt in result.attempts[:-1]} <= {
+        Overloaded,
+        toolcast.errors.ServerError,
+        Timeout,
+    }
     assert result.attempts[-1].error is None
 
 
@@ -358,7 +350,7 @@ def test_views_show_the_way_there(api: API) -> None:
         Routing,
         Failover,
         Routing,
-        toolcast.ToolCallStart,
+        toolcast.events.ToolCallStart,
     ]
 
 

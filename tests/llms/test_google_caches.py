@@ -13,21 +13,10 @@ from pydantic import BaseModel
 from support.cached_contents import CachedContents
 from support.loopback import Loopback, whole
 from support.sync_and_async import API
-from toolcast import (
-    AuthFailed,
-    BadRequest,
-    CachedContent,
-    CachePoint,
-    Engine,
-    Google,
-    MalformedEvent,
-    OpenAI,
-    Settings,
-    ToolOrchestratingLLM,
-    assistant,
-    system,
-    user,
-)
+from toolcast import Engine, Google, OpenAI, Settings, ToolOrchestratingLLM, assistant, system, user
+from toolcast.errors import AuthFailed, BadRequest, MalformedEvent
+from toolcast.llms import CachedContent
+from toolcast.messages import CachePoint
 
 LONG = "x" * 4 * 1_100
 MODEL = "gemini-2.5-flash"

@@ -18,20 +18,17 @@ from support.sync_and_async import API, AsyncAPI
 from support.turns import PROTOCOLS, Turn
 from toolcast import (
     AnthropicVertex,
-    AuthFailed,
-    BadRequest,
     FunctionCallingLLM,
     Google,
     Hooks,
     RemoteMCP,
     Settings,
-    Timeout,
     ToolOrchestratingLLM,
-    UnsupportedLLMError,
     WebSearch,
     llm,
 )
 from toolcast.credentials import Secret
+from toolcast.errors import AuthFailed, BadRequest, Timeout, UnsupportedLLMError
 from toolcast.hook_protocol import CallInfo, RequestInfo
 from toolcast.llms.google_cloud import vertex_url
 from toolcast.settings import Timeouts

@@ -18,23 +18,19 @@ import toolcast
 from support.albums import SEA, Album
 from support.chunks import album_body, album_stream, call_deltas, delta, sse, text_body
 from support.sync_and_async import API, AsyncAPI
-from toolcast import (
+from toolcast import OpenAI, Settings, Timeouts, ToolOrchestratingLLM, Usage
+from toolcast.errors import (
     AuthFailed,
     BadRequest,
     ConnectFailed,
     MalformedEvent,
-    OpenAI,
     Overloaded,
     QuotaExceeded,
     RateLimited,
     ServerError,
-    Settings,
     StreamInterrupted,
     StreamTruncated,
     Timeout,
-    Timeouts,
-    ToolOrchestratingLLM,
-    Usage,
 )
 from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork, VirtualClock
@@ -490,7 +486,7 @@ def test_an_error_behind_events_in_one_piece_is_not_waited_for(api: API) -> None
     error = b"".join(sse({"error": {"message": "overloaded", "type": "server_error"}}, done=False))
     make, network, _ = maker(Recorded([b"".join(album_stream()[:6]) + error, AssertionError("read on")]))
     seen = api.stream(make)
-    assert isinstance(seen.error, toolcast.ServerError)
+    assert isinstance(seen.error, toolcast.errors.ServerError)
     assert given_back(network)
 
 
@@ -560,7 +556,7 @@ def test_a_closed_stream_has_no_final_object() -> None:
     stream.close()
     assert stream.state == "closed"
     assert list(stream) == []
-    with pytest.raises(toolcast.StreamClosed):
+    with pytest.raises(toolcast.errors.StreamClosed):
         stream.final()
 
 
@@ -596,7 +592,7 @@ def test_an_answer_without_end_is_ended(api: API, kind: str, monkeypatch: pytest
     monkeypatch.setattr("toolcast.llms.http_exchange.MAX_RESPONSE_BYTES", 100_000)
     make, network, _ = maker(Recorded(cast("Sequence[bytes]", endless(kind))), STREAM, STREAM)
     seen = api.stream(make)
-    assert isinstance(seen.error, toolcast.LimitExceeded)
+    assert isinstance(seen.error, toolcast.errors.LimitExceeded)
     assert "100000 bytes" in str(seen.error)
     assert kind != "arguments" or len(seen.error.partial.title) > 50_000
     assert given_back(network)
@@ -659,7 +655,7 @@ def test_auth_gives_headers_for_each_request(api: API) -> None:
 
 def test_words_are_no_album(api: API) -> None:
     make, _, _ = maker(Recorded([text_body("no")], headers=JSON))
-    with pytest.raises(toolcast.NoToolCallError):
+    with pytest.raises(toolcast.errors.NoToolCallError):
         api.call(make)
 
 
@@ -669,9 +665,9 @@ def test_an_answer_that_says_nothing(api: API, text: str) -> None:
     make, network, _ = maker(
         Recorded([text_body(text)], headers=JSON), Recorded(sse(delta(content=text), delta("stop"))), GOOD
     )
-    with pytest.raises(toolcast.NoToolCallError, match="got 0 tool calls"):
+    with pytest.raises(toolcast.errors.NoToolCallError, match="got 0 tool calls"):
         api.call(make)
-    assert isinstance(api.stream(make).error, toolcast.NoToolCallError)
+    assert isinstance(api.stream(make).error, toolcast.errors.NoToolCallError)
     assert api.call(make) == SEA
     assert given_back(network)
 
@@ -697,9 +693,9 @@ def test_a_string_beyond_the_limit(api: API) -> None:
     endless = Recorded([b'{"choices":[{"message":{"content":"', *[piece] * 100])
     line = Recorded([b'data: {"choices":[{"delta":{"content":"', *[piece] * 100])
     make, network, _ = maker(endless, line, max_retries=0)
-    with pytest.raises(toolcast.LimitExceeded):
+    with pytest.raises(toolcast.errors.LimitExceeded):
         api.call(make)
-    assert isinstance(api.stream(make).error, toolcast.LimitExceeded)
+    assert isinstance(api.stream(make).error, toolcast.errors.LimitExceeded)
     assert given_back(network)
 
 

@@ -12,18 +12,17 @@ from support.process import Process
 from support.sync_and_async import API
 from toolcast import (
     Budget,
-    BudgetExceeded,
-    Compaction,
     Engine,
     FallbackLLM,
     OpenAI,
     OpenAICompatible,
     Prices,
     ToolOrchestratingLLM,
-    UnsupportedLLMError,
     Usage,
     prices,
 )
+from toolcast.agents import Compaction
+from toolcast.errors import BudgetExceeded, UnsupportedLLMError
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 JSON = {"content-type": "application/json"}

@@ -10,18 +10,10 @@ import pytest
 from support.caching_service import LEAST, CachingService, PromptCache
 from support.service_double import Refused
 from support.sync_and_async import API
-from toolcast import (
-    Anthropic,
-    BadRequest,
-    CachePoint,
-    CallableTool,
-    Engine,
-    Settings,
-    assistant,
-    system,
-    user,
-)
+from toolcast import Anthropic, CallableTool, Engine, Settings, assistant, system, user
 from toolcast.agents.engine.session_state import SessionState, difference, fold, opened_record
+from toolcast.errors import BadRequest
+from toolcast.messages import CachePoint
 
 RULES = "Answer as the handbook of the shop says. " * 200
 LONG = "x" * 4 * LEAST

@@ -11,22 +11,10 @@ from pydantic import BaseModel
 from support.albums import SEA, SHORT, Album, Song
 from support.chunks import delta, sse, text_body
 from support.sync_and_async import API
-from toolcast import (
-    BadRequest,
-    Capabilities,
-    LlamaCpp,
-    MalformedEvent,
-    NoToolCallError,
-    Ollama,
-    OpenAI,
-    OpenAICompatible,
-    OutputTruncated,
-    Settings,
-    ToolOrchestratingLLM,
-    UnsupportedLLMError,
-    llm,
-)
+from toolcast import LlamaCpp, Ollama, OpenAI, OpenAICompatible, Settings, ToolOrchestratingLLM, llm
+from toolcast.errors import BadRequest, MalformedEvent, NoToolCallError, OutputTruncated, UnsupportedLLMError
 from toolcast.events import Finish, RawEvent, TextDelta
+from toolcast.llms import Capabilities
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 JSON = {"content-type": "application/json"}

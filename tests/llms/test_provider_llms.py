@@ -21,31 +21,32 @@ from support.sync_and_async import API
 from toolcast import (
     Anthropic,
     AnthropicVertex,
-    AuthFailed,
-    BadRequest,
     Cohere,
-    ConnectFailed,
-    EmptyResponse,
     Engine,
     FunctionCallingLLM,
     Google,
     LlamaCpp,
-    LLMMetadata,
-    MalformedEvent,
     Mistral,
-    NoToolCallError,
     Ollama,
     OpenAI,
     OpenAICompatible,
     OpenAIResponses,
     Settings,
-    TextDelta,
     ToolOrchestratingLLM,
-    UnsupportedLLMError,
     llm,
 )
 from toolcast.credentials import Secret
-from toolcast.events import Event
+from toolcast.errors import (
+    AuthFailed,
+    BadRequest,
+    ConnectFailed,
+    EmptyResponse,
+    MalformedEvent,
+    NoToolCallError,
+    UnsupportedLLMError,
+)
+from toolcast.events import Event, TextDelta
+from toolcast.llms import LLMMetadata
 from toolcast.llms.local.server import ServerOptions
 from toolcast.testing import Recorded, ReplayNetwork, VirtualClock
 
@@ -190,7 +191,7 @@ def test_a_file_is_used_as_it_is_with_its_options(local: Local, tmp_path: Path) 
 
 
 def test_what_is_known_of_an_embedded_model() -> None:
-    assert LlamaCpp().metadata == toolcast.LLMMetadata("smollm2", "llama.cpp", context_window=4096)
+    assert LlamaCpp().metadata == toolcast.llms.LLMMetadata("smollm2", "llama.cpp", context_window=4096)
     assert LlamaCpp("m.gguf", server=ServerOptions(context=512)).metadata.context_window == 512
     assert llm("local:other.gguf").metadata.model_name == "other.gguf"
 
@@ -392,7 +393,7 @@ def test_ollama_takes_a_key_and_an_address() -> None:
     request = ToolOrchestratingLLM(Album, "x", Ollama("m", api_key="k", base_url="https://ollama.com")).request()
     assert request.url == "https://ollama.com/api/chat"
     assert request.headers["authorization"] == Secret("Bearer k")
-    assert Ollama("m").metadata == toolcast.LLMMetadata("m", "ollama")
+    assert Ollama("m").metadata == toolcast.llms.LLMMetadata("m", "ollama")
 
 
 def test_ollama_says_how_the_model_is_held_to_the_tool() -> None:

@@ -16,23 +16,18 @@ from toolcast import (
     AnthropicVertex,
     Bedrock,
     Cohere,
-    ContentBlocked,
-    Finish,
     FunctionCallingLLM,
     Google,
     Mistral,
     Ollama,
     OpenAICompatible,
     OpenAIResponses,
-    OutputTruncated,
-    Refused,
-    StreamTruncated,
-    ToolCallDone,
-    ToolCallStart,
     ToolOrchestratingLLM,
     tool_result,
     user,
 )
+from toolcast.errors import ContentBlocked, OutputTruncated, Refused, StreamTruncated
+from toolcast.events import Finish, ToolCallDone, ToolCallStart
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 JSON, EVENTS = {"content-type": "application/json"}, {"content-type": "text/event-stream"}

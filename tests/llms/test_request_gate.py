@@ -15,25 +15,10 @@ import pytest
 from support.albums import SEA, Album
 from support.chunks import album_body, album_stream
 from support.sync_and_async import API
-from toolcast import (
-    AuthFailed,
-    CachedLLM,
-    FallbackLLM,
-    FunctionCallingLLM,
-    LLMMetadata,
-    MemoryCache,
-    OpenAI,
-    Overloaded,
-    RateLimited,
-    ServerError,
-    Settings,
-    StreamInterrupted,
-    TextDelta,
-    Timeout,
-    Timeouts,
-    ToolOrchestratingLLM,
-)
-from toolcast.events import Event, Finish
+from toolcast import FallbackLLM, FunctionCallingLLM, OpenAI, Settings, Timeouts, ToolOrchestratingLLM
+from toolcast.errors import AuthFailed, Overloaded, RateLimited, ServerError, StreamInterrupted, Timeout
+from toolcast.events import Event, Finish, TextDelta
+from toolcast.llms import CachedLLM, LLMMetadata, MemoryCache
 from toolcast.llms.request_gate import GateRequest, Gates, Passage, RequestOrigin, key_fingerprint, use_gate
 from toolcast.llms.token_estimates import estimate_input_tokens
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock

@@ -12,19 +12,9 @@ import pytest
 
 from support.sync_and_async import API
 from support.turns import PROTOCOLS, Turn, sse
-from toolcast import (
-    Anthropic,
-    Cohere,
-    Finish,
-    FunctionCallingLLM,
-    Google,
-    Mistral,
-    Ollama,
-    OpenAI,
-    OpenAIResponses,
-    Usage,
-    UsageDetails,
-)
+from toolcast import Anthropic, Cohere, FunctionCallingLLM, Google, Mistral, Ollama, OpenAI, OpenAIResponses, Usage
+from toolcast.events import Finish
+from toolcast.llms import UsageDetails
 from toolcast.testing import Recorded, ReplayNetwork
 
 JSON, EVENTS = {"content-type": "application/json"}, {"content-type": "text/event-stream"}

@@ -15,23 +15,21 @@ from support.loopback import Loopback, whole
 from support.sync_and_async import API
 from toolcast import (
     Anthropic,
-    BadRequest,
-    CachedLLM,
     CallInfo,
     Engine,
     FunctionCallingLLM,
     Google,
     Hooks,
     LLMError,
-    MemoryCache,
     OpenAICompatible,
     OpenAIResponses,
-    RecordingLLM,
     RemoteMCP,
     RequestInfo,
     ToolOrchestratingLLM,
     WebSearch,
 )
+from toolcast.errors import BadRequest
+from toolcast.llms import CachedLLM, MemoryCache, RecordingLLM
 from toolcast.testing import record
 
 KEY = "sk-test-0123456789"

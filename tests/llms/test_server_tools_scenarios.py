@@ -15,17 +15,12 @@ from support.telemetry import recorded
 from toolcast import (
     Anthropic,
     CallInfo,
-    ChatResponse,
     CodeExecution,
     Engine,
     Hooks,
     Message,
-    NoToolCallError,
-    RedactedLLM,
     RequestInfo,
-    ServerToolUse,
     Settings,
-    Timeout,
     Timeouts,
     ToolOrchestratingLLM,
     Usage,
@@ -35,6 +30,9 @@ from toolcast import (
     user,
 )
 from toolcast.agents.engine.session_state import SessionState, difference, fold, opened_record
+from toolcast.errors import NoToolCallError, Timeout
+from toolcast.events import ChatResponse, ServerToolUse
+from toolcast.llms import RedactedLLM
 from toolcast.llms.resumed_events import MOST_RESUMPTIONS
 
 

@@ -17,8 +17,6 @@ from support.service_double import as_json
 from support.sync_and_async import API
 from toolcast import (
     Anthropic,
-    BadRequest,
-    Compaction,
     Engine,
     FallbackLLM,
     FunctionCallingLLM,
@@ -26,7 +24,6 @@ from toolcast import (
     OpenAIResponses,
     Session,
     Settings,
-    SQLiteStore,
     ToolCallPart,
     ToolOrchestratingLLM,
     assistant,
@@ -34,13 +31,15 @@ from toolcast import (
     tool_result,
     user,
 )
+from toolcast.agents import Compaction
 from toolcast.agents.engine.session_state import fold
 from toolcast.async_support import sync_driver
-from toolcast.errors import NotFound, ServerError
+from toolcast.errors import BadRequest, NotFound, ServerError
 from toolcast.events import Event, Finish, TextDelta
 from toolcast.llms.request import ChatRequest, StoredResponse
 from toolcast.llms.request_state import RequestState
 from toolcast.llms.stored_responses import ContinuedEvents, continuation, is_lost
+from toolcast.stores import SQLiteStore
 
 AUTO = Settings(previous_response_id="auto")
 KEY = "sk-0123456789abcdef"

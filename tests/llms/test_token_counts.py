@@ -11,27 +11,10 @@ import pytest
 
 import toolcast
 from support.loopback import Loopback, whole
-from toolcast import (
-    AuthFailed,
-    CachedLLM,
-    ChatRequest,
-    Event,
-    FallbackLLM,
-    FunctionCallingLLM,
-    LlamaCpp,
-    MalformedEvent,
-    Next,
-    NotFound,
-    OpenAI,
-    OpenAIResponses,
-    RecordingLLM,
-    RedactedLLM,
-    Settings,
-    TokenCount,
-    WrapperLLM,
-    system,
-    user,
-)
+from toolcast import FallbackLLM, FunctionCallingLLM, LlamaCpp, OpenAI, OpenAIResponses, Settings, system, user
+from toolcast.errors import AuthFailed, MalformedEvent, NotFound
+from toolcast.events import Event
+from toolcast.llms import CachedLLM, ChatRequest, Next, RecordingLLM, RedactedLLM, TokenCount, WrapperLLM
 from toolcast.llms.local.server import ServerOptions
 from toolcast.testing import ScriptedLLM, use_llm
 

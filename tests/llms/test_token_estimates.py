@@ -14,20 +14,11 @@ from hypothesis import given, strategies as st
 from tokenizers import Tokenizer
 
 import toolcast
-from toolcast import (
-    BadRequest,
-    Capabilities,
-    Compaction,
-    ContextTooLong,
-    Engine,
-    LlamaCpp,
-    LLMError,
-    LLMMetadata,
-    OpenAI,
-    OpenAIResponses,
-    Settings,
-)
+from toolcast import Engine, LlamaCpp, LLMError, OpenAI, OpenAIResponses, Settings
+from toolcast.agents import Compaction
+from toolcast.errors import BadRequest, ContextTooLong
 from toolcast.http_request import HTTPRequest
+from toolcast.llms import Capabilities, LLMMetadata
 from toolcast.llms.local.server import ServerOptions
 from toolcast.llms.token_estimates import (
     check_context,

@@ -20,22 +20,13 @@ from support.loopback import CLOSE, whole
 from support.openai_batches import VirtualClock
 from toolcast import (
     AnthropicVertex,
-    AudioPart,
-    CachedLLM,
-    ChatRequest,
     Configs,
-    DocumentPart,
     FallbackLLM,
-    FileRef,
     FunctionCallingLLM,
-    ImagePart,
-    MemoryCache,
     Message,
     OpenAI,
     OpenAICompatible,
-    RedactedLLM,
     ToolOrchestratingLLM,
-    VideoPart,
     assistant,
     user,
 )
@@ -45,9 +36,9 @@ from toolcast.async_support.sync_driver import run
 from toolcast.chat.events import QueueMessage
 from toolcast.errors import BadRequest, LLMError, NotFound, Overloaded, StreamInterrupted, Timeout, UnsupportedLLMError
 from toolcast.http_request import HTTPResponse
-from toolcast.llms import uploads
+from toolcast.llms import CachedLLM, ChatRequest, MemoryCache, RedactedLLM, uploads
 from toolcast.llms.service_files import fetch_file
-from toolcast.messages import FILE_LIMIT
+from toolcast.messages import FILE_LIMIT, AudioPart, DocumentPart, FileRef, ImagePart, VideoPart
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.anthropic.files import AnthropicFiles
 from toolcast.providers.file_codec import BytesContent

@@ -15,26 +15,20 @@ from support.engines import call as tool_call
 from support.sync_and_async import API
 from support.telemetry import attributes, content, recorded
 from toolcast import (
-    AudioPart,
-    DocumentPart,
     Engine,
-    FileRef,
-    ImagePart,
     OpenAI,
     RemoteMCP,
-    ServerError,
-    ThinkingPart,
     ToolCallPart,
     ToolOrchestratingLLM,
     ValidationError,
-    VideoPart,
     WebSearch,
     assistant,
     system,
     tool_result,
     user,
 )
-from toolcast.messages import Part
+from toolcast.errors import ServerError
+from toolcast.messages import AudioPart, DocumentPart, FileRef, ImagePart, Part, ThinkingPart, VideoPart
 from toolcast.observability.content import definitions_json, messages_json
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 from toolcast.tool_spec import ToolSpec

@@ -24,15 +24,9 @@ from support.sync_and_async import API
 from support.telemetry import attributes, recorded
 from toolcast import (
     Anthropic,
-    BadRequest,
     Bedrock,
-    CachedLLM,
     CallableTool,
     CallInfo,
-    ChatResponse,
-    Compaction,
-    ElfConfig,
-    ElfManager,
     Engine,
     FallbackLLM,
     FunctionCallingLLM,
@@ -44,7 +38,6 @@ from toolcast import (
     Prices,
     RequestInfo,
     Rule,
-    ServerError,
     Session,
     Settings,
     Timeouts,
@@ -53,12 +46,15 @@ from toolcast import (
     ToolOutput,
     TryAgain,
     Turn,
-    TurnCancelled,
     Usage,
     ValidationError,
     assistant,
     user,
 )
+from toolcast.agents import Compaction, ElfConfig, ElfManager
+from toolcast.errors import BadRequest, ServerError, TurnCancelled
+from toolcast.events import ChatResponse
+from toolcast.llms import CachedLLM
 from toolcast.observability import conventions as names
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
 

@@ -15,12 +15,9 @@ from toolcast.llms.local.weights import WEIGHTS
 
 # (module, function) -> whose code it is.
 EXECUTES = {
-    ("", "__getattr__"): "the library's own modules, by the names in its table",
-    ("batch", "__getattr__"): "the modules of the package, by the names in its table",
-    ("experiments", "__getattr__"): "the modules of the package, by the names in its table",
-    ("serve", "__getattr__"): "the modules of the package, by the names in its table",
+    ("lazy_exports", "lazy_exports.get_attribute"): "the modules of the calling package, by the names in its imports",
+    ("lazy_exports", "lazy_exports.modules"): "the calling package once more, to note its imports",
     ("serve.server", "chosen_protocols"): "the modules of the package, by the names in its table",
-    ("toolbox", "__getattr__"): "the modules of the package, by the names in its table",
     ("apps.command_parser", "CommandParser.load_module"): "the library's own modules, by a name in its table",
     ("llms.embeddings.offline", "_quietly_imported"): "packages by the names in the library",
     ("experiments.grids.workers", "_Worker.__init__"): "a child of this program, with a job of its own",

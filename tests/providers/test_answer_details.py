@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from support.turns import sse
-from toolcast import SafetyRating, TokenLogprob, user
+from toolcast import user
 from toolcast.accumulator import Accumulator
 from toolcast.answer_details import UNLIKELY
 from toolcast.credentials import Secret
-from toolcast.events import ChatResponse
+from toolcast.events import ChatResponse, SafetyRating, TokenLogprob
 from toolcast.providers.answer_details import bedrock_ratings, google_logprobs, token_logprobs
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.base import RequestInput

@@ -26,7 +26,6 @@ from toolcast import (
     Anthropic,
     AnthropicVertex,
     Bedrock,
-    Compaction,
     Engine,
     Hooks,
     Settings,
@@ -35,6 +34,7 @@ from toolcast import (
     tool_result,
     user,
 )
+from toolcast.agents import Compaction
 from toolcast.agents.engine.instructions import SentInstructions
 from toolcast.agents.sessions.session import Session
 from toolcast.errors import BadRequest, LLMError

@@ -12,9 +12,7 @@ from hypothesis import assume, given, strategies as st
 from toolcast import (
     Anthropic,
     AnthropicVertex,
-    BadRequest,
     Bedrock,
-    CachePoint,
     Cohere,
     FunctionCallingLLM,
     Google,
@@ -25,15 +23,15 @@ from toolcast import (
     OpenAICompatible,
     OpenAIResponses,
     Settings,
-    ThinkingPart,
     ToolCallPart,
-    ToolResultPart,
     WebSearch,
     assistant,
     system,
     tool_result,
     user,
 )
+from toolcast.errors import BadRequest
+from toolcast.messages import CachePoint, ThinkingPart, ToolResultPart
 
 CLAUDE = Anthropic("claude-sonnet-4-5", api_key="k")
 VERTEX = AnthropicVertex("claude-sonnet-4-5@20250929", project="p", region="l")

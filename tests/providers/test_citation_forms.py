@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from support.aws_event_messages import event as aws_message
-from toolcast import BadRequest, Citation, DocumentPart, Grounding, Message, Settings, StreamTruncated, TextPart, user
+from toolcast import Message, Settings, user
 from toolcast.accumulator import Accumulator
 from toolcast.credentials import Secret
-from toolcast.events import ChatResponse, Event, GroundingReport, TextCitation
+from toolcast.errors import BadRequest, StreamTruncated
+from toolcast.events import ChatResponse, Citation, Event, Grounding, GroundingReport, TextCitation
+from toolcast.messages import DocumentPart, TextPart
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.base import RequestInput
 from toolcast.providers.bedrock.adapter import BedrockAdapter

@@ -11,7 +11,6 @@ from toolcast import (
     Anthropic,
     Bedrock,
     Cohere,
-    FileRef,
     Google,
     Message,
     Mistral,
@@ -20,13 +19,12 @@ from toolcast import (
     OpenAICompatible,
     OpenAIResponses,
     Settings,
-    ToolResultPart,
-    VideoPart,
     assistant,
     system,
     user,
 )
 from toolcast.errors import BadRequest
+from toolcast.messages import FileRef, ToolResultPart, VideoPart
 from toolcast.providers.base import RequestInput
 
 PDF, PNG, WAV, MP4, CSV = "application/pdf", "image/png", "audio/wav", "video/mp4", "text/csv"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast import OpenAI, SafetyRating
+from toolcast import OpenAI
 from toolcast.credentials import Secret
 from toolcast.errors import (
     AuthFailed,
@@ -25,6 +25,7 @@ from toolcast.errors import (
     RateLimited,
     ServerError,
 )
+from toolcast.events import SafetyRating
 from toolcast.providers.http_errors import (
     BODY_LIMIT,
     ErrorSource,

@@ -12,26 +12,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.turns import sse
-from toolcast import (
-    AudioOutput,
-    AudioPart,
-    BadRequest,
-    Event,
-    ImageGeneration,
-    ImageOutput,
-    ImagePart,
-    LimitExceeded,
-    MalformedEvent,
-    Message,
-    ServerToolPart,
-    Settings,
-    StreamTruncated,
-    TextPart,
-    user,
-)
+from toolcast import ImageGeneration, Message, Settings, user
 from toolcast.accumulator import Accumulator
 from toolcast.credentials import Secret
-from toolcast.events import ChatResponse
+from toolcast.errors import BadRequest, LimitExceeded, MalformedEvent, StreamTruncated
+from toolcast.events import AudioOutput, ChatResponse, Event, ImageOutput
+from toolcast.messages import AudioPart, ImagePart, ServerToolPart, TextPart
 from toolcast.providers import media_output
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.base import RequestInput

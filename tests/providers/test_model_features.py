@@ -11,17 +11,9 @@ from typing import Any
 import pytest
 
 from support.albums import Album
-from toolcast import (
-    Anthropic,
-    Google,
-    LLMMetadata,
-    Ollama,
-    OpenAI,
-    OpenAICompatible,
-    Settings,
-    ToolOrchestratingLLM,
-)
+from toolcast import Anthropic, Google, Ollama, OpenAI, OpenAICompatible, Settings, ToolOrchestratingLLM
 from toolcast.capabilities import Capabilities
+from toolcast.llms import LLMMetadata
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.providers.chat_completions.services import SERVICES
 from toolcast.providers.model_features import (

@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from toolcast import RemoteMCP, ServerToolPart, Settings, StreamTruncated, ToolCallPart, WebSearch, user
+from toolcast import RemoteMCP, Settings, ToolCallPart, WebSearch, user
 from toolcast.accumulator import Accumulator
 from toolcast.credentials import Secret
+from toolcast.errors import StreamTruncated
 from toolcast.events import ChatResponse, Event, ServerToolUse
 from toolcast.llms.token_estimates import server_tool_text
+from toolcast.messages import ServerToolPart
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter

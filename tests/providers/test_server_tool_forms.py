@@ -10,7 +10,6 @@ import pytest
 
 from toolcast import (
     Anthropic,
-    BadRequest,
     CodeExecution,
     FileSearch,
     FunctionCallingLLM,
@@ -21,7 +20,6 @@ from toolcast import (
     OpenAICompatible,
     OpenAIResponses,
     RemoteMCP,
-    ServerToolPart,
     Settings,
     ToolCallPart,
     URLContext,
@@ -30,6 +28,8 @@ from toolcast import (
     tool_result,
     user,
 )
+from toolcast.errors import BadRequest
+from toolcast.messages import ServerToolPart
 from toolcast.providers.server_tool_forms import ELSEWHERE, FORMS
 from toolcast.server_tools import ServerTool
 

@@ -8,8 +8,10 @@ from typing import Any
 import toolcast
 from sdks.decoded import PROMPT, Decoded, arguments
 from support.sync_and_async import API, AsyncAPI
-from toolcast import ChatResponse, LLMError, ThinkingPart
+from toolcast import LLMError
 from toolcast.accumulator import Accumulator
+from toolcast.events import ChatResponse
+from toolcast.messages import ThinkingPart
 
 SYNC, ASYNC = API(), AsyncAPI("asyncio")
 LLMS: dict[str, tuple[type[Any], str]] = {

@@ -15,22 +15,10 @@ from sdks.official import SDKS
 from support.bedrock_oracle import from_json, operation
 from support.loopback import Loopback, Request, whole
 from support.turns import PROTOCOLS, Turn
-from toolcast import (
-    AudioPart,
-    Bedrock,
-    CodeExecution,
-    DocumentPart,
-    ImagePart,
-    Settings,
-    ThinkingPart,
-    WebSearch,
-    assistant,
-    system,
-    tool_result,
-    user,
-)
+from toolcast import Bedrock, CodeExecution, Settings, WebSearch, assistant, system, tool_result, user
 from toolcast.credentials import Secret
 from toolcast.llms import aws_credentials
+from toolcast.messages import AudioPart, DocumentPart, ImagePart, ThinkingPart
 
 pytestmark = pytest.mark.networked
 
@@ -178,7 +166,7 @@ def test_boto3_accepts_half_an_answer() -> None:
         theirs = SDKS["bedrock"].ask(url, stream=True)
         with (
             Bedrock(CLAUDE, base_url=url, api_key="any", max_retries=0) as llm,
-            pytest.raises(toolcast.StreamTruncated),
+            pytest.raises(toolcast.errors.StreamTruncated),
         ):
             list(llm.stream_chat("Hi"))
     assert (theirs.text, theirs.stop_reason) == ("Four degre", "")

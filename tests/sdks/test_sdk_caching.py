@@ -12,7 +12,8 @@ import pytest
 import toolcast
 from support.cached_contents import CachedContents
 from support.loopback import Loopback, whole
-from toolcast import CachePoint, LLMError, OpenAIResponses, Settings, ToolCallPart, assistant, system, tool_result, user
+from toolcast import LLMError, OpenAIResponses, Settings, ToolCallPart, assistant, system, tool_result, user
+from toolcast.messages import CachePoint
 
 pytestmark = pytest.mark.networked
 

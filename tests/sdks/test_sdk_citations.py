@@ -11,7 +11,9 @@ import pytest
 
 import toolcast
 from support.loopback import Loopback, whole
-from toolcast import Citation, DocumentPart, LLMError, Message, Settings, TextPart, user
+from toolcast import LLMError, Message, Settings, user
+from toolcast.events import Citation
+from toolcast.messages import DocumentPart, TextPart
 
 pytestmark = pytest.mark.networked
 

@@ -13,7 +13,8 @@ from sdks import ours
 from sdks.official import SDKS
 from support.loopback import Loopback, Request, whole
 from support.turns import PROTOCOLS, Turn
-from toolcast import ImagePart, Settings, ThinkingPart, assistant, system, tool_result, user
+from toolcast import Settings, assistant, system, tool_result, user
+from toolcast.messages import ImagePart, ThinkingPart
 
 pytestmark = pytest.mark.networked
 

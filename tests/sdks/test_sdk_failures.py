@@ -14,7 +14,8 @@ from sdks.official import SDKS
 from servers.aimock_server import Aimock
 from support.aws_event_messages import exception
 from support.loopback import CLOSE, Loopback, head, whole
-from toolcast import LLMError, MalformedEvent, StreamInterrupted, StreamTruncated
+from toolcast import LLMError
+from toolcast.errors import MalformedEvent, StreamInterrupted, StreamTruncated
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock

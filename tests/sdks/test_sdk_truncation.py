@@ -18,7 +18,7 @@ from sdks.decoded import Decoded
 from sdks.official import SDKS, StreamErrorEvent
 from sdks.written import Written
 from support.loopback import Loopback
-from toolcast import StreamTruncated
+from toolcast.errors import StreamTruncated
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock

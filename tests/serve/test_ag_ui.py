@@ -12,15 +12,11 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel, TypeAdapter
 
 from support.serving import ag_ui
-from toolcast import (
-    AudioPart,
-    DocumentPart,
+from toolcast import PermissionRequest, Turn, Usage
+from toolcast.events import (
     Finish,
-    ImagePart,
-    PermissionRequest,
     Restarted,
     TextDelta,
-    TextPart,
     ThinkingDelta,
     ToolCallDelta,
     ToolCallDone,
@@ -28,10 +24,9 @@ from toolcast import (
     ToolCallStart,
     ToolProgress,
     ToolResult,
-    Turn,
-    Usage,
     UsageReport,
 )
+from toolcast.messages import AudioPart, DocumentPart, ImagePart, TextPart
 from toolcast.serve import PublicError, RequestError, RunInput
 from toolcast.serve.ag_ui import AGUIEncoder, AGUIProtocol
 

@@ -27,8 +27,9 @@ from support.serving import (
     types,
     user_of,
 )
-from toolcast import Budget, Engine, OpenAICompatible, Permissions, Session, TextDelta, ToolContext
+from toolcast import Budget, Engine, OpenAICompatible, Permissions, Session, ToolContext
 from toolcast.errors import AuthFailed, FailTurn, RateLimited, RoundsExceeded
+from toolcast.events import TextDelta
 from toolcast.serve import RequestLimits, RunInput, allow_all
 from toolcast.serve.ag_ui import AGUIProtocol
 from toolcast.serve.limits import UserLimits
@@ -295,8 +296,8 @@ async def test_the_text_of_a_tools_error_is_not_sent(caplog: pytest.LogCaptureFi
 
 
 async def test_data_of_the_service_is_not_sent() -> None:
-    events = (toolcast.RawEvent({"secret": 1}), toolcast.Restarted(2, "secret"), TextDelta("ok"))
-    answer = [*events, toolcast.Finish("end_turn")]
+    events = (toolcast.events.RawEvent({"secret": 1}), toolcast.events.Restarted(2, "secret"), TextDelta("ok"))
+    answer = [*events, toolcast.events.Finish("end_turn")]
     async with client_of(served(answer)) as client:
         response = await client.post("/ag-ui", json=HELLO)
     assert "secret" not in response.text and types(sent_events(response.text))[-1] == "RUN_FINISHED"

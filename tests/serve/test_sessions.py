@@ -27,11 +27,12 @@ from support.serving import (
     types,
     user_of,
 )
-from toolcast import Budget, Engine, MemoryStore, Session
+from toolcast import Budget, Engine, Session
 from toolcast.async_support.broadcast import Broadcast
 from toolcast.serve.event_stream import parse_event_id
 from toolcast.serve.limits import RequestRefused
 from toolcast.serve.sessions import ServedSession, SessionReader
+from toolcast.stores import MemoryStore
 from toolcast.testing import ScriptedLLM
 
 Factory = Callable[[Any, str], Any]
@@ -408,8 +409,8 @@ async def test_a_reader_that_lost_events_ends_with_an_error() -> None:
     session = Session(Engine(ScriptedLLM("one")))
     app = served(lambda user, thread: session)
     events = Broadcast[Any](limit=1)
-    events.put(toolcast.TextDelta("a"))
-    events.put(toolcast.TextDelta("b"))
+    events.put(toolcast.events.TextDelta("a"))
+    events.put(toolcast.events.TextDelta("b"))
     async with client_of(app) as client:
         await run(client, "hi")
         reader = next(iter(_sessions(app)._served.values())).reader()

@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from toolcast import (
-    Anthropic,
-    Google,
-    LLMError,
-    MalformedEvent,
-    Mistral,
-    OpenAI,
-    OpenAIResponses,
-    StreamTruncated,
-)
+from toolcast import Anthropic, Google, LLMError, Mistral, OpenAI, OpenAIResponses
+from toolcast.errors import MalformedEvent, StreamTruncated
 from toolcast.llms.http_llm import ServiceLLM
 
 if TYPE_CHECKING:

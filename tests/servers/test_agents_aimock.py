@@ -16,22 +16,10 @@ from pydantic import BaseModel
 
 from servers.aimock_server import Aimock
 from support.engines import ENGINE_APIS, EngineAPI, check, results, sequence
-from toolcast import (
-    Anthropic,
-    AuthFailed,
-    Google,
-    Mistral,
-    Ollama,
-    OpenAI,
-    OpenAIResponses,
-    RateLimited,
-    TextDelta,
-    ToolCallDone,
-    ToolResult,
-    ToolStarted,
-    TurnCancelled,
-)
+from toolcast import Anthropic, Google, Mistral, Ollama, OpenAI, OpenAIResponses
 from toolcast.agents.engine.engine import Engine
+from toolcast.errors import AuthFailed, RateLimited, TurnCancelled
+from toolcast.events import TextDelta, ToolCallDone, ToolResult, ToolStarted
 from toolcast.http_request import HTTPRequest
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.messages import ToolResultPart

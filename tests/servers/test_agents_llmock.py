@@ -19,23 +19,10 @@ from pydantic import BaseModel
 from servers.llmock_protocols import CHAT, MISTRAL, PROTOCOLS, Protocol, findings
 from support.albums import SEA, Album
 from support.engines import ENGINE_APIS, EngineAPI, check, results, sequence
-from toolcast import (
-    AuthFailed,
-    Finish,
-    Permissions,
-    StreamInterrupted,
-    StreamTruncated,
-    TextDelta,
-    ToolCallDone,
-    ToolResult,
-    ToolStarted,
-    TurnCancelled,
-    UsageReport,
-    is_partial,
-    user,
-)
+from toolcast import Permissions, is_partial, user
 from toolcast.agents.engine.engine import Engine
-from toolcast.events import OutputDelta
+from toolcast.errors import AuthFailed, StreamInterrupted, StreamTruncated, TurnCancelled
+from toolcast.events import Finish, OutputDelta, TextDelta, ToolCallDone, ToolResult, ToolStarted, UsageReport
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.messages import Message, ToolCallPart, ToolResultPart, assistant
 

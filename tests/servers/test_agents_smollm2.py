@@ -15,23 +15,12 @@ import pytest
 from pydantic import BaseModel
 
 from support.engines import ENGINE_APIS, EngineAPI, check, results
-from toolcast import (
-    ElfConfig,
-    ElfManager,
-    LlamaCpp,
-    Message,
-    Session,
-    Settings,
-    SQLiteStore,
-    ToolCallPart,
-    ToolStarted,
-    assistant,
-    tool_result,
-    user,
-)
+from toolcast import LlamaCpp, Message, Session, Settings, ToolCallPart, assistant, tool_result, user
+from toolcast.agents import ElfConfig, ElfManager
 from toolcast.agents.engine.engine import Engine
-from toolcast.events import OutputDelta
+from toolcast.events import OutputDelta, ToolStarted
 from toolcast.llms.local.server import ServerOptions
+from toolcast.stores import SQLiteStore
 
 pytestmark = pytest.mark.networked
 

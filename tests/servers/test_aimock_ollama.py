@@ -12,18 +12,9 @@ import pytest
 from servers.aimock_server import Aimock
 from support.albums import SEA, Album, Apology
 from support.sync_and_async import API
-from toolcast import (
-    LLMError,
-    NoToolCallError,
-    Ollama,
-    RateLimited,
-    Settings,
-    TextDelta,
-    ThinkingDelta,
-    ToolOrchestratingLLM,
-    ValidationError,
-    is_partial,
-)
+from toolcast import LLMError, Ollama, Settings, ToolOrchestratingLLM, ValidationError, is_partial
+from toolcast.errors import NoToolCallError, RateLimited
+from toolcast.events import TextDelta, ThinkingDelta
 
 pytestmark = pytest.mark.networked
 

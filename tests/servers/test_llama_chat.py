@@ -12,21 +12,9 @@ from pydantic import BaseModel
 
 from servers.llama_server import LlamaServer
 from support.sync_and_async import API
-from toolcast import (
-    AuthFailed,
-    BadRequest,
-    NoToolCallError,
-    OpenAICompatible,
-    OutputTruncated,
-    Settings,
-    TextDelta,
-    Timeouts,
-    ToolOrchestratingLLM,
-    UsageReport,
-    is_partial,
-    system,
-    user,
-)
+from toolcast import OpenAICompatible, Settings, Timeouts, ToolOrchestratingLLM, is_partial, system, user
+from toolcast.errors import AuthFailed, BadRequest, NoToolCallError, OutputTruncated
+from toolcast.events import TextDelta, UsageReport
 
 pytestmark = pytest.mark.networked
 

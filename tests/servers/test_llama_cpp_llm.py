@@ -12,7 +12,8 @@ import pytest
 from pydantic import BaseModel
 
 from support.sync_and_async import API
-from toolcast import LlamaCpp, NotFound, OutputTruncated, Settings, Timeouts, ToolOrchestratingLLM, is_partial
+from toolcast import LlamaCpp, Settings, Timeouts, ToolOrchestratingLLM, is_partial
+from toolcast.errors import NotFound, OutputTruncated
 from toolcast.llms.local.server import ServerOptions
 
 pytestmark = pytest.mark.networked

@@ -29,20 +29,12 @@ from servers.llama_server import LlamaServer
 from support.sync_and_async import API, APIS
 from toolcast import (
     Anthropic,
-    AuthFailed,
-    ImagePart,
-    NoToolCallError,
     OpenAICompatible,
     OpenAIResponses,
-    OutputTruncated,
-    ServerError,
     Settings,
-    StreamInterrupted,
-    TextDelta,
     Timeouts,
     ToolCallPart,
     ToolOrchestratingLLM,
-    UsageReport,
     ValidationError,
     assistant,
     is_partial,
@@ -50,7 +42,10 @@ from toolcast import (
     tool_result,
     user,
 )
+from toolcast.errors import AuthFailed, NoToolCallError, OutputTruncated, ServerError, StreamInterrupted
+from toolcast.events import TextDelta, UsageReport
 from toolcast.llms.http_llm import ServiceLLM
+from toolcast.messages import ImagePart
 
 pytestmark = pytest.mark.networked
 

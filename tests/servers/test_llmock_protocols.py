@@ -18,12 +18,12 @@ from pydantic import BaseModel
 from servers.llmock_protocols import ANTHROPIC, CHAT, MISTRAL, PROTOCOLS, RESPONSES, Protocol, findings
 from support.albums import SEA, Album, Apology
 from support.sync_and_async import API, APIS, StreamRecord
-from toolcast import (
+from toolcast import LLMError, Settings, Timeouts, ToolOrchestratingLLM, ValidationError, is_partial, user
+from toolcast.errors import (
     AuthFailed,
     BadRequest,
     ContentBlocked,
     ContextTooLong,
-    LLMError,
     NotFound,
     NoToolCallError,
     OutputTruncated,
@@ -31,18 +31,12 @@ from toolcast import (
     RateLimited,
     Refused,
     ServerError,
-    Settings,
     StreamInterrupted,
     StreamTruncated,
-    TextDelta,
     Timeout,
-    Timeouts,
-    ToolOrchestratingLLM,
     UnknownToolError,
-    ValidationError,
-    is_partial,
-    user,
 )
+from toolcast.events import TextDelta
 from toolcast.llms.http_llm import ServiceLLM
 
 if TYPE_CHECKING:

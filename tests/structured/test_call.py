@@ -17,20 +17,15 @@ from support.sync_and_async import API
 from toolcast import (
     CallableTool,
     CallError,
-    Finish,
-    MalformedEvent,
-    NoToolCallError,
     OpenAI,
-    OutputTruncated,
-    Refused,
-    TextDelta,
     ToolContext,
     ToolOrchestratingLLM,
-    ToolTimeout,
     TryAgain,
     Usage,
     ValidationError,
 )
+from toolcast.errors import MalformedEvent, NoToolCallError, OutputTruncated, Refused, ToolTimeout
+from toolcast.events import Finish, TextDelta
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 REFUSAL = [TextDelta("Sorry"), Finish("refusal")]
@@ -439,14 +434,16 @@ def test_an_example_that_is_no_output_is_refused() -> None:
     llm = ScriptedLLM(SEA)
     make = ToolOrchestratingLLM(Album, [("user", "x"), ("assistant", "{example}")], llm)
     for example in ({"title": 1}, [SEA, SHORT], 7):
-        with pytest.raises(toolcast.PromptError, match=f"an example of type {type(example).__name__} does not fit"):
+        with pytest.raises(
+            toolcast.errors.PromptError, match=f"an example of type {type(example).__name__} does not fit"
+        ):
             make(example=example)
     assert llm.requests == []
 
 
 @pytest.mark.parametrize("llm", [7, object(), ScriptedLLM])
 def test_what_is_no_llm_is_refused_by_its_type(llm: Any) -> None:
-    with pytest.raises(toolcast.UnsupportedLLMError, match=f"got {type(llm).__name__}"):
+    with pytest.raises(toolcast.errors.UnsupportedLLMError, match=f"got {type(llm).__name__}"):
         ToolOrchestratingLLM(Album, "x", llm)
 
 

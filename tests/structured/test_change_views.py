@@ -27,7 +27,8 @@ from typing_extensions import TypedDict
 from support.albums import SEA, Album
 from support.example_counts import examples
 from support.sync_and_async import API
-from toolcast import Finish, ToolCallDelta, ToolCallDone, ToolCallPart, ToolCallStart, ToolOrchestratingLLM
+from toolcast import ToolCallPart, ToolOrchestratingLLM
+from toolcast.events import Finish, ToolCallDelta, ToolCallDone, ToolCallStart
 from toolcast.parsing.partial_value import MISSING
 from toolcast.parsing.path_changes import PathChange
 from toolcast.plain_data import to_plain

@@ -13,17 +13,9 @@ import toolcast
 from support.albums import SEA, SHORT, Album, call
 from support.chunks import album_stream, call_deltas, delta, sse
 from support.sync_and_async import API, AsyncAPI, SyncInLoopAPI
-from toolcast import (
-    Finish,
-    OpenAI,
-    StreamBusy,
-    StreamClosed,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStart,
-    ToolOrchestratingLLM,
-    is_partial,
-)
+from toolcast import OpenAI, ToolOrchestratingLLM, is_partial
+from toolcast.errors import StreamBusy, StreamClosed
+from toolcast.events import Finish, ToolCallDelta, ToolCallDone, ToolCallStart
 from toolcast.structured.stream import BUFFERED_WITHIN
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
 
@@ -261,13 +253,13 @@ def test_a_slow_reader_never_gets_nothing_at_all(api: API, wait: int, parallel: 
 
 @pytest.mark.parametrize("read", [lambda api, make: api.view(make, "latest"), slowly])
 def test_errors_are_raised(api: API, read: Any) -> None:
-    with pytest.raises(toolcast.NoToolCallError):
+    with pytest.raises(toolcast.errors.NoToolCallError):
         read(api, maker("no"))
     with pytest.raises(toolcast.ValidationError) as caught:
         read(api, maker(call('{"title": "a", "artist": 5}')))
     assert caught.value.partial.title == "a"
-    with pytest.raises(toolcast.ConnectFailed):
-        read(api, maker(toolcast.ConnectFailed("no")))
+    with pytest.raises(toolcast.errors.ConnectFailed):
+        read(api, maker(toolcast.errors.ConnectFailed("no")))
     with pytest.raises(toolcast.CallError):
         read(api, maker([ToolCallStart("1", "Album"), ToolCallDelta("1", TEXT[:20]), ToolCallDelta("1", TEXT[20:])]))
 

@@ -21,29 +21,27 @@ from support.albums import SEA, SHORT, Album, Apology, Song, call
 from support.sync_and_async import API
 from toolcast import (
     LATER,
-    ChatResponse,
     Configs,
     FallbackLLM,
-    Finish,
-    MissingLLMError,
-    NoToolCallError,
     OpenAI,
-    OutputTruncated,
-    PromptError,
     Settings,
-    StreamTruncated,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStart,
     ToolcastError,
     ToolOrchestratingLLM,
     TryAgain,
-    UnknownToolError,
-    UnsupportedLLMError,
     ValidationError,
     is_partial,
     user,
 )
+from toolcast.errors import (
+    MissingLLMError,
+    NoToolCallError,
+    OutputTruncated,
+    PromptError,
+    StreamTruncated,
+    UnknownToolError,
+    UnsupportedLLMError,
+)
+from toolcast.events import ChatResponse, Finish, TextDelta, ToolCallDelta, ToolCallStart
 from toolcast.providers.http_adapter import json_member
 from toolcast.server_tools import CodeExecution
 from toolcast.states import CALL, STREAM
@@ -653,7 +651,7 @@ def test_a_stream_without_its_end(api: API) -> None:
 
 @pytest.mark.parametrize(
     ("reason", "error"),
-    [("refusal", toolcast.Refused), ("content_filter", toolcast.ContentBlocked)],
+    [("refusal", toolcast.errors.Refused), ("content_filter", toolcast.errors.ContentBlocked)],
 )
 def test_a_stopped_answer(api: API, reason: Any, error: type[Exception]) -> None:
     make, _ = maker([TextDelta("Sorry"), Finish(reason)])
@@ -666,9 +664,9 @@ def test_a_stopped_answer(api: API, reason: Any, error: type[Exception]) -> None
 
 def test_a_missing_and_an_unknown_value_send_nothing(api: API) -> None:
     make, llm = maker(prompt="about {topic}, {other}")
-    with pytest.raises(toolcast.PromptError, match="other"):
+    with pytest.raises(toolcast.errors.PromptError, match="other"):
         api.call(make, topic="x")
-    with pytest.raises(toolcast.PromptError, match="topic"):
+    with pytest.raises(toolcast.errors.PromptError, match="topic"):
         api.call(make, topik="x", other="y")
     assert llm.requests == []
 
@@ -681,7 +679,7 @@ def test_values_are_inserted_once(api: API) -> None:
 
 def test_a_stream_checks_its_prompt_when_it_is_made() -> None:
     make, _ = maker()
-    with pytest.raises(toolcast.PromptError):
+    with pytest.raises(toolcast.errors.PromptError):
         make.stream()
 
 

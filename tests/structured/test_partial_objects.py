@@ -9,20 +9,16 @@ from pydantic import BaseModel
 
 from support.albums import SEA, SHORT, Album, Apology, Song, call
 from support.sync_and_async import API
-from toolcast import (
+from toolcast import StreamingObjectProcessor, ToolOrchestratingLLM, Usage, ValidationError, is_partial
+from toolcast.events import (
     Finish,
     Restarted,
-    StreamingObjectProcessor,
     TextDelta,
     ToolCallDelta,
     ToolCallDone,
     ToolCallReset,
     ToolCallStart,
-    ToolOrchestratingLLM,
-    Usage,
     UsageReport,
-    ValidationError,
-    is_partial,
 )
 from toolcast.testing import ScriptedLLM
 

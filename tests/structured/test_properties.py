@@ -22,21 +22,23 @@ from support.chunks import USAGE, delta, sse
 from support.sync_and_async import API, APIS
 from toolcast import (
     CallError,
-    Finish,
     OpenAI,
-    OutputTruncated,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallDone,
     ToolCallPart,
-    ToolCallReset,
-    ToolCallStart,
     ToolcastError,
     ToolOrchestratingLLM,
     Usage,
-    UsageReport,
     ValidationError,
     is_partial,
+)
+from toolcast.errors import OutputTruncated
+from toolcast.events import (
+    Finish,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallDone,
+    ToolCallReset,
+    ToolCallStart,
+    UsageReport,
 )
 from toolcast.parsing.partial_value import MISSING
 from toolcast.structured.stream_views import value_at_steps

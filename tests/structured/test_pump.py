@@ -36,10 +36,10 @@ from toolcast import (
     OpenAI,
     OpenAIResponses,
     Settings,
-    StreamInterrupted,
     Timeouts,
     ToolOrchestratingLLM,
 )
+from toolcast.errors import StreamInterrupted
 from toolcast.events import ToolCallDelta, ToolCallStart
 from toolcast.providers.base import RequestInput
 from toolcast.testing import Recorded, ReplayNetwork, VirtualClock

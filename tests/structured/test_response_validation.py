@@ -13,26 +13,24 @@ from support.albums import SEA, SHORT, Album, Apology, Song, call
 from support.sync_and_async import API
 from toolcast import (
     CallError,
-    ChatResponse,
-    ContentBlocked,
     Engine,
-    Finish,
-    NoToolCallError,
-    OutputTruncated,
-    Refused,
-    StreamTruncated,
-    TextDelta,
-    ToolCallDelta,
     ToolCallPart,
-    ToolCallStart,
     ToolOrchestratingLLM,
     TryAgain,
-    UnknownToolError,
     ValidationError,
     assistant,
     is_partial,
     user,
 )
+from toolcast.errors import (
+    ContentBlocked,
+    NoToolCallError,
+    OutputTruncated,
+    Refused,
+    StreamTruncated,
+    UnknownToolError,
+)
+from toolcast.events import ChatResponse, Finish, TextDelta, ToolCallDelta, ToolCallStart
 from toolcast.structured.response_validation import ResponseValidator, retry_messages
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import output_tools

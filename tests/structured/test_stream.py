@@ -16,21 +16,10 @@ from support.albums import SEA, SHORT, Album, Song, call
 from support.chunks import album_stream, call_deltas, delta, sse
 from support.example_counts import examples
 from support.sync_and_async import API
-from toolcast import (
-    Finish,
-    OpenAI,
-    StreamBusy,
-    StreamClosed,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallReset,
-    ToolCallStart,
-    ToolOrchestratingLLM,
-    Usage,
-    ValidationError,
-)
+from toolcast import OpenAI, ToolOrchestratingLLM, Usage, ValidationError
 from toolcast.async_support import sync_driver
+from toolcast.errors import StreamBusy, StreamClosed
+from toolcast.events import Finish, TextDelta, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
 from toolcast.states import STREAM
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, ScriptedRequest
 
@@ -95,7 +84,7 @@ def test_a_chunk_that_cannot_be_read_is_skipped_and_the_next_one_counts(
             Album, "x", OpenAI("m", api="chat", api_key="k", network=ReplayNetwork(Recorded(pieces))), observer=observer
         )
         seen = api.stream(make)
-        assert isinstance(seen.error, toolcast.MalformedEvent)
+        assert isinstance(seen.error, toolcast.errors.MalformedEvent)
         assert seen.items[-1].artist == SEA.artist
     assert caplog.text.count("Failed to parse streaming response") == 2
 
@@ -122,14 +111,14 @@ def test_a_damaged_answer_is_asked_for_again(api: API, body: list[bytes]) -> Non
     assert first.body == second.body
     make, _ = replayed([*body[:6], DAMAGE, *body[6:]], [*body[:4], DAMAGE, *body[4:]], max_attempts=2)
     error = api.stream(make).error
-    assert isinstance(error, toolcast.MalformedEvent)
+    assert isinstance(error, toolcast.errors.MalformedEvent)
     assert error.partial is not None
-    assert [type(attempt.error) for attempt in error.attempts] == [toolcast.MalformedEvent] * 2
+    assert [type(attempt.error) for attempt in error.attempts] == [toolcast.errors.MalformedEvent] * 2
 
 
 def test_a_damaged_answer_is_asked_for_again_in_every_view(api: API) -> None:
     make, _ = replayed([*CALLED[:6], DAMAGE, *CALLED[6:]], CALLED, max_attempts=2)
-    (restarted,) = [event for event in api.view(make, "events") if isinstance(event, toolcast.Restarted)]
+    (restarted,) = [event for event in api.view(make, "events") if isinstance(event, toolcast.events.Restarted)]
     assert "could not be read" in restarted.reason
 
 
@@ -145,7 +134,7 @@ def test_damage_after_the_end_of_the_call_is_a_warning(
 def test_damage_behind_a_finish_reason_counts_where_the_call_goes_on(api: API) -> None:
     early = sse(delta("tool_calls"), done=False)
     make, _ = replayed([*CALLED[:4], *early, DAMAGE, *CALLED[4:]])
-    assert isinstance(api.stream(make).error, toolcast.MalformedEvent)
+    assert isinstance(api.stream(make).error, toolcast.errors.MalformedEvent)
 
 
 @pytest.mark.parametrize("body", [CALLED, WORDS], ids=["call", "words"])
@@ -226,7 +215,7 @@ def test_arguments_that_are_no_json_are_repaired_at_the_end(
 @pytest.mark.parametrize("text", [f"```json\n{SEA.model_dump_json()[:-1]}\n```", repr(SEA.model_dump())[:-1]])
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_arguments_that_were_cut_off_are_not_repaired(api: API, text: str, size: int) -> None:
-    for stop, error in (("tool_use", ValidationError), ("max_tokens", toolcast.OutputTruncated)):
+    for stop, error in (("tool_use", ValidationError), ("max_tokens", toolcast.errors.OutputTruncated)):
         events = [ToolCallStart("1", "Album"), *deltas(text, size=size), done(text), Finish(stop)]
         assert type(api.stream(maker(events)).error) is error
 
@@ -239,7 +228,7 @@ def test_a_final_value_smaller_than_an_earlier_partial_wins(api: API) -> None:
         ToolCallDelta("1", text),
         ToolCallReset("1"),
         ToolCallDelta("1", short),
-        toolcast.ToolCallDone("1", "Album", short),
+        toolcast.events.ToolCallDone("1", "Album", short),
         Finish("tool_use"),
     ]
     seen = api.stream(maker(events))
@@ -251,7 +240,7 @@ def test_the_last_word_has_the_call_not_its_pieces(api: API) -> None:
     events = [
         ToolCallStart("1", "Album"),
         ToolCallDelta("1", LONG.model_dump_json()),
-        toolcast.ToolCallDone("1", "Album", SHORT.model_dump_json()),
+        toolcast.events.ToolCallDone("1", "Album", SHORT.model_dump_json()),
         Finish("tool_use"),
     ]
     seen = api.stream(maker(events))
@@ -268,7 +257,7 @@ def test_words_before_a_call_do_not_grow_an_object(api: API) -> None:
 
 def _called(album: Album) -> list[Any]:
     text = album.model_dump_json()
-    return [ToolCallStart("1", "Album"), ToolCallDelta("1", text), toolcast.ToolCallDone("1", "Album", text)]
+    return [ToolCallStart("1", "Album"), ToolCallDelta("1", text), toolcast.events.ToolCallDone("1", "Album", text)]
 
 
 # -- views ------------------------------------------------------------------------------------------------------
@@ -287,7 +276,7 @@ def test_text_begins_again_when_the_model_is_asked_again(api: API) -> None:
 
 def test_events_of_a_stream_that_is_asked_again(api: API) -> None:
     events = api.view(maker("no", SEA, max_attempts=2), "events")
-    (restarted,) = [event for event in events if isinstance(event, toolcast.Restarted)]
+    (restarted,) = [event for event in events if isinstance(event, toolcast.events.Restarted)]
     assert restarted.attempt == 2
     assert "0 tool calls" in restarted.reason
 
@@ -388,7 +377,12 @@ OBSERVED = {"observer": lambda *_: None}
 
 
 def test_nearly_every_delta_takes_the_pooled_connection() -> None:
-    events = [ToolCallStart("1", "Album"), *deltas(TEXT), toolcast.ToolCallDone("1", "Album", TEXT), Finish("tool_use")]
+    events = [
+        ToolCallStart("1", "Album"),
+        *deltas(TEXT),
+        toolcast.events.ToolCallDone("1", "Album", TEXT),
+        Finish("tool_use"),
+    ]
     assert count_slow_deltas(maker(events)) == 1
     assert count_slow_deltas(maker(events, **OBSERVED)) == len(deltas(TEXT)) > 20
 
@@ -400,7 +394,7 @@ def _woven(*streams: list[Any]) -> list[Any]:
 
 
 def done(arguments: str, id: str = "1") -> Any:
-    return toolcast.ToolCallDone(id, "Album", arguments)
+    return toolcast.events.ToolCallDone(id, "Album", arguments)
 
 
 SHORT_TEXT = SHORT.model_dump_json()
@@ -424,9 +418,13 @@ FAST_PATH_STREAMS: list[Any] = [
         [START_1, START_2, *_woven(deltas(TEXT), deltas(SHORT_TEXT, "2")), DONE_1, DONE_2], {}, id="the second dropped"
     ),
     pytest.param(
-        [START_1, *_woven(deltas(TEXT), [toolcast.UsageReport(Usage(1, n)) for n in range(9)]), DONE_1], {}, id="usage"
+        [START_1, *_woven(deltas(TEXT), [toolcast.events.UsageReport(Usage(1, n)) for n in range(9)]), DONE_1],
+        {},
+        id="usage",
     ),
-    pytest.param([START_1, *_woven(deltas(TEXT), [toolcast.RawEvent({"a": 1})] * 7), DONE_1], {}, id="raw events"),
+    pytest.param(
+        [START_1, *_woven(deltas(TEXT), [toolcast.events.RawEvent({"a": 1})] * 7), DONE_1], {}, id="raw events"
+    ),
     pytest.param([START_1, *_woven(deltas(TEXT), [TextDelta("a")] * 7), DONE_1], {}, id="words"),
     pytest.param([START_1, *_woven(deltas(TEXT), [ToolCallDelta("1", "")] * 7), DONE_1], {}, id="empty deltas"),
     pytest.param([START_1, *deltas(TEXT)[:9], RESET_1, *deltas(TEXT), DONE_1], {}, id="taken back midway"),
@@ -477,7 +475,7 @@ def test_no_arguments_at_all_on_the_pooled_connection(api: API, arguments: str, 
         seconds: int = 0
 
     events = [ToolCallStart("1", "Easy"), *deltas(arguments, size=size)]
-    events += [toolcast.ToolCallDone("1", "Easy", arguments), Finish("tool_use")]
+    events += [toolcast.events.ToolCallDone("1", "Easy", arguments), Finish("tool_use")]
     assert api.stream(maker(events, output=Easy)).final == Easy()
 
 
@@ -502,7 +500,7 @@ def test_fail_fast_on_the_pooled_connection_asks_again(api: API, view: str | Non
 def test_in_words_an_invalid_draft_is_no_reason_to_stop(api: API) -> None:
     """A thought may end behind it, and the answer follow."""
     text = '{"title": "Draft", "artist": 5}</think>' + SEA.model_dump_json()
-    events = [*(toolcast.TextDelta(text[at : at + 3]) for at in range(0, len(text), 3)), Finish("end_turn")]
+    events = [*(toolcast.events.TextDelta(text[at : at + 3]) for at in range(0, len(text), 3)), Finish("end_turn")]
     assert api.stream(maker(events, mode="prompted")).final == SEA
 
 
@@ -519,7 +517,7 @@ def test_observers_hear_of_every_delta_and_others_see_the_same_states() -> None:
 
 def test_the_answer_breaks_off_on_the_pooled_connection(api: API) -> None:
     seen = api.stream(maker([START_1, *deltas(TEXT)]))
-    assert isinstance(seen.error, toolcast.StreamTruncated)
+    assert isinstance(seen.error, toolcast.errors.StreamTruncated)
     assert seen.error.partial.model_dump() == LONG.model_dump()
     assert seen.items[-1].title == LONG.title
 
@@ -530,9 +528,9 @@ def test_any_events_in_any_order_are_the_same_on_the_pooled_connection(data: st.
     size = data.draw(st.integers(1, 30))
     left = {"1": deltas(TEXT, "1", size), "2": deltas(SHORT_TEXT, "2", size)}
     between = [
-        toolcast.UsageReport(Usage(1, 2)),
-        toolcast.RawEvent({}),
-        toolcast.RawEvent("x", damaged=True),
+        toolcast.events.UsageReport(Usage(1, 2)),
+        toolcast.events.RawEvent({}),
+        toolcast.events.RawEvent("x", damaged=True),
         TextDelta(" "),
     ]
     events: list[Any] = [START_1, START_2]
@@ -569,7 +567,7 @@ class ClosingNetwork:
     def read(self, limit: float | None = None, /) -> bytes:
         closed_elsewhere(self.stream)
         assert self.closed, "the read would wait for the service"
-        raise toolcast.StreamInterrupted("the connection was closed")
+        raise toolcast.errors.StreamInterrupted("the connection was closed")
 
     def close(self) -> None:
         self.closed += 1
@@ -604,7 +602,7 @@ def test_a_stream_that_another_thread_closes_ends(view: str | None, at: str) -> 
     list(stream if view is None else getattr(stream, view)(*args))
     assert stream.state == "closed"
     assert network.closed if at == "network" else closed == ["answer"]
-    with pytest.raises(toolcast.StreamClosed):
+    with pytest.raises(toolcast.errors.StreamClosed):
         stream.final()
 
 

@@ -11,7 +11,8 @@ from typing_extensions import TypedDict
 
 from support.albums import SEA, SHORT, Album, Song, call
 from support.sync_and_async import API
-from toolcast import Finish, TextDelta, ToolCallDone, ToolOrchestratingLLM
+from toolcast import ToolOrchestratingLLM
+from toolcast.events import Finish, TextDelta, ToolCallDone
 from toolcast.parsing.partial_value import MISSING
 from toolcast.structured.stream_views import value_at_steps, with_call_index
 from toolcast.testing import ScriptedLLM

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from toolcast import LLMMetadata, Message, Settings, ToolCallPart
+from toolcast import Message, Settings, ToolCallPart
 from toolcast.events import Event
 from toolcast.experiments.config import ExperimentConfig
 from toolcast.experiments.grids.grid import expand
+from toolcast.llms import LLMMetadata
 from toolcast.llms.base import FunctionCallingLLM
 from toolcast.testing import ScriptedLLM
 from toolcast.tool_spec import ToolChoice

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from support.scripted_screen import ScriptedScreen
-from toolcast import MemoryStore
 from toolcast.apps.repl.conversation import ChatSetup, OpenConversation
 from toolcast.apps.repl.modes import MODES
 from toolcast.apps.repl.repl import Repl
 from toolcast.llms.base import FunctionCallingLLM
+from toolcast.stores import MemoryStore
 from toolcast.stores.store import Store
 from toolcast.tools.callable_tool import as_tools
 

@@ -123,7 +123,7 @@ class Gate:
         self.ended = False
 
     async def answer(self, request: object) -> AsyncIterator[Any]:
-        from toolcast import Finish, TextDelta
+        from toolcast.events import Finish, TextDelta
 
         try:
             for text in self.texts:

@@ -19,7 +19,8 @@ import toolcast
 from support.albums import Album
 from support.grammar_models import Expression, Zoo
 from support.turns import PROTOCOLS
-from toolcast import StreamingObjectProcessor, ToolCallDelta, ToolCallStart, ToolcastError
+from toolcast import StreamingObjectProcessor, ToolcastError
+from toolcast.events import ToolCallDelta, ToolCallStart
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
 from toolcast.parsing.partial_value import MISSING, PartialValue, plan_for
 from toolcast.providers.base import RequestInput

@@ -13,8 +13,8 @@ import anyio
 import pytest
 
 if TYPE_CHECKING:
-    from toolcast import ChatResponse, FunctionCallingLLM, ToolOrchestratingLLM
-    from toolcast.events import Event
+    from toolcast import FunctionCallingLLM, ToolOrchestratingLLM
+    from toolcast.events import ChatResponse, Event
 
 
 @dataclass

@@ -274,10 +274,11 @@ def _warm_up() -> None:
     class Song(pydantic.BaseModel):
         title: str
 
-    for name in toolcast.__all__:
-        getattr(toolcast, name)
+    for package in [getattr(toolcast, name) for name in toolcast.__all__]:
+        for name in getattr(package, "__all__", ()):
+            getattr(package, name)
     llm = toolcast.OpenAI("m-1", base_url="http://127.0.0.1:9/v1", api_key="k", max_retries=0)
-    with llm, suppress(toolcast.ConnectFailed):
+    with llm, suppress(toolcast.errors.ConnectFailed):
         toolcast.ToolOrchestratingLLM(Song, "A song about {topic}", llm)(topic="the sea")
 
 

@@ -31,12 +31,12 @@ from toolcast import (
     ToolcastError,
     ToolContext,
     ToolOrchestratingLLM,
-    ToolResult,
     TryAgain,
     system,
     tool_result,
     user,
 )
+from toolcast.events import ToolResult
 from toolcast.testing import AutoLLM, use_llm
 from toolcast.testing.string_values import Size
 from toolcast.tools.callable_tool import as_tool

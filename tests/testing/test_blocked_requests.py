@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from support.sync_and_async import API
-from toolcast import AuthFailed, ConnectFailed, OpenAI
+from toolcast import OpenAI
+from toolcast.errors import AuthFailed, ConnectFailed
 from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork, RequestBlocked, record
 from toolcast.testing.blocked_requests import AllowRequests, BlockRequests

@@ -9,7 +9,9 @@ import pytest
 from support.albums import SEA, Album
 from support.chunks import album_body
 from support.sync_and_async import API
-from toolcast import Engine, Finish, OpenAI, RateLimited, TextDelta, ToolOrchestratingLLM, ValidationError
+from toolcast import Engine, OpenAI, ToolOrchestratingLLM, ValidationError
+from toolcast.errors import RateLimited
+from toolcast.events import Finish, TextDelta
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock, capture_calls
 
 

@@ -17,20 +17,8 @@ from support.albums import Album
 from support.chunks import album_body, album_stream, text_body
 from support.loopback import CLOSE, END, HOLD, Loopback, Piece, chunk, head, whole
 from support.sync_and_async import API
-from toolcast import (
-    BadRequest,
-    CallError,
-    ConnectFailed,
-    Engine,
-    OpenAI,
-    RateLimited,
-    Settings,
-    StreamInterrupted,
-    Timeout,
-    Timeouts,
-    ToolcastError,
-    ToolOrchestratingLLM,
-)
+from toolcast import CallError, Engine, OpenAI, Settings, Timeouts, ToolcastError, ToolOrchestratingLLM
+from toolcast.errors import BadRequest, ConnectFailed, RateLimited, StreamInterrupted, Timeout
 from toolcast.experiments.embedders import EndpointEmbedder
 from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, RecordingError, RecordingMismatch, ReplayNetwork, VirtualClock, record, replay

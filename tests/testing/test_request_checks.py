@@ -10,18 +10,9 @@ import pytest
 
 from support.albums import SEA, Album
 from support.sync_and_async import API
-from toolcast import (
-    BadRequest,
-    Message,
-    Settings,
-    ThinkingPart,
-    ToolCallPart,
-    ToolResultPart,
-    assistant,
-    system,
-    tool_result,
-    user,
-)
+from toolcast import Message, Settings, ToolCallPart, assistant, system, tool_result, user
+from toolcast.errors import BadRequest
+from toolcast.messages import ThinkingPart, ToolResultPart
 from toolcast.testing import ScriptedLLM
 from toolcast.tool_spec import NamedTool
 from toolcast.tools.callable_tool import as_tool

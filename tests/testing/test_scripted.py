@@ -12,20 +12,9 @@ import pytest
 import toolcast
 from support.albums import SEA, SHORT, Album, Apology, call
 from support.sync_and_async import API
-from toolcast import (
-    Finish,
-    RateLimited,
-    Settings,
-    TextDelta,
-    ToolCallDelta,
-    ToolcastError,
-    ToolOrchestratingLLM,
-    Usage,
-    UsageReport,
-    WouldSuspend,
-    system,
-    user,
-)
+from toolcast import Settings, ToolcastError, ToolOrchestratingLLM, Usage, system, user
+from toolcast.errors import RateLimited, WouldSuspend
+from toolcast.events import Finish, TextDelta, ToolCallDelta, UsageReport
 from toolcast.testing import ScriptedLLM, ScriptedRequest, use_llm
 
 
@@ -96,7 +85,7 @@ def test_what_was_asked_is_remembered(api: API) -> None:
     assert scripted.requests == [
         ScriptedRequest((system("Be brief."), user("x")), (), None, Settings(temperature=0.5, seed=1))
     ]
-    assert scripted.metadata == toolcast.LLMMetadata("parrot", "scripted")
+    assert scripted.metadata == toolcast.llms.LLMMetadata("parrot", "scripted")
 
 
 def test_it_stands_in_for_every_llm_of_a_block(api: API) -> None:
@@ -111,7 +100,7 @@ def test_it_stands_in_for_every_llm_of_a_block(api: API) -> None:
 
 def test_a_piece_of_a_call_that_never_began_is_named(api: API) -> None:
     """A custom LLM that omits the start of a call gets an error that explains it."""
-    for event in (ToolCallDelta("c1", "{"), toolcast.ToolCallReset("c1")):
+    for event in (ToolCallDelta("c1", "{"), toolcast.events.ToolCallReset("c1")):
         with pytest.raises(ToolcastError, match=r"'c1'.*ToolCallStart"):
             api.chat(ScriptedLLM([event, Finish("tool_use")]), "x", tools=[Album])
 
@@ -198,7 +187,7 @@ def test_events_of_a_function_that_are_left_end_there(api: API) -> None:
         finally:
             ended.append(True)
 
-    done = toolcast.ToolCallDone("1", "Album", "{}")
+    done = toolcast.events.ToolCallDone("1", "Album", "{}")
     api.stream(ToolOrchestratingLLM(Album, "x", ScriptedLLM(answer)), take=1)
     assert ended == [True]
 

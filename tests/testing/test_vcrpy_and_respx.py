@@ -18,7 +18,8 @@ from support.albums import Album
 from support.chunks import album_body, album_stream
 from support.loopback import END, Loopback, chunk, head, whole
 from support.sync_and_async import API
-from toolcast import ConnectFailed, OpenAI, RateLimited, StreamInterrupted, ToolOrchestratingLLM
+from toolcast import OpenAI, ToolOrchestratingLLM
+from toolcast.errors import ConnectFailed, RateLimited, StreamInterrupted
 from toolcast.testing import VirtualClock
 
 JSON = "content-type: application/json"

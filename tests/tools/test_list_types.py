@@ -20,7 +20,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypeAliasType, TypedDict
 
-from toolcast import OutputTypeError, ToolOrchestratingLLM, ValidationError
+from toolcast import ToolOrchestratingLLM, ValidationError
+from toolcast.errors import OutputTypeError
 from toolcast.parsing import core_schemas
 from toolcast.testing import ScriptedLLM
 from toolcast.tools import list_types, output_schema

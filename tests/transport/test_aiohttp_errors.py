@@ -15,10 +15,10 @@ import anyio
 import pytest
 
 from support.loopback import HOLD, Loopback, chunk, whole
-from toolcast import AiohttpNetwork
 from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
 from toolcast.http_request import HTTPRequest
+from toolcast.llms import AiohttpNetwork
 from toolcast.transport.aiohttp_errors import lost_before_response, unanswered
 from toolcast.transport.network import AsyncResponse
 from transport.test_transport_errors import BAD_CERTIFICATES, CHUNKED, FAILURES, KEY, BadCertificate, request_to, traces

@@ -21,9 +21,9 @@ from support import advancing_loop
 from support.advancing_loop import AdvancingLoop
 from support.loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
 from support.process import Process
-from toolcast import AiohttpNetwork
 from toolcast.errors import BadRequest, LLMError, StreamClosed, StreamInterrupted, Timeout
 from toolcast.http_request import HTTPRequest
+from toolcast.llms import AiohttpNetwork
 from toolcast.transport.network import Body, IOBackend, async_backend
 from transport import test_httpx_connections as connections, test_network as httpx_network_tests
 from transport.test_network import API, CHUNKED, get, opened, request_to, rest
@@ -304,7 +304,7 @@ def test_a_loop_that_was_left_lying_about(end: str) -> None:
 import asyncio, sys
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})
 from support.loopback import HOLD, Loopback, whole
-from toolcast import AiohttpNetwork
+from toolcast.llms import AiohttpNetwork
 from toolcast.providers.base import HTTPRequest
 
 async def main():

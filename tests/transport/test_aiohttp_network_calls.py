@@ -15,22 +15,9 @@ import toolcast
 from support.albums import SEA, Album
 from support.chunks import album_body, album_stream
 from support.loopback import CLOSE, END, HOLD, Loopback, chunk, head, whole
-from toolcast import (
-    AiohttpNetwork,
-    BadRequest,
-    HttpxNetwork,
-    LlamaCpp,
-    Ollama,
-    OpenAI,
-    OpenAICompatible,
-    RateLimited,
-    Settings,
-    StreamInterrupted,
-    Timeout,
-    Timeouts,
-    ToolOrchestratingLLM,
-    UnsupportedLLMError,
-)
+from toolcast import LlamaCpp, Ollama, OpenAI, OpenAICompatible, Settings, Timeouts, ToolOrchestratingLLM
+from toolcast.errors import BadRequest, RateLimited, StreamInterrupted, Timeout, UnsupportedLLMError
+from toolcast.llms import AiohttpNetwork, HttpxNetwork
 from toolcast.testing import VirtualClock
 from toolcast.transport.auto_network import AutoNetwork
 

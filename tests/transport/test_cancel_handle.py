@@ -16,8 +16,9 @@ import pytest
 
 from support.chunks import album_stream, delta, sse
 from support.loopback import END, HOLD, Loopback, chunk, head, whole
-from toolcast import FallbackLLM, LLMError, OpenAI, Settings, StreamClosed, StreamInterrupted, ToolcastError
+from toolcast import FallbackLLM, LLMError, OpenAI, Settings, ToolcastError
 from toolcast.async_support import sync_driver
+from toolcast.errors import StreamClosed, StreamInterrupted
 from toolcast.events import TextDelta
 from toolcast.http_request import HTTPRequest
 from toolcast.llms.base import FunctionCallingLLM

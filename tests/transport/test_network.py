@@ -445,7 +445,7 @@ def test_a_sync_request_does_not_import_asyncio(server: Loopback) -> None:
     server.answer(whole(b"{}"))
     program = f"""
 import sys
-from toolcast import HttpxNetwork
+from toolcast.llms import HttpxNetwork
 from toolcast.http_request import HTTPRequest
 network = HttpxNetwork()
 response = network.open(HTTPRequest("POST", {server.url!r}, {{}}, b""), connect=30, read=30)

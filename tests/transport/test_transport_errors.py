@@ -19,10 +19,10 @@ import httpx
 import pytest
 
 from support.loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
-from toolcast import AiohttpNetwork
 from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
 from toolcast.http_request import HTTPRequest
+from toolcast.llms import AiohttpNetwork
 from toolcast.transport.httpx_network import HttpxNetwork
 from toolcast.transport.network import AsyncResponse
 

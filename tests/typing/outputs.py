@@ -9,13 +9,9 @@ from typing import Any, Literal, TypedDict, assert_type
 from pydantic import BaseModel
 
 from toolcast import (
-    AgentChatResponse,
-    AsyncEventStream,
     AsyncObjectStream,
     CallableTool,
-    ChatResponse,
     Engine,
-    EventStream,
     FunctionCallingLLM,
     LlamaCpp,
     ObjectStream,
@@ -27,6 +23,8 @@ from toolcast import (
     is_partial,
     llm,
 )
+from toolcast.events import ChatResponse
+from toolcast.llms import AgentChatResponse, AsyncEventStream, EventStream
 
 
 class Album(BaseModel):

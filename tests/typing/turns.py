@@ -10,27 +10,24 @@ from pydantic import BaseModel
 
 from toolcast import (
     Agent,
-    AgentEvent,
     ApprovalDecision,
-    AsyncTurnStream,
     CallableTool,
     Engine,
     FunctionCallingLLM,
     Message,
-    OutputDelta,
     PermissionRequest,
     Permissions,
     Session,
-    Store,
     ToolContext,
     ToolOrchestratingLLM,
-    ToolResult,
     Turn,
-    TurnStream,
     Usage,
     WebSearch,
     tool,
 )
+from toolcast.agents import AsyncTurnStream, TurnStream
+from toolcast.events import AgentEvent, OutputDelta, ToolResult
+from toolcast.stores import Store
 
 
 class Album(BaseModel):

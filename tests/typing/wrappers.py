@@ -6,19 +6,17 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import assert_type
 
-from toolcast import (
+from toolcast import FunctionCallingLLM, user
+from toolcast.events import ChatResponse, Event
+from toolcast.llms import (
     CachedLLM,
     ChatRequest,
-    ChatResponse,
-    Event,
-    FunctionCallingLLM,
     MemoryCache,
     Next,
     RecordingLLM,
     RedactedLLM,
     SQLiteCache,
     WrapperLLM,
-    user,
 )
 
 

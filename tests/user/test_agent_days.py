@@ -16,7 +16,9 @@ SIGINT_DEATH = -2  # how a shell sees a Python that does not handle SIGINT
 
 OPENING = f"""\
 import sys
-from toolcast import Agent, Hooks, OpenAI, Permissions, Session, SQLiteStore, TextDelta
+from toolcast import Agent, Hooks, OpenAI, Permissions, Session
+from toolcast.events import TextDelta
+from toolcast.stores import SQLiteStore
 
 llm = OpenAI("m-1", base_url=sys.argv[1], api_key="{KEY}", max_retries=0)
 
@@ -89,7 +91,7 @@ def test_a_wrong_key() -> None:
         server.answer(answered(b'{"error": {"message": "Incorrect API key provided"}}', 401))
         screen = play(
             """
-            from toolcast import AuthFailed
+            from toolcast.errors import AuthFailed
             engine = Agent(llm, [look]).engine()
             try:
                 engine.submit("How is Oslo?")
@@ -113,7 +115,7 @@ def test_a_line_that_is_cut_in_the_second_round() -> None:
         reply(server, "Oslo is fine.")
         screen = play(
             """
-            from toolcast import StreamInterrupted
+            from toolcast.errors import StreamInterrupted
             engine = Agent(llm, [look]).engine()
             try:
                 engine.submit("How is Oslo?")
@@ -137,7 +139,7 @@ def test_a_model_that_has_no_tools() -> None:
         reply(server, "I would have to look.")
         screen = play(
             """
-            from toolcast import Capabilities
+            from toolcast.llms import Capabilities
             plain = OpenAI("m-1", base_url=sys.argv[1], api_key="k", capabilities=Capabilities(tools=False))
             print(Agent(plain, [look]).run("How is Oslo?").text)
             """,
@@ -338,7 +340,7 @@ def test_an_engine_in_two_threads() -> None:
         screen = play(
             """
             import threading
-            from toolcast import IllegalState
+            from toolcast.errors import IllegalState
             def other():
                 try:
                     engine.submit("And Rome?")

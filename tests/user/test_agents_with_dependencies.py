@@ -15,7 +15,8 @@ OPENING = f"""\
 import asyncio, sys
 from dataclasses import dataclass
 from pydantic import BaseModel
-from toolcast import Agent, FailTurn, OpenAI, Permissions, ToolContext, TryAgain, TurnFailed
+from toolcast import Agent, FailTurn, OpenAI, Permissions, ToolContext, TryAgain
+from toolcast.errors import TurnFailed
 
 @dataclass
 class Shop:

@@ -25,7 +25,7 @@ def test_the_server_is_down() -> None:
         gone = address(server)
     screen = play(
         """
-        from toolcast import ConnectFailed
+        from toolcast.errors import ConnectFailed
         try:
             make_album(topic="the sea")
         except ConnectFailed as error:
@@ -88,7 +88,7 @@ def test_a_cut_stream(last: object) -> None:
         server.answer(*spoken(*album_stream()[:9], last)[:-1])  # type: ignore[arg-type]  # a step is a piece
         screen = play(
             """
-            from toolcast import StreamInterrupted
+            from toolcast.errors import StreamInterrupted
             try:
                 for album in make_album(topic="the sea", stream=True):
                     print(album.title)

@@ -68,7 +68,8 @@ def test_a_budget_in_money_without_typing_prices_in() -> None:
         screen = play(
             """
             import asyncio
-            from toolcast import Agent, Budget, BudgetExceeded, UnsupportedLLMError
+            from toolcast import Agent, Budget
+            from toolcast.errors import BudgetExceeded, UnsupportedLLMError
 
             gpt = OpenAI("gpt-4o", base_url=sys.argv[1], api_key="k")
             agent = Agent(gpt, budget=Budget(usd=1))

@@ -13,7 +13,8 @@ from user.test_agent_days import OSLO, ROME, calls, given, reply, sent
 
 OPENING = f"""\
 import asyncio, json, sys
-from toolcast import Agent, AsyncChatMachine, ChatMachine, OpenAI, Permissions
+from toolcast import Agent, OpenAI, Permissions
+from toolcast.chat import AsyncChatMachine, ChatMachine
 
 def model(name="m-1"):
     return OpenAI(name.rpartition(":")[2], base_url=sys.argv[1], api_key="{KEY}", max_retries=0)

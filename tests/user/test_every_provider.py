@@ -210,7 +210,8 @@ def test_an_image(mocked: Provider, llmock: LLMock) -> None:
     llmock.reply("A dot").call_tool("Album", SHORT.model_dump())
     screen = mocked.play(
         """
-        from toolcast import ImagePart, user
+        from toolcast import user
+        from toolcast.messages import ImagePart
         dot = ImagePart(data=b"not really a picture", media_type="image/png")
         print(llm.chat([user("What is this?", dot)]).text)
         cover = ToolOrchestratingLLM(Album, [user("Whose cover is this?", dot)], llm)
@@ -296,7 +297,8 @@ def test_ctrl_c_while_a_real_model_writes(real: Provider, llama: LlamaServer) ->
 
 
 CUT = """
-from toolcast import LLMError, TextDelta
+from toolcast import LLMError
+from toolcast.events import TextDelta
 for _ in range(2):
     messages = []
     try:

@@ -16,7 +16,8 @@ WRONG = '{"title": "Sea of Glass", "artist": "Low", "songs": [{"title": "Foam", 
 
 PROGRAM = """
 import asyncio, itertools
-from toolcast import CachedLLM, CallError, Hooks, MemoryCache, Prices
+from toolcast import CallError, Hooks, Prices
+from toolcast.llms import CachedLLM, MemoryCache
 
 numbers = itertools.count(1)
 paid = OpenAI("m-1", base_url=sys.argv[1], api_key=llm.api_key_for_test, max_retries=2, prices=Prices(10, 100))

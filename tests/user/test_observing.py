@@ -96,7 +96,7 @@ class Broken(Hooks):
 handle = toolcast.hooks.add(Print(), Broken())
 try:
     make_album(topic="the sea")
-except toolcast.AuthFailed as error:
+except toolcast.errors.AuthFailed as error:
     print("failed")
 handle.remove()
 print(make_album(topic="the sea").title)
@@ -111,7 +111,8 @@ print(make_album(topic="the sea").title)
 TURNS = """
 import asyncio, threading
 import toolcast
-from toolcast import Agent, AsyncChatMachine, ChatMachine, Hooks, Permissions, Session
+from toolcast import Agent, Hooks, Permissions, Session
+from toolcast.chat import AsyncChatMachine, ChatMachine
 from toolcast.chat.events import QueueMessage
 
 class Watch(Hooks):

@@ -88,7 +88,7 @@ def test_album():
 AUTOMATIC = """
 import pytest
 from program import make_album, shop
-from toolcast import TurnFailed
+from toolcast.errors import TurnFailed
 from toolcast.testing import AutoLLM, ScriptedLLM, capture_calls, use_llm
 
 @pytest.mark.parametrize("size", ["minimal", "typical", "maximal"])

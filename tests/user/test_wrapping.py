@@ -16,7 +16,9 @@ POLITE = """
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from toolcast import ChatRequest, Event, FallbackLLM, Finish, Hooks, Next, WrapperLLM, user
+from toolcast import FallbackLLM, Hooks, user
+from toolcast.events import Event, Finish
+from toolcast.llms import ChatRequest, Next, WrapperLLM
 
 class Polite(WrapperLLM):
     async def respond(self, request: ChatRequest, call_next: Next) -> AsyncIterator[Event]:
@@ -80,7 +82,8 @@ def test_a_wrapper_that_awaits_something_else() -> None:
             """
             import asyncio
             import httpx
-            from toolcast import WouldSuspend, WrapperLLM
+            from toolcast.errors import WouldSuspend
+            from toolcast.llms import WrapperLLM
 
             class Looked(WrapperLLM):
                 async def respond(self, request, call_next):
@@ -120,7 +123,7 @@ def test_answers_are_cached_across_processes(tmp_path: Path) -> None:
     path = tmp_path / "answers.db"
     cached = f"""
 import asyncio
-from toolcast import CachedLLM, SQLiteCache
+from toolcast.llms import CachedLLM, SQLiteCache
 
 cached = CachedLLM(llm, SQLiteCache({str(path)!r}), namespace="tenant-1")
 make = make_album.with_(llm=cached)
@@ -174,7 +177,8 @@ def test_only_good_answers_are_cached() -> None:
         screen = play(
             """
             import asyncio
-            from toolcast import CachedLLM, CallError
+            from toolcast import CallError
+            from toolcast.llms import CachedLLM
 
             make = make_album.with_(llm=CachedLLM(llm))
             for call in (make, make, make.stream, make):
@@ -204,7 +208,8 @@ def test_the_tools_of_a_cached_answer_ask_again() -> None:
         screen = play(
             """
             import asyncio
-            from toolcast import Agent, CachedLLM, Permissions
+            from toolcast import Agent, Permissions
+            from toolcast.llms import CachedLLM
 
             def depth(place: str) -> int:
                 "Return the depth."
@@ -244,7 +249,7 @@ def test_one_request_for_many_callers() -> None:
             """
             import asyncio, threading
             from concurrent.futures import ThreadPoolExecutor
-            from toolcast import CachedLLM
+            from toolcast.llms import CachedLLM
 
             make = make_album.with_(llm=CachedLLM(llm))
             with ThreadPoolExecutor(8) as pool:
@@ -279,7 +284,8 @@ def test_what_was_recorded_and_what_was_redacted(tmp_path: Path) -> None:
             f"""
             import asyncio, json
             from pathlib import Path
-            from toolcast import CallError, RecordingLLM, RedactedLLM
+            from toolcast import CallError
+            from toolcast.llms import RecordingLLM, RedactedLLM
 
             recording = RecordingLLM(llm, {str(path)!r})
             redacted = RedactedLLM(recording, lambda text: text.replace("Ada", "[NAME]"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support_desk import Ticket, answer, sort_ticket, sort_tickets
 
-from toolcast import OpenAI, RateLimited, ToolCallPart
+from toolcast import OpenAI, ToolCallPart
+from toolcast.errors import RateLimited
 from toolcast.testing import RequestBlocked, ScriptedLLM, ScriptedRequest, capture_calls
 
 LATE = Ticket(topic="delivery", urgency=4, summary="A parcel is late.")

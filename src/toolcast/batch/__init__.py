@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .bad_rows import BadRow as BadRow
@@ -63,95 +62,7 @@ if TYPE_CHECKING:
     from .results.saved_results import SavedResults as SavedResults
     from .review import review_page as review_page, write_review as write_review
     from .row_functions import RowFunction as RowFunction, RowOptions as RowOptions, row_function as row_function
+else:
+    from ..lazy_exports import lazy_exports
 
-_EXPORTS = {
-    "bad_rows": "BadRow",
-    "checkpoint": "CheckpointStatus read_status",
-    "errors": "BudgetReached CheckpointError CheckpointMismatch JobError JobInterrupted JobStopped ProviderBatchError "
-    "WaitTooLong",
-    "evaluation": "FieldComparison Evaluation FieldScore evaluate",
-    "estimate": "Estimate Interval",
-    "files": "FileError FileRows RowError read_csv read_errors read_jsonl read_parquet",
-    "item_keys": "UnstableInput",
-    "job": "Job ResultOptions",
-    "job_options": "JobOptions",
-    "metrics": "Metric aligned exact numeric overlap same_text similarity",
-    "outcome": "Outcome OutcomeList",
-    "outcomes": "AsyncOutcomes Outcomes",
-    "review": "review_page write_review",
-    "progress.account": "ProgressSnapshot",
-    "permits": "PermitsLost",
-    "ray_datasets": "RayLimits RayMapper RayOptions ray_map ray_permits",
-    "row_functions": "RowFunction RowOptions row_function",
-    "results.saved_results": "SavedResults",
-}
-_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
-
-# Written out, because type checkers read no other form.
-__all__ = [
-    "AsyncOutcomes",
-    "BadRow",
-    "BudgetReached",
-    "CheckpointError",
-    "CheckpointMismatch",
-    "CheckpointStatus",
-    "Estimate",
-    "Evaluation",
-    "FieldComparison",
-    "FieldScore",
-    "FileError",
-    "FileRows",
-    "Interval",
-    "Job",
-    "JobError",
-    "JobInterrupted",
-    "JobOptions",
-    "JobStopped",
-    "Metric",
-    "Outcome",
-    "OutcomeList",
-    "Outcomes",
-    "PermitsLost",
-    "ProgressSnapshot",
-    "ProviderBatchError",
-    "RayLimits",
-    "RayMapper",
-    "RayOptions",
-    "ResultOptions",
-    "RowError",
-    "RowFunction",
-    "RowOptions",
-    "SavedResults",
-    "UnstableInput",
-    "WaitTooLong",
-    "aligned",
-    "evaluate",
-    "exact",
-    "numeric",
-    "overlap",
-    "ray_map",
-    "ray_permits",
-    "read_csv",
-    "read_errors",
-    "read_jsonl",
-    "read_parquet",
-    "read_status",
-    "review_page",
-    "row_function",
-    "same_text",
-    "similarity",
-    "write_review",
-]
-
-
-def __getattr__(name: str) -> Any:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{module}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = lazy_exports(__name__)

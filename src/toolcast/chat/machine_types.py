@@ -116,7 +116,7 @@ _UNIONS: Final = (Union, UnionType)
 
 _HEAD: Final = """\
 // The events, the changes and the context of toolcast's chat machine, as they are in JSON.
-// Made by toolcast.chat_machine_types().
+// Made by toolcast.chat.chat_machine_types().
 
 /** A value of JSON. */
 export type Json = null | boolean | number | string | ReadonlyArray<Json> | JsonObject;

@@ -1,4 +1,4 @@
-"""The finer counts that the providers report with a usage, under our own names: see `toolcast.UsageDetails`.
+"""The finer counts that the providers report with a usage, under our own names: see `toolcast.llms.UsageDetails`.
 
 Sources: the types of the vendors' SDKs (openai 3.54, anthropic 2.12, google-genai 3.4) and docs.x.ai/developers/
 cost-tracking, openrouter.ai/docs/use-cases/usage-accounting, docs.perplexity.ai (usage and cost of a response).

@@ -7,8 +7,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .ag_ui import AGUIProtocol as AGUIProtocol
@@ -30,46 +29,7 @@ if TYPE_CHECKING:
         RunInput as RunInput,
     )
     from .vercel import VercelProtocol as VercelProtocol
+else:
+    from ..lazy_exports import lazy_exports
 
-_EXPORTS = {
-    "ag_ui": "AGUIProtocol",
-    "factory": "app",
-    "limits": "RequestLimits",
-    "options": "Authorize Principal ServeOptions SessionFactory allow_all",
-    "openai": "OpenAIProtocol",
-    "protocol": "FrontEndProtocol PublicError RequestError ResponseEncoder RunInput",
-    "vercel": "VercelProtocol",
-}
-_MODULE_OF = {name: module for module, names in _EXPORTS.items() for name in names.split()}
-
-# Written out, because type checkers read no other form.
-__all__ = [
-    "AGUIProtocol",
-    "Authorize",
-    "FrontEndProtocol",
-    "OpenAIProtocol",
-    "Principal",
-    "PublicError",
-    "RequestError",
-    "RequestLimits",
-    "ResponseEncoder",
-    "RunInput",
-    "ServeOptions",
-    "SessionFactory",
-    "VercelProtocol",
-    "allow_all",
-    "app",
-]
-
-
-def __getattr__(name: str) -> Any:
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{module}", __name__), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return __all__
+    __getattr__, __dir__ = lazy_exports(__name__)

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from support.engines import EngineAPI, call, check, results, sequence, valid_requests
-from toolcast import Configs, FallbackLLM, MissingLLMError, Overloaded
+from toolcast import Configs, FallbackLLM
 from toolcast.agents.engine import engine as engine_module
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import find_problems, unanswered_calls
@@ -21,7 +21,9 @@ from toolcast.errors import (
     BudgetExceeded,
     EmptyResponse,
     IllegalState,
+    MissingLLMError,
     OutputTypeError,
+    Overloaded,
     RateLimited,
     RoundsExceeded,
     StreamTruncated,

@@ -13,14 +13,12 @@ from support.approving_service import ApprovingService
 from support.engines import EngineAPI, check, results
 from support.sync_and_async import API
 from toolcast import (
-    BadRequest,
     CallableTool,
     Engine,
     Message,
     OpenAIResponses,
     PermissionRequest,
     Permissions,
-    RedactedLLM,
     RemoteMCP,
     Rule,
     ToolCallPart,
@@ -29,6 +27,8 @@ from toolcast import (
     user,
 )
 from toolcast.agents.engine.mcp_approvals import approval_job
+from toolcast.errors import BadRequest
+from toolcast.llms import RedactedLLM
 from toolcast.messages import ToolResultPart, assistant
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.services import SERVICES

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from support.chunks import USAGE, delta, sse
 from support.engines import EngineAPI, TurnRecord, call, check, results, valid_requests
-from toolcast import Capabilities, OpenAI, ToolOrchestratingLLM
+from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.agents.engine.engine import Engine
 from toolcast.approvals import PermissionRequest
 from toolcast.events import (
@@ -25,6 +25,7 @@ from toolcast.events import (
     ToolResult,
     ToolStarted,
 )
+from toolcast.llms import Capabilities
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 OF_A_CALL = (ToolCallStart, ToolCallDelta, ToolCallDone)

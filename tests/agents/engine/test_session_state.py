@@ -15,8 +15,6 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from toolcast import (
-    CachePoint,
-    ImagePart,
     Message,
     PermissionRequest,
     ToolCallPart,
@@ -30,6 +28,7 @@ from toolcast import (
 from toolcast.agents.engine.instructions import SentInstructions
 from toolcast.agents.engine.session_state import VERSION, Record, SessionState, difference, fold, opened_record
 from toolcast.llms.request import StoredResponse
+from toolcast.messages import CachePoint, ImagePart
 from toolcast.stores.jsonl import JSONLStore
 from toolcast.stores.memory import MemoryStore
 from toolcast.stores.sqlite import SQLiteStore

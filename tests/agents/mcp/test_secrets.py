@@ -10,7 +10,8 @@ import traceback
 import pytest
 
 from support.loopback import CLOSE, Loopback, whole
-from toolcast import MCPError, MCPServer
+from toolcast import MCPServer
+from toolcast.errors import MCPError
 
 HALVES = ("sk-mcp-", "4f8b2c6e9d")
 

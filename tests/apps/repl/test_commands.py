@@ -13,7 +13,7 @@ import pytest
 from support.loopback import Loopback, whole
 from support.repls import chat, repl_on
 from support.scripted_screen import ScriptedScreen
-from toolcast import CallableTool, LlamaCpp, MemoryStore, Prices, ToolCallPart, assistant, user
+from toolcast import CallableTool, LlamaCpp, Prices, ToolCallPart, assistant, user
 from toolcast.agents.engine.history import find_problems
 from toolcast.agents.engine.session_state import fold
 from toolcast.apps.mcp.servers import MCPServerSet
@@ -29,6 +29,7 @@ from toolcast.errors import BadRequest, ContextTooLong, RateLimited, ToolcastErr
 from toolcast.events import Finish, TextDelta, UsageReport
 from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.provider_llms import llm
+from toolcast.stores import MemoryStore
 from toolcast.testing import ScriptedLLM
 from toolcast.usage import Usage
 

@@ -14,19 +14,7 @@ from support.loopback import CLOSE, HOLD, whole
 from support.ollama_server import DONE, MODEL, OllamaServer, call, delta
 from support.repls import chat, repl_on
 from support.scripted_screen import ScriptedScreen
-from toolcast import (
-    CallableTool,
-    Engine,
-    LlamaCpp,
-    MemoryStore,
-    Permissions,
-    Session,
-    TextDelta,
-    ThinkingDelta,
-    ToolCallPart,
-    ToolResultPart,
-    user,
-)
+from toolcast import CallableTool, Engine, LlamaCpp, Permissions, Session, ToolCallPart, user
 from toolcast.agents.engine.history import find_problems
 from toolcast.agents.engine.session_state import fold, opened_record
 from toolcast.agents.subagents.run import ElfEvent
@@ -34,8 +22,19 @@ from toolcast.apps.repl.approval_prompt import QUESTION
 from toolcast.apps.repl.conversation import ChatSetup, OpenConversation
 from toolcast.apps.repl.repl import Repl
 from toolcast.errors import ConnectFailed, RateLimited, TurnStopped
-from toolcast.events import Finish, RawEvent, ToolCallDone, ToolCallReset, ToolCallStart, ToolStarted
+from toolcast.events import (
+    Finish,
+    RawEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallDone,
+    ToolCallReset,
+    ToolCallStart,
+    ToolStarted,
+)
 from toolcast.llms.model_registry import choose_llm
+from toolcast.messages import ToolResultPart
+from toolcast.stores import MemoryStore
 from toolcast.testing import ScriptedLLM
 from toolcast.toolbox.questions import question_tool
 from toolcast.tools.context import ToolContext
@@ -444,7 +443,7 @@ def test_a_failed_question_is_out_of_the_history() -> None:
     llm = ScriptedLLM(RateLimited("slow down"), "Hello.")
     screen = chat("First", "Second", llm=llm)
     assert [message.text for message in llm.requests[1].messages[1:]] == ["Second"]
-    assert screen.of("error") == [("slow down", "/retry sends the message again")]
+    assert screen.of("error") == [("scripted scripted: slow down", "/retry sends the message again")]
 
 
 def test_any_error_is_one_line() -> None:
@@ -510,7 +509,7 @@ def test_no_one_reads_what_is_written() -> None:
 def test_in_a_pipe_a_failed_turn_is_exit_code_1() -> None:
     screen = ScriptedScreen("First", "Second", interactive=False)
     assert repl_on(screen, ScriptedLLM(RateLimited("slow down"), "Hello.")).run() == 1
-    assert screen.of("error") == [("slow down", "")]
+    assert screen.of("error") == [("scripted scripted: slow down", "")]
     assert screen.answer == "Hello."
 
 

@@ -8,12 +8,13 @@ from hypothesis import given, strategies as st
 
 from support.repls import repl_on
 from support.scripted_screen import ScriptedScreen
-from toolcast import CallableTool, MemoryStore, Session, TextDelta, ToolCallPart
+from toolcast import CallableTool, Session, ToolCallPart
 from toolcast.agents.engine.history import find_problems
 from toolcast.apps.repl.commands import COMMANDS
 from toolcast.errors import RateLimited
-from toolcast.events import Finish, RawEvent
+from toolcast.events import Finish, RawEvent, TextDelta
 from toolcast.states import REPL
+from toolcast.stores import MemoryStore
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.context import ToolContext
 

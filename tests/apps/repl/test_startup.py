@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from support.process import Process
-from toolcast import LlamaCpp, MemoryStore, SQLiteStore
+from toolcast import LlamaCpp
 from toolcast.apps import arguments
 from toolcast.apps.cli import main
 from toolcast.apps.repl import startup
@@ -25,6 +25,7 @@ from toolcast.apps.repl.rich_screen import RichScreen
 from toolcast.apps.repl.screen import PlainScreen
 from toolcast.apps.repl.startup import ReplOptions, Terminal, open_repl
 from toolcast.errors import AuthFailed, ToolcastError
+from toolcast.stores import MemoryStore, SQLiteStore
 from toolcast.testing import ScriptedLLM
 
 PLAIN = ReplOptions()

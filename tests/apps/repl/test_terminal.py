@@ -442,7 +442,8 @@ def test_the_last_row_shows_what_happens_until_the_answer_is_complete(
 
 TOOLS = """\
 import os
-from toolcast import Agent, ElfManager, Ollama
+from toolcast import Agent, Ollama
+from toolcast.agents import ElfManager
 
 agent = Agent(Ollama(os.environ["OLLAMA_MODEL"], base_url="http://" + os.environ["OLLAMA_HOST"]))
 tools = [tool.with_(read_only=True) for tool in ElfManager(agent).tools()]

@@ -19,11 +19,12 @@ import pytest
 from support.albums import SEA, Album
 from support.chunks import album_body
 from support.sync_and_async import API
-from toolcast import ConnectFailed, OpenAI, Overloaded, RateLimited, StreamInterrupted, ToolOrchestratingLLM
+from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.async_support import sync_driver
 from toolcast.batch import JobInterrupted, JobStopped, Outcome, WaitTooLong, read_status, run
 from toolcast.batch.pacing import Pace
 from toolcast.batch.pacing.pace import _registry
+from toolcast.errors import ConnectFailed, Overloaded, RateLimited, StreamInterrupted
 from toolcast.llms.request_gate import GateRequest, Passage, RequestOrigin, use_gate
 from toolcast.messages import user
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM

@@ -14,12 +14,13 @@ import toolcast
 from batch.remote.test_driver import Once, Pair, sayings, texts
 from batch.remote.test_resume import Killed, Killer, stop, submitted
 from support.openai_batches import completion, last_text
-from toolcast import Budget, Prices, Settings, UnsupportedLLMError
+from toolcast import Budget, Prices, Settings
 from toolcast.batch import JobStopped
 from toolcast.batch.budget import Ledger, Spending
 from toolcast.batch.checkpoint import Checkpoint
 from toolcast.batch.errors import BudgetReached
 from toolcast.batch.outcome import Outcome
+from toolcast.errors import UnsupportedLLMError
 
 DOLLAR_PER_TOKEN = Prices(1_000_000, 1_000_000)
 ITEM = Decimal("17.5")

@@ -28,40 +28,19 @@ import httpx
 from pydantic import BaseModel
 
 from toolcast import (
-    AsyncChatMachine,
-    AtLeast,
-    AtMost,
-    AudioPart,
-    BadRequest,
     Budget,
-    ChatMachine,
-    Compaction,
-    DocumentPart,
-    ElfManager,
     Engine,
-    ExperimentRunner,
-    Finish,
-    ImagePart,
-    JSONLStore,
     Message,
-    OneOf,
     Permissions,
     Rule,
     Session,
-    SQLiteStore,
-    TextDelta,
-    TextPart,
-    ThinkingDelta,
-    ThinkingPart,
     ToolCallPart,
     ToolContext,
-    ToolResultPart,
-    Under,
     Usage,
-    UsageReport,
     states,
     user,
 )
+from toolcast.agents import AtLeast, AtMost, Compaction, ElfManager, OneOf, Under
 from toolcast.agents.permissions.permissions import Mode
 from toolcast.agents.permissions.rules import Exactly, Others, RuleAction
 from toolcast.agents.subagents.run import ElfOutcome
@@ -70,15 +49,19 @@ from toolcast.apps import cli
 from toolcast.apps.repl.modes import MODES
 from toolcast.apps.repl.prompt_input import History
 from toolcast.apps.web import make_app
+from toolcast.chat import AsyncChatMachine, ChatMachine
 from toolcast.chat.context import ChatState, Stage
 from toolcast.chat.events import ChatEvent
-from toolcast.events import Event, StopReason
+from toolcast.errors import BadRequest
+from toolcast.events import Event, Finish, StopReason, TextDelta, ThinkingDelta, UsageReport
+from toolcast.experiments import ExperimentRunner
 from toolcast.experiments.config_files import load_config
 from toolcast.experiments.grids.grid import expand, run_grid
 from toolcast.experiments.log_events import EndedBy, EventType, RunStatus
 from toolcast.experiments.pei.assessment import PEIAssessment
 from toolcast.experiments.pei.results import ResultsFile
-from toolcast.messages import Part, Role
+from toolcast.messages import AudioPart, DocumentPart, ImagePart, Part, Role, TextPart, ThinkingPart, ToolResultPart
+from toolcast.stores import JSONLStore, SQLiteStore
 from toolcast.testing import ScriptedLLM, VirtualClock, use_llm
 from toolcast.turn import TurnEnd
 

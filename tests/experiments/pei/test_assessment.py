@@ -15,23 +15,13 @@ import pytest
 
 from support.ollama_server import MODEL, OllamaServer
 from support.pei_logs import Line, asked, chat_message, plain_cycle, tool_cycle, written
-from toolcast import (
-    BadRequest,
-    CachedLLM,
-    Capabilities,
-    ConnectFailed,
-    ContextTooLong,
-    LlamaCpp,
-    Ollama,
-    Settings,
-    ToolCallPart,
-    Usage,
-    UsageReport,
-)
-from toolcast.events import Finish, TextDelta
+from toolcast import LlamaCpp, Ollama, Settings, ToolCallPart, Usage
+from toolcast.errors import BadRequest, ConnectFailed, ContextTooLong
+from toolcast.events import Finish, TextDelta, UsageReport
 from toolcast.experiments.pei.assessment import PEIAssessment, PEIReport, aassess, assess
 from toolcast.experiments.pei.results import PEIResult
 from toolcast.experiments.pei.scale import PEI_SCALE, PEIScale
+from toolcast.llms import CachedLLM, Capabilities
 from toolcast.llms.local.server import ServerOptions
 from toolcast.testing import ScriptedLLM
 

@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from support.experiments import call as called, config_in
 from support.pei_logs import Line, asked, call, chat_message, line, plain_cycle, ran, tool_cycle, written
-from toolcast import Message, ToolCallPart, ToolResultPart
+from toolcast import Message, ToolCallPart
 from toolcast.agents.engine.history import find_problems
 from toolcast.experiments.log_reading import LogError
 from toolcast.experiments.pei.history import CYCLES, NO_RESULT, history_of
 from toolcast.experiments.runner import ExperimentRunner
+from toolcast.messages import ToolResultPart
 from toolcast.testing import ScriptedLLM
 
 Parts = list[tuple[Any, ...]]

@@ -19,29 +19,32 @@ import toolcast
 from servers.aimock_server import Aimock
 from support.loopback import HOLD, RESET, Loopback, Piece, Request, head, whole
 from toolcast import (
-    AuthFailed,
-    BadRequest,
-    Embeddings,
     FallbackLLM,
     FunctionCallingLLM,
     LlamaCpp,
     LLMError,
-    NotFound,
     OpenAI,
     OpenAICompatible,
     Prices,
-    RateLimited,
     Settings,
-    Timeout,
     Timeouts,
-    UnsupportedLLMError,
     aembed,
     embed,
 )
 from toolcast.async_support.background_jobs import BackgroundJob
-from toolcast.errors import LimitExceeded, MalformedEvent, WouldSuspend
+from toolcast.errors import (
+    AuthFailed,
+    BadRequest,
+    LimitExceeded,
+    MalformedEvent,
+    NotFound,
+    RateLimited,
+    Timeout,
+    UnsupportedLLMError,
+    WouldSuspend,
+)
 from toolcast.http_request import HTTPRequest
-from toolcast.llms import service_requests
+from toolcast.llms import Embeddings, service_requests
 from toolcast.llms.embeddings.embed import embedding_providers
 from toolcast.testing import ScriptedLLM, record, replay
 

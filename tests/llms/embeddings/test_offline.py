@@ -20,7 +20,8 @@ from hypothesis import given, strategies as st
 
 from support.process import Process
 from support.reflections import CASES, SEEN, UNSEEN, Scores, area, scores
-from toolcast import BadRequest, MalformedEvent, aembed, embed
+from toolcast import aembed, embed
+from toolcast.errors import BadRequest, MalformedEvent
 from toolcast.experiments.similarity import SimilarityMonitor
 from toolcast.llms.embeddings.embedder import Embedder
 from toolcast.llms.embeddings.offline import (

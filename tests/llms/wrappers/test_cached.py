@@ -21,41 +21,37 @@ from support.chunks import album_body, album_stream
 from support.sync_and_async import API
 from test_hook_protocol import Notes
 from toolcast import (
-    Cache,
-    CachedLLM,
     CallableTool,
-    ChatRequest,
     Engine,
-    Event,
     FallbackLLM,
-    Finish,
     FunctionCallingLLM,
     LlamaCpp,
-    LLMMetadata,
-    MemoryCache,
     Message,
-    Next,
     OpenAI,
-    Overloaded,
     Permissions,
     Prices,
-    RawEvent,
-    RecordingLLM,
-    RedactedLLM,
     Settings,
-    SQLiteCache,
-    StreamInterrupted,
-    TextDelta,
-    Timeout,
     Timeouts,
     ToolcastError,
     ToolOrchestratingLLM,
     TryAgain,
-    UsageReport,
-    WrapperLLM,
     user,
 )
 from toolcast.async_support.waiters import Waiters
+from toolcast.errors import Overloaded, StreamInterrupted, Timeout
+from toolcast.events import Event, Finish, RawEvent, TextDelta, UsageReport
+from toolcast.llms import (
+    Cache,
+    CachedLLM,
+    ChatRequest,
+    LLMMetadata,
+    MemoryCache,
+    Next,
+    RecordingLLM,
+    RedactedLLM,
+    SQLiteCache,
+    WrapperLLM,
+)
 from toolcast.llms.wrappers import cached
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
 

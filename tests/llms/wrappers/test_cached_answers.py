@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.albums import Album
-from toolcast import (
-    ChatRequest,
+from toolcast import Settings, Usage, user
+from toolcast.accumulator import Accumulator
+from toolcast.events import (
     Citation,
     Event,
     Finish,
@@ -21,7 +22,6 @@ from toolcast import (
     Restarted,
     Routing,
     ServerToolUse,
-    Settings,
     TextCitation,
     TextDelta,
     ThinkingDelta,
@@ -29,11 +29,9 @@ from toolcast import (
     ToolCallDone,
     ToolCallReset,
     ToolCallStart,
-    Usage,
     UsageReport,
-    user,
 )
-from toolcast.accumulator import Accumulator
+from toolcast.llms import ChatRequest
 from toolcast.llms.wrappers.cached_answers import STORED_REASONS, cache_key, decode, encode, storable
 from toolcast.tools.callable_tool import CallableTool
 

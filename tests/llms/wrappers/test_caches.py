@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from toolcast import MemoryCache, SQLiteCache, SQLiteStore, ToolcastError
+from toolcast import ToolcastError
+from toolcast.llms import MemoryCache, SQLiteCache
+from toolcast.stores import SQLiteStore
 
 
 @pytest.fixture(params=["memory", "sqlite"])

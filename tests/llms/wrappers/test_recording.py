@@ -15,7 +15,9 @@ import pytest
 from support.albums import SEA, Album
 from support.chunks import album_body
 from support.sync_and_async import API
-from toolcast import OpenAI, Overloaded, RecordingLLM, Settings, ToolcastError, ToolOrchestratingLLM
+from toolcast import OpenAI, Settings, ToolcastError, ToolOrchestratingLLM
+from toolcast.errors import Overloaded
+from toolcast.llms import RecordingLLM
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 

@@ -10,23 +10,10 @@ import pytest
 from support.albums import SEA, Album
 from support.chunks import album_body
 from support.sync_and_async import API
-from toolcast import (
-    AudioPart,
-    Citation,
-    DocumentPart,
-    ImagePart,
-    Message,
-    OpenAI,
-    RedactedLLM,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolOrchestratingLLM,
-    ToolResultPart,
-    VideoPart,
-    assistant,
-    user,
-)
+from toolcast import Message, OpenAI, ToolCallPart, ToolOrchestratingLLM, assistant, user
+from toolcast.events import Citation
+from toolcast.llms import RedactedLLM
+from toolcast.messages import AudioPart, DocumentPart, ImagePart, TextPart, ThinkingPart, ToolResultPart, VideoPart
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 

@@ -20,38 +20,30 @@ from support.sync_and_async import API
 from test_hook_protocol import Notes
 from toolcast import (
     Budget,
-    Capabilities,
-    ChatRequest,
-    ConnectFailed,
     Engine,
-    Event,
     FallbackLLM,
-    Finish,
     FunctionCallingLLM,
     LlamaCpp,
-    LLMMetadata,
-    Next,
     OpenAI,
-    Overloaded,
     Permissions,
     Prices,
     Session,
     Settings,
-    StreamInterrupted,
-    StreamTruncated,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallDone,
-    ToolCallStart,
     ToolOrchestratingLLM,
-    UnsupportedLLMError,
     Usage,
-    UsageReport,
-    WouldSuspend,
-    WrapperLLM,
     system,
     user,
 )
+from toolcast.errors import (
+    ConnectFailed,
+    Overloaded,
+    StreamInterrupted,
+    StreamTruncated,
+    UnsupportedLLMError,
+    WouldSuspend,
+)
+from toolcast.events import Event, Finish, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart, UsageReport
+from toolcast.llms import Capabilities, ChatRequest, LLMMetadata, Next, WrapperLLM
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock, use_llm
 
 JSON = {"content-type": "application/json"}

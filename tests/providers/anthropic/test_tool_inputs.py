@@ -13,11 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from support.bound_thoughts_service import BoundThoughtsService, Call
 from support.sync_and_async import API
-from toolcast import Anthropic, Engine, LLMError, Session, Settings, SQLiteStore, ToolOrchestratingLLM, user
+from toolcast import Anthropic, Engine, LLMError, Session, Settings, ToolOrchestratingLLM, user
 from toolcast.providers.anthropic.decoder import AnthropicDecoder
 from toolcast.providers.anthropic.tool_inputs import RenamedKeys, RenamingDecoder, tool_input, with_own_keys
 from toolcast.providers.base import RequestInput
 from toolcast.providers.http_errors import ErrorSource
+from toolcast.stores import SQLiteStore
 from toolcast.tool_spec import ToolSpec, legal_name
 
 

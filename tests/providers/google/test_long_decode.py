@@ -13,8 +13,11 @@ from support.long_decode import LongDecode
 from support.loopback import whole
 from support.service_double import as_json
 from support.sync_and_async import API
-from toolcast import Capabilities, Engine, Finish, Google, Session, SQLiteStore, TextDelta, ToolOrchestratingLLM
+from toolcast import Engine, Google, Session, ToolOrchestratingLLM
 from toolcast.errors import LimitExceeded
+from toolcast.events import Finish, TextDelta
+from toolcast.llms import Capabilities
+from toolcast.stores import SQLiteStore
 
 
 class Album(BaseModel):

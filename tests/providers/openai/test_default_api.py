@@ -18,30 +18,32 @@ from support.openai_batches import OpenAIBatchService, VirtualClock
 from support.openai_by_rule import OpenAIByRule
 from support.sync_and_async import API
 from toolcast import (
-    AudioPart,
-    DocumentPart,
     Engine,
-    FileRef,
-    ImagePart,
     Message,
     OpenAI,
     OpenAICompatible,
     OpenAIResponses,
-    ServerToolPart,
     Session,
     Settings,
-    SQLiteStore,
-    TextPart,
     ToolCallPart,
     ToolOrchestratingLLM,
-    ToolResultPart,
-    VideoPart,
     WebSearch,
     assistant,
     user,
 )
 from toolcast.errors import BadRequest, StreamTruncated, UnsupportedLLMError
 from toolcast.llms.request import ChatRequest
+from toolcast.messages import (
+    AudioPart,
+    DocumentPart,
+    FileRef,
+    ImagePart,
+    ServerToolPart,
+    TextPart,
+    ToolResultPart,
+    VideoPart,
+)
+from toolcast.stores import SQLiteStore
 
 MODELS = ("gpt-4.1", "gpt-5.4", "gpt-5.6-sol", "gpt-6-luna", "gpt-6.1-sol", "gpt-7-nova")
 THINKING: tuple[Any, ...] = (None, "high")
@@ -443,7 +445,7 @@ def test_tokens_of_audio_are_estimated(service: OpenAIByRule, api: API, model: s
 
 
 def test_a_cache_distinguishes_the_protocols(service: OpenAIByRule) -> None:
-    used = toolcast.CachedLLM(llm(service, "gpt-4.1"))
+    used = toolcast.llms.CachedLLM(llm(service, "gpt-4.1"))
     for settings in (Settings(), Settings(seed=7), Settings(), Settings(seed=7)):
         assert used.chat("Hi", settings=settings).text == "Done."
     assert service.log == [RESPONSES, CHAT]
@@ -556,7 +558,7 @@ def test_a_response_is_read_as_what_it_is(service: OpenAIByRule, api: Any) -> No
     tools = [{"type": "function", "function": {"name": "Album"}}]
     _, chat = service.in_a_batch({"model": "gpt-4.1", "messages": [{"role": "user"}], "tools": tools})
     _, response = service.in_a_batch({"model": "gpt-4.1", "input": [{"role": "user"}], "tools": [{"name": "Album"}]})
-    make = ToolOrchestratingLLM(Album, "x", toolcast.CachedLLM(llm(service, "gpt-4.1", api=api)))
+    make = ToolOrchestratingLLM(Album, "x", toolcast.llms.CachedLLM(llm(service, "gpt-4.1", api=api)))
     assert make.parse(json.dumps(chat)) == make.parse(response) == Album(title="Sea")
     with pytest.raises(StreamTruncated):
         make.parse('["chat.completion"')
@@ -627,6 +629,6 @@ def test_a_region_is_openai_by_its_address_alone() -> None:
 
 def test_a_fallback_has_a_key_in_a_cache_though_one_llm_would_refuse(service: OpenAIByRule) -> None:
     both = toolcast.FallbackLLM([llm(service, "gpt-4.1"), llm(service, "gpt-5.6-sol")])
-    used = toolcast.CachedLLM(both)
+    used = toolcast.llms.CachedLLM(both)
     assert used.chat("Hi", tools=[look], settings=Settings(seed=1)).message.tool_calls
     assert service.log == [CHAT]

@@ -11,8 +11,9 @@ from pydantic import BaseModel
 
 from support.sealing_service import CALLER, COMPACTION, PROGRAM, SHELL, SealingService
 from support.sync_and_async import API
-from toolcast import Engine, FallbackLLM, OpenAI, OpenAICompatible, Session, SQLiteStore, ToolOrchestratingLLM, user
+from toolcast import Engine, FallbackLLM, OpenAI, OpenAICompatible, Session, ToolOrchestratingLLM, user
 from toolcast.messages import ThinkingPart, ToolCallPart, assistant, tool_result
+from toolcast.stores import SQLiteStore
 
 
 class Album(BaseModel):
