@@ -56,7 +56,7 @@ from toolcast.messages import (
     ToolResultPart,
     VideoPart,
 )
-from toolcast.option_suggestions import ATTRIBUTES, NAMES, OPTIONS, PROVIDERS, SETTINGS
+from toolcast.option_suggestions import ATTRIBUTES, NAMES, OPTIONS, PROVIDERS, SETTINGS, home_of
 from toolcast.output_mode import best_mode
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
@@ -582,7 +582,7 @@ def _attributes() -> Iterator[Sequence[str]]:
 def _names() -> Iterator[Sequence[str]]:
     yield ("toolcast", "elsewhere")
     for own in dict.fromkeys(NAMES.values()):
-        yield (f"`{own}`", _words(word for word, found in NAMES.items() if found == own))
+        yield (f"`{home_of(own)}`", _words(word for word, found in NAMES.items() if found == own))
 
 
 def _provider_words() -> Iterator[Sequence[str]]:

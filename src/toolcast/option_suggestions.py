@@ -310,7 +310,7 @@ def missing_name(package: str, name: str) -> AttributeError | ImportError:
     Only the `__getattr__` of a package calls this.
     """
     # An attribute with two underscores is one that Python or a tool asks every module for.
-    home = None if name.startswith("__") else _home_of(NAMES.get(name, name))
+    home = None if name.startswith("__") else home_of(NAMES.get(name, name))
     instead = "" if home is None else f": use {home}"
     # Of an `AttributeError`, `from toolcast import name` would replace the message by one of its own.
     asking: Any = sys._getframe(2)  # pyright: ignore[reportPrivateUsage] - public in all but its name
@@ -319,7 +319,7 @@ def missing_name(package: str, name: str) -> AttributeError | ImportError:
     return AttributeError(f"module {package!r} has no attribute {name!r}{instead}")
 
 
-def _home_of(name: str) -> str | None:
+def home_of(name: str) -> str | None:
     """Return the full name of a public name, or of an attribute of one, wherever it is; None if there is none."""
     toolcast: Any = sys.modules["toolcast"]  # which imports this module
     first = name.partition(".")[0]

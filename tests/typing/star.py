@@ -18,3 +18,9 @@ make = ToolOrchestratingLLM(Album, "An album about {topic}", Ollama("llama3.2"))
 assert_type(make(topic="a"), Album)
 assert_type(user("a"), Message)
 assert_type(Engine(Ollama("llama3.2"), []).submit("a"), Turn[None])
+
+
+def misspelt() -> None:
+    """Names that are not there, which no `__getattr__` hides."""
+    from toolcast import OpenAi  # type: ignore[attr-defined]  # noqa: F401  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnusedImport] - not there
+    from toolcast.agents import ElfManger  # type: ignore[attr-defined]  # noqa: F401  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnusedImport] - not there
