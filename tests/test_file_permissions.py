@@ -20,6 +20,8 @@ OPENING = """
 import os, sys
 from pathlib import Path
 from toolcast import *
+from toolcast.stores import *
+from toolcast.toolbox import *
 from toolcast.testing import ScriptedLLM
 
 folder = Path(sys.argv[1])

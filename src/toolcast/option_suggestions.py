@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final, NoReturn, TypeVar, cast
 
 T = TypeVar("T")
@@ -309,8 +310,9 @@ def missing_name(package: str, name: str) -> AttributeError | ImportError:
 
     Only the `__getattr__` of a package calls this.
     """
-    # An attribute with two underscores is one that Python or a tool asks every module for.
-    home = None if name.startswith("__") else home_of(NAMES.get(name, name))
+    # Python asks every package for its modules before it imports them, and tools for names with underscores.
+    ordinary = name.startswith("_") or find_spec(f"{package}.{name}") is not None
+    home = None if ordinary else home_of(NAMES.get(name, name))
     instead = "" if home is None else f": use {home}"
     # Of an `AttributeError`, `from toolcast import name` would replace the message by one of its own.
     asking: Any = sys._getframe(2)  # pyright: ignore[reportPrivateUsage] - public in all but its name
@@ -325,6 +327,6 @@ def home_of(name: str) -> str | None:
     first = name.partition(".")[0]
     packages = [
         toolcast,
-        *[value for each in dir(toolcast) if isinstance(value := getattr(toolcast, each), ModuleType)],
+        *[import_module(f"toolcast.{each}") for each in dir(toolcast) if find_spec(f"toolcast.{each}")],
     ]
     return next((f"{package.__name__}.{name}" for package in packages if first in package.__all__), None)

@@ -15,6 +15,7 @@ from toolcast.llms.local.weights import WEIGHTS
 
 # (module, function) -> whose code it is.
 EXECUTES = {
+    ("option_suggestions", "home_of"): "the public packages, for an error",
     ("lazy_exports", "lazy_exports.get_attribute"): "the modules of the calling package, by the names in its imports",
     ("lazy_exports", "lazy_exports.modules"): "the calling package once more, to note its imports",
     ("serve.server", "chosen_protocols"): "the modules of the package, by the names in its table",
