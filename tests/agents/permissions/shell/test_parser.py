@@ -125,8 +125,8 @@ REFUSED = [
     *("for x in", "for 1 in a; do b; done", "for ((;;)); do a; done", "for x\nin a; do b; done"),
     *("echo $=x", 'echo "$~x"', "echo a$^x", "echo $==x", "echo $+x", "echo =ls", "=ls", "a >=ls", "a =$x", "a ='ls'"),
     "for x in =ls; do a; done",
-    *('echo "$x[x[\\$(a)]]"', "echo $#x[1]", 'echo "$?[a]"', "$1[1]", "a <<< $x[1]", "a <<E\n$x[b]\nE", "echo $é", 'a"$é"-b'),
-    *('echo "$x:F:x[\\$(a)]:h"', "echo $x:h:F,a,h", 'echo "$#x:s/a b/c/:gF:a:h"', 'echo "$?:W,x,F,a,h"', "a <<E\n$x:Fa\nE"),
+    *('echo "$x[x[\\$(a)]]"', "echo $#x[1]", 'echo "$?[a]"', "a <<< $x[1]", "a <<E\n$x[b]\nE", "echo $é", 'a"$é"-b'),
+    *('echo "$x:F:x[\\$(a)]:h"', "a $x:h:F,a,h", 'echo "$#x:s/a b/c/:gF:a:h"', 'a "$?:W,x,F,a,h"', "a <<E\n$x:Fa\nE"),
     *("{ echo } always { { a }\n}", "{ echo x} always { a; }", "a }", "a {}}", "a $x}", 'a "x"}', "a {b,c}}", "a > b}"),
     *('bash -c "ls $X"', "sh -c -- 'a'", "sh -c '('", "eval $X", "eval '('", "trap \"$X\" EXIT"),
 ]  # fmt: skip
