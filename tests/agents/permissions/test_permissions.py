@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import pickle
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -651,6 +652,134 @@ def test_a_file_among_the_arguments_of_a_program_is_not_asked_about(tmp_path: Pa
     for command in ("uv run -q python manage.py -m m", "uv run --no-dev=x python manage.py", "python -m m"):
         rules = [Rule("bash", "allow", {"command": command})]
         assert verdict(Permissions(rules=rules, root=str(tmp_path)), BASH, {"command": command}) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("rules", "command"),
+    [
+        ("git status", "git status"),
+        ("git", "git diff --no-index x y"),
+        ("timeout|git|ls", "ls && (timeout 60 git log)"),
+        ("git -C sub status", "git -C sub status"),
+        ("git -C sub -C deep status", "git -C sub -C deep status"),
+        ("cd sub|git", "cd sub && git status"),
+        ("cd -P sub|cd deep|git", "cd -P sub; cd deep; git status"),
+    ],
+)
+def test_git_in_a_folder_that_is_a_repository_itself_is_asked_about(tmp_path: Path, rules: str, command: str) -> None:
+    """Its configuration runs programs, and none of its files has a protected name."""
+    root = tmp_path / "backend"
+    where = root / "sub" if "sub" in command else root
+    for folder in (tmp_path / ".git", where / "deep"):
+        folder.mkdir(parents=True)
+    allow = [Rule("bash", "allow", {"command": each}) for each in ("ls", *rules.split("|"))]
+    permissions = Permissions(rules=allow, approve=approve, root=str(root))
+    assert verdict(permissions, BASH, {"command": command}) == "allow"
+    (where / "HEAD").touch()
+    assert verdict(permissions, BASH, {"command": command}) == "allow"
+    for name in ("refs", "commondir"):  # `commondir` names the folder that has refs and the configuration
+        (where / name).touch()
+        assert "is a repository without '.git'" in permissions.decide(BASH, {"command": command}).reason
+        (where / name).unlink()
+    (where / "refs").touch()
+    assert verdict(permissions, BASH, {"command": "ls"}) == "allow"
+
+
+def test_git_finds_a_repository_above_its_folder(tmp_path: Path) -> None:
+    for name in ("HEAD", "refs", "a/b/x"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    rules = [Rule("bash", "allow", {"command": "git"})]
+    permissions = Permissions(rules=rules, approve=approve, root=str(tmp_path / "a" / "b"))
+    assert verdict(permissions, BASH, {"command": "git status"}) == "ask"
+    (tmp_path / "a" / ".git").touch()
+    assert verdict(permissions, BASH, {"command": "git status"}) == "allow"
+
+
+def test_git_is_asked_about_behind_too_many_folders(tmp_path: Path) -> None:
+    command = f"git {'-C . ' * 20}status"
+    permissions = Permissions(rules=[Rule("bash", "allow", {"command": command})], approve=approve, root=str(tmp_path))
+    assert permissions.decide(BASH, {"command": command}).reason == "it goes through too many folders"
+
+
+@pytest.mark.parametrize(
+    ("rule", "command", "name"),
+    [
+        ("git push origin *", "git push origin main", "origin/HEAD"),
+        ("git push -u origin *", "git push -u origin main", "origin.git/HEAD"),
+        ("git push -q origin", "git push -q origin", "origin"),
+        ("git push --repo=origin", "git push --repo=origin", "origin/HEAD"),
+        ("git push -o x origin", "git push -o x origin", "origin/HEAD"),
+        ("git", "git fetch --all origin", "origin/HEAD"),
+        ("git", "git pull origin main", "origin/HEAD"),
+        ("git fetch --depth 1 origin", "git fetch --depth 1 origin", "origin/HEAD"),
+        ("git ls-remote --heads team/x", "git ls-remote --heads team/x", "team/x/HEAD"),
+        ("git remote update origin", "git remote update origin", "origin/HEAD"),
+        ("git -c a.b=c push origin", "git -c a.b=c push origin", "origin/HEAD"),
+        ("timeout|git push origin", "timeout 60 git push origin", "origin/HEAD"),
+    ],
+)
+def test_a_folder_with_the_name_of_a_remote_is_asked_about(tmp_path: Path, rule: str, command: str, name: str) -> None:
+    rules = [Rule("bash", "allow", {"command": each}) for each in rule.split("|")]
+    permissions = Permissions(rules=rules, approve=approve, root=str(tmp_path))
+    for other in ("main", "update", "a.b=c", "60"):
+        (tmp_path / other).mkdir()
+    assert verdict(permissions, BASH, {"command": command}) == "allow"
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).touch()
+    assert "git may take for the remote" in permissions.decide(BASH, {"command": command}).reason
+
+
+def test_other_words_of_git_than_a_remote_may_be_files(tmp_path: Path) -> None:
+    for name in ("origin", "src", "docs", "push", "x.git"):
+        (tmp_path / name).mkdir()
+    rules = [Rule("bash", "allow", {"command": each}) for each in ("git", "git push up *", "git push ./x *")]
+    permissions = Permissions(rules=rules, approve=approve, root=str(tmp_path))
+    for command in (
+        "git grep push src",
+        "git add push origin",
+        "git push up docs",
+        "git push ./x main",
+        "git log origin",
+    ):
+        assert verdict(permissions, BASH, {"command": command}) == "allow", command
+
+
+def test_a_wildcard_that_matches_an_option_is_asked_about(tmp_path: Path) -> None:
+    """Programs read it as one: `wc *` prints what a file `--files0-from=secrets` names."""
+    rules = [Rule("bash", "allow", {"command": each}) for each in ("wc", "grep", "touch")]
+    permissions = Permissions(rules=rules, approve=approve, root=str(tmp_path))
+    (tmp_path / "src").mkdir()
+    for name in ("a.py", "src/-x.py"):
+        (tmp_path / name).touch()
+    commands = ("wc *", "grep -n x *.py", "wc -l src/*", "grep '-x' '*.py'")
+    assert [verdict(permissions, BASH, {"command": each}) for each in commands] == ["allow"] * 4
+    (tmp_path / "-x.py").touch()
+    assert [verdict(permissions, BASH, {"command": each}) for each in commands] == ["ask", "ask", "allow", "allow"]
+    assert "an option" in permissions.decide(BASH, {"command": "wc *"}).reason
+    for command in ("touch ./-f.env && grep -n *", "touch src/-f.env"):
+        assert verdict(permissions, BASH, {"command": command}) == "deny"
+
+
+@pytest.mark.parametrize("name", ["zsh", "run_zsh", "terminal", "inTerminal"])
+def test_a_shell_that_may_have_no_comments_gets_none(name: str) -> None:
+    """An interactive zsh takes `#` for a word, and runs what follows an operator behind it."""
+    permissions = Permissions("bypass")
+    assert verdict(permissions, Facts(name), {"command": "ls # ; x"}) == "deny"
+    assert verdict(permissions, Facts(name), {"command": "echo a#b '#'"}) == "allow"
+    assert verdict(permissions, BASH, {"command": "ls # ; x"}) == "allow"
+
+
+def test_a_link_that_cannot_be_read_leads_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def realpath(path: str, original: Any = os.path.realpath) -> str:
+        if path.endswith("link/x"):
+            raise PermissionError(13, "Permission denied")
+        return str(original(path))
+
+    monkeypatch.setattr(os.path, "realpath", realpath)
+    permissions = Permissions(rules=[Rule("bash", "allow", {"command": "cat"})], approve=approve, root=str(tmp_path))
+    assert verdict(permissions, BASH, {"command": "cat link/x"}) == "ask"
+    assert verdict(Permissions("bypass"), KINDS["reads"], {"path": "link/x"}) == "allow"
 
 
 # What Permissions are.

@@ -28,6 +28,19 @@ from toolcast.agents.permissions.protected_paths import PROTECTED, is_path_name,
         "a/" * 10_000,
         *("x[.]pem", "x?pem", "*pem", "*[.]pem", "x[!a]pem", "x[^a]pem", "x[[:punct:]]pem", "server[.]k[e]y"),
         *(".env[.]local", ".env?local", "a/.env[[:punct:]]x"),
+        *(f"/proc/{each}" for each in ("self/environ", "1/mem", "$PPID/cmdline", "*/environ", "self/task/1/environ")),
+        *(
+            f"/proc/self/{each}"
+            for each in ("e*", "env?ron", "{maps,x}", "fd/3", "fd", "map_files", "cwd/x", "root/etc")
+        ),
+        *(
+            "//proc/self/environ",
+            "/proc/./self/cwd/x",
+            "/x/../proc/1/root/x",
+            "file:///proc/self/environ",
+            "../" * 40 + "proc/1/mem",
+        ),
+        *("/proc/thread-self/environ", "/proc/self/root/proc/1/environ", "/proc/self/cwd/.env", "/dev/fd/../environ"),
         "{a,b}" * 9,  # too much to look at
         "[a" * 99 + "*",
     ],
@@ -43,6 +56,8 @@ def test_protected(text: str) -> None:
         *(".env.example", ".env.sample", ".ENV.TEMPLATE", "id_rsa.pub", "my_credentials", "credentials.py", "ssh/x"),
         *("key.pem.txt", "pem", "keys", "*.p[xy]", "credentials.yaml.txt", "[[:alpha:]]", "monkey"),
         *("*", "**/*.py", "src/*", "*.txt", "$X", "$X/a", "[a-z]*.py", "{a,b}", "https://a.b/c.git", "é"),
+        *(f"/proc/{each}" for each in ("cpuinfo", "cmdline", "self/status", "1/cgroup", "$PPID/stat", "sys/net")),
+        *("/dev/stdin", "/dev/stderr", "/dev/fd/63", "environ", "x/proc/self/environ", "proc/1/fd/2", "/proc-1/a/mem"),
         *("ignore .env", "a" * 5000, "\ud800", "~missing/x", "%zz", "a/\ud800", "[[:alpha:]]" * 64),
     ],
 )  # fmt: skip
@@ -63,6 +78,13 @@ def test_links_are_followed(tmp_path: Path) -> None:
     assert protected_name("keys/*", root=root) == ".ssh"
     assert protected_name(f"file://{root}/keys/id") == ".ssh"
     assert protected_name(f"{root}/keys") == ".ssh"
+    (tmp_path / "process").symlink_to("/proc/self")
+    (tmp_path / "stream").symlink_to("/dev/fd/63")
+    assert protected_name("environ", root="/proc/1") == "environ"
+    assert protected_name("stream", root=root) is None
+    if Path("/proc/self/environ").exists():
+        assert protected_name("process/environ", root=root) == "environ"
+        assert protected_name("/pro?/self/*iron", root=root, expanded=True) == "environ"
     assert protected_name("keys", root=str(tmp_path / "plain")) is None
     assert protected_name("plain/x", root=root) is None
     assert protected_name("round/x", root=root) is None
@@ -148,6 +170,8 @@ def test_lists_written_as_text(text: str) -> None:
 def test_paths_within_words() -> None:
     assert list(word_texts("a")) == ["a"]
     assert ".env" in word_texts("--file=.env")
+    assert ".env" in word_texts("./-f.env")
+    assert ".env" in word_texts("a/-f.env")
     assert ".env" in word_texts("if=.env")
     assert ".env" in word_texts("-f.env")
     assert ".env" in word_texts("-Fx=@.env")

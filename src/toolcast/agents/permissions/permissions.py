@@ -28,6 +28,7 @@ from dataclasses import KW_ONLY, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args
 
 from ...approvals import ApprovalDecision, PermissionRequest
@@ -82,8 +83,14 @@ _EXTRA_WORDS: Final = frozenset(("args", "argv", "arguments"))
 """Names of arguments that are further words of a command."""
 _REMARKS: Final = frozenset(("description", "explanation", "reason", "summary", "title", "purpose", "justification"))
 """Names of other arguments that say nothing of what runs, as numbers and booleans do."""
+_WITH_REMOTES: Final = frozenset(("fetch", "pull", "push", "ls-remote", "remote"))
+"""Subcommands of git whose first operand may be a remote; of `remote`, that of its own subcommand."""
+_MOST_FOLDERS: Final = 20
+"""The maximum number of folders into which one command line goes."""
 _MODES: Final = get_args(Mode)
 
+# To an interactive one `#` is a word, and what follows is no comment.
+_may_be_interactive_zsh = re.compile("zsh|terminal", re.IGNORECASE).search
 _joint = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9_*?]+")
 
 
@@ -268,7 +275,8 @@ class Permissions:
             return _Call(facts, given, place, (), None)
         extra = _extra_words(given)
         try:
-            found = [command for text in texts.values() for command in commands(f"{text}{extra}", bool(extra))]
+            whole = bool(extra) or bool(_may_be_interactive_zsh(facts.name))
+            found = [command for text in texts.values() for command in commands(f"{text}{extra}", whole)]
             named = dict.fromkeys(("", *(_text_of(value) for name, value in given.items() if place.is_path(name))))
             folders = dict.fromkeys(resolved_path(each[:LONGEST], self.root) for each in named)
         except ValueError as error:
@@ -363,6 +371,8 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> tuple[str | None, str]:
             return None, f"{way!r:.200} leads out of the working folder by a link"
         if name := next(filter(None, (_file_run(command, folder) for command in call.commands)), ""):
             return None, f"{name!r:.200} is a file or folder here, which would run in place of the program"
+        if reason := _repository_met(call.commands, folder) or _option_met(call.commands, folder):
+            return None, reason
     return f"allowed by the rules for {', '.join(patterns)}", ""
 
 
@@ -400,6 +410,58 @@ def _file_behind(words: Sequence[Word], root: str) -> str:
             is_next = before.startswith("-") and "=" not in before
         is_next = is_next or any(head in heads and text == verb for head, verb in runners)
     return ""
+
+
+def _repository_met(listed: Sequence[SimpleCommand], root: str) -> str:
+    """Return why git may run programs that other files than those in `.git` name, if it may.
+
+    Without a `.git` it takes a folder with HEAD and refs for its repository, or one above it, and where no remote has
+    a name, a file or folder of this name for the remote.
+    """
+    places, remotes, is_met = [root], dict[str, None](), False
+    for command in listed:
+        texts = [word.text for word in command.words]
+        is_cd = not {"cd", "pushd"}.isdisjoint(texts[:2])
+        for before, text in pairwise(texts):
+            if before in ("-C", "--chdir") or (is_cd and not text.startswith("-")):
+                places += [os.path.join(each, text) for each in (root, places[-1])]  # noqa: PTH118  # a text is wanted
+        if at := next((at for at, word in enumerate(command.words, 1) if program(word) == "git"), 0):
+            is_met = True
+            remotes |= dict.fromkeys(_remotes(texts[at - 1 :]))
+    if is_met and len(places) > _MOST_FOLDERS:
+        return "it goes through too many folders"
+    for place in places if is_met else ():
+        for folder in (Path(place), *Path(place).parents):
+            has = {name for name in ("HEAD", "refs", "commondir", ".git") if os.path.lexists(folder / name)}
+            if "HEAD" in has and has & {"refs", "commondir"}:
+                return f"{str(folder)!r:.200} is a repository without '.git', whose configuration git would follow"
+            if ".git" in has:
+                break
+        if name := next((each for each in remotes if _is_file(each, place) or _is_file(f"{each}.git", place)), ""):
+            return f"{name!r:.200} is a file or folder here, which git may take for the remote"
+    return ""
+
+
+def _remotes(texts: Sequence[str], key: str = "git") -> Iterator[str]:
+    """Yield the words of a git command that may name a remote: its first operand, and values in front of it."""
+    form = forms().get(key)
+    for before, at in zip(texts, range(1, len(texts)), strict=False):
+        text = texts[at].removeprefix("--repo=")
+        if text.startswith("-"):
+            continue
+        if key == "git remote" or (key == "git" and text in _WITH_REMOTES):
+            yield from _remotes(texts[at:], f"{key} {text}")
+        elif key != "git" and not text.startswith((".", "/")):  # such as `../x.git`, which can only be a path
+            yield text
+        if not before.startswith("-") or (form and before in form.flags):
+            return
+
+
+def _option_met(listed: Sequence[SimpleCommand], root: str) -> str:
+    """Return why a wildcard may be an option, if a file that it matches has the name of one."""
+    starting = (word.text for each in listed for word in each.words if word.text.startswith("*") and not word.literal)
+    found = next((name for text in starting for name in glob.iglob(f"-{text}", root_dir=root)), "")  # noqa: PTH207  # a text is wanted
+    return f"{found!r:.200} is a file here, which the wildcard makes an option" if found else ""
 
 
 def _is_file(name: str, root: str) -> bool:

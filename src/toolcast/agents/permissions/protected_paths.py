@@ -28,8 +28,13 @@ PROTECTED: Final = (
     *("id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "*.pem", "*.key", "*.ppk"),
     *("*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", ".pgpass", ".npmrc", ".pypirc", ".htpasswd"),
     *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"),
+    *("/proc/*/environ", "/proc/*/mem", "/proc/*/cmdline", "/proc/*/maps", "/proc/*/map_files", "/proc/*/fd"),
+    *("/proc/*/cwd", "/proc/*/root"),
 )
-"""Names of protected files and folders, in lower case. `git~1` is the short name of `.git`."""
+"""Names of protected files and folders, in lower case. `git~1` is the short name of `.git`.
+
+Those with `/proc/*/` are protected in the folder of a process alone: its environment, memory, arguments and files.
+"""
 
 OPEN: Final = (".env.example", ".env.sample", ".env.template")
 """Names that look protected and contain no secrets: they are made to be published."""
@@ -66,6 +71,7 @@ _component = re.compile(r"[/\\:]")
 _dot = re.compile(r"\[[!^]?\]?[^\]]*\]|[.?*]")
 _piece = re.compile(r"[=@:,;|&?#]")
 _scheme = re.compile(r"file:(?://[^/]*)?", re.IGNORECASE).match
+_in_process = re.compile(r"/+proc/[^/]+/(.*)", re.DOTALL).match
 _through_process = re.compile(r"/+(?:proc/[^/]*/|dev/fd/).*/", re.DOTALL).match
 _quoted = re.compile(r"[\[\]{}()\"',\s]+")
 _words = re.compile(r"[A-Z]?[^A-Z\W_]+|[A-Z]+(?![a-z])")
@@ -84,7 +90,7 @@ def protected_name(
     A text that is too long, or expands to too many paths, counts as protected. Without `braces` they are not expanded.
     `expanded`: a shell expands its wildcards, so that it is also the files that they match.
     """
-    names = tuple(name.casefold() for name in names)
+    names, of_processes = _folded(tuple(names))
     if len(text) > LONGEST:
         return text[:40]
     for component in _component.split(_linked(text, root)):
@@ -100,9 +106,15 @@ def protected_name(
             return form[:40]
         patterns = filter(_is_pattern, map(os.path.expanduser, alternatives) if expanded else alternatives)
         found_by_wildcards = (real for _, real in _links(patterns, root, expanded and is_known))
-        for path in (*alternatives, *_resolved(alternatives, root), *found_by_wildcards):
+        resolved = [*_resolved(alternatives, root)]
+        for path in (*alternatives, *resolved, *found_by_wildcards):
             for component in _component.split(path):
                 if found := _name_of(component, names):
+                    return found
+            within = _in_process(os.path.normpath(os.path.join(root or "", path)))  # noqa: PTH118  # a text is wanted
+            for component in within[1].split("/") if within else ():
+                found = _name_of(component, of_processes)
+                if found and (found != "fd" or path not in resolved):  # `/dev/stdin` is a link there
                     return found
     return None
 
@@ -134,6 +146,8 @@ def path_texts(arguments: Mapping[str, Any], parameters: Iterable[str] = ()) -> 
 def word_texts(word: str) -> Iterator[str]:
     """Yield the texts in a word of a command that may be paths: itself, and what follows `=`, `:`, `@` or an option."""
     yield word
+    if (name := word.rpartition("/")[2]).startswith("-"):  # `touch ./-f.env` makes an option of other commands
+        yield name[2:]
     if word.startswith("-"):
         yield word[2:]
     if word.startswith(":("):  # `:(top)x` is x to git
@@ -145,7 +159,10 @@ def word_texts(word: str) -> Iterator[str]:
 
 def resolved_path(text: str, root: str | None = None) -> str:
     """Return the absolute path of `text` in the file system, links followed. Raises `ValueError` if it is no path."""
-    return os.path.realpath(os.path.join(root or "", text))  # noqa: PTH118  # a Path normalizes `//` and `.`
+    try:
+        return os.path.realpath(os.path.join(root or "", text))  # noqa: PTH118  # a Path normalizes `//` and `.`
+    except OSError as error:  # a link that another user alone may read: `/proc/1/root`
+        raise ValueError(str(error)) from None
 
 
 def leads_out(text: str, root: str) -> bool:
@@ -290,7 +307,11 @@ def _links(paths: Iterable[str], root: str | None, every: bool = False) -> Itera
                 full = f"/{full.lstrip('/')}" if full.startswith("//") else full
                 if every:
                     yield full, full
-                if (real := os.path.realpath(full)) != full:
+                try:
+                    real = os.path.realpath(full)
+                except OSError:  # a link that another user alone may read may lead anywhere
+                    real = "/"
+                if real != full:
                     yield full, real
 
 
@@ -329,6 +350,14 @@ def _name_of(component: str, names: tuple[str, ...]) -> str | None:
         if any(_could_be(part, each) or each == part for each in _parts(plain, name)):
             return name
     return None
+
+
+@lru_cache(maxsize=100)
+def _folded(names: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names without regard to case: those of any component, and those in the folder of a process."""
+    folded = [name.casefold() for name in names]
+    within = (name.removeprefix("/proc/*/") for name in folded if name.startswith("/proc/*/"))
+    return tuple(name for name in folded if "/" not in name), tuple(within)
 
 
 @lru_cache(maxsize=100)

@@ -1288,8 +1288,8 @@ def test_a_deny_rule_leaves_other_options_and_subcommands_alone(pattern: str, co
 @pytest.mark.parametrize(
     "command",
     [
-        "cat ''{},.env}",
-        "cat ''{a}b,.env}",
+        "cat ''{},.env}/x",
+        "cat ''{a}b,.env}/x",
         "uv run sh -c 'cat .env'",
         "git -c core.pager='cat .env' log",
         "hyperfine 'cat .env'",

@@ -61,7 +61,7 @@ READ: list[tuple[str, list[str]]] = [
     ("for f in .env *.py; do cat $f; done", ["set:f=.env set:f=*.py", "cat ?$f"]),
     ("for f; do a; done", ["", "a"]),
     ("if a; then for x in 1; do { b; }; done; fi", ["a", "set:x=1", "b"]),
-    ("echo if then } {} [ a ]", ["echo if then } {} [ a ]"]),
+    ("echo if then '}' {} [ a ]", ["echo if then } {} [ a ]"]),
     # words
     ("e\"c\"ho 'a b' c\\ d", ["echo a b c d"]),
     ('echo "a\\"b\\n\\$x" \'a\\\'', ['echo a"b\\n$x a\\']),
@@ -72,6 +72,11 @@ READ: list[tuple[str, list[str]]] = [
     ("[ a = b ] || [ a == b ] || [ a '=b' ]; c a= \"$\"=", ["[ a = b ]", "[ a == b ]", "[ a =b ]", "c a= $="]),
     ("echo === a ==b==", ["echo === a ==b=="]),
     ("echo ~ a~ *.py [ab] {a,b} '*' \"~\"", ["echo ?~ a~ ?*.py ?[ab] ?{a,b} * ~"]),
+    ("echo }a a}b {a} a{b}c@{0} \\} x\\}", ["echo }a a}b ?{a} ?a{b}c@{0} } x}"]),
+    (
+        'echo "$x:$y:8080 $x: ${x}[0] ${x}:Fa $x:latest" $x:src/x',
+        ["echo ?$x:$y:8080 $x: ${x}[0] ${x}:Fa $x:latest ?$x:src/x"],
+    ),
     ("A=1 B+=2 c D=3", ["c D=3 set:A=1 set:B+=2"]),
     ("A=1", ["set:A=1"]),
     ('"A"=1 c', ["A=1 c"]),
@@ -120,6 +125,9 @@ REFUSED = [
     *("for x in", "for 1 in a; do b; done", "for ((;;)); do a; done", "for x\nin a; do b; done"),
     *("echo $=x", 'echo "$~x"', "echo a$^x", "echo $==x", "echo $+x", "echo =ls", "=ls", "a >=ls", "a =$x", "a ='ls'"),
     "for x in =ls; do a; done",
+    *('echo "$x[x[\\$(a)]]"', "echo $#x[1]", 'echo "$?[a]"', "a <<< $x[1]", "a <<E\n$x[b]\nE", "echo $é", 'a"$é"-b'),
+    *('echo "$x:F:x[\\$(a)]:h"', "a $x:h:F,a,h", 'echo "$#x:s/a b/c/:gF:a:h"', 'a "$?:W,x,F,a,h"', "a <<E\n$x:Fa\nE"),
+    *("{ echo } always { { a }\n}", "{ echo x} always { a; }", "a }", "a {}}", "a $x}", 'a "x"}', "a {b,c}}", "a > b}"),
     *('bash -c "ls $X"', "sh -c -- 'a'", "sh -c '('", "eval $X", "eval '('", "trap \"$X\" EXIT"),
 ]  # fmt: skip
 

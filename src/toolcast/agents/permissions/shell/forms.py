@@ -23,7 +23,8 @@ The fields of a row:
   `code`: options whose value is code. `shell`: the code is a shell command. `reads`: other programs that run what they
   read where their words do not fit.
 * `patterns`: its operands may be patterns of files, as those of git are, and are plain ones then.
-* `globs`: no option writes or runs anything, so that a file whose name begins with `-` does no harm as one.
+* `globs`: no option writes or runs anything, so that `*` needs no folder in front. Where it matches a file whose name
+  begins with `-`, which may make the program read another file, permissions.py asks.
 * `filter`: what it reads from a pipe or a here-document is data. Others are not covered with input, which an editor, a
   shell or a question may take for commands.
 * `alike`: it changes what its operands name, so that the last operand of a rule is a pattern for others behind it, and

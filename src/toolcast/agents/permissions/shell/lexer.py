@@ -29,8 +29,10 @@ _variable = re.compile(
 ).match
 _arithmetic = re.compile(r"\$\(\([A-Za-z0-9_ +*/%<>!&|^~?:,-]*\)\)").match
 _name = re.compile(r"[A-Za-z_]").search
-# To zsh, `$=x`, `$~x`, `$^x` and `$+x` are variables, and `=ls` is the path of ls. `===` is common, and an error there.
-_zsh_variable = re.compile(r"\$(?:[=~^]|\+\w)").match
+# To zsh, `$=x`, `$~x`, `$^x`, `$+x` and `$é` are variables. It evaluates the subscript of `$x[..]` and what follows the
+# modifier F (`$x:h:F..`), with the commands in it, also those in quotes. `${x}[` and `${x}:` have neither.
+_zsh_variable = re.compile(r"\$(?:[=~^]|\+\w|[^\W\x00-\x7f]|#?(?:[^\W\d]\w*|\d+|[@*#?$!-])(?:\[|:([A-Za-z&])))").match
+# To zsh, `=ls` is the path of ls. `===` is common, and an error there.
 _zsh_path = re.compile(r"=(?![=\s<>()|&;]|\Z)").match
 
 
@@ -93,13 +95,16 @@ class Lexer(ABC):
         parts = [Word("{}")] if self.text.startswith("{}", start) else []  # elsewhere `{},a}` is expanded
         self.pos += 2 * len(parts)
         opened = quoted = ""  # brackets and braces, and the quotes behind them
+        unopened = 0  # braces that end in it, less those that begin
         while char := self.char():
             opened += char if char in "[{" else ""
             quoted += char if opened and char in "'\"\\" else ""
             if plain := _plain(self.text, self.pos):
                 self.pos = plain.end()
+                unopened += plain[0].count("}") - plain[0].count("{")
                 parts.append(Word(plain[0], parts != [] or not _home(plain[0])))
             elif char in _CONSTRUCTS:
+                unopened -= char == "{"
                 parts.append(_CONSTRUCTS[char](self))
             elif char in "<>" and self.text.startswith("(", self.pos + 1):
                 self.pos += 2
@@ -109,6 +114,8 @@ class Lexer(ABC):
                 break
         if self.pos == start or char == "(" or (char not in " \t\n" and char.isspace()):
             self.fail("unsupported syntax")
+        if unopened > 0 and self.text[self.pos - 1] == "}":
+            self.fail("a } at the end of a word, where some shells end a group (quotes make it literal)")
         if quoted and any(_CLOSING[each] in self.text[start : self.pos] for each in opened):
             self.fail("quotes within brackets or braces")
         if self.before_document and "\n" in self.text[start : self.pos]:
@@ -154,6 +161,9 @@ class Lexer(ABC):
 
     def dollar(self, quoted: bool = False) -> Word:
         """Read a variable, an arithmetic expression or a substitution; anything else is a literal `$`."""
+        found = _zsh_variable(self.text, self.pos)
+        if found and (not found[1] or "F" in self.text[found.start(1) :]):
+            self.fail("an expansion of some shells alone (write ${x} for $x)")
         if variable := _variable(self.text, self.pos):
             self.pos = variable.end()
             return Word(variable[0], False)
@@ -164,7 +174,7 @@ class Lexer(ABC):
             return Word(_SUBSTITUTION, False)
         following = self.text[self.pos + 1 : self.pos + 3]
         is_quote = following[:1] in ("'", '"') and not quoted
-        if following == "((" or following[:1] in ("{", "[", "\\") or is_quote or _zsh_variable(self.text, self.pos):
+        if following == "((" or following[:1] in ("{", "[", "\\") or is_quote:
             self.fail("an unsupported expansion")
         self.pos += 1
         if following[:1] != "(":

@@ -82,17 +82,17 @@ class SimpleCommand(NamedTuple):
     guessed: bool = False
 
 
-def commands(text: str, joined: bool = False) -> list[SimpleCommand]:
+def commands(text: str, whole: bool = False) -> list[SimpleCommand]:
     """Return every command that a shell may run for `text`, inner ones first. Raises `UnparsedCommand`.
 
-    `joined`: the text has words of other arguments at its end, which a comment would hide. It may have none.
+    `whole`: it may have no comment, which would hide words of other arguments at its end, or which the shell may run.
     """
     if len(text) > LONGEST:
         raise UnparsedCommand(f"it is longer than {LONGEST} characters; put long data into files")
     if _hidden(text):
         raise UnparsedCommand("it contains control characters")
     found: list[SimpleCommand] = []
-    _Parser(text, found, int(joined)).script()
+    _Parser(text, found, int(whole)).script()
     return found
 
 
@@ -195,7 +195,9 @@ class _Parser(Lexer):
             self.pos = blanks.end()
         if comment := _comment(self.text, self.pos):
             if self.depth:  # shells disagree on where a substitution with a comment ends
-                self.fail("a comment within a substitution or group, or in front of other arguments")
+                self.fail(
+                    "a comment in a substitution or group, in front of other arguments, or in a shell without them"
+                )
             self.pos = comment.end()
 
     # Commands
