@@ -401,7 +401,7 @@ def test_an_agent_that_asks_another() -> None:
             """
             scout = Agent(llm, [look], instructions="You are a scout.")
             engine = Agent(llm, [scout.as_tool("ask_scout")]).engine()
-            print(engine.submit("How is Oslo?").text, roles(engine), roles(scout))
+            print(engine.submit("How is Oslo?").text, roles(engine))
             print(engine.conversation.spending.usage.total_tokens)
             """,
             server,
@@ -409,7 +409,7 @@ def test_an_agent_that_asks_another() -> None:
         )
         assert screen.went_well() == [
             "looking at Oslo",
-            "My scout reports: fine. ['user', 'assistant', 'tool', 'assistant'] []",
+            "My scout reports: fine. ['user', 'assistant', 'tool', 'assistant']",
             "40",
         ]
         assert given(server) == ["Oslo is fine."]
