@@ -59,7 +59,7 @@ _DESCRIPTOR_DIGITS = 1  # dash takes longer numbers for words, and bash those fr
 _bundle = re.compile(r"-([A-Za-z0-9]+)").match
 # The words that `env -S` splits, and those behind it, in words joined by NUL. Options in front may have a value.
 _splits = re.compile(
-    r"(?:\A[^\0]*[*?\[][^\0]*|(?<![^\0/])(?i:env))\0(?:-(?:[^\0]*[uCPatr0]\0(?!-))?[^\0]*\0)*?"
+    r"(?:\A[^\0*?\[]*[*?\[][^\0]*|(?<![^\0/])(?i:env))\0(?:-(?:[^\0]*[uCPatr0]\0(?!-))?[^\0]*\0)*?"
     r"(?:-[^-\0uCPa]*?S|--s[a-z-]*(?![^=\0])=?)(.*)",
     re.DOTALL,
 ).search

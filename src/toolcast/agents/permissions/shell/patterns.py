@@ -11,7 +11,8 @@ redirects to or from a file, or has its program's words from somewhere else.
 
 A deny rule matches what may be the command: by another path or name of the act, with options in between, behind `sudo`
 or `xargs`, among the words of a program without a fitting form, or as a word that is only known when the command runs.
-A shell that reads its commands from its input may run any.
+A shell that reads its commands from its input may run any, and so may `xargs` or an interpreter behind such a program.
+Operands are compared as normalised paths, too: `build/` and `x/../build` are `build`.
 
 A pattern is about programs and their arguments, not about the effect that a program has.
 """
@@ -24,7 +25,6 @@ import shlex
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from itertools import islice
 from typing import NamedTuple
 
 from .forms import ASKING, Form, deny_table, escaped, forms, matches, program, read, spelled_words
@@ -191,7 +191,7 @@ def _running(command: SimpleCommand) -> tuple[Sequence[_Words], Sequence[Word]]:
         reading = read(words)
         if reading.form and reading.form.has("script"):
             script = (at for at, word in enumerate(words) if at and not word.text.startswith(("-", "+")))
-            runs += [words[at:] for at in islice(script, 1)]
+            runs += [words[at:]] if (at := next(script, 0)) else []
         if reading.problem or reading.at == len(words):
             break
         words = words[reading.at :]
