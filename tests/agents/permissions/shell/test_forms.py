@@ -11,7 +11,7 @@ from hypothesis import example, given, strategies as st
 
 from toolcast import Permissions, Rule
 from toolcast.agents.permissions import protected_paths
-from toolcast.agents.permissions.shell.forms import Form, forms, read
+from toolcast.agents.permissions.shell.forms import Form, deny_table, forms, read
 from toolcast.agents.permissions.shell.lexer import Word
 from toolcast.agents.permissions.shell.parser import commands
 from toolcast.agents.permissions.shell.patterns import form_pattern, literal_pattern, uncovered
@@ -1100,6 +1100,37 @@ go test -exec 'git push' .
 sort --compress-program='git push' a
 split --filter='git push' a
 zip -T --unzip-command='git push' a
+env xargs git <<< push
+env xargs -I{} sh -c {} <<< 'git push'
+echo push | flock f xargs git
+echo push | stdbuf -o0 xargs timeout 5 git
+echo push | find . -maxdepth 0 -exec xargs git \;
+find . -exec xargs ls \; -exec xargs git \; <<< push
+printf 'x:;git push\n' | env make -f - x
+printf 'x:;git push\n' | env make --file=/dev/stdin x
+env python3 <<< 'import os; os.system("git push")'
+env perl < x
+{ flock f node; } < x
+env at now <<< 'git push'
+env sudo -s <<< 'git push'
+env ssh host <<< 'git push'
+env -Sgit push
+env '-Sgit' push
+env -iS'git push'
+env -u A -vS'git push'
+env -S'git\_push'
+env -S 'git\tpush'
+env --split-string=$(echo git) push
+env --spl git push
+env -S"$X" push
+env -S '-i -Sgit push'
+sudo -u a /usr/bin/env -iSgit push
+/usr/bin/e?v -Sgit push
+tar -vcI'git push' -f x r.git
+tar -vvvvvvcI'git push;' -f x r.git
+sed '1egit push' a
+sed -e '/x/egit push' a
+sed 'egit push' a
 """)
 
 PUSHING = " | ".join(
@@ -1262,6 +1293,28 @@ def test_a_deny_rule_leaves_other_commands_alone(command: str) -> None:
         ("git branch -D", "git branch --delete --force x"),
         ("git commit --no-verify", "git commit -nm x"),
         ("curl -X DELETE", "curl --request DELETE http://h"),
+        ("git push --force", "git push origin +main"),
+        ("git push origin --force", "git push origin +main"),
+        ("git push -f", "git push --mirror origin"),
+        ("git push --delete", "git push origin :b"),
+        ("git branch -df", "git branch -D b"),
+        ("git stash drop", "git stash clear"),
+        ("npm test", "yarn test"),
+        ("yarn run deploy", "yarn deploy"),
+        ("npm run build", "pnpm build"),
+        ("/usr/bin/npm install", "npm i"),
+        ("rm -rf", "env rm -fr x"),
+        ("rm -rf", "docker exec a rm -f --recursive x"),
+        ("cat /etc/*", "cat //etc/passwd"),
+        ("rm -rf build", "rm -rf ./buil?/"),
+        ("rm -rf build", "env rm -rf buil?/"),
+        ("rm -rf /", "rm -rf //"),
+        ("git add .", "git add ./src/.."),
+        ("curl -XPOST", "curl -X POST http://h"),
+        ("tar xf", "tar --extract --file=a"),
+        ("tar -x", "env tar xf a"),
+        ("ps -e", "ps ae"),
+        ("node -e", "nodejs --eval x"),
     ],
 )
 def test_a_deny_rule_sees_other_spellings(pattern: str, command: str) -> None:
@@ -1282,6 +1335,269 @@ def test_a_deny_rule_sees_other_spellings(pattern: str, command: str) -> None:
     ],
 )
 def test_a_deny_rule_leaves_other_options_and_subcommands_alone(pattern: str, command: str) -> None:
+    assert not denied(pattern, command)
+
+
+NAMES = [re.split(" [|] ", row.partition(" > ")[0].replace(" *", " x")) for row in deny_table()["acts"]]
+PAIRS = [(one, other) for names in NAMES for one in names for other in names if one != other]
+
+
+@pytest.mark.parametrize("names", NAMES, ids=lambda names: names[0])
+def test_names_of_one_act_deny_one_another(names: list[str]) -> None:
+    """Also the table's own `>`, whose names are denied with the act, and do not deny it."""
+    for name in names[1:]:
+        assert denied(names[0], name.replace("*", "x")), name
+        assert denied(name, names[0].replace("*", "x")), name
+
+
+@given(st.sampled_from(PAIRS), st.sampled_from([*WRAPPERS, *PUSHING]))
+def test_names_of_one_act_deny_one_another_behind_any_program(pair: tuple[str, str], wrapper: str) -> None:
+    assert denied(pair[0], f"{wrapper} {pair[1].replace('*', 'x')}")
+
+
+@pytest.mark.parametrize("row", [row for row in deny_table()["acts"] if " > " in row])
+def test_what_does_more_is_denied_with_the_act(row: str) -> None:
+    names, _, more = row.partition(" > ")
+    for name in more.split(" | "):
+        assert denied(names.split(" | ")[0], f"{name} a")
+
+
+ENDS = st.sampled_from(["", "/", "//", "/.", "/x/.."])
+STEPS = st.lists(st.sampled_from(["/", "./", "x/../", "a b/./../"]), max_size=4).map("".join)
+
+
+@given(STEPS, STEPS, ENDS, st.sampled_from(["rm ", "sudo rm -r ", "env rm "]))
+def test_a_denied_path_is_denied_in_any_spelling(before: str, between: str, end: str, program: str) -> None:
+    word = f"{before.lstrip('/')}out/{between}build{end}"
+    assert denied("rm out/build", program + shlex.quote(word))
+    assert denied(f"rm {shlex.quote(word)}", f"{program}out/build")
+    assert denied("rm /out/build", program + shlex.quote(f"/{before}out/{between}build{end}"))
+    assert not denied("rm out/build", program + shlex.quote(f"{word}s"[: len(word)] + "/keep"))
+
+
+OPTIONS = [
+    (name, option, twin)
+    for names, groups in deny_table()["twins"].items()
+    for name in names.split()
+    for group in groups
+    for option in group.split()
+    for twin in group.split()
+    if name != "any" and re.fullmatch("-[A-Za-z]", option)
+]
+
+
+@given(st.sampled_from(OPTIONS), st.sampled_from(["", "env ", "sudo "]), st.booleans())
+def test_a_denied_option_is_denied_in_any_spelling(case: tuple[str, str, str], wrapper: str, is_alone: bool) -> None:
+    name, option, twin = case
+    glue = "=" if twin.startswith("--") else ""
+    bundles = [] if glue else [f"-9{twin[1]}", f"-9{twin[1]}VALUE"]
+    spelled = [twin, f"{twin} VALUE", f"{twin}{glue}VALUE", *bundles]
+    for text in spelled if is_alone else [each for each in spelled if "VALUE" in each]:
+        assert denied(f"{name} {option}" if is_alone else f"{name} {option} VALUE", f"{wrapper}{name} {text} a"), text
+
+
+ORDINARY = lines(r"""
+git push :: git commit -m "git push"
+git push :: grep -n 'git push' x
+git push :: rg 'git push' docs
+git push :: echo git push
+git push :: git log --grep 'git push'
+git push :: git status
+git push :: git stash push
+git push :: git fetch origin
+git push :: git pull --rebase
+git push :: git add push
+git push :: git log --format='%h %s'
+git push :: git commit -am 'fix: push'
+git push :: npm run push
+git push :: make push
+git push :: cat push.txt
+git push :: env A=1 ls
+git push :: env FOO=bar npm test
+git push :: env -u A ls
+git push :: env -S 'ls -l' x
+git push :: env -uSECRET ls
+git push :: apt install python3
+git push :: sudo apt-get install -y nodejs
+git push :: pkill -f node
+git push :: killall node
+git push :: docker pull python
+git push :: docker pull node
+git push :: nvm use node
+git push :: brew install node
+git push :: yarn run script
+git push :: docker run --rm -it alpine ls
+git push :: ps aux | grep python
+git push :: find . -name '*.py' | xargs grep -n x
+git push :: find . -name '*.pyc' | xargs rm
+git push :: find . -type f -exec grep -l x {} +
+git push :: git ls-files | xargs wc -l
+git push :: cat x | python -m json.tool
+git push :: cat x | python -c 'import sys; print(sys.stdin.read())'
+git push :: cat x | jq .node
+git push :: curl -s http://h | jq .
+git push :: curl -L http://h | tar xz
+git push :: cat x | docker exec -i db psql
+git push :: kubectl apply -f x.yaml
+git push :: cat x.yaml | kubectl apply -f -
+git push :: docker build -t node .
+git push :: git diff | git apply
+git push :: yes | sdkmanager --licenses
+git push :: echo x | tee y
+git push :: cat a | ssh host 'cat > b'
+git push :: ls | env sort
+git push :: cat f | env LC_ALL=C sort -u
+git push :: ls | stdbuf -oL grep x
+git push :: tar -czvf a.tgz src
+git push :: sed -i 's/egit/x/' f
+git push :: cc -O2 -Wall -DNAME='"a b"' x.c
+git push :: docker compose up -d
+git push --force :: git push origin main
+git push --force :: git push -u origin main
+git push --force :: git push --follow-tags
+git push --force :: git push --set-upstream origin feature/x
+git push --force :: git push --force-with-lease
+git push --force :: git commit -m '+x'
+git push --force :: git push origin :b
+git push --force :: git push --delete origin b
+git push --delete :: git push origin main
+git push --delete :: git push origin main:dev
+git push origin main :: git push origin dev
+rm build :: make build
+rm build :: ls build/
+rm build :: rm dist/
+rm build :: rm src/build.py
+rm build :: rm build.log
+rm build :: rm -r x/build
+rm build :: mkdir -p build/x
+rm build :: npm run build
+rm -rf :: rm x
+rm -rf :: rm -f x
+rm -rf :: rm -r x
+rm -rf :: find . -name x -exec rm {} \; -print
+rm -rf :: git rm -r --cached x
+rm -rf :: docker rm -f x
+rm -rf / :: rm -rf ./x
+rm -rf / :: rm -rf build/
+rm -rf / :: rm -rf /tmp/x
+rm -rf / :: ls /
+cat /etc/* :: cat etc/x
+cat /etc/* :: cat /usr/etc/x
+cat secrets.txt :: cat secrets.txt.example
+cat secrets.txt :: cat x/secrets.md
+rm :: docker run --rm x
+rm :: npm run format
+rm :: rmdir x
+rm :: git commit -m 'confirm x'
+rm :: gh pr create --title 'confirm x'
+npm publish :: npm install
+npm publish :: npm test
+npm publish :: npm run build
+npm publish :: npm view publish-x
+npm publish :: yarn build
+npm install :: npm test
+npm install :: npm run install-x
+npm install :: npm ls
+npm install :: npm run build
+npm install :: npm init -y
+npm install :: npm info x
+npm install :: pip install x
+npm ci :: npm install
+npm ci :: npm run ci
+npm test :: npm run build
+npm test :: npm run test:unit
+npm test :: npm install
+npm test :: npm start
+npm run deploy :: npm run build
+npm run deploy :: npm test
+npm run deploy :: yarn build
+npm run build :: npm run build:docs
+yarn run deploy :: yarn install
+yarn run deploy :: yarn build
+npm uninstall :: npm unpublish x
+npm uninstall :: npm update
+npx :: npm run x
+npx :: npm install
+pip :: python x.py
+pip :: python -m pytest
+pip :: python -c 'print(1)'
+pip :: uv run pytest
+pip install :: pip list
+pip install :: python -m pip list
+pip install :: pip3 show x
+pytest :: python x.py
+pytest :: python -m mypy
+python -c :: python x.py
+python -c :: python -m pytest
+python -c :: python3 -u x.py
+node -e :: node x.js
+node -e :: node --enable-source-maps x.js
+git branch -D :: git branch -d x
+git branch -D :: git branch --list 'D*'
+git branch -D :: git branch -a
+git branch -M :: git branch -m a b
+git stash drop :: git stash pop
+git stash clear :: git stash drop
+git stash clear :: git stash list
+git fetch :: git log
+git pull :: git fetch
+git pull :: git push
+git reset --hard :: git reset --soft HEAD~1
+git reset --hard :: git reset HEAD x
+git commit --no-verify :: git commit -m x
+git commit --amend :: git commit -am x
+git checkout -b :: git checkout main
+git add -A :: git add x
+git clean -f :: git clean -n
+git remote remove :: git remote add x y
+docker compose down :: docker compose up
+docker-compose down :: docker compose ps
+docker rm :: docker run --rm x
+docker rm :: docker ps
+docker run :: docker ps -a run
+docker push :: docker pull x
+cargo publish :: cargo build
+cargo publish :: cargo +nightly fmt
+cargo run :: cargo build -r
+cargo test :: cargo build --tests
+make deploy :: make build
+make deploy :: make test -j4
+gmake deploy :: make test
+grep -r :: grep -n x y
+egrep :: grep x y
+egrep :: grep -n x y
+egrep :: grep -F x y
+fgrep :: grep -E x y
+curl -X POST :: curl -X GET http://h
+curl -X POST :: curl -sS http://h
+curl -X POST :: curl http://h/POST
+curl -X POST :: curl -XGET http://h
+curl -X DELETE :: curl -X POST http://h
+curl -o :: curl -sL http://h
+tar -x :: tar -czf x.tar src
+tar -x :: tar czf x.tgz src
+tar -x :: tar tf a.tar
+tar xf :: tar cf a.tar x
+tar -c :: tar -xf a.tar
+tar -c :: tar xf c.tar
+ps -e :: ps aux
+sort -o :: sort -u x
+sed -i :: sed -n 1p x
+sed -i :: sed 's/a/b/' -n x
+find * -delete :: find . -name x
+kubectl delete :: kubectl get pods
+kubectl delete :: kubectl get pods delete
+kubectl get secrets :: kubectl get pods
+sudo :: ls
+sudo :: grep sudo x
+python :: pythonic x
+awk :: hawk x
+""")
+
+
+@pytest.mark.parametrize("line", ORDINARY)
+def test_a_deny_rule_leaves_ordinary_commands_alone(line: str) -> None:
+    pattern, _, command = line.partition(" :: ")
     assert not denied(pattern, command)
 
 

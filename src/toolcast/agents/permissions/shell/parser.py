@@ -56,6 +56,14 @@ _redirection = re.compile(r"[0-9]*(<<<|<<-?|<>|[<>]&|>>|>\||[<>])(?!\()|(&>>?)")
 
 
 _DESCRIPTOR_DIGITS = 1  # dash takes longer numbers for words, and bash those from 2 ** 31 on
+_bundle = re.compile(r"-([A-Za-z0-9]+)").match
+# The words that `env -S` splits, and those behind it, in words joined by NUL. Options in front may have a value.
+_splits = re.compile(
+    r"(?:\A[^\0*?\[]*[*?\[][^\0]*|(?<![^\0/])(?i:env))\0(?:-(?:[^\0]*[uCPatr0]\0(?!-))?[^\0]*\0)*?"
+    r"(?:-[^-\0uCPa]*?S|--s[a-z-]*(?![^=\0])=?)(.*)",
+    re.DOTALL,
+).search
+_escape = re.compile(r"\0|\\[_fnrtv]").sub
 _may_be_line = re.compile(r"[\s;&|<>()$`]").search
 
 
@@ -111,6 +119,8 @@ def _scripts(words: Sequence[Word], fail: Callable[[str], NoReturn]) -> Iterator
     """Yield the texts that a shell among the words, or `eval`, certainly parses as commands."""
     if words and program(words[0]) in deny_table()["evaluating"].split():
         yield " ".join(_literal(word, fail) for word in words[1:])
+    if found := _splits("\0".join(word.text for word in words)):
+        yield _escape(" ", f"env {found[1]}")
     for place, word in enumerate(words):
         form = forms().get(program(word).casefold())
         if (form and form.has("shell")) or not (place or word.literal):
@@ -221,7 +231,7 @@ class _Parser(Lexer):
                 if word.text.startswith("{") and word.text.endswith("}") and self.char() in ("<", ">"):
                     self.fail("a redirection to a variable")
             self.skip_blanks()
-        fed = self.fed or any(each.operator in TEXTS for each in redirections)
+        fed = self.fed or any(each.operator.startswith("<") for each in redirections)
         self.found.append(SimpleCommand(tuple(words), tuple(assignments), tuple(redirections), self.given, fed))
         self._texts(words, assignments)
 
@@ -233,8 +243,10 @@ class _Parser(Lexer):
         for text in dict.fromkeys(texts):
             self._parser(text, self.found).script()
         for word in (*assignments, *(() if data else words)):
-            attached = word.text[2:] if word.text[:1] == "-" != word.text[1:2] else ""
-            for text in (word.text, word.text.partition("=")[2], attached):
+            # Of short options in one word, the first of its letter may have the rest as its value: `-vcI'git push'`.
+            bundle = _bundle(word.text)
+            attached = (word.text.partition(letter)[2] for letter in dict.fromkeys(bundle[1] if bundle else ""))
+            for text in (word.text, word.text.partition("=")[2], *attached):
                 if word.literal and text not in self.seen and _may_be_line(text):
                     self.given_line(text)
 
@@ -245,6 +257,8 @@ class _Parser(Lexer):
         while redirection := self._redirection():
             found.append(redirection)
             self.skip_blanks()
+        if any(each.operator.startswith("<") for each in found):
+            self.found[:] = (each._replace(fed=True) for each in self.found)
         if found:
             self.found.append(SimpleCommand(redirections=tuple(found), given=self.given))
 

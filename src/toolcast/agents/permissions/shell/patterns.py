@@ -11,29 +11,35 @@ redirects to or from a file, or has its program's words from somewhere else.
 
 A deny rule matches what may be the command: by another path or name of the act, with options in between, behind `sudo`
 or `xargs`, among the words of a program without a fitting form, or as a word that is only known when the command runs.
-A shell that reads its commands from its input may run any.
+A shell that reads its commands from its input may run any, and so may `xargs` or an interpreter behind such a program.
+Operands are compared as normalised paths, too: `build/` and `x/../build` are `build`.
 
 A pattern is about programs and their arguments, not about the effect that a program has.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import NamedTuple
 
-from .forms import ASKING, Form, deny_table, escaped, forms, is_device, matches, program, read, spelled_words
+from .forms import ASKING, Form, deny_table, escaped, forms, matches, program, read, spelled_words
 from .lexer import MAX_DEPTH, Word
 from .parser import TEXTS, Redirection, SimpleCommand, is_data
 
 _ADDED = Word("$()", False)  # a word that `xargs` takes from its input
 _variable = re.compile(r"\$(?:\{[^{}]*\}|\(\)|\w+|[@*#?$!-])|\{[^{}]*\}")
 _code_word = re.compile(r"[^\s'\"()\[\]{},;|&<>=`!:+@]+").findall
+_executed = re.compile(r"\A(?:.*/)?[\d$]*e(.+)").findall  # by sed: `1egit push`
+_names_input = re.compile(r"/(?:dev|proc)/|-\Z").search
 _bracket = re.compile(r"\[.*\]")
 _shell_for = re.compile(r"-[A-Za-z]*[si][A-Za-z]*|--shell|--login").fullmatch
 _TAKING_INPUT = frozenset(("filter", "data"))
+_ANYWHERE = ("-", "+", ":")  # the beginnings of words that have no place among others
 _Words = tuple[Word, ...]
 
 
@@ -141,50 +147,77 @@ def _unexpected(form: Form, words: _Words, wanted: Sequence[str], fed: bool) -> 
 def forbids(pattern: str, command: SimpleCommand) -> bool:
     """Return whether `command` may match `pattern`, or may run a command that does."""
     wanted = words_of(pattern)
-    if wanted == ["*"]:
+    if not wanted or wanted == ["*"]:
+        return bool(wanted)
+    if any(_loads(word) for word in (*command.assignments, *command.words)):
         return True
-    loads = any(_loads(word) for word in (*command.assignments, *command.words))
-    return bool(wanted) and (loads or any(_forbids(each, command) for each in _acts(wanted)))
+    acts, (runs, among) = _acts(*wanted), _running(command)
+    return any(_may_match(act, words) for act in acts for words in runs) or _occur_in(acts, among)
 
 
-def _acts(wanted: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the wanted words, and the other names of the act that they are about."""
-    yield wanted
-    for act, others in deny_table()["acts"].items():
-        words = act.split()
-        if len(words) <= len(wanted) and all(map(fnmatchcase, words, wanted)):
-            yield from ([*other.split(), *wanted[len(words) :]] for other in others)
+@lru_cache
+def _acts(first: str, *others: str) -> Sequence[Sequence[str]]:
+    """Return the wanted words, and those of other names of the act. Each short option is a word."""
+    name = first.rpartition("/")[2].casefold()
+    found = [(name, *_one_by_one(name, others))]
+    for words in found:  # which grows
+        for names, *more in ([side.split(" | ") for side in row.split(" > ")] for row in deny_table()["acts"]):
+            for left in (left for act in names for left in _without(act.split(), words)):
+                renamed = ((*act.removesuffix(" *").split(), *left) for side in (names, *more) for act in side)
+                found += [each for each in renamed if len(each) <= len(found[0]) + 2 and each not in found]
+    return found
 
 
-def _forbids(wanted: Sequence[str], command: SimpleCommand) -> bool:
-    words, assigned = command.words, [word for each in command.assignments for word in _code(each)]
-    if not words:
-        return False
-    for _ in range(MAX_DEPTH):
-        if _may_match(wanted, words) or _runs_unread(words, command.given):
-            return True
+def _without(act: Sequence[str], words: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the words that are left without those of the act, if it is there."""
+    is_program = fnmatchcase(act[0], words[0])
+    left = sorted(words, key=lambda word: word.startswith(_ANYWHERE)) if is_program else []
+    for name in act:
+        places = left if name.startswith(_ANYWHERE) else left[:1]
+        same = next((word for word in places if fnmatchcase(name, word) or name in ("*", *_twins(act[0], word))), None)
+        if same is None:
+            return
+        if name != "*":
+            left.remove(same)
+    yield left
+
+
+def _running(command: SimpleCommand) -> tuple[Sequence[_Words], Sequence[Word]]:
+    """Return the commands that may run, `$()` for one that is not known, and the words that another may have."""
+    words, runs = command.words, list[_Words]()
+    assigned = [word for each in command.assignments for word in _code(each)]
+    for _ in range(MAX_DEPTH if words else 0):
+        runs += [words, (_ADDED,)] if _runs_unread(words, command.given) else [words]
         reading = read(words)
-        if reading.form and reading.form.has("script") and _runs_script(wanted, words):
-            return True
+        if reading.form and reading.form.has("script"):
+            script = (at for at, word in enumerate(words) if at and not word.text.startswith(("-", "+")))
+            runs += [words[at:]] if (at := next(script, 0)) else []
         if reading.problem or reading.at == len(words):
             break
         words = words[reading.at :]
         if reading.form and reading.form.has("input"):
             words = (*(_ADDED if "{" in word.text or word.text in "%@" else word for word in words), _ADDED)
     if is_data(words):
-        return _occur_in(wanted, [words[0], *assigned])
-    among = [each for word in words for each in ([word, *_code(word)] if word.literal else [word])]
-    return _occur_in(wanted, [*among, *assigned])
+        return runs, [*words[:1], *assigned] if words else []
+    if _reads_within(words, command):
+        runs.append((_ADDED,))
+    return runs, [*(each for word in words for each in (word, *(_code(word) if word.literal else ()))), *assigned]
 
 
-def _runs_script(wanted: Sequence[str], words: _Words) -> bool:
-    """Return whether the script that a shell or an interpreter runs may be the denied command."""
-    at = next((at for at, word in enumerate(words) if at and not word.text.startswith(("-", "+"))), len(words))
-    return at < len(words) and _may_match(wanted, words[at:])
+def _reads_within(words: _Words, command: SimpleCommand) -> bool:
+    """Return whether a program among the words may run what it reads: a shell, and with input others."""
+    is_named = any(_names_input(word.text) for word in words)
+    kinds = {"script", "input", "reads" if is_named else ""} if command.fed else {"shell"}
+    others = {*deny_table()["later"].split(), *deny_table()["openers"]} if command.fed else ()
+    for at, name in enumerate((program(word).casefold() for word in words[1:]), 1):
+        found = kinds & form.traits if (form := forms().get(name)) else set[str]()
+        if found & {"input", "reads"} or ((found or name in others) and _runs_unread(words[at:], command.given)):
+            return True
+    return False
 
 
-def _code(word: Word) -> list[Word]:
-    return [*map(Word, _code_word(word.text.replace(r"\_", " ")))]  # as `env -S` reads it
+def _code(word: Word) -> Sequence[Word]:
+    return [Word(each) for text in _code_word(word.text) for each in (text, *_executed(text)) if each != word.text]
 
 
 def _may_match(wanted: Sequence[str], words: _Words) -> bool:
@@ -207,19 +240,13 @@ def _runs_unread(words: _Words, given: bool) -> bool:
         return True
     reading = read(words)
     form = reading.form
-    if not reading.problem:
+    if not (reading.problem and form):
         return False
-    if form and (form.has("input") or (form.key == "git" and _may_be_alias(words))):
+    if form.has("input") or (form.key == "git" and _may_be_alias(words)):
         return True
-    if form and form.has("reads") and any(is_device(word.text) or word.text.endswith("-") for word in words[1:]):
-        return True
-    if form and form.has("script"):
-        return _reads_input(form.code, words, reading.at)
-    shells = (at for at, word in enumerate(words) if at and _is_shell(word))
-    return any(
-        (inner := read(words, at)).form and inner.problem and _reads_input(inner.form.code, words, inner.at)
-        for at in shells
-    )
+    if form.has("reads"):
+        return any(_names_input(word.text) for word in words[1:])
+    return form.has("script") and _reads_input(form.code, words, reading.at)
 
 
 def _may_be_alias(words: _Words) -> bool:
@@ -230,11 +257,6 @@ def _may_be_alias(words: _Words) -> bool:
     texts = [word.text for word in words[1:at]]
     unknown = any(text.startswith(("include", "--config-env", "--exec-path=")) for text in texts)
     return unknown or (at < len(words) and bool(texts) and f"git {words[at].text}" not in forms())
-
-
-def _is_shell(word: Word) -> bool:
-    form = forms().get(program(word))
-    return form is not None and form.has("shell")
 
 
 def _reads_input(code: str, words: _Words, at: int) -> bool:
@@ -286,26 +308,28 @@ def _writes_nothing(redirection: Redirection) -> bool:
     return operator in TEXTS or target == Word("/dev/null")
 
 
-def _occur_in(wanted: Sequence[str], words: Sequence[Word]) -> bool:
-    """Return whether the wanted words may occur among `words`, in this order."""
-    left = iter(words)
-    may_be = _program_may_be
-    for want in wanted:
-        found = next((word for word in left if (word.literal or _is_open(word, want)) and may_be(word, want)), None)
-        if found is None or _is_several(found):
-            return found is not None
-        may_be = _may_be
-    return True
+def _occur_in(acts: Sequence[Sequence[str]], words: Sequence[Word]) -> bool:
+    """Return whether the words of an act may occur among `words`: its program, and behind it the others."""
+    for name in {act[0] for act in acts}:
+        places = (at for at, word in enumerate(words) if _program_may_be(word, name))
+        at = next((at for at in places if words[at].literal or _is_open(words[at], name)), len(words))
+        if at < len(words) and _is_several(words[at]):
+            return True
+        for act in (act for act in acts if act[0] == name and at < len(words)):
+            opened = [each for each in words[at + 1 :] if each.literal or any(_is_open(each, want) for want in act)]
+            if _follow(program(words[at]), act[1:], opened, in_place=False):
+                return True
+    return False
 
 
 def _is_open(word: Word, want: str) -> bool:
     """Return whether a word that is only known at run time may be `want` as a whole: `$X` may, `$X:/w` may not."""
-    return fnmatchcase(want.rpartition("/")[2], _open_name(word)) or bool(re.search(r"[*?\[]", want))
+    return fnmatchcase(want.rstrip("/").rpartition("/")[2], _open_name(word)) or bool(re.search(r"[*?\[]", want))
 
 
 def _open_name(word: Word) -> str:
     """Return a pattern of the last part of a path that is only known at run time. A variable may have slashes, too."""
-    text = word.text
+    text = word.text.rstrip("/")
     while (less := _variable.sub("\0", text)) != text:
         text = less
     before, variable, rest = _bracket.sub("*", text).rpartition("\0")
@@ -314,17 +338,21 @@ def _open_name(word: Word) -> str:
     return text.replace("\0", "*").rpartition("/")[2]
 
 
-def _follow(name: str, wanted: Sequence[str], words: Sequence[Word]) -> bool:
+def _follow(name: str, wanted: Sequence[str], words: Sequence[Word], in_place: bool = True) -> bool:
     """Return whether the wanted words may follow a program: options anywhere, and subcommands in their place.
 
-    In front of a subcommand there may be options, with one value each; in front of an operand anything.
+    In front of a subcommand there may be options, with one value each; in front of an operand anything. Without
+    `in_place`, some words may be those of another program, and subcommands are anywhere, too.
     """
     form = forms().get(name)
-    for each in (each for want in wanted if want.startswith("-") for each in _options(want, form)):
-        if not any(_may_be_option(word, twin) for word in words for twin in _twins(each)):
-            return False
-    left, in_place = iter(words), form is None or form.subcommand
-    for want in (want for want in wanted if not want.startswith("-")):
+    if name in deny_table()["dashless"].split() and words and words[0].text.isalnum():
+        words = (words[0]._replace(text=f"-{words[0].text}"), *words[1:])
+    twins = [_twins(name, want) for want in wanted if want.startswith(_ANYWHERE)]
+    if not all(any(_may_be_option(word, each) for word in words for each in same) for same in twins):
+        return False
+    left = _with_values(words, [each for same in twins for each in same])
+    in_place = in_place and (form is None or form.subcommand)
+    for want in (want for want in wanted if not want.startswith(_ANYWHERE)):
         after_option = False
         for word in left:
             if _may_be(word, want):
@@ -337,22 +365,39 @@ def _follow(name: str, wanted: Sequence[str], words: Sequence[Word]) -> bool:
             after_option = is_option
         else:
             return False
-        if form is not None:
-            name = f"{name} {want}"
-            form = forms().get(name)
-            in_place = form is not None and form.subcommand
+        name = f"{name} {want}"
+        form = forms().get(name) if form else None
+        in_place = in_place and form is not None and form.subcommand
     return True
 
 
-def _options(want: str, form: Form | None) -> Iterator[str]:
-    """Yield the option that is wanted, or the short ones that are in one word."""
-    is_bundle = re.fullmatch(r"-[A-Za-z]{2,}", want) and (form is None or form.has("bundles"))
-    yield from (f"-{letter}" for letter in want[1:]) if is_bundle else (want,)
+def _with_values(words: Sequence[Word], options: Sequence[str]) -> Iterator[Word]:
+    """Yield the words, and behind each the values of these options in it: `-XPOST`, `--request=POST`."""
+    for word in words:
+        yield word
+        for option in options if word.text.startswith("-") else ():
+            value = word.text[1:].partition("=" if option.startswith("--") else option[1:])[2]
+            if value and _may_be_option(word, option):
+                yield from (word._replace(text=value), word)
 
 
-def _twins(option: str) -> list[str]:
-    """Return the option, and others that do the same."""
-    return next((group.split() for group in deny_table()["twins"] if option in group.split()), [option])
+def _one_by_one(name: str, words: Sequence[str]) -> Iterator[str]:
+    """Yield the words, and of short options in one word each, and the value behind one: `-rf`, `-XPOST`, `tar xf`."""
+    form = forms().get(name)
+    for at, word in enumerate(words):
+        text = f"-{word}" if at == 0 and word.isalpha() and name in deny_table()["dashless"].split() else word
+        is_bundle = re.fullmatch(r"-[A-Za-z]{2,}", text) and (form is None or form.has("bundles"))
+        valued = (at for at, letter in enumerate(text, 1) if form and f"-{letter}" in form.values)
+        end = next(valued, len(text)) if is_bundle else 0
+        yield from (f"-{letter}" for letter in text[1:end])
+        yield from (text[end:],) if text[end:] else ()
+
+
+@lru_cache
+def _twins(name: str, option: str) -> frozenset[str]:
+    """Return the option of a program, and others that do the same."""
+    rows = (row for names, row in deny_table()["twins"].items() if names == "any" or name in names.split())
+    return frozenset({option}.union(*(group.split() for row in rows for group in row if option in group.split())))
 
 
 def _may_be_option(word: Word, want: str) -> bool:
@@ -363,7 +408,7 @@ def _may_be_option(word: Word, want: str) -> bool:
     if want.startswith("--"):
         return len(text) > len("--") and want.startswith(text.partition("=")[0]) and text.startswith("--")
     wild = "" if word.literal else r"*?\["
-    return len(want) == len("-x") and bool(re.match(rf"-[A-Za-z]*[{re.escape(want[1])}{wild}]", text))
+    return len(want) == len("-x") and bool(re.match(rf"-[A-Za-z0-9]*[{re.escape(want[1])}{wild}]", text))
 
 
 def _program_may_be(word: Word, want: str) -> bool:
@@ -378,10 +423,19 @@ def _is_several(word: Word) -> bool:
 
 
 def _may_be(word: Word, want: str) -> bool:
-    """Return whether a shell may expand the word to `want`. A variable may be anything, also several words."""
+    """Return whether a shell may expand the word to `want`, or to the same path. A variable may be several words."""
+    is_path = "/" in f"{word.text}{want}" and not want.startswith("-")
+    return _is_like(word, want) or (is_path and _is_like(word._replace(text=_plain(word.text)), _plain(want)))
+
+
+def _is_like(word: Word, want: str) -> bool:
     text = word.text
-    if word.literal:
-        is_path = text.startswith("./") and not want.startswith("-")
-        return fnmatchcase(text, want) or (is_path and fnmatchcase(text[2:], want))
+    if word.literal or "$" in text or "{" in text:
+        return not word.literal or fnmatchcase(text, want)
     pattern = _bracket.sub("*", text)  # a shell has classes and `[^a]`, which fnmatch has not
-    return "$" in text or "{" in text or any(char in want for char in "*?[") or fnmatchcase(want, pattern)
+    begins_alike = text[:1] == want[:1] or {*text[:1], *want[:1]} & {*"*?["}
+    return fnmatchcase(want, pattern) or (any(char in want for char in "*?[") and bool(begins_alike))
+
+
+def _plain(path: str) -> str:
+    return posixpath.normpath(re.sub("/+", "/", path))
