@@ -256,7 +256,10 @@ class ToolOrchestratingLLM(Generic[T]):
     @property
     def llm(self) -> FunctionCallingLLM:
         """The LLM; for `LATER` the one that it stands for here."""
-        return self.with_found_llm()._llm
+        llm = found_llm(self._llm)
+        if llm is not self._llm:
+            llm.check_mode(self._mode)
+        return llm
 
     @property
     def allow_parallel_tool_calls(self) -> bool:
@@ -411,7 +414,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
     def with_found_llm(self) -> ToolOrchestratingLLM[T]:
         """Return this call with the LLM that `LATER` stands for here."""
-        return self.with_(llm=found_llm(LATER)) if self._llm is LATER else self
+        return self.with_(llm=self.llm) if self._llm is LATER else self
 
     def preview(self, *value: Any, **values: Any) -> Preview:
         """Return the request that a call with these values would send, without sending it."""
