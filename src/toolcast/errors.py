@@ -450,6 +450,7 @@ class CallError(ToolcastError, ValueError):
         partial: As much of the call's result as there is, of the same type: the object, perhaps incomplete, or of
             parallel calls a list of those that are complete and valid; of a chat, the text. None if there is nothing.
         response: The `ChatResponse` that the error was found in, or None.
+        turn: The unfinished turn of an agent that it ended, or None: `turn.history` can be continued.
         call_id: The id of the tool call that caused the error, or None.
         tool_name: The name of that tool, or None.
         arguments: The JSON text of that call's arguments.
@@ -463,6 +464,7 @@ class CallError(ToolcastError, ValueError):
     tool_name: str | None = None
     arguments: str = ""
     others: tuple[CallError, ...] = ()
+    turn: Turn[Any] | None = None
 
     def __init__(
         self,

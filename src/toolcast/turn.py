@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, cast
 from typing_extensions import TypeVar
 
 from .approvals import PermissionRequest
+from .errors import IllegalState
 from .json_text import json_text
 from .lazy_dataclasses import dataclass
 from .messages import Message, ToolResultPart
@@ -39,6 +40,7 @@ response to tool results), `approval` (calls wait for one), `cancelled`, `stoppe
 
 
 _WHOLE: Final = frozenset(("end_turn", "stop_sequence", "output"))
+_LEFT: Final = frozenset(("approval", "cancelled", "stopped", "error"))
 
 
 @refuse_attributes("Turn")
@@ -51,8 +53,7 @@ class Turn(Generic[T_co]):
         usage: The tokens of all its requests.
         rounds: The number of model requests.
         end: The reason of its end.
-        output: The typed result, if one was requested. A turn that ended without it, such as one that waits for an
-            approval, has None.
+        typed_output: The typed result, if one was requested; None where the turn ended without it.
         pending: The calls that wait for approval, where `end` is `approval`.
         hidden_tools: The tools of a typed result whose type hides its input: `to_dict` leaves their arguments out.
         history: All messages of the conversation: `agent.run("...", history=turn.history)` continues it. Not in
@@ -63,10 +64,29 @@ class Turn(Generic[T_co]):
     usage: Usage = NO_USAGE
     rounds: int = 0
     end: TurnEnd = "end_turn"
-    output: T_co = cast("Any", None)  # the type is that of a turn that has its result, as `submit` returns it
+    typed_output: T_co | None = None
     pending: tuple[PermissionRequest, ...] = ()
     hidden_tools: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
     history: tuple[Message, ...] = field(default=(), repr=False, compare=False)
+
+    @property
+    def output(self) -> T_co:
+        """The typed result, if one was requested; else None.
+
+        Raises:
+            IllegalState: The turn was left before it had one. Where it waits for an approval (`end` is `approval`), the
+                turn that has the `answers` to its `pending` requests has the output.
+        """
+        if self.typed_output is None and self.end in _LEFT:
+            waits = ", ".join([request.tool for request in self.pending])
+            raise IllegalState(
+                f"the turn has no output yet: it waits for the approval of {waits}. Look at `pending` first, and "
+                "continue it with answers=[...]"
+                if waits
+                else f"the turn has no output: it ended with {self.end!r}. `messages` and `text` have what there is",
+                state=self.end,
+            )
+        return cast("T_co", self.typed_output)
 
     @property
     def cost(self) -> Decimal | None:
@@ -88,7 +108,7 @@ class Turn(Generic[T_co]):
         from .html_repr import table
 
         rows = [
-            ("output", to_plain(self.output)),
+            ("output", to_plain(self.typed_output)),
             ("text", None if self.hidden_tools else self.text or None),
             ("tools", self._tool_results() or None),
             ("end", self.end),
@@ -113,7 +133,7 @@ class Turn(Generic[T_co]):
             "usage": self.usage.to_dict(),
             "rounds": self.rounds,
             "end": self.end,
-            "output": to_plain(self.output),
+            "output": to_plain(self.typed_output),
             "pending": [request.to_dict() for request in self.pending],
         }
 

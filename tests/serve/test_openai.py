@@ -248,7 +248,7 @@ class TestResponses:
         assert chunks[-1]["toolcast"] == whole["toolcast"] == {"pending": PENDING}
         assert chunks[-1]["choices"][0]["finish_reason"] == whole["choices"][0]["finish_reason"] == "stop"
 
-    @pytest.mark.parametrize("result", [Album(title="The sea"), Turn[Any](output=Album(title="The sea"))])
+    @pytest.mark.parametrize("result", [Album(title="The sea"), Turn[Any](typed_output=Album(title="The sea"))])
     def test_an_object_is_json_text(self, result: Any) -> None:
         chunks = encode(PathChange("set", "", {}), PathChange("set", "title", ""), result=result)
         assert content(chunks) == '{"title":"The sea"}'

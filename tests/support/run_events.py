@@ -98,5 +98,5 @@ TURNS: st.SearchStrategy[Turn[Any]] = st.builds(
         max_size=2,
         unique_by=lambda request: request.call_id,
     ).map(tuple),
-    output=st.none() | st.just({"title": "The sea"}),
+    typed_output=st.none() | st.just({"title": "The sea"}),
 )

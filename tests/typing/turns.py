@@ -110,6 +110,10 @@ def check(context: ToolContext[Shop], output: Album) -> Album:
     return output
 
 
+async def positive(context: ToolContext[Shop], output: int) -> int:
+    return abs(output)
+
+
 @tool
 def plain(item: str) -> int:
     return 3
@@ -185,6 +189,12 @@ def agents(llm: FunctionCallingLLM, store: Store) -> None:
     assert_type(agent.session(store), Session[Shop, Album])
     assert_type(Session.resume("ingrid", agent, store).run("hello"), Turn[Album])
     assert_type(agent.with_(max_rounds=3), Agent[Shop, Album])
+    assert_type(agent.with_(output_cls=int, output_validators=[]), Agent[Shop, int])
+    assert_type(turn.typed_output, Album | None)
+    agent.with_(max_rounds="3")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType] - of a wrong type
+    agent.with_(output_validators=positive)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of an int
+    Agent[Shop, Album](llm, output_cls=Album, output_validators=positive)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of an int
+    Agent(llm, output_cls=int, output_validators=[positive]).run("hello", deps=Shop())
     agent.run("hello", deps="shop")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - of a wrong type
     Agent[Shop, str](llm, output_cls=Album)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] - likewise
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from types import CodeType
-from typing import Any, Generic, Protocol, TypeAlias, cast, overload
+from typing import Any, Generic, Protocol, TypeAlias, overload
 
 from typing_extensions import TypeForm, TypeVar, Unpack
 
@@ -28,6 +28,7 @@ from .sessions.session import Session
 C = TypeVar("C")
 T = TypeVar("T")
 D = TypeVar("D", default=None)
+Output = TypeVar("Output", default=Any)
 Output_co = TypeVar("Output_co", covariant=True, default=None)
 
 
@@ -55,6 +56,13 @@ AgentTool: TypeAlias = (
     | ServerTool
     | ToolCachePoint
 )
+
+
+class AgentChanges(AgentOptions[D, Output], Generic[D, Output], total=False):
+    """Arguments of `Agent` that `Agent.with_` changes: its options, the LLM and the tools."""
+
+    llm: FunctionCallingLLM | str | None
+    tools: Iterable[AgentTool[D]]
 
 
 @refuse_attributes("Agent")
@@ -91,7 +99,7 @@ class Agent(Configured, Generic[D, Output_co]):
         tools: Iterable[AgentTool[D]] | tuple[()] = (),
         *,
         output_cls: TypeForm[Output_co] = None,  # type: ignore[assignment]  # where there is none, Output_co is None
-        **options: Unpack[AgentOptions[D]],
+        **options: Unpack[AgentOptions[D, Output_co]],
     ) -> None:
         self._given: dict[str, Any] = {"llm": llm, "tools": tools, "output_cls": output_cls, **options}
         self._config = config = configured("Agent", llm, tools, options, output_cls)
@@ -108,9 +116,14 @@ class Agent(Configured, Generic[D, Output_co]):
         kind = "" if self._config.output_cls is None else f", output_cls={self._config.output_cls!r}"
         return f"{type(self).__name__}({self.llm!r}, tools=[{', '.join([tool.name for tool in self.tools])}]{kind})"
 
-    def with_(self, **changes: Any) -> Agent[D, Output_co]:
+    @overload
+    def with_(self, *, output_cls: TypeForm[T], **changes: Unpack[AgentChanges[D, T]]) -> Agent[D, T]: ...
+    @overload
+    def with_(self, **changes: Unpack[AgentChanges[D, Output_co]]) -> Agent[D, Output_co]: ...
+    def with_(self, **changes: Any) -> Agent[D, Any]:
         """Return a changed copy: `agent.with_(max_rounds=5)`. Raises `ValueError` for an invalid option."""
-        return cast("Agent[D, Output_co]", Agent(**{**self._given, **changes}))
+        made: dict[str, Any] = {**self._given, **changes}
+        return Agent(**made)
 
     # Turns.
 

@@ -205,8 +205,8 @@ def _result(result: Turn[Any] | object) -> tuple[str, list[dict[str, Any]], str]
     if not is_turn(result):
         return json_text(to_plain(result)), [], ""
     texts = [message.text for message in result.messages if message.role == "assistant" and message.text]
-    if result.output is not None:
-        texts = [json_text(to_plain(result.output))]
+    if result.typed_output is not None:
+        texts = [json_text(to_plain(result.typed_output))]
     if result.pending:
         texts.append(describe_pending(result.pending))
     pending = [{**request.to_dict(), "fingerprint": request.fingerprint} for request in result.pending]
@@ -262,7 +262,7 @@ class OpenAIEncoder:
         """Return the last chunks: the text of an object or of calls that wait, the finish reason, and the usage."""
         self._new_text = self._has_text
         content, pending, end = _result(result)
-        if is_turn(result) and result.output is None:  # its texts were sent as they arrived
+        if is_turn(result) and result.typed_output is None:  # its texts were sent as they arrived
             content = describe_pending(result.pending) if pending else ""
         chunks = self._text(content)
         extension = {"toolcast": {"pending": pending}} if pending else {}

@@ -236,8 +236,8 @@ class VercelEncoder:
             problem = WAITS if result.pending else NO_RESULT
             for request in result.pending:
                 parts += self._request(request)
-            if result.output is not None:
-                parts.append(self._object_part(to_plain(result.output)))
+            if result.typed_output is not None:
+                parts.append(self._object_part(to_plain(result.typed_output)))
             reason = _FINISH.get(result.end, "other")
         else:
             parts.append(self._object_part(to_plain(result)))

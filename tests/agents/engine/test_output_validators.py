@@ -79,9 +79,10 @@ def test_of_several_calls_the_first_that_is_accepted_counts(engine_api: EngineAP
 def test_the_attempts_are_limited(engine_api: EngineAPI) -> None:
     llm = ScriptedLLM(*[Order(item="cake")] * 3)
     engine = Engine[Stock](llm, output_validators=in_stock, deps=Stock(), max_attempts=2)
-    with pytest.raises(ValidationError, match="there is no cake"):
+    with pytest.raises(ValidationError, match="there is no cake") as caught:
         engine_api.submit(engine, "Cake!", output_cls=Order)
     assert len(llm.requests) == 2
+    assert (caught.value.tool_name, Order.model_validate_json(caught.value.arguments)) == ("Order", Order(item="cake"))
     check(engine)
 
 

@@ -744,6 +744,9 @@ def test_an_error_has_the_requests_of_the_turn(engine_api: EngineAPI, name: str,
     found = None if expected in (Overloaded, StreamTruncated) else ChatResponse
     assert error.response is None if found is None else isinstance(error.response, found)
     assert str(error).split(" (after ")[0].endswith(end)
+    assert error.turn.history == engine.history
+    with pytest.raises(IllegalState, match=f"it ended with '{error.turn.end}'"):
+        error.turn.output  # noqa: B018  # reading it raises
 
 
 def test_an_error_of_another_call_keeps_its_own_requests(engine_api: EngineAPI) -> None:

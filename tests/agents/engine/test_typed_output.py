@@ -14,6 +14,7 @@ from toolcast.agents.permissions.permissions import Permissions
 from toolcast.agents.permissions.rules import Rule
 from toolcast.errors import (
     CallError,
+    IllegalState,
     OutputTruncated,
     PermissionDenied,
     Refused,
@@ -346,7 +347,10 @@ def test_a_refusal_is_an_error(engine_api: EngineAPI) -> None:
 def test_a_turn_with_a_result_can_wait_for_an_approval(engine_api: EngineAPI) -> None:
     engine = Engine(llm := ScriptedLLM([call("a", "look"), RIGHT]), [look], permissions=Permissions(approve="later"))
     turn = engine_api.submit(engine, "An album.", output_cls=Album)
-    assert (turn.end, turn.output) == ("approval", None)
+    assert (turn.end, turn.typed_output) == ("approval", None)
+    with pytest.raises(IllegalState, match="waits for the approval of look") as caught:
+        turn.output.title  # noqa: B018  # reading it raises
+    assert caught.value.state == "approval"
     other = engine_api.submit(engine, output_cls=Album, answers=[turn.pending[0].allow()])
     assert other.output.artist == "Nina" and len(llm.requests) == 1
     assert [one.is_error for one in results(engine.history)] == [False, False]

@@ -156,12 +156,13 @@ def test_an_id_that_is_there_already() -> None:
 
 def test_an_id_that_is_not_there() -> None:
     store = MemoryStore()
-    with pytest.raises(LookupError, match="there is no session 'other' in the store; it has: none"):
+    with pytest.raises(LookupError, match=r"there is no session 'other' in the store: store.ids\(\) has"):
         Session.resume("other", Engine(ScriptedLLM()), store)
     with Session(Engine(ScriptedLLM("hello")), id="mine", store=store) as session:
         session.run("Hi.")
-    with pytest.raises(LookupError, match="it has: 'mine'"):
+    with pytest.raises(LookupError) as caught:
         Session.resume("other", Engine(ScriptedLLM()), store)
+    assert "mine" not in str(caught.value)  # the text may be shown to another user
     store.claim("other").release()  # nothing is held
 
 

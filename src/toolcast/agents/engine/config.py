@@ -27,6 +27,7 @@ from .instructions import Instruction, Instructions, as_instructions
 from .output_validators import OutputValidator, as_validators
 
 D = TypeVar("D", default=Any)
+Output = TypeVar("Output", default=Any)
 
 
 def _is_instance(value: object, kind: Any) -> bool:
@@ -62,8 +63,8 @@ _EXPECTED: Mapping[str, tuple[Callable[[object], bool], str]] = {
 }
 
 
-class AgentOptions(TypedDict, Generic[D], total=False):
-    """Options of `Agent` and `Engine`; `D` is the type of the dependencies.
+class AgentOptions(TypedDict, Generic[D, Output], total=False):
+    """Options of `Agent` and `Engine`; `D` is the type of the dependencies, `Output` that of the typed result.
 
     Attributes:
         permissions: The rules for what may run without an approval; by default all tools, protected paths excepted.
@@ -96,7 +97,7 @@ class AgentOptions(TypedDict, Generic[D], total=False):
     cache: Literal["auto", "off"] | None
     instructions: Instructions[D] | None
     validation_context: Any
-    output_validators: OutputValidator[D] | Sequence[OutputValidator[D]]
+    output_validators: OutputValidator[D, Output] | Sequence[OutputValidator[D, Output]]
     compaction: Compaction | Literal["default"] | None
     tool_timeout: float | None
     output_limit: int
@@ -108,7 +109,7 @@ class AgentOptions(TypedDict, Generic[D], total=False):
     hooks: Sequence[Hooks] | Hooks | None
 
 
-class EngineOptions(AgentOptions[D], Generic[D], total=False):
+class EngineOptions(AgentOptions[D, Any], Generic[D], total=False):
     """Options of `Engine`: those of `Agent`, the messages to begin with, and the dependencies of the conversation.
 
     Attributes:

@@ -381,7 +381,7 @@ def agent_tool(
         return answer(await fork(context).asubmit(prompt))
 
     def answer(turn: Turn[Any]) -> Any:
-        return marked_text(turn.text, turn.end, tool.name) if turn.output is None else turn.output
+        return marked_text(turn.text, turn.end, tool.name) if turn.typed_output is None else turn.typed_output
 
     def fork(context: ToolContext) -> Engine[Any, Any]:
         deps = context.deps if config.deps is None else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Any, TypeAlias, cast
 
@@ -13,8 +13,9 @@ from ...option_types import require_parameters
 from ...tools.context import ToolContext
 
 D = TypeVar("D", default=Any)
+Output = TypeVar("Output", default=Any)
 
-OutputValidator: TypeAlias = Callable[[ToolContext[D], Any], Any]
+OutputValidator: TypeAlias = Callable[[ToolContext[D], Output], Output | Awaitable[Output]]
 """A function of the context and the output, sync or async, that returns the output or raises `TryAgain`."""
 
 

@@ -503,7 +503,7 @@ class TurnLoop:
         self.cancellation.forget_parent()
         self._final_turn, conversation.end = self.turn, end
         self._tools, self._counted, self.ended = None, None, True
-        if isinstance(error, (TurnCancelled, TurnStopped, TurnFailed)):
+        if isinstance(error, (CallError, TurnCancelled, TurnStopped, TurnFailed)):
             error.turn = self._final_turn
         self._step(event)
         if self.trace.state != "idle":

@@ -67,7 +67,7 @@ class TurnView:
     def frame(self, turn: Turn[Any]) -> Frame:
         """Return the steps so far as HTML and as text."""
         rows = [row for row in self._rows if row[0] != "text" or not turn.hidden_tools]
-        output = self._output if turn.output is None else to_shown(turn.output)
+        output = self._output if turn.typed_output is None else to_shown(turn.typed_output)
         shown: list[tuple[str, Any]] = [*rows, *([] if output is None else [("output", output)])]
         text = "\n".join([value if name == "text" else f"{name}: {text_of(value)}" for name, value in shown])
         return Frame(table("Turn", shown, turn.usage.describe()), text)

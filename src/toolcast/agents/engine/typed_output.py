@@ -28,7 +28,7 @@ from ...structured.response_validation import ResponseValidator, ValidatedCall, 
 from ...tool_spec import NamedTool, ToolChoice
 from ...tools.callable_tool import CallableTool, ParsedArguments, ToolOutput, output_tools
 from ...tools.context import ToolContext
-from ...tools.execution import ToolJob, read_call
+from ...tools.execution import ToolJob, read_call, with_call
 from .config import EngineConfig
 from .output_validators import validate_output
 
@@ -148,7 +148,7 @@ class TypedOutput:
         if job is None:
             return None
         if job.error is not None:
-            self._count_failure(job.error, edited=job.edited is not None)
+            self._count_failure(job.error, job.call, edited=job.edited is not None)
             self.check()
             return None
         problem = await self._accept(job.result, job.call)
@@ -162,18 +162,20 @@ class TypedOutput:
             self._response = response
             self._running = read_call(call, self._functions, self._reader.context)
             return self._running
-        problem = await self._try_read(lambda: self._reader.validate_call(call, response), response)
+        problem = await self._try_read(lambda: self._reader.validate_call(call, response), response, call)
         if problem is not None:
             return replace(_answered_job(call, problem), tool=self._reader.tools.get(call.name))
         made = ToolOutput(TAKEN, call.name, call.arguments, call_id=call.id)
         return ToolJob(call, self._reader.tools[call.name], ParsedArguments(self.output), done=True, tool_output=made)
 
-    async def _try_read(self, read: Callable[[], ValidatedCall], response: ChatResponse) -> str | None:
+    async def _try_read(
+        self, read: Callable[[], ValidatedCall], response: ChatResponse, call: ToolCallPart | None = None
+    ) -> str | None:
         self._response = response
         try:
             found = read()
         except (ValidationError, NoToolCallError, TryAgain) as error:
-            self._count_failure(error)
+            self._count_failure(error, call)
             return retry_text(error)
         except CallError as error:
             error.response = response
@@ -185,13 +187,16 @@ class TypedOutput:
         try:
             self.output = await self._with_validators(value, call.id, call.name) if self._validators else value
         except TryAgain as error:
-            self._count_failure(error)
+            self._count_failure(error, call)
             return retry_text(error)
         self.found = True
         return None
 
-    def _count_failure(self, error: Exception, *, edited: bool = False) -> None:
-        """Count a failed attempt; store the error to raise if it was the last. `edited`: a user wrote the arguments."""
+    def _count_failure(self, error: Exception, call: ToolCallPart | None = None, *, edited: bool = False) -> None:
+        """Count a failed attempt of `call`; store the error to raise if it was the last.
+
+        `edited`: a user wrote the arguments.
+        """
         if self._requests:  # a turn that was resumed may have none
             self._requests[-1] = replace(self._requests[-1], error=error)
         if self._searches and isinstance(error, NoToolCallError):
@@ -200,9 +205,9 @@ class TypedOutput:
             return
         self._attempts -= 1
         if self._attempts < 1:
-            self._failure = self._final_error(error, edited)
+            self._failure = self._final_error(error, call, edited)
 
-    def _final_error(self, error: Exception, edited: bool) -> Exception:
+    def _final_error(self, error: Exception, call: ToolCallPart | None, edited: bool) -> Exception:
         if isinstance(error, TryAgain):
             made: Exception = ValidationError(f"the answer was not accepted: {error}")
             made.__cause__, error = error, made
@@ -212,6 +217,8 @@ class TypedOutput:
         if error.attempts:  # of a call that the function made
             return error
         error.response = self._response
+        if call is not None:
+            with_call(error, call, None)
         if isinstance(error, (ValidationError, NoToolCallError)) and not edited:
             add_advice(error, self._max_attempts)
         return error

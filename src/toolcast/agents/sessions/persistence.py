@@ -44,8 +44,7 @@ class SavedSession:
         saved = cls(id, store)
         if not saved.exists:
             saved.close()
-            ids = ", ".join(map(repr, store.ids()[:5])) or "none"
-            raise LookupError(f"there is no session {id!r} in the store; it has: {ids}")
+            raise LookupError(f"there is no session {id!r} in the store: store.ids() has the ids of all")
         return saved
 
     @property

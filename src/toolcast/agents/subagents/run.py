@@ -128,7 +128,7 @@ class ElfRun:
                     self._stopped.__dict__.update(error.__dict__)  # the turn and its requests
                 error = self._stopped or _as_exception(error, self._id)
             turn: Turn[Any] = Turn() if self._turn_loop is None else self._turn_loop.turn
-            output = turn.output if self._typed else turn.text
+            output = turn.typed_output if self._typed else turn.text
             seconds = perf_counter() - self._began
             result = ElfResult(self._id, _outcome(error), turn.messages, turn.usage, output, error, seconds, turn.end)
             self._ended(result.status)
