@@ -11,10 +11,10 @@ import pytest
 from support.loopback import Loopback, whole
 from support.ollama_server import MODEL, OllamaServer
 from toolcast import OpenAICompatible
-from toolcast.apps import model_facts
 from toolcast.apps.model_facts import ServedModels
 from toolcast.errors import Timeout
 from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.service import Service
 from toolcast.testing import ScriptedLLM
 
 
@@ -126,6 +126,6 @@ def test_a_busy_server_is_asked_again(server: OllamaServer, monkeypatch: pytest.
     server.loaded = [{"name": MODEL, "context_length": 8192}]
     served, llm = ServedModels(), server.llm()
     with monkeypatch.context() as patch:
-        patch.setattr(model_facts, "send_request", too_late)
+        patch.setattr(Service, "send", too_late)
         assert served.ask(llm, again=True).context_window is None
     assert served.ask(llm, again=True).context_window == 8192

@@ -34,7 +34,7 @@ from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.model_registry import choose_llm
 from toolcast.llms.provider_llms import LlamaCpp, Ollama, OpenAICompatible
 from toolcast.messages import Message
-from toolcast.settings import Settings
+from toolcast.settings import Settings, Timeouts
 from toolcast.testing import ScriptedLLM
 from toolcast.tool_spec import ToolChoice
 from toolcast.tools.callable_tool import CallableTool
@@ -269,7 +269,7 @@ def test_a_server_that_breaks_off(check: Checking, broken: tuple[Any, ...]) -> N
 
 @pytest.mark.parametrize("pieces", [(), (head(200, "content-length: 9"), b"{")])
 def test_a_server_that_has_no_text(check: Checking, pieces: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llm_setup, "_READ", 0.05)
+    monkeypatch.setattr(llm_setup, "_TIMEOUTS", Timeouts(first_token=0.05, idle=0.05))
     over = threading.Event()
     with OllamaServer() as server:
         server.answer(*pieces, over)

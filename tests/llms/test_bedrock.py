@@ -350,7 +350,7 @@ def test_what_is_passed_goes_before_the_environment(
     made = Bedrock(MODEL, **options)
     sent = ToolOrchestratingLLM(Album, "x", made).request()
     assert sent.headers.get("authorization") == (Secret(f"Bearer {bearer}") if bearer else None)
-    assert made.authorizes is (bearer is None)
+    assert (made.authentication is not None) is (bearer is None)
 
 
 def test_no_credentials(monkeypatch: pytest.MonkeyPatch, api: API, server: Loopback) -> None:

@@ -230,9 +230,9 @@ def test_a_key_of_express_mode(cloud: GoogleCloud, api: API, monkeypatch: pytest
     request = ToolOrchestratingLLM(Album, "x", express).request()
     assert request.url.startswith("https://aiplatform.googleapis.com/v1beta1/publishers/google/models/")
     assert request.headers["x-goog-api-key"] == Secret("k2")
-    assert not express.authorizes
+    assert express.authentication is None
     with_project = Google(GEMINI, vertex=True, project="p")
-    assert with_project.authorizes and "/projects/p/locations/global/" in with_project.adapter.base_url
+    assert with_project.authentication is not None and "/projects/p/locations/global/" in with_project.adapter.base_url
 
 
 # -- addresses

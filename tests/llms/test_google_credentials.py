@@ -229,13 +229,13 @@ def test_a_token_that_is_still_valid_is_used_if_it_cannot_be_refreshed() -> None
 def test_a_token_that_the_service_refused_is_replaced_once() -> None:
     credentials = Fake()
     found = tokens(mock.Mock(), credentials)
-    assert not found.reject(REQUEST)
+    assert not found.renew(REQUEST)
     first = drive(found.authorize(REQUEST, Sync()))
-    assert not found.reject(REQUEST)  # without a token
-    assert found.reject(first) and found.reject(first)
+    assert not found.renew(REQUEST)  # without a token
+    assert found.renew(first) and found.renew(first)
     second = drive(found.authorize(REQUEST, Sync()))
     assert (token_of(first), token_of(second)) == ("Bearer t1", "Bearer t2")
-    assert found.reject(first)  # by a call that was slower: there is another token already
+    assert found.renew(first)  # by a call that was slower: there is another token already
     assert token_of(drive(found.authorize(REQUEST, Sync()))) == "Bearer t2"
     assert "t1" not in repr(vars(found))
 
@@ -243,7 +243,7 @@ def test_a_token_that_the_service_refused_is_replaced_once() -> None:
 def test_a_refused_token_is_not_used_although_it_cannot_be_refreshed() -> None:
     credentials = Fake(3600, exceptions.RefreshError("revoked"))  # type: ignore[no-untyped-call]  # google-auth is untyped
     found = tokens(mock.Mock(), credentials)
-    found.reject(drive(found.authorize(REQUEST, Sync())))
+    found.renew(drive(found.authorize(REQUEST, Sync())))
     with pytest.raises(AuthFailed, match=r"RefreshError: revoked\. Check the credentials, or log in again"):
         drive(found.authorize(REQUEST, Sync()))
 

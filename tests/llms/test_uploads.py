@@ -16,32 +16,37 @@ import pytest
 from pydantic import BaseModel
 
 from support.file_services import EPOCH, SERVICES, GoogleFiles, MistralFiles, OpenAIFiles, references
+from support.google_batches import KEY as GOOGLE_KEY, GoogleBatches
 from support.loopback import CLOSE, whole
+from support.mistral_batches import KEY as MISTRAL_KEY
 from support.openai_batches import VirtualClock
+from support.service_files import fetch_file
 from toolcast import (
     AnthropicVertex,
     Configs,
     FallbackLLM,
     FunctionCallingLLM,
+    Google,
     Message,
+    Mistral,
     OpenAI,
     OpenAICompatible,
+    OpenAIResponses,
     ToolOrchestratingLLM,
     assistant,
     user,
 )
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.sessions.session import Session
-from toolcast.async_support.sync_driver import run
 from toolcast.chat.events import QueueMessage
 from toolcast.errors import BadRequest, LLMError, NotFound, Overloaded, StreamInterrupted, Timeout, UnsupportedLLMError
 from toolcast.http_request import HTTPResponse
 from toolcast.llms import CachedLLM, ChatRequest, MemoryCache, RedactedLLM, uploads
-from toolcast.llms.service_files import fetch_file
 from toolcast.messages import FILE_LIMIT, AudioPart, DocumentPart, FileRef, ImagePart, VideoPart
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.anthropic.files import AnthropicFiles
-from toolcast.providers.file_codec import BytesContent
+from toolcast.providers.chat_completions.files import OpenAIFiles as OpenAIFilesCodec
+from toolcast.providers.file_codec import BytesContent, StoredFile
 from toolcast.stores.sqlite import SQLiteStore
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
@@ -183,7 +188,7 @@ def test_the_content_of_a_file(name: str) -> None:
     with service.double() as server:
         llm = service.llm(server.base)
         ref = llm.upload(b"content", name="a.pdf")
-        assert run(fetch_file(llm, ref.id, llm.sync_backend())) == b"content"
+        assert fetch_file(llm, ref.id) == b"content"
 
 
 def test_a_codec_without_links() -> None:
@@ -607,3 +612,106 @@ def test_a_part_from_a_pipe(tmp_path: Path) -> None:
 def test_files_are_methods_of_every_llm() -> None:
     for method in ("upload", "aupload", "describe_file", "adescribe_file", "delete_file", "adelete_file"):
         assert callable(getattr(FunctionCallingLLM, method))
+
+
+# Content and names
+
+
+def mistral(server: MistralFiles) -> Mistral:
+    return Mistral("mistral-ocr-latest", base_url=f"{server.base}/v1", api_key=MISTRAL_KEY, max_retries=0)
+
+
+def test_a_large_file_in_parts(calls: Calls, tmp_path: Path) -> None:
+    path = tmp_path / "a.pdf"
+    path.write_bytes(bytes(20 * 1024 * 1024))
+    with GoogleBatches() as server:
+        server.lost_parts = 1
+        llm = Google("gemini-2.5-flash", base_url=server.base, api_key=GOOGLE_KEY, max_retries=0)
+        file = calls(llm, "upload", path, name="b.txt", media_type="text/markdown")
+        assert server.files[file.id] == path.read_bytes()
+    assert (file.name, file.media_type) == ("b.txt", "text/markdown")
+
+
+def test_names_are_visible_text(calls: Calls, tmp_path: Path) -> None:
+    """A lone surrogate cannot be sent, and control characters and direction marks mislead who reads the name."""
+    path = tmp_path / "a\udcff\u202efdp.exe\n.pdf"
+    path.write_bytes(b"%PDF")
+    with MistralFiles() as server:
+        assert calls(mistral(server), "upload", path).name == "a__fdp.exe_.pdf"
+        assert calls(mistral(server), "upload", b"x", name="é 名\ud800.pdf").name == "é 名_.pdf"
+
+
+def test_an_error_of_the_service(calls: Calls) -> None:
+    with MistralFiles() as server, pytest.raises(BadRequest, match="unknown purpose 'other'"):
+        calls(mistral(server), "upload", b"abc", name="a.pdf", purpose="other")
+
+
+def test_an_empty_file() -> None:
+    llm = Mistral("m", api_key=MISTRAL_KEY)
+    with pytest.raises(BadRequest, match=r"'a.pdf' is empty"):
+        llm.upload(b"", name="a.pdf")
+
+
+def test_an_unknown_type() -> None:
+    llm = Mistral("m", api_key=MISTRAL_KEY)
+    with pytest.raises(BadRequest, match="'file': the extension has no known media type"):
+        llm.upload(b"abc")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadRequest, match="no regular file"):
+        uploads.PathContent(tmp_path / "pipe")
+
+
+def test_a_file_that_becomes_shorter(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(bytes(100))
+    content = uploads.PathContent(path)
+    path.write_bytes(bytes(50))
+    assert content.read(0, 50) == bytes(50)
+    with pytest.raises(BadRequest, match="became shorter"):
+        content.read(40, 100)
+
+
+def test_a_file_that_becomes_longer(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(bytes(100))
+    content = uploads.PathContent(path)
+    path.write_bytes(bytes(150))
+    assert content.read(90, 100) == bytes(10)
+
+
+@pytest.mark.parametrize(
+    "llm",
+    [
+        AnthropicVertex("claude-sonnet-4-6", project="p", region="l", auth=dict),
+        OpenAICompatible("m", service="deepseek", api_key="k"),
+        ScriptedLLM(["Hello"]),
+    ],
+)
+def test_no_files(llm: Any) -> None:
+    with pytest.raises(UnsupportedLLMError):
+        llm.describe_file("a")
+
+
+def test_a_failed_file() -> None:
+    codec = OpenAIFilesCodec(Mistral("m", api_key=MISTRAL_KEY).adapter)  # type: ignore[arg-type]  # its adapter is one behind HTTP
+    found = codec.read(HTTPResponse(200, {}, b'{"id": "a", "status": "error", "expires_at": 5}'))
+    assert found == StoredFile("a", expires=5, state="failed")
+
+
+@pytest.mark.parametrize(
+    ("llm", "purpose"),
+    [
+        (OpenAI("gpt-4o", api_key="k"), "user_data"),
+        (OpenAIResponses("gpt-4o", api_key="k"), "user_data"),
+        (OpenAICompatible("m", service="groq", api_key="k"), "batch"),
+    ],
+)
+def test_files_of_services_with_the_protocol_of_openai(llm: Any, purpose: str) -> None:
+    codec = llm.adapter.files()
+    request = next(codec.upload("a.txt", "text/plain", BytesContent(b"abc")))
+    assert request.url.endswith("/v1/files")
+    assert f'name="purpose"\r\n\r\n{purpose}\r\n'.encode() in request.body

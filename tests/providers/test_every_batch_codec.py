@@ -17,7 +17,7 @@ from support.loopback import whole
 from toolcast.async_support.sync_driver import run
 from toolcast.errors import AuthFailed, LLMError, MalformedEvent, NotFound, StreamInterrupted, StreamTruncated
 from toolcast.http_request import HTTPResponse
-from toolcast.llms.service_targets import llm_target
+from toolcast.llms.service import service_of
 from toolcast.providers.batch_codec import BatchCodec, BatchResult
 
 TEXTS = {"t1-0": "Rivers bend.", "t1-1": "I like chess.", "t1-2": "É\u2028\u0085"}
@@ -43,7 +43,7 @@ def client(name: str, server: BatchDouble) -> BatchClient:
 def codec_of(name: str) -> BatchCodec:
     """Return a codec without a service."""
     llm = SERVICES[name].llm("https://service.example")
-    codec = run(llm_target(llm, llm.sync_backend())).adapter.batches()
+    codec = run(service_of(llm, llm.sync_backend())).adapter.batches()
     assert codec is not None
     return codec
 

@@ -20,10 +20,9 @@ from support.google_batches import KEY as GOOGLE_KEY, GoogleBatches
 from support.loopback import Loopback, Request, whole
 from support.mistral_batches import KEY as MISTRAL_KEY, form_of
 from support.service_double import Received
+from support.service_files import describe_file, fetch_file, upload_file
 from toolcast import OpenAI
-from toolcast.async_support.sync_driver import run
 from toolcast.errors import BadRequest
-from toolcast.llms.service_files import delete_file, describe_file, fetch_file, upload_file
 
 pytestmark = pytest.mark.networked
 
@@ -278,15 +277,14 @@ def test_files(name: str, official: Callable[[str], tuple[int | None, bytes]]) -
     with double() as theirs, double() as other:
         wanted = official(theirs.base)
         llm = make(other.base)
-        backend = llm.sync_backend()
-        file = run(upload_file(llm, FILE, backend, name="a b.pdf"))
-        size, data = run(describe_file(llm, file.id, backend)).size, b""
+        file = upload_file(llm, FILE, "a b.pdf")
+        size, data = describe_file(llm, file.id).size, b""
         if name == "google":
             with pytest.raises(BadRequest, match="only generated files"):
-                run(fetch_file(llm, file.id, backend))
+                fetch_file(llm, file.id)
         else:
-            data = run(fetch_file(llm, file.id, backend))
-        run(delete_file(llm, file.id, backend))
+            data = fetch_file(llm, file.id)
+        llm.delete_file(file.id)
         assert (size, data) == wanted == (len(FILE), b"" if name == "google" else FILE)
         assert [meant(each, other.base) for each in other.requests] == [
             meant(each, theirs.base) for each in theirs.requests
@@ -311,16 +309,15 @@ def test_files_of_openai() -> None:
             assert sdk.files.content(theirs.id).read() == FILE
             assert sdk.files.delete(theirs.id).deleted
         llm = OpenAI("gpt-4o", base_url=f"{base}/v1", api_key="any")
-        backend = llm.sync_backend()
-        ours = run(upload_file(llm, FILE, backend, name="a b.pdf"))
+        ours = upload_file(llm, FILE, "a b.pdf")
         assert (ours.id, ours.name, ours.size, ours.created) == (
             theirs.id,
             theirs.filename,
             theirs.bytes,
             theirs.created_at,
         )
-        assert run(describe_file(llm, ours.id, backend)) == ours
-        assert run(fetch_file(llm, ours.id, backend)) == FILE
-        run(delete_file(llm, ours.id, backend))
+        assert describe_file(llm, ours.id) == ours
+        assert fetch_file(llm, ours.id) == FILE
+        llm.delete_file(ours.id)
         requests = [meant(each, base) for each in server.requests]
         assert requests[4:] == requests[:4]

@@ -11,8 +11,7 @@ from toolcast.events import ChatResponse
 from toolcast.http_request import HTTPRequest, HTTPResponse
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.request import ChatRequest
-from toolcast.llms.service_requests import open_download, run_exchange, send_request
-from toolcast.llms.service_targets import llm_target
+from toolcast.llms.service import service_of
 from toolcast.messages import user
 from toolcast.providers.batch_codec import BatchCodec, BatchResult, BatchStatus
 
@@ -22,15 +21,14 @@ class BatchClient:
 
     def __init__(self, llm: ServiceLLM) -> None:
         self.llm = llm
-        self.backend = llm.sync_backend()
-        self.target = run(llm_target(llm, self.backend))
-        codec = self.target.adapter.batches()
+        self.service = run(service_of(llm, llm.sync_backend()))
+        codec = self.service.adapter.batches()
         assert codec is not None
         self.codec: BatchCodec = codec
 
     def send(self, request: HTTPRequest) -> HTTPResponse:
         """Send one request."""
-        return run(send_request(self.target, request, self.backend))
+        return run(self.service.send(request))
 
     def lines(self, texts: dict[str, str]) -> list[bytes]:
         """Return the lines of a batch with these prompts by id."""
@@ -44,7 +42,7 @@ class BatchClient:
 
     def submit(self, tag: str, lines: list[bytes]) -> BatchStatus:
         """Upload and submit a batch."""
-        file = run(run_exchange(self.target, self.codec.upload(tag, lines), self.backend))
+        file = run(self.service.run(self.codec.upload(tag, lines)))
         return self.codec.read_status(self.send(self.codec.submit(tag, lines, file)))
 
     def status(self, id: str) -> BatchStatus:
@@ -84,7 +82,7 @@ class BatchClient:
         """Return a download."""
 
         async def read() -> bytes:
-            body = await open_download(self.target, request, self.backend)
+            body = await self.service.download(request)
             try:
                 data = b""
                 while more := await body.read():

@@ -17,10 +17,9 @@ from ..capabilities import Capabilities, LLMMetadata
 from ..errors import Timeout, ToolcastError
 from ..http_request import HTTPRequest
 from ..llms.base import FunctionCallingLLM
-from ..llms.service_requests import send_request
-from ..llms.service_targets import LLMTarget, llm_target
+from ..llms.service import Service, service_of
+from ..providers.http_adapter import HTTPAdapter
 from ..retries import RetryPolicy
-from ..transport.network import IOBackend
 
 _DEADLINE: Final = 3.0
 """Seconds to wait for an answer of the server."""
@@ -84,12 +83,12 @@ def _key(metadata: LLMMetadata) -> tuple[str, str]:
 async def _ask(llm: FunctionCallingLLM) -> tuple[Capabilities, bool]:
     """Return what the server lists about the model, and whether that will not change."""
     backend = llm.sync_backend()
-    target = await llm_target(llm, backend)
-    target.retry_policy = RetryPolicy(max_retries=0)
-    adapter, model = target.adapter, llm.metadata.model_name
+    service = await service_of(llm, backend)
+    service.retry_policy = RetryPolicy(max_retries=0)
+    adapter, model = service.adapter, llm.metadata.model_name
 
     async def fetch(request: HTTPRequest) -> Any:
-        return await _fetch(target, request, backend)
+        return await _fetch(service, request)
 
     if llm.metadata.provider == "ollama":
         size = _loaded_size(await fetch(adapter.service_request("GET", "/api/ps")), model)
@@ -103,10 +102,10 @@ async def _ask(llm: FunctionCallingLLM) -> tuple[Capabilities, bool]:
     return facts, True
 
 
-async def _fetch(target: LLMTarget, request: HTTPRequest, backend: IOBackend) -> Any:
+async def _fetch(service: Service[HTTPAdapter], request: HTTPRequest) -> Any:
     """Return the JSON document of a response; None for an error or anything else."""
     try:
-        response = await send_request(target, request, backend, limit=_LONGEST_ANSWER, total=_DEADLINE)
+        response = await service.send(request, limit=_LONGEST_ANSWER, total=_DEADLINE)
         return json.loads(response.body)
     except Timeout:
         raise

@@ -24,8 +24,7 @@ from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
 from ..llms.local.pulled import is_pulled, pulled_models
 from ..llms.provider_llms import LlamaCpp, providers
-from ..llms.service_requests import send_request
-from ..llms.service_targets import llm_target
+from ..llms.service import service_of
 from ..providers.chat_completions.services import SERVICES
 from ..providers.model_features import model_capabilities, model_rows
 from ..retries import RetryPolicy
@@ -199,11 +198,11 @@ def _service_models(llm: FunctionCallingLLM, deadline: float) -> list[str]:
 
 async def _fetch(llm: FunctionCallingLLM, deadline: float) -> list[str]:
     backend = llm.sync_backend()
-    target = await llm_target(llm, backend)
-    target.retry_policy = RetryPolicy(max_retries=0)
-    path, query = _PATHS.get(target.adapter.provider, ("/models", {}))
-    request = target.adapter.service_request("GET", path, query=query)
-    response = await send_request(target, request, backend, limit=_MOST, total=deadline)
+    service = await service_of(llm, backend)
+    service.retry_policy = RetryPolicy(max_retries=0)
+    path, query = _PATHS.get(service.adapter.provider, ("/models", {}))
+    request = service.adapter.service_request("GET", path, query=query)
+    response = await service.send(request, limit=_MOST, total=deadline)
     with suppress(ValueError, TypeError, LookupError, AttributeError):
         return _names(json.loads(response.body))
     # Outside of an `except`: the error of a parser contains the body.

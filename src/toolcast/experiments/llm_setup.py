@@ -22,14 +22,15 @@ from typing import Any, Final
 
 from ..async_support import sync_driver
 from ..capabilities import Progress
-from ..credentials import SecretURL
-from ..errors import ConnectFailed, LLMError, MalformedEvent, StreamInterrupted, Timeout, ToolcastError
-from ..http_request import HTTPRequest, build_request
+from ..errors import ConnectFailed, MalformedEvent, NotFound, StreamInterrupted, Timeout, ToolcastError
+from ..http_request import HTTPRequest
 from ..llms.base import FunctionCallingLLM
 from ..llms.http_llm import ServiceLLM
 from ..llms.model_registry import choose_llm
 from ..llms.provider_llms import LlamaCpp, Ollama, providers
-from ..settings import Settings
+from ..llms.service import service_of
+from ..retries import RetryPolicy
+from ..settings import Settings, Timeouts
 from ..transport.network import IOBackend
 from .config import ExperimentConfig, ModelOptions
 from .config_errors import NOWHERE, UnknownKey, error_of, problem_at
@@ -170,39 +171,23 @@ async def _check(llm: FunctionCallingLLM, backend: IOBackend, progress: Progress
 
 async def _find(llm: Ollama, backend: IOBackend) -> None:
     """Check that Ollama has the model; pass if it does not list its models."""
-    asked = llm.preview(llm.build_request("?", (), None, None, parallel=False))
-    assert asked is not None  # a service's LLM sends a request
-    before, _, after = asked.target.rpartition("/api/chat")
-    request = build_request("GET", SecretURL(f"{before}/api/tags{after}"), asked.headers, b"")
-    before = request.url.rpartition("/api/tags")[0]
+    service = await service_of(llm, backend)
+    service.retry_policy, service.timeouts = RetryPolicy(max_retries=0), _TIMEOUTS
+    request = service.adapter.service_request("GET", "/api/tags")
+    address = request.url.rpartition("/api/tags")[0]
     try:
-        status, body = await _fetched(await llm.authorize(request, backend), llm, backend)
-    except (ConnectFailed, Timeout, StreamInterrupted, TimeoutError) as error:
-        why = error.message.partition(". ")[0] if isinstance(error, LLMError) else "nothing came back in time"
+        response = await service.send(request, limit=_MOST)
+    except NotFound:
+        return
+    except (ConnectFailed, Timeout, StreamInterrupted) as error:
         raise ServerNotFound(
-            f"Ollama does not answer at {before}: {why}. Start it with `ollama serve`, or say where it is "
-            "with ollama_client_config.host or --host"
+            f"Ollama does not answer at {address}: {error.message.partition('. ')[0]}. Start it with `ollama serve`, "
+            "or say where it is with ollama_client_config.host or --host"
         ) from error
-    if status != 404:
-        _look_up(llm.model, _names(body, before, request), before)
+    _look_up(llm.model, _names(response.body, address, request), address)
 
 
-async def _fetched(request: HTTPRequest, llm: Ollama, backend: IOBackend) -> tuple[int, bytes]:
-    """Return status and body of the response; raise an error for a status other than success and 404."""
-    reply = await backend.open(request, connect=_CONNECT, read=_READ)
-    try:
-        body = bytearray()
-        while len(body) < _MOST and (data := await reply.read(_READ)):
-            body += data
-    finally:
-        await reply.close()
-    if reply.status >= 300 and reply.status != 404:
-        raise llm.adapter.error(reply.status, reply.headers, bytes(body))
-    return reply.status, bytes(body)
-
-
-_CONNECT: Final = 10.0
-_READ: Final = 30.0
+_TIMEOUTS: Final = Timeouts(connect=10, first_token=30, idle=30)
 _MOST: Final = 10_000_000
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from typing_extensions import Unpack
@@ -13,13 +14,14 @@ from ..http_request import HTTPRequest
 from ..option_types import require_text
 from ..output_mode import OutputMode
 from ..providers.base import ProviderAdapter, RequestInput
-from ..transport.network import IOBackend, is_sent_to
+from ..transport.network import IOBackend
 from .http_llm import LLMOptions, ServiceLLM, take_options
 from .request import ChatRequest
 
 if TYPE_CHECKING:
     from ..providers.bedrock.adapter import BedrockAdapter
     from .aws_credentials import AWSSession, AWSSigner
+    from .http_attempt import Authentication
 
 
 class Bedrock(ServiceLLM):
@@ -61,9 +63,9 @@ class Bedrock(ServiceLLM):
         self._signs: AWSSigner | None = None
 
     @property
-    def authorizes(self) -> bool:
-        """True if requests are signed, or if there is an `auth`."""
-        return self._auth is not None or self._signs_requests
+    def authentication(self) -> Authentication | None:
+        """The signatures, or the credentials of `auth`."""
+        return _Signatures(lambda: self._signer) if self._signs_requests else super().authentication
 
     async def prepare(
         self, conversation: RequestInput, backend: IOBackend, limit: float | None = None
@@ -74,16 +76,6 @@ class Bedrock(ServiceLLM):
 
             await to_thread.run_sync(self._find_region, abandon_on_cancel=True)
         return await super().prepare(conversation, backend, limit)
-
-    async def authorize(self, request: HTTPRequest, backend: IOBackend, limit: float | None = None) -> HTTPRequest:
-        """Return `request` with its signature, or with the headers of `auth`."""
-        if not self._signs_requests or not is_sent_to(self.adapter.base_url):
-            return await super().authorize(request, backend, limit)
-        try:
-            return await self._signer.sign(request, backend, limit)
-        except Exception as error:  # any: the frames of its traceback contain credentials
-            error.__traceback__ = None
-            raise
 
     def _best_mode(self, request: ChatRequest) -> OutputMode:
         mode = super()._best_mode(request)
@@ -156,3 +148,22 @@ class Bedrock(ServiceLLM):
         copied = super().__copy__()
         copied._session, copied._signs = self._session, self._signs
         return copied
+
+
+class _Signatures:
+    """The signatures of requests, by a signer that is made for the first of them."""
+
+    def __init__(self, signer: Callable[[], AWSSigner]) -> None:
+        self._signer = signer
+
+    async def authorize(self, request: HTTPRequest, backend: IOBackend, limit: float | None = None) -> HTTPRequest:
+        """Return `request` with its signature."""
+        try:
+            return await self._signer().sign(request, backend, limit)
+        except Exception as error:  # any: the frames of its traceback contain credentials
+            error.__traceback__ = None
+            raise
+
+    def renew(self, request: HTTPRequest) -> bool:
+        """Return False: each request is signed anew."""
+        return False

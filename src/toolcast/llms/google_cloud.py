@@ -10,14 +10,14 @@ from typing_extensions import Unpack
 
 from ..credentials import Secret, read_variable
 from ..errors import BadRequest, UnsupportedLLMError
-from ..http_request import HTTPRequest
 from ..option_types import require_text
 from ..providers.base import ProviderAdapter, RequestInput
-from ..transport.network import IOBackend, is_sent_to
+from ..transport.network import IOBackend
 from .http_llm import AUTH_HEADERS, LLMOptions, ServiceLLM, take_options
 
 if TYPE_CHECKING:
     from .google_credentials import GoogleCredentials, GoogleTokens
+    from .http_attempt import Authentication
 
 
 class GoogleCloudLLM(ServiceLLM):
@@ -73,9 +73,9 @@ class GoogleCloudLLM(ServiceLLM):
         return not any(name.lower() in AUTH_HEADERS for name in self._headers)
 
     @property
-    def authorizes(self) -> bool:
-        """True if there is an `auth`, or if google-auth has to find a token."""
-        return self._auth is not None or self._gets_tokens
+    def authentication(self) -> Authentication | None:
+        """The tokens that google-auth finds, or the credentials of `auth`."""
+        return self._tokens if self._gets_tokens else super().authentication
 
     async def prepare(
         self, conversation: RequestInput, backend: IOBackend, limit: float | None = None
@@ -84,16 +84,6 @@ class GoogleCloudLLM(ServiceLLM):
         if self._made is None and self._gets_tokens and self._looks_up_project:
             self._found_project = await self._tokens.project(backend, limit)
         return await super().prepare(conversation, backend, limit)
-
-    async def authorize(self, request: HTTPRequest, backend: IOBackend, limit: float | None = None) -> HTTPRequest:
-        """Return `request` with a token, or with the headers of `auth`."""
-        if not self._gets_tokens or not is_sent_to(self.adapter.base_url):
-            return await super().authorize(request, backend, limit)
-        return await self._tokens.authorize(request, backend, limit)
-
-    def renew(self, request: HTTPRequest) -> bool:
-        """Return True if a request that was refused with status 401 may be sent again, with another token."""
-        return self._finds is not None and self._finds.reject(request)
 
     @property
     def _auth_identity(self) -> str:

@@ -107,7 +107,7 @@ class GoogleTokens:
         """Return the project of the credentials, if they have one. See `authorize` for the errors."""
         return (self._known() or await self._lookup.result(backend, limit)).project
 
-    def reject(self, request: HTTPRequest) -> bool:
+    def renew(self, request: HTTPRequest) -> bool:
         """Record that the service refused the token of `request`, so that the next request gets another one.
 
         Returns:

@@ -47,6 +47,7 @@ from .request_state import RequestState, ResponseEvents, iterate_events
 if TYPE_CHECKING:
     from ..messages import FileRef
     from ..providers.file_codec import Exchange
+    from .http_attempt import Authentication
     from .token_counts import TokenCount
 
 logger: Final = logging.getLogger("toolcast")
@@ -257,34 +258,9 @@ class ServiceLLM(FunctionCallingLLM):
         return adapter
 
     @property
-    def authorizes(self) -> bool:
-        """True if there is an `auth`."""
-        return self._auth is not None
-
-    async def authorize(self, request: HTTPRequest, backend: IOBackend, limit: float | None = None) -> HTTPRequest:
-        """Return `request` with the headers of `auth`, if there is one. `limit`: the seconds that the call has left."""
-        if self._auth is None:
-            return request
-        from anyio import to_thread
-
-        alone = backend.concurrent and not inspect.iscoroutinefunction(self._auth)
-        # A token is often fetched by blocking calls, which would block every other task.
-        given = await to_thread.run_sync(self._auth, abandon_on_cancel=True) if alone else self._auth()
-        if inspect.isawaitable(given):
-            given = await given
-        from .http_exchange import with_headers
-
-        try:
-            return with_headers(request, _check_auth_headers(given))
-        except (TypeError, BadRequest) as error:
-            error.__traceback__ = None  # its frames contain the value that `auth` returned
-            raise
-        finally:
-            del given
-
-    def renew(self, request: HTTPRequest) -> bool:
-        """Return True if `request`, which was refused with status 401, may be sent again with other credentials."""
-        return False
+    def authentication(self) -> Authentication | None:
+        """Credentials that change: those of `auth`. None if the adapter has all of them."""
+        return None if self._auth is None else AuthFunction(self._auth)
 
     @property
     def request_origin(self) -> RequestOrigin:
@@ -332,10 +308,10 @@ class ServiceLLM(FunctionCallingLLM):
         exchange = self.token_counter(request, adapter)
         if exchange is None:
             return None
+        from .service import service_by
         from .token_counts import provider_count
 
-        timeouts = request.settings.timeouts
-        return await provider_count(self, adapter, exchange, model=self.model, timeouts=timeouts, backend=backend)
+        return await provider_count(service_by(self, adapter, backend, request.settings.timeouts), exchange, self.model)
 
     def token_counter(self, request: ChatRequest, adapter: ProviderAdapter | None = None) -> Exchange[int] | None:
         """Return the HTTP requests that count the input tokens of `request`; None if the provider does not count them.
@@ -461,6 +437,34 @@ class ServiceLLM(FunctionCallingLLM):
             max_concurrency=self.max_concurrency,
             prices=self.prices,
         )
+
+
+class AuthFunction:
+    """The credentials that a user's function returns before each request."""
+
+    def __init__(self, auth: Auth) -> None:
+        self._auth = auth
+
+    async def authorize(self, request: HTTPRequest, backend: IOBackend, limit: float | None = None) -> HTTPRequest:
+        """Return `request` with the headers that the function returns."""
+        from anyio import to_thread
+
+        alone = backend.concurrent and not inspect.iscoroutinefunction(self._auth)
+        # A token is often fetched by blocking calls, which would block every other task.
+        given = await to_thread.run_sync(self._auth, abandon_on_cancel=True) if alone else self._auth()
+        if inspect.isawaitable(given):
+            given = await given
+        try:
+            return replace(request, headers={**request.headers, **_check_auth_headers(given)})
+        except (TypeError, BadRequest) as error:
+            error.__traceback__ = None  # its frames contain the value that `auth` returned
+            raise
+        finally:
+            del given
+
+    def renew(self, request: HTTPRequest) -> bool:
+        """Return False: the function has been called for this request."""
+        return False
 
 
 def iterate_response(llm: FunctionCallingLLM, request: ChatRequest) -> AsyncIterator[Event]:

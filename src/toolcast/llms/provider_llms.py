@@ -30,7 +30,7 @@ from ..option_types import require_text
 from ..output_mode import OutputMode
 from ..prices import Prices
 from ..providers.base import ProviderAdapter, RequestInput
-from ..settings import Settings
+from ..settings import Settings, Timeouts
 from ..tool_spec import ToolChoice
 from ..transport.network import IOBackend
 from ..transport.network_choice import NetworkChoice
@@ -220,7 +220,7 @@ class OpenAICompatible(ServiceLLM):
             return super()._send(request, mode, backend, call)
         from .stored_responses import open_stored
 
-        return open_stored(self, request, mode, backend, call)
+        return open_stored(self, request, mode, backend, call, stores=self.stores_responses)
 
 
 class OpenAI(OpenAICompatible):
@@ -726,14 +726,19 @@ class LlamaCpp(ServiceLLM):
         return LlamaCppAdapter(base_url=base_url, api_key=key, limits=self._limits, native_tools=self._native_tools)
 
 
+_LONGEST: Final = 1024 * 1024  # bytes of a short response
+
+
 async def fetched(request: HTTPRequest, backend: IOBackend) -> bytes:
-    """Return the body of a short response."""
-    body = await backend.open(request, connect=10, read=60)
+    """Return the body of a short response of a local server."""
+    from .http_attempt import connected, read_body
+    from .time_limits import TimeLimits
+
+    limits = TimeLimits(Timeouts(first_token=60), backend.now)
+    limits.begin()
+    body = await connected(request, backend, limits)
     try:
-        content = bytearray()
-        while data := await body.read(60):
-            content += data
-        return bytes(content)
+        return await read_body(body, limits, _LONGEST)
     finally:
         await body.close()
 

@@ -8,21 +8,24 @@ replacement, as what it has cannot be changed from here.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 from ..errors import BadRequest, LLMError, NotFound
 from ..events import Event, Finish
 from ..output_mode import OutputMode
-from ..providers.base import ProviderAdapter
 from ..providers.content_parts import count_system_messages
 from ..transport.network import IOBackend
-from .http_exchange import HTTPExchange, HTTPService, logger
+from .http_exchange import HTTPExchange
 from .request import ChatRequest, StoredResponse
 from .request_state import DirectReads, RequestState, ResponseEvents
+from .service import HTTPLLM
+
+logger: Final = logging.getLogger("toolcast")
 
 _COMPLETE: Final = frozenset(("end_turn", "tool_use"))
 """The stop reasons of responses that can be continued: others may end in the middle of a call."""
@@ -36,32 +39,21 @@ _LOST: Final = re.compile(
 )
 
 
-class StoringService(HTTPService, Protocol):
-    """An LLM whose service may store responses."""
-
-    @property
-    def model(self) -> str: ...
-    @property
-    def stores_responses(self) -> bool: ...
-    @property
-    def adapter(self) -> ProviderAdapter: ...
-
-
 def open_stored(
-    llm: StoringService, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState
+    llm: HTTPLLM, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState, *, stores: bool
 ) -> ResponseEvents:
-    """Return the events of a response with settings for stored responses."""
+    """Return the events of a response with settings for stored responses. `stores`: the service stores them."""
 
     def exchange(sent: ChatRequest) -> ResponseEvents:
-        conversation, settings = sent.conversation(llm.model, mode), sent.settings
-        if not settings.background:
-            return HTTPExchange(llm, conversation, settings, backend, call)
-        from .background_exchange import BackgroundExchange
+        background = None
+        if sent.settings.background:
+            from .background import Background
 
-        return BackgroundExchange(llm, conversation, settings, backend, call)
+            background = Background(llm, backend)
+        return HTTPExchange(llm, sent.conversation(llm.model, mode), sent.settings, backend, call, background)
 
     settings = request.settings
-    if not llm.stores_responses or (settings.previous_response_id != "auto" and settings.conversation is None):
+    if not stores or (settings.previous_response_id != "auto" and settings.conversation is None):
         return exchange(request)
     adapter = llm.adapter
     with suppress(BadRequest):  # which the exchange raises

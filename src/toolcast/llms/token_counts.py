@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from ..errors import LLMError
-from ..http_request import HTTPRequest
 from ..lazy_dataclasses import dataclass
+from ..providers.base import ProviderAdapter
 from ..providers.file_codec import Exchange
-from ..retries import RetryPolicy
-from ..settings import Timeouts
-from ..transport.network import IOBackend
 from ..transport.transport_errors import scrub_exception
 from .request import ChatRequest
-from .service_requests import run_exchange
+from .service import Service
 from .token_estimates import estimate_input_tokens
 
 CountMethod: TypeAlias = Literal["provider", "estimate"]
@@ -35,53 +31,6 @@ class TokenCount:
     estimated: bool
 
 
-class CountingLLM(Protocol):
-    """The properties of an LLM that counts tokens by requests."""
-
-    @property
-    def retry_policy(self) -> RetryPolicy: ...
-
-    async def authorize(self, request: HTTPRequest, backend: IOBackend) -> HTTPRequest:
-        """Return `request` with the headers of its authentication."""
-        ...
-
-    def renew(self, request: HTTPRequest) -> bool:
-        """Return True if `request`, which was refused with status 401, may be sent again with other credentials."""
-        ...
-
-
-class ErrorReader(Protocol):
-    """The part of an adapter that reads errors."""
-
-    @property
-    def provider(self) -> str: ...
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
-        """Return the exception for a response with a status of 300 or more."""
-        ...
-
-
-class ServiceTarget:
-    """The service of an LLM, as the target of requests beside chat."""
-
-    def __init__(self, llm: CountingLLM, adapter: ErrorReader, timeouts: Timeouts) -> None:
-        self.timeouts: Timeouts = timeouts
-        self.retry_policy: RetryPolicy = llm.retry_policy
-        self._llm, self._adapter = llm, adapter
-
-    async def authorize(self, request: HTTPRequest, backend: IOBackend) -> HTTPRequest:
-        """Return `request` with the headers of its authentication."""
-        return await self._llm.authorize(request, backend)
-
-    def renew(self, request: HTTPRequest) -> bool:
-        """Return True if `request`, which was refused with status 401, may be sent again with other credentials."""
-        return self._llm.renew(request)
-
-    def error(self, status: int, headers: Mapping[str, str], body: bytes) -> LLMError:
-        """Return the exception for a response with a status of 300 or more."""
-        return self._adapter.error(status, headers, body)
-
-
 def check_method(method: str) -> None:
     """Raise `ValueError` for an unknown method."""
     if method not in ("provider", "estimate"):
@@ -94,22 +43,13 @@ def estimated_count(request: ChatRequest) -> TokenCount:
     return TokenCount(estimate_input_tokens(request.messages, tools), estimated=True)
 
 
-async def provider_count(
-    llm: CountingLLM,
-    adapter: ErrorReader,
-    exchange: Exchange[int],
-    *,
-    model: str,
-    timeouts: Timeouts,
-    backend: IOBackend,
-) -> TokenCount:
+async def provider_count(service: Service[ProviderAdapter], exchange: Exchange[int], model: str) -> TokenCount:
     """Return the tokens that the requests of `exchange` count. Raise `LLMError` if one fails."""
     before = sys.exception()
     try:
-        target = ServiceTarget(llm, adapter, timeouts)
-        tokens = await run_exchange(target, exchange, backend, repeatable=True, total=timeouts.total)
+        tokens = await service.run(exchange, repeatable=True, total=service.timeouts.total)
     except LLMError as error:
         scrub_exception(error, None, before)
-        error.provider, error.model = error.provider or adapter.provider, error.model or model
+        error.provider, error.model = error.provider or service.adapter.provider, error.model or model
         raise
     return TokenCount(tokens, estimated=False)

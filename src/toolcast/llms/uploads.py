@@ -1,4 +1,4 @@
-"""Uploaded files as parts of messages: upload, reuse of equal content, renewal, deletion.
+"""Files at an LLM's service, as parts of messages: upload, reuse of equal content, renewal, deletion.
 
 Written once for sync and async calls. Nothing is uploaded on a model's word: only the application calls these
 functions. The size of a file is checked before it is read. A reference is returned when the file can be used: Google
@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import mimetypes
 import os
+import stat
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from unicodedata import category
 
 from ..errors import BadRequest, MalformedEvent, NotFound, Timeout, UnsupportedLLMError
 from ..lazy_dataclasses import dataclass
 from ..messages import FileRef
-from ..providers.file_codec import FileCodec, StoredFile, UploadContent
+from ..providers.file_codec import BytesContent, FileCodec, StoredFile, UploadContent
+from ..providers.http_adapter import HTTPAdapter
 from ..transport.network import IOBackend
-from .service_files import delete_file, file_content, file_name, file_service, file_type
-from .service_requests import run_exchange, send_request
-from .service_targets import LLMTarget, has_service
+from .service import Service, has_service, service_of
 
 MARGIN = 600.0
 """The seconds that a file must still live to be used again."""
@@ -74,10 +75,10 @@ async def upload(owner: object, request: Upload, backend: IOBackend) -> FileRef:
         Timeout: The provider has not processed the file in time.
         UnsupportedLLMError: Messages to the service cannot refer to files.
     """
-    target, codec = await file_service(owner, backend)
-    if not target.adapter.takes_files:
+    service, codec = await file_service(owner, backend)
+    if not service.adapter.takes_files:
         raise UnsupportedLLMError(
-            f"messages to {target.adapter.provider} cannot refer to uploaded files in this API. Pass the content in "
+            f"messages to {service.adapter.provider} cannot refer to uploaded files in this API. Pass the content in "
             "the message instead, as DocumentPart, ImagePart, AudioPart or VideoPart."
         )
     name = file_name(request.source, request.name)
@@ -91,15 +92,15 @@ async def upload(owner: object, request: Upload, backend: IOBackend) -> FileRef:
     key: tuple[str, ...] = ()
     if request.reuse:
         key = (await _in_thread(backend, content), media_type, request.purpose or "", str(lifetime))
-        if (found := files.get(key)) is not None and (again := await _used_again(target, codec, found, backend)):
+        if (found := files.get(key)) is not None and (again := await _used_again(service, codec, found)):
             files[key] = again
             return again
     hashed = _Hashed(content) if request.reuse else None
     exchange = codec.upload(name, media_type, hashed or content, request.purpose, lifetime)
-    stored = await run_exchange(target, exchange, backend, repeatable=codec.repeatable)
-    stored = await _processed(target, codec, stored, backend, request.timeout)
+    stored = await service.run(exchange, repeatable=codec.repeatable)
+    stored = await _processed(service, codec, stored, request.timeout)
     ref = _ref(codec, stored, name=name, media_type=media_type, size=content.size)
-    ref = await _linked(target, codec, ref, backend)
+    ref = await _linked(service, codec, ref)
     # A file that was changed between the two readings is not the content of this hash.
     if hashed is not None and key and hashed.digest == key[0]:
         while len(files) >= _MOST_REMEMBERED:
@@ -110,22 +111,22 @@ async def upload(owner: object, request: Upload, backend: IOBackend) -> FileRef:
 
 async def describe(owner: object, file: FileRef | str, backend: IOBackend, timeout: float | None) -> FileRef:
     """Return the file as the provider describes it now, with a new link if it has one."""
-    target, codec = await file_service(owner, backend)
+    service, codec = await file_service(owner, backend)
     id = _id(file, codec)
-    stored = codec.read(await send_request(target, codec.describe(id), backend))
-    stored = await _processed(target, codec, stored, backend, timeout)
-    return await _linked(target, codec, _ref(codec, stored, file), backend)
+    stored = codec.read(await service.send(codec.describe(id)))
+    stored = await _processed(service, codec, stored, timeout)
+    return await _linked(service, codec, _ref(codec, stored, file))
 
 
 async def delete(owner: object, file: FileRef | str, backend: IOBackend) -> None:
     """Delete the file at the provider."""
-    _, codec = await file_service(owner, backend)
+    service, codec = await file_service(owner, backend)
     id = _id(file, codec)
     files = _index(owner)
     for key, ref in tuple(files.items()):
         if ref.id == id:
             files.pop(key, None)
-    await delete_file(owner, id, backend)
+    await service.send(codec.delete(id))
 
 
 def _id(file: FileRef | str, codec: FileCodec) -> str:
@@ -150,25 +151,25 @@ def _index(owner: object) -> dict[tuple[str, ...], FileRef]:
     return owner.uploads if has_service(owner) else {}
 
 
-async def _used_again(target: LLMTarget, codec: FileCodec, ref: FileRef, backend: IOBackend) -> FileRef | None:
+async def _used_again(service: Service[HTTPAdapter], codec: FileCodec, ref: FileRef) -> FileRef | None:
     """Return a file that was uploaded before, as the provider describes it now; None if it is gone, or is soon."""
     try:
-        stored = codec.read(await send_request(target, codec.describe(ref.id), backend))
+        stored = codec.read(await service.send(codec.describe(ref.id)))
     except NotFound:
         return None
-    if stored.state != "ready" or (stored.expires is not None and stored.expires < backend.time() + MARGIN):
+    if stored.state != "ready" or (stored.expires is not None and stored.expires < service.backend.time() + MARGIN):
         return None
-    return await _linked(target, codec, _ref(codec, stored, ref), backend)
+    return await _linked(service, codec, _ref(codec, stored, ref))
 
 
 async def _processed(
-    target: LLMTarget, codec: FileCodec, stored: StoredFile, backend: IOBackend, timeout: float | None
+    service: Service[HTTPAdapter], codec: FileCodec, stored: StoredFile, timeout: float | None
 ) -> StoredFile:
     """Return the file when the provider has processed it."""
-    deadline = None if timeout is None else backend.now() + timeout
+    deadline = None if timeout is None else service.backend.now() + timeout
     wait = _FIRST_WAIT
     while stored.state == "processing":
-        left = wait if deadline is None else deadline - backend.now()
+        left = wait if deadline is None else deadline - service.backend.now()
         if left <= 0:
             raise Timeout(
                 f"{codec.provider} has not processed the file {stored.id!r} within {timeout} s: wait for it with "
@@ -176,9 +177,9 @@ async def _processed(
                 phase="total",
                 provider=codec.provider,
             )
-        await backend.sleep(min(wait, left))
+        await service.backend.sleep(min(wait, left))
         wait = min(wait * 1.5, _LONGEST_WAIT)
-        stored = codec.read(await send_request(target, codec.describe(stored.id), backend))
+        stored = codec.read(await service.send(codec.describe(stored.id)))
     if stored.state == "failed":
         raise BadRequest(
             f"{codec.provider} could not process the file {stored.id!r}: check that it is not damaged, and of the type "
@@ -188,13 +189,13 @@ async def _processed(
     return stored
 
 
-async def _linked(target: LLMTarget, codec: FileCodec, ref: FileRef, backend: IOBackend) -> FileRef:
+async def _linked(service: Service[HTTPAdapter], codec: FileCodec, ref: FileRef) -> FileRef:
     """Return the reference with a new link, if messages need one."""
     request = codec.link(ref.id)
     if request is None:
         return ref
-    expires = backend.time() + codec.link_lifetime
-    link = codec.read_link(await send_request(target, request, backend))
+    expires = service.backend.time() + codec.link_lifetime
+    link = codec.read_link(await service.send(request))
     return replace(ref, uri=link, expires_at=expires if ref.expires_at is None else min(expires, ref.expires_at))
 
 
@@ -222,6 +223,60 @@ def _ref(
         size if stored.size is None else stored.size,
         stored.expires,
     )
+
+
+class PathContent:
+    """The content of a regular file, read in parts."""
+
+    def __init__(self, path: Path) -> None:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise BadRequest(f"{str(path)!r} is no regular file: pass its content as bytes")
+        self.size: int = found.st_size
+        self._path = path
+
+    def read(self, start: int, size: int) -> bytes:
+        """Return the `size` bytes from the position `start`; fewer at the end. Raise `BadRequest` if it was cut."""
+        with self._path.open("rb") as file:
+            file.seek(start)
+            data = file.read(min(size, self.size - start))
+        if len(data) < min(size, self.size - start):
+            raise BadRequest(f"{str(self._path)!r} became shorter while it was uploaded: upload it again")
+        return data
+
+
+_UNSEEN: Final = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
+"""The categories of characters that are invisible, control something, or are no character."""
+
+
+def file_name(source: Path | bytes, name: str | None) -> str:
+    """Return the name of a file at the service: `name`, or that of the path, with `_` for what is no visible text."""
+    found = name or (source.name if isinstance(source, Path) else "file")
+    return "".join("_" if category(char) in _UNSEEN else char for char in found)
+
+
+def file_type(name: str, media_type: str | None) -> str:
+    """Return the media type of a file: `media_type`, or that of the extension of its name."""
+    media_type = media_type or mimetypes.guess_type(name)[0]
+    if media_type is None:
+        raise BadRequest(f"{name!r}: the extension has no known media type; pass media_type=")
+    return media_type
+
+
+def file_content(source: Path | bytes) -> UploadContent:
+    """Return the content of a file, which is not read yet."""
+    return BytesContent(source) if isinstance(source, bytes) else PathContent(source)
+
+
+async def file_service(llm: object, backend: IOBackend) -> tuple[Service[HTTPAdapter], FileCodec]:
+    """Return the service of `llm` and the codec of its files. Raise `UnsupportedLLMError` if it has none."""
+    service = await service_of(llm, backend)
+    codec = service.adapter.files()
+    if codec is None:
+        raise UnsupportedLLMError(
+            f"{service.adapter.provider} has no files that toolcast can upload. Pass the content in the message."
+        )
+    return service, codec
 
 
 class _Hashed:

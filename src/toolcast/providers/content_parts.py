@@ -251,7 +251,7 @@ def drop_foreign_data(
     messages: Sequence[Message],
     model: str,
     provider: str | None,
-    service: Service,
+    service: Recipient,
     *,
     cache_points: bool = False,
 ) -> Sequence[Message]:
@@ -280,7 +280,7 @@ def drop_foreign_data(
     return list(_own_data(messages, model, provider, service, cache_points))
 
 
-class Service(Protocol):
+class Recipient(Protocol):
     """The properties of an adapter that decide which files and which data of models its messages can have."""
 
     @property
@@ -290,7 +290,7 @@ class Service(Protocol):
     def cannot_read(self, data: Mapping[str, Any]) -> bool: ...
 
 
-def _check_file(part: FileRef, files: Service) -> None:
+def _check_file(part: FileRef, files: Recipient) -> None:
     shown = f"the file {part.id!r:.100}"
     if part.provider != files.provider:
         raise BadRequest(
@@ -305,7 +305,7 @@ def _check_file(part: FileRef, files: Service) -> None:
 
 
 def _own_data(
-    messages: Sequence[Message], model: str, provider: str | None, service: Service, cache_points: bool
+    messages: Sequence[Message], model: str, provider: str | None, service: Recipient, cache_points: bool
 ) -> Iterator[Message]:
     for message in messages:
         sent = [part for part in message.parts if cache_points or not isinstance(part, CachePoint)]
@@ -324,11 +324,11 @@ def _is_not_sent(part: Part, provider: str | None) -> bool:
     return isinstance(part, ServerToolPart) and (part.raw is None or part.provider != provider)
 
 
-def _is_foreign(part: Part, model: str, service: Service) -> TypeGuard[ThinkingPart | ToolCallPart]:
+def _is_foreign(part: Part, model: str, service: Recipient) -> TypeGuard[ThinkingPart | ToolCallPart]:
     if not isinstance(part, (ThinkingPart, ToolCallPart)) or part.opaque is None:
         return False
     return part.opaque.get("model", model) != model or service.cannot_read(part.opaque)
 
 
-def _stripped(part: Part, model: str, service: Service) -> Part:
+def _stripped(part: Part, model: str, service: Recipient) -> Part:
     return replace(part, opaque=None) if _is_foreign(part, model, service) else part

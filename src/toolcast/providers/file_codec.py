@@ -1,7 +1,7 @@
 """The interface of a provider's files: upload, description, download, deletion. No I/O.
 
 A codec makes the HTTP requests, with the credentials and the URL of its adapter, and reads their responses;
-llms/service_files.py sends them. An adapter returns its codec from `HTTPAdapter.files`.
+llms/uploads.py sends them. An adapter returns its codec from `HTTPAdapter.files`.
 """
 
 from __future__ import annotations

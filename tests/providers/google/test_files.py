@@ -10,12 +10,11 @@ from hypothesis import given, settings, strategies as st
 
 from support.google_batches import KEY, GoogleBatches
 from support.loopback import Loopback, whole
+from support.service_files import upload_file
 from toolcast import Google
-from toolcast.async_support.sync_driver import run
 from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, LLMError, MalformedEvent, Overloaded, StreamInterrupted
 from toolcast.http_request import HTTPRequest, HTTPResponse
-from toolcast.llms.service_files import upload_file
 from toolcast.providers.file_codec import BytesContent, StoredFile
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.google.files import CHUNK, GoogleFiles
@@ -29,7 +28,7 @@ FINAL = HTTPResponse(200, {"x-goog-upload-status": "final"}, b'{"file": {"name":
 
 def upload(server: GoogleBatches, content: bytes) -> StoredFile:
     llm = Google("gemini-2.5-flash", base_url=server.base, api_key=KEY, max_retries=0)
-    return run(upload_file(llm, content, llm.sync_backend(), name="a.pdf"))
+    return upload_file(llm, content, "a.pdf")
 
 
 def exchange(content: bytes, *answers: HTTPResponse | LLMError) -> tuple[list[HTTPRequest], StoredFile | None]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from ...errors import LLMError
 from ...http_request import HTTPRequest
-from ...llms.service_requests import Download
+from ...llms.service import Download
 from ...providers.batch_codec import BatchResult, BatchStatus, ResultDecoder
 from ..errors import ProviderBatchError
 from .item import RemoteItem

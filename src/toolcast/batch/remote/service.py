@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -11,10 +10,9 @@ from typing import Final
 from ...errors import LLMError, NotFound
 from ...http_request import HTTPRequest, HTTPResponse
 from ...llms.base import FunctionCallingLLM
-from ...llms.service_requests import Download, open_download, run_exchange, send_request
-from ...llms.service_targets import LLMTarget, llm_target
+from ...llms.service import Download, Service, service_of
 from ...providers.batch_codec import BatchCodec, BatchStatus
-from ...retries import next_wait
+from ...providers.http_adapter import HTTPAdapter
 from ...transport.network import IOBackend
 from ..errors import ProviderBatchError
 
@@ -29,23 +27,23 @@ class BatchService:
         backend: The network and the clock.
     """
 
-    def __init__(self, target: LLMTarget, codec: BatchCodec, backend: IOBackend) -> None:
+    def __init__(self, service: Service[HTTPAdapter], codec: BatchCodec) -> None:
         self.codec: BatchCodec = codec
-        self.backend: IOBackend = backend
-        self._target = target
+        self.backend: IOBackend = service.backend
+        self._service = service
 
     @property
     def max_retries(self) -> int:
         """The number of further attempts of a request that failed."""
-        return self._target.retry_policy.max_retries
+        return self._service.retry_policy.max_retries
 
     async def send(self, request: HTTPRequest, *, repeatable: bool | None = None) -> HTTPResponse:
         """Send a request and return its response."""
-        return await send_request(self._target, request, self.backend, repeatable=repeatable)
+        return await self._service.send(request, repeatable=repeatable)
 
     async def open(self, request: HTTPRequest) -> Download:
         """Send a request and return the body of its response, which is still arriving."""
-        return await open_download(self._target, request, self.backend)
+        return await self._service.download(request)
 
     async def status(self, id: str) -> BatchStatus:
         """Return the status of the batch `id`."""
@@ -53,14 +51,12 @@ class BatchService:
 
     async def upload(self, tag: str, lines: Sequence[bytes]) -> str | None:
         """Upload the requests of a batch, again after an error that may pass: a file that is lost costs nothing."""
-        policy, used = self._target.retry_policy, 0
+        used = 0
         while True:
             try:
-                return await run_exchange(self._target, self.codec.upload(tag, lines), self.backend)
+                return await self._service.run(self.codec.upload(tag, lines))
             except LLMError as error:
-                now, chance = self.backend.now(), random.random()
-                wait = next_wait(policy, error, retries_used=used, now=now, deadline=None, chance=chance)
-                if wait is None:
+                if (wait := self._service.wait_after(error, used)) is None:
                     raise
                 used += 1
             await self.backend.sleep(wait)
@@ -110,10 +106,10 @@ async def batch_service(llm: FunctionCallingLLM, backend: IOBackend) -> BatchSer
         ProviderBatchError: The provider has none.
         UnsupportedLLMError: It is no LLM behind HTTP.
     """
-    target = await llm_target(llm, backend)
-    codec = target.adapter.batches()
+    service = await service_of(llm, backend)
+    codec = service.adapter.batches()
     if codec is None:
         raise ProviderBatchError(
-            f"{target.adapter.provider} has no batch API that toolcast can use: leave out via='batch'"
+            f"{service.adapter.provider} has no batch API that toolcast can use: leave out via='batch'"
         )
-    return BatchService(target, codec, backend)
+    return BatchService(service, codec)

@@ -28,6 +28,7 @@ from ...providers.embedding_codec import (
     check_input_type,
     check_vector,
 )
+from ...providers.http_adapter import HTTPAdapter
 from ...transport.cancel_handle import CancelHandle
 from ...transport.network import IOBackend
 from ...transport.transport_errors import scrub_exception
@@ -35,8 +36,7 @@ from ...usage import NO_USAGE, Usage
 from ..base import FunctionCallingLLM
 from ..http_llm import LLMOptions, take_options
 from ..provider_llms import llm as make_llm, providers
-from ..service_requests import send_request
-from ..service_targets import LLMTarget, llm_target
+from ..service import Service, service_of
 from ..token_estimates import estimate_text_tokens
 from .embedder import Embedder
 from .offline import NAMES, offline_embedder
@@ -244,14 +244,14 @@ def _floats(vector: Any) -> list[float]:
 async def _of_llm(llm: FunctionCallingLLM, wanted: _Wanted, backend: IOBackend) -> Embeddings:
     metadata = llm.metadata
     options = wanted.options(metadata.model_name)
-    target = await llm_target(llm, backend)
-    codec = target.adapter.embeddings()
+    service = await service_of(llm, backend)
+    codec = service.adapter.embeddings()
     if codec is None:
         raise UnsupportedLLMError(
             f"{metadata.provider} has no embeddings. There are some of: {', '.join(embedding_providers())}; "
             "and 'words' and 'wordllama' need no service."
         )
-    run = _Run(target, codec, options, list(_batches(wanted.texts, codec)), backend)
+    run = _Run(service, codec, options, list(_batches(wanted.texts, codec)))
     await run.work_all(min(llm.max_concurrency or _MAX_CONCURRENCY, len(run.results)))
     batches = [batch for batch in run.results if batch is not None]
     vectors = [vector for batch in batches for vector in batch.vectors]
@@ -293,17 +293,15 @@ class _Run:
 
     def __init__(
         self,
-        target: LLMTarget,
+        service: Service[HTTPAdapter],
         codec: EmbeddingCodec,
         options: EmbeddingOptions,
         batches: list[list[str]],
-        backend: IOBackend,
     ) -> None:
         self.results: list[EmbeddedBatch | None] = [None] * len(batches)
-        self._target = target
+        self._service = service
         self._codec = codec
         self._options = options
-        self._backend = backend
         self._left = deque(enumerate(batches))
         self._errors: list[Exception] = []
 
@@ -311,7 +309,7 @@ class _Run:
         """Send all batches with so many workers, and raise the first error."""
         if workers <= 1:
             await self._work()
-        elif self._backend.concurrent:
+        elif self._service.backend.concurrent:
             await collapse_groups(partial(self._work_in_tasks, workers))
         else:
             self._work_in_threads(workers)
@@ -370,17 +368,17 @@ class _Run:
         before, request = sys.exception(), None
         try:
             request = self._codec.request(texts, self._options)
-            total = self._target.timeouts.total  # of each request: a call may have thousands
-            response = await send_request(self._target, request, self._backend, repeatable=True, total=total)
+            total = self._service.timeouts.total  # of each request: a call may have thousands
+            response = await self._service.send(request, repeatable=True, total=total)
             try:
                 return self._codec.read(response, len(texts), self._options)
             except MalformedEvent:
                 if as_object(response.body).get("error"):
-                    raise self._target.adapter.error(response.status, response.headers, response.body) from None
+                    raise self._service.adapter.error(response.status, response.headers, response.body) from None
                 raise
         except LLMError as error:
             # Its frames have the response, which may contain the key.
             scrub_exception(error, request, before)
-            error.provider = error.provider or self._target.adapter.provider
+            error.provider = error.provider or self._service.adapter.provider
             error.model = error.model or self._options.model
             raise

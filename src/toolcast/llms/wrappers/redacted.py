@@ -96,7 +96,7 @@ class RedactedLLM(WrapperLLM):
 
     def prepare_upload(self, request: Upload) -> Upload:
         """Return the upload with its name redacted, and its content if that is text."""
-        from ..service_files import file_content, file_name, file_type
+        from ..uploads import file_content, file_name, file_type
 
         name = file_name(request.source, request.name)
         media_type = file_type(name, request.media_type)

@@ -25,9 +25,9 @@ from toolcast.errors import (
     UnsupportedLLMError,
 )
 from toolcast.http_request import HTTPRequest, HTTPResponse
-from toolcast.llms.http_llm import ServiceLLM
-from toolcast.llms.service_requests import open_download, send_request
-from toolcast.llms.service_targets import LLMTarget, llm_target
+from toolcast.llms.http_llm import AuthFunction, ServiceLLM
+from toolcast.llms.service import Service, service_of
+from toolcast.providers.http_adapter import HTTPAdapter
 from toolcast.transport.network import IOBackend
 
 T = TypeVar("T")
@@ -64,9 +64,9 @@ class Client:
 
     async def aclose(self) -> None: ...
 
-    def run(self, work: Callable[[LLMTarget, IOBackend], Awaitable[T]], backend: str = "sync") -> T:
+    def run(self, work: Callable[[Service[HTTPAdapter]], Awaitable[T]], backend: str = "sync") -> T:
         async def main(io: IOBackend) -> T:
-            return await work(await llm_target(self.llm, io), io)
+            return await work(await service_of(self.llm, io))
 
         if backend == "sync":
             return sync_driver.run(main(self.llm.sync_backend()))
@@ -77,20 +77,20 @@ class Client:
         return anyio.run(in_loop, backend=backend)
 
     def send(self, method: str, path: str, *, backend: str = "sync", **options: Any) -> HTTPResponse:
-        async def work(target: LLMTarget, io: IOBackend) -> HTTPResponse:
-            return await send_request(target, target.adapter.service_request(method, path), io, **options)
+        async def work(service: Service[HTTPAdapter]) -> HTTPResponse:
+            return await service.send(service.adapter.service_request(method, path), **options)
 
         return self.run(work, backend)
 
     def link(self, url: str) -> HTTPResponse:
-        async def work(target: LLMTarget, io: IOBackend) -> HTTPResponse:
-            return await send_request(target, target.adapter.linked_request("GET", url), io)
+        async def work(service: Service[HTTPAdapter]) -> HTTPResponse:
+            return await service.send(service.adapter.linked_request("GET", url))
 
         return self.run(work)
 
     def download(self, backend: str = "sync") -> list[bytes]:
-        async def work(target: LLMTarget, io: IOBackend) -> list[bytes]:
-            download = await open_download(target, target.adapter.service_request("GET", "/files/f/content"), io)
+        async def work(service: Service[HTTPAdapter]) -> list[bytes]:
+            download = await service.download(service.adapter.service_request("GET", "/files/f/content"))
             found: list[bytes] = []
             try:
                 while data := await download.read():
@@ -100,6 +100,13 @@ class Client:
             return found
 
         return self.run(work, backend)
+
+
+def renewing(llm: ServiceLLM) -> Any:
+    """Let a refused request of `llm` be sent again with other credentials."""
+    auth = AuthFunction(dict)
+    auth.renew = lambda request: True  # type: ignore[method-assign]  # of this one
+    return mock.patch.object(type(llm), "authentication", auth)
 
 
 BACKENDS = pytest.mark.parametrize("backend", ["sync", "asyncio", "trio"])
@@ -167,7 +174,7 @@ def test_a_silent_response_is_a_timeout(backend: str) -> None:
     client.service.cut = lambda method, path, body: [TimeoutError()]
     with pytest.raises(Timeout) as caught:
         client.send("GET", "/files", backend=backend)
-    assert caught.value.phase == "idle"
+    assert caught.value.phase == "first_token"
 
 
 @BACKENDS
@@ -249,10 +256,10 @@ def test_credentials_that_are_refused_are_replaced_once(backend: str) -> None:
         lambda client: b"".join(client.download(backend)),
     ):
         client = Client(refused, (200, b"{}"), max_retries=0)
-        with mock.patch.object(client.llm, "renew", return_value=True):
+        with renewing(client.llm):
             assert send(client) == b"{}"
         client = Client(refused, refused, max_retries=0)
-        with mock.patch.object(client.llm, "renew", return_value=True), pytest.raises(AuthFailed):
+        with renewing(client.llm), pytest.raises(AuthFailed):
             send(client)
         client = Client(refused, max_retries=0)
         with pytest.raises(AuthFailed):
@@ -323,7 +330,7 @@ def test_a_key_is_required_before_anything_is_sent(monkeypatch: pytest.MonkeyPat
 
 def test_an_llm_without_a_service() -> None:
     with pytest.raises(UnsupportedLLMError, match="ScriptedLLM is no LLM of one service"):
-        sync_driver.run(llm_target(toolcast.testing.ScriptedLLM([]), Client().llm.sync_backend()))
+        sync_driver.run(service_of(toolcast.testing.ScriptedLLM([]), Client().llm.sync_backend()))
 
 
 def test_an_adapter_that_is_not_for_http() -> None:

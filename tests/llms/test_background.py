@@ -28,7 +28,7 @@ from toolcast.errors import (
     Timeout,
 )
 from toolcast.events import Event, TextDelta
-from toolcast.llms import background_exchange
+from toolcast.llms import background
 
 BACKGROUND = Settings(background=True)
 
@@ -51,7 +51,7 @@ def service() -> Iterator[ResponsesService]:
 
 @pytest.fixture(autouse=True)
 def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background_exchange, "_FIRST_WAIT", 0.001)
+    monkeypatch.setattr(background, "_FIRST_WAIT", 0.001)
 
 
 def gpt(service: ResponsesService, settings: Settings = BACKGROUND, **options: Any) -> OpenAIResponses:
