@@ -181,7 +181,7 @@ def network_sync(url: str) -> Client:
 
 def network_async(kind: str, url: str) -> Client:
     """`Network.aopen`, and what it opened read to its end."""
-    network = getattr(toolcast, kind)()
+    network = getattr(toolcast.llms, kind)()
 
     async def read(request: HTTPRequest) -> int:
         reply = await network.aopen(request, connect=10, read=300)
@@ -208,7 +208,7 @@ def toolcast_sync(url: str) -> Client:
 
 def toolcast_async(kind: str, url: str) -> Client:
     """The same, awaited."""
-    network = getattr(toolcast, kind)()
+    network = getattr(toolcast.llms, kind)()
     make, held = _orchestrator(url, network), _orchestrator(url, network, "Person/held/v1")
 
     async def stream() -> int:

@@ -37,7 +37,7 @@ from toolcast import (
 from toolcast.agents import Compaction
 from toolcast.errors import Attempt, ServerError, TurnCancelled
 from toolcast.events import Event
-from toolcast.hook_protocol import CallHooks, begin_operation, current_operation
+from toolcast.hook_protocol import CallHooks, collect_hooks, current_operation
 from toolcast.llms import CachedLLM, ChatRequest, Next, WrapperLLM
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock, use_llm
 
@@ -147,9 +147,9 @@ def test_a_handle_removes_its_own_hooks_once() -> None:
     first, second = toolcast.hooks.add(notes), toolcast.hooks.add(notes)
     first.remove()
     first.remove()
-    assert begin_operation("chat", lambda: {"provider": "", "model": ""}) is not None
+    assert collect_hooks() == (notes,)
     second.remove()
-    assert begin_operation("chat", lambda: {"provider": "", "model": ""}) is None
+    assert collect_hooks() == ()
 
 
 @pytest.mark.parametrize("wrong", [Notes, "notes", [1], lambda: None])

@@ -72,7 +72,7 @@ class Accumulator:
     @property
     def usage(self) -> Usage:
         """The tokens of the call so far, with those of repeated requests."""
-        return self._before + self._usage
+        return self._usage if self._before is NO_USAGE else self._before + self._usage
 
     @property
     def has_content(self) -> bool:

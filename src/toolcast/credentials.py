@@ -60,16 +60,13 @@ def missing_api_key(provider: str, names: Sequence[str]) -> AuthFailed:
 class Secret:
     """A credential that `repr`, `str`, logs and pickles do not reveal."""
 
-    __slots__ = ("_reveal",)
-    _reveal: Callable[[], str]
+    __slots__ = ("reveal",)
+    reveal: Callable[[], str]
+    """Return the credential. For the transport only."""
 
     def __init__(self, value: str) -> None:
         # A closure, not an attribute: tools that dump an object's fields find no text here.
-        self._reveal = lambda: value
-
-    def reveal(self) -> str:
-        """Return the credential. For the transport only."""
-        return self._reveal()
+        self.reveal = lambda: value
 
     def mask(self, text: str) -> str:
         """Return `text` without the credential, with or without its scheme (`Bearer`)."""
@@ -77,7 +74,7 @@ class Secret:
 
     def forms(self) -> list[str]:
         """Return the texts that reveal the credential. For what removes them."""
-        key = self._reveal()
+        key = self.reveal()
         # In a JSON body a quote or a backslash in it is escaped.
         return [key, key.rpartition(" ")[2], key.replace("\\", "\\\\").replace('"', '\\"')]
 
@@ -88,13 +85,13 @@ class Secret:
         return repr(self)
 
     def __bool__(self) -> bool:
-        return bool(self._reveal())
+        return bool(self.reveal())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Secret) and self._reveal() == other._reveal()
+        return isinstance(other, Secret) and self.reveal() == other.reveal()
 
     def __hash__(self) -> int:
-        return hash(self._reveal())
+        return hash(self.reveal())
 
     def __deepcopy__(self, memo: object) -> Secret:
         return self
@@ -112,9 +109,10 @@ class SecretURL(Secret):
 
     Attributes:
         shown: The URL with `***` in place of each credential; the URL itself if there are none.
+        has_secrets: True if the URL contains credentials, so that `shown` differs from it.
     """
 
-    __slots__ = ("_more", "_parts", "shown")
+    __slots__ = ("_more", "_parts", "has_secrets", "shown")
     _parts: Callable[[], list[str]]
 
     def __init__(self, url: str, *more: Secret) -> None:
@@ -129,11 +127,7 @@ class SecretURL(Secret):
         forms = sorted({form for text in texts for form in _url_forms(text)}, key=len, reverse=True)
         self._more = more
         self._parts = lambda: forms
-
-    @property
-    def has_secrets(self) -> bool:
-        """True if the URL contains credentials, so that `shown` differs from it."""
-        return bool(self._more or self._parts())
+        self.has_secrets: bool = bool(more or forms)
 
     def mask(self, text: str) -> str:
         """Return `text` without the credentials, in whichever encoding they appear."""

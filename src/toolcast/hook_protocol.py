@@ -430,25 +430,17 @@ class CallHooks:
 
 
 def begin_operation(
-    operation: Operation,
-    origin: Callable[[], Mapping[str, Any]],
-    *own: tuple[Hooks, ...],
-    nested: bool = False,
-    **more: str,
-) -> CallHooks | None:
-    """Return the dispatcher of an operation that begins now; None if it has no hooks.
+    operation: Operation, origin: Mapping[str, Any], hooks: tuple[Hooks, ...], **more: str
+) -> CallHooks:
+    """Return the dispatcher of an operation that begins now.
 
     Args:
         operation: The kind of operation.
-        origin: Returns the provider and the model.
-        *own: The hooks of the objects that take part in it.
-        nested: True if parts of the operation have hooks of their own, which need its `CallInfo`.
+        origin: The provider and the model.
+        hooks: Its hooks, from `collect_hooks`; those of its parts may be all that there is.
         **more: Further attributes of its `CallInfo`.
     """
-    found = collect_hooks(*own)
-    if not (found or nested):
-        return None
-    return CallHooks(found, _call_info(operation, origin(), parent=_operation.get(), **more))
+    return CallHooks(hooks, _call_info(operation, origin, parent=_operation.get(), **more))
 
 
 def _call_info(operation: Operation, origin: Mapping[str, Any], **more: Any) -> CallInfo:

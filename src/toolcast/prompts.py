@@ -97,6 +97,8 @@ class PromptTemplate:
     def fill(self, values: Mapping[str, Any], as_calls: AsCalls | None = None) -> list[Message]:
         """Return the messages for a mapping of values; `as_calls` makes the tool calls of a few-shot object."""
         _check(self.variables, values)
+        if self._text.only is None:
+            return [Message("user", self._text.parts(values))]
         return _with_examples(self._text.render("user", values), as_calls)
 
 

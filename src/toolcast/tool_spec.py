@@ -79,3 +79,9 @@ class ToolNames:
     def original(self, name: str) -> str:
         """Return the tool's own name for a name in a response; an unknown name is returned as it is."""
         return self._original.get(name, name)
+
+
+@lru_cache(64)
+def tool_names(tools: tuple[ToolSpec, ...]) -> ToolNames:
+    """Return the names of these tools, made once for all requests that offer them."""
+    return ToolNames(tools)

@@ -33,12 +33,12 @@ from toolcast.prices import ModelPricing
 from toolcast.testing import ScriptedLLM
 from toolcast.transport.cancel_handle import CancelHandle
 from toolcast.transport.httpx_network import HttpxNetwork
-from toolcast.transport.network import async_backend, sync_backend
+from toolcast.transport.network import AsyncBackend, SyncBackend
 from toolcast.usage import NO_USAGE
 
 DOLLAR_PER_TOKEN = Prices(1_000_000, 1_000_000)
 ORIGIN = RequestOrigin("openai", "m")
-SYNC, ASYNC = sync_backend(HttpxNetwork()), async_backend(HttpxNetwork())
+SYNC, ASYNC = SyncBackend(HttpxNetwork()), AsyncBackend(HttpxNetwork())
 
 
 def priced(usage: Usage) -> Usage:

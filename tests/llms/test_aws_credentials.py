@@ -28,7 +28,7 @@ from toolcast.errors import AuthFailed, ConnectFailed, LLMError, Timeout
 from toolcast.http_request import HTTPRequest
 from toolcast.llms import aws_credentials
 from toolcast.llms.aws_credentials import AWSSigner, SignatureSecret, configured_region, signed
-from toolcast.transport.network import IOBackend, async_backend, sync_backend
+from toolcast.transport.network import AsyncBackend, IOBackend, SyncBackend
 
 NOW = datetime(2015, 8, 30, 12, 36, 0, tzinfo=UTC)
 KEY, PRIVATE = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
@@ -59,7 +59,7 @@ class Sync:
     """The sync I/O of a call, without a network."""
 
     def __new__(cls) -> IOBackend:  # type: ignore[misc]  # a function with the name of what it returns
-        return sync_backend(mock.Mock())
+        return SyncBackend(mock.Mock())
 
 
 def drive(coroutine: Any) -> Any:
@@ -159,7 +159,7 @@ async def test_many_calls_wait_for_one_look_up_and_the_loop_goes_on(anyio_backen
     gate = threading.Event()
     session = Session(Credentials("AK1", "sk"), gate=gate)
     signer = AWSSigner("bedrock", "r-1", session=session)
-    backend = async_backend(mock.Mock())
+    backend = AsyncBackend(mock.Mock())
     keys: list[str] = []
 
     async def call() -> None:
@@ -257,7 +257,7 @@ async def test_a_look_up_that_takes_too_long_in_a_loop(anyio_backend: str) -> No
     gate = threading.Event()
     signer = AWSSigner("bedrock", "r-1", session=Session(Credentials("AK1", "sk"), gate=gate), seconds=0.05)
     with pytest.raises(Timeout):
-        await signer.sign(request(), async_backend(mock.Mock()))
+        await signer.sign(request(), AsyncBackend(mock.Mock()))
     gate.set()
 
 

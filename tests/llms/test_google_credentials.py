@@ -26,7 +26,7 @@ from toolcast.llms import google_credentials
 from toolcast.llms.google_credentials import GoogleTokens
 from toolcast.transport.aiohttp_network import AiohttpNetwork
 from toolcast.transport.httpx_network import HttpxNetwork
-from toolcast.transport.network import IOBackend, Network, async_backend, sync_backend
+from toolcast.transport.network import AsyncBackend, IOBackend, Network, SyncBackend
 
 REQUEST = HTTPRequest("POST", "https://aiplatform.googleapis.com/v1/x", {"accept": "x/y"}, b"{}", ("note",))
 NAMES = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "GOOGLE_CLOUD_QUOTA_PROJECT")
@@ -61,7 +61,7 @@ class Sync:
     """The sync I/O of a call, without a network."""
 
     def __new__(cls) -> IOBackend:  # type: ignore[misc]  # a function with the name of what it returns
-        return sync_backend(mock.Mock())
+        return SyncBackend(mock.Mock())
 
 
 def drive(coroutine: Any) -> Any:
@@ -190,7 +190,7 @@ async def test_many_calls_wait_for_one_look_up_and_the_loop_goes_on(anyio_backen
     gate = threading.Event()
     credentials = Fake(gate=gate)
     found = tokens(mock.Mock(), credentials)
-    backend = async_backend(mock.Mock())
+    backend = AsyncBackend(mock.Mock())
     seen: list[str] = []
 
     async def call() -> None:

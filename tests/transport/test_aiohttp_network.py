@@ -24,7 +24,7 @@ from support.process import Process
 from toolcast.errors import BadRequest, LLMError, StreamClosed, StreamInterrupted, Timeout
 from toolcast.http_request import HTTPRequest
 from toolcast.llms import AiohttpNetwork
-from toolcast.transport.network import Body, IOBackend, async_backend
+from toolcast.transport.network import AsyncBackend, Body, IOBackend
 from transport import test_httpx_connections as connections, test_network as httpx_network_tests
 from transport.test_network import API, CHUNKED, get, opened, request_to, rest
 
@@ -247,7 +247,7 @@ def test_a_loop_that_ends_takes_its_connections_along(server: Loopback, network:
 
 def test_a_forked_child_opens_its_own_connection(server: Loopback, network: AiohttpNetwork, process: Process) -> None:
     async def main() -> None:
-        backend = async_backend(network)
+        backend = AsyncBackend(network)
         assert await get(backend, server) == (200, b"")
         with process.as_child():
             assert await get(backend, server) == (200, b"")
@@ -261,7 +261,7 @@ def test_a_forked_child_opens_its_own_connection(server: Loopback, network: Aioh
 def test_a_network_that_is_collected_closes_its_sessions(server: Loopback) -> None:
     async def main() -> None:
         network = AiohttpNetwork()
-        assert await get(async_backend(network), server) == (200, b"")
+        assert await get(AsyncBackend(network), server) == (200, b"")
         assert server.open == 1
         del network
         gc.collect()

@@ -31,7 +31,7 @@ from toolcast.errors import (
 from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork
 from toolcast.transport.httpx_network import HttpxNetwork
-from toolcast.transport.network import Body, IOBackend, Network, SystemClock, async_backend, read_body, sync_backend
+from toolcast.transport.network import AsyncBackend, Body, IOBackend, Network, SyncBackend, SystemClock, read_body
 
 KEY = "sk-canary-0123456789"
 CHUNKED = head(200, "Content-Type: text/event-stream", "transfer-encoding: chunked")
@@ -48,12 +48,12 @@ class API:
 
     def __call__(self, network: Network, work: Work) -> Any:
         if self.name == "sync":
-            return sync_driver.run(work(sync_backend(network)))
+            return sync_driver.run(work(SyncBackend(network)))
 
         async def main() -> Any:
             if self.is_async:
-                return await work(async_backend(network))
-            return sync_driver.run(work(sync_backend(network)))
+                return await work(AsyncBackend(network))
+            return sync_driver.run(work(SyncBackend(network)))
 
         return anyio.run(main, backend=self.backend)
 
@@ -415,7 +415,7 @@ def test_a_child_leaves_its_parents_connections_alone(
 ) -> None:
     async def main() -> None:
         server.answer(whole(b"one"))
-        body = await opened(async_backend(network), server)
+        body = await opened(AsyncBackend(network), server)
         with process.as_child():
             network.close()
         assert await rest(body) == [b"one"]
@@ -427,11 +427,11 @@ def test_the_real_clock() -> None:
     clock = SystemClock()
     assert clock.now() <= clock.now()
     assert clock.time() > 1.7e9
-    for backend in (sync_backend(HttpxNetwork(), clock), async_backend(HttpxNetwork(), clock)):
+    for backend in (SyncBackend(HttpxNetwork(), clock), AsyncBackend(HttpxNetwork(), clock)):
         assert backend.now() <= backend.now()
         assert backend.time() > 1.7e9
-    sync_driver.run(sync_backend(HttpxNetwork()).sleep(0.0))
-    anyio.run(async_backend(HttpxNetwork()).sleep, 0.0)
+    sync_driver.run(SyncBackend(HttpxNetwork()).sleep(0.0))
+    anyio.run(AsyncBackend(HttpxNetwork()).sleep, 0.0)
 
 
 @pytest.mark.parametrize(("limit", "read"), [(100, b"abcdef"), (4, b"abcdef"), (3, b"abcd"), (0, b"ab"), (2, b"abcd")])

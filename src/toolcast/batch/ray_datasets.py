@@ -21,7 +21,7 @@ from ..option_types import require_limit
 from ..reprs import safe_repr
 from ..structured.orchestrator import ToolOrchestratingLLM
 from ..transport.httpx_network import HttpxNetwork
-from ..transport.network import SystemClock, async_backend
+from ..transport.network import AsyncBackend, SystemClock
 from .inputs import require_columns
 from .job_options import JobOptions
 from .outcome import Outcome
@@ -151,7 +151,7 @@ class PermitActor:
 
     def __init__(self, limits: RayLimits, lease: float) -> None:
         clock = SystemClock()
-        self._desk = PermitDesk(Pace(**limits), async_backend(HttpxNetwork(), clock), lease)
+        self._desk = PermitDesk(Pace(**limits), AsyncBackend(HttpxNetwork(), clock), lease)
         self._lease = lease
 
     async def lease(self) -> float:

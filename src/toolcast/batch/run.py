@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar, cast
 from ..async_support.waiters import Waiters
 from ..errors import AuthFailed, ConnectFailed, NotFound, QuotaExceeded, UnsupportedLLMError, WouldSuspend
 from ..llms.request_gate import Gates, RequestGate, use_gate
-from ..llms.request_state import RequestState
+from ..llms.request_state import RequestState, start_call
 from ..states import Trace
 from ..structured.call import PreparedCall, run_call
 from ..structured.orchestrator import ToolOrchestratingLLM, begin_call
@@ -291,7 +291,7 @@ class JobRun(Generic[T]):
             prepared, trace = begin_call(self.call, row.values) if self._prepare is None else self._prepare(row)
             if self._blocks and backend.concurrent:
                 prepared = replace(prepared, blocks=True)
-            state = prepared.start_call(backend, trace)
+            state = start_call(prepared.request.settings, backend, prepared.hooks, trace.call_id)
             handle.begin(state)
             output = cast("T", (await run_call(prepared, backend, trace, state)).output)
         except Exception as raised:  # the item's: any error of the call, a validator or a tool

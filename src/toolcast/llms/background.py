@@ -23,7 +23,7 @@ from ..providers.openai.background import BackgroundRequests, NumberedEvents, ru
 from ..retries import RetryPolicy
 from ..transport.cancel_handle import CancelHandle
 from ..transport.network import Body, IOBackend
-from .http_attempt import read_body
+from .http_attempt import read_content
 from .service import HTTPLLM, RESPONSE_LIMIT, Service, service_by
 from .time_limits import TimeLimits
 
@@ -153,7 +153,7 @@ class _PolledResponse(_BackgroundBody):
         if self._at_end:
             return b""
         self._at_end = True
-        content = await read_body(self._inner, self._limits, RESPONSE_LIMIT)
+        content = await read_content(self._inner, self._limits, RESPONSE_LIMIT)
         wait = _FIRST_WAIT
         # Its length is no matter of a time limit for one response of the service.
         self._limits.first_token_by = None

@@ -24,7 +24,7 @@ from ..capabilities import LLMMetadata, Progress
 from ..closing import AsyncClosing, Closing
 from ..errors import BadRequest, MissingOutputError, NoToolCallError, UnsupportedLLMError
 from ..events import ChatResponse, Event
-from ..hook_protocol import CallHooks, Hooks, Operation, as_hooks, begin_operation
+from ..hook_protocol import CallHooks, Hooks, Operation, as_hooks, begin_operation, collect_hooks
 from ..http_request import HTTPRequest
 from ..lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart, system as system_message
@@ -38,7 +38,7 @@ from ..settings import NOTHING_SET, Settings
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool, ToolOutput, as_tools
 from ..tools.execution import run_tools
-from ..transport.network import Clock, IOBackend, Network, SystemClock, async_backend, sync_backend
+from ..transport.network import AsyncBackend, Clock, IOBackend, Network, SyncBackend, SystemClock
 from ..transport.network_choice import NetworkChoice, resolve_network
 from ..usage import Usage
 from .concurrency_limiter import ConcurrencyLimiter, LimitedEvents
@@ -407,7 +407,9 @@ class FunctionCallingLLM(FileMethods, Closing, AsyncClosing):
 
     def with_system_prompt(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return `messages` with the system prompt, if there is one, in front."""
-        return tuple(self._extend_messages(messages))
+        if not self.system_prompt:
+            return tuple(messages)
+        return (system_message(self.system_prompt), *messages)
 
     def merge_settings(self, settings: Settings | None) -> Settings:
         """Return `settings` over this LLM's over `Configs.settings`."""
@@ -466,7 +468,10 @@ class FunctionCallingLLM(FileMethods, Closing, AsyncClosing):
 
     def begin_operation(self, operation: Operation, *more: tuple[Hooks, ...], **info: str) -> CallHooks | None:
         """Return the hooks of an operation that uses this LLM: its own, and `more`. None if there are none."""
-        return begin_operation(operation, lambda: self.origin, *more, self.hooks, nested=self.has_hooks_below, **info)
+        found = collect_hooks(*more, self.hooks)
+        if not (found or self.has_hooks_below):  # those of an LLM below need the `CallInfo` of this operation
+            return None
+        return begin_operation(operation, self.origin, found, **info)
 
     @property
     def has_hooks_below(self) -> bool:
@@ -509,11 +514,11 @@ class FunctionCallingLLM(FileMethods, Closing, AsyncClosing):
 
     def sync_backend(self) -> IOBackend:
         """Return the I/O of sync calls."""
-        return sync_backend(self._network, self.clock)
+        return SyncBackend(self._network, self.clock)
 
     def async_backend(self) -> IOBackend:
         """Return the I/O of async calls."""
-        return async_backend(self._network, self.clock)
+        return AsyncBackend(self._network, self.clock)
 
     @property
     def network(self) -> Network:
@@ -602,11 +607,6 @@ class FunctionCallingLLM(FileMethods, Closing, AsyncClosing):
         return IteratorEvents(
             send(), backend, call, parallel=request.parallel, begin=observed, price=self.price, gated=gated
         )
-
-    def _extend_messages(self, messages: Sequence[Message]) -> Sequence[Message]:
-        if not self.system_prompt:
-            return messages
-        return [system_message(self.system_prompt), *messages]
 
     async def _predict(
         self, request: ChatRequest, backend: IOBackend, error_on_no_tool_call: bool

@@ -47,8 +47,8 @@ class _Configs:
     @property
     def settings(self) -> Settings | None:
         """The settings that apply where an LLM and a call set none."""
-        settings: Settings | None = self._get("settings", self._settings)
-        return settings
+        here = _here.get()  # as `_get` does, without its frame: every call reads it
+        return self._settings if here is None else here.get("settings", self._settings)
 
     @settings.setter
     def settings(self, settings: Settings | None) -> None:

@@ -62,7 +62,7 @@ async def refusal(
     received: bytearray | None = None,
 ) -> LLMError:
     """Return the exception for a response with a status of 300 or more, with its body."""
-    content = await read_body(body, limits, BODY_LIMIT)
+    content = await read_content(body, limits, BODY_LIMIT)
     if received is not None:
         received += content
     error = adapter.error(body.status, body.headers, content[:BODY_LIMIT])
@@ -72,7 +72,7 @@ async def refusal(
     return error
 
 
-async def read_body(body: Body, limits: TimeLimits, most: int) -> bytes:
+async def read_content(body: Body, limits: TimeLimits, most: int) -> bytes:
     """Return the content of `body`. Reading stops after more than `most` bytes."""
     content = bytearray()
     try:

@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypedDict, cast
 
@@ -204,7 +204,7 @@ class ServiceLLM(FunctionCallingLLM):
         """The name, provider and capabilities of the model."""
         return known_metadata(self.model, self.provider, self._capabilities, own=self._is_own)
 
-    @property
+    @cached_property
     def _is_own(self) -> bool:
         """True if requests go to the vendor's own address."""
         return self._address is None or is_at(self._address.shown, self._own_host)

@@ -101,12 +101,15 @@ class OpenAICompatible(ServiceLLM):
     def metadata(self) -> LLMMetadata:
         """The name, provider and capabilities of the model."""
         provider = self._row.name
-        own = self._address is None or _is_at(self._row, self._address.shown)
         if self.base_model is None:
-            return known_metadata(self.model, provider, self._capabilities, own=own)
+            return known_metadata(self.model, provider, self._capabilities, own=self._is_own)
         of = self._row.models_of or provider
-        known = known_metadata(self.base_model, of, self._capabilities, own=own)
+        known = known_metadata(self.base_model, of, self._capabilities, own=self._is_own)
         return replace(known, model_name=self.model, provider=provider, base_model=self.base_model)
+
+    @cached_property
+    def _is_own(self) -> bool:
+        return self._address is None or _is_at(self._row, self._address.shown)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
@@ -731,14 +734,14 @@ _LONGEST: Final = 1024 * 1024  # bytes of a short response
 
 async def fetched(request: HTTPRequest, backend: IOBackend) -> bytes:
     """Return the body of a short response of a local server."""
-    from .http_attempt import connected, read_body
+    from .http_attempt import connected, read_content
     from .time_limits import TimeLimits
 
     limits = TimeLimits(Timeouts(first_token=60), backend.now)
     limits.begin()
     body = await connected(request, backend, limits)
     try:
-        return await read_body(body, limits, _LONGEST)
+        return await read_content(body, limits, _LONGEST)
     finally:
         await body.close()
 

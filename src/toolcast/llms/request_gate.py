@@ -150,9 +150,8 @@ class _Passages(list[Passage]):
         return True in [passage.leave(usage, error) for passage in reversed(self)]
 
 
-def current_gate() -> RequestGate | None:
-    """Return the gate of this context, or None."""
-    return _current.get()
+current_gate: Final = _current.get  # no function around it, as every call calls it
+"""Return the gate of this context, or None."""
 
 
 @contextmanager

@@ -194,7 +194,7 @@ class RequestState:
     ) -> None:
         """Record the end of one request, which took so many `seconds`, and the `wait` until the next."""
         self.attempts.append(Attempt(len(self.attempts) + 1, error, usage, request_id, seconds, wait))
-        self.usage += usage
+        self.usage = usage if self.usage is NO_USAGE else self.usage + usage
 
     def mark_failed(self, error: Exception) -> None:
         """Record `error` for the last request, whose response was complete but invalid."""
@@ -211,7 +211,8 @@ class RequestState:
 
 def start_call(settings: Settings, backend: IOBackend, hooks: CallHooks | None = None, id: str = "") -> RequestState:
     """Return the state of a new call, whose total time starts now."""
-    deadline = deadline_after(backend.now(), settings.timeouts.total)
+    total = settings.timeouts.total
+    deadline = None if total is None else backend.now() + total
     return RequestState(deadline=deadline, hooks=hooks, id=id, gate=current_gate())
 
 
@@ -420,7 +421,8 @@ class IteratorEvents:
             self._call.record(error, self._usage, None, seconds)
 
 
-_OF_A_CALL = frozenset((ToolCallStart, ToolCallDelta, ToolCallReset, ToolCallDone))
+_EVENTS_OF_A_CALL: Final = (ToolCallDelta, ToolCallStart, ToolCallDone, ToolCallReset)
+_OF_A_CALL: Final = frozenset(_EVENTS_OF_A_CALL)
 
 
 class SingleCallFilter:
@@ -433,7 +435,8 @@ class SingleCallFilter:
     def of(self, events: list[Event]) -> list[Event]:
         """Return `events` without those of later tool calls."""
         for event in events:
-            if type(event) in _OF_A_CALL and not self._keep(event):
+            # Of the first call are nearly all of them.
+            if isinstance(event, _EVENTS_OF_A_CALL) and event.id != self._first and not self._keep(event):
                 return [event for event in events if type(event) not in _OF_A_CALL or self._keep(event)]
         return events
 

@@ -27,7 +27,7 @@ from ..settings import Settings, Timeouts
 from ..transport.network import Body, IOBackend
 from ..transport.transport_errors import scrub_exception
 from ..usage import Usage
-from .http_attempt import Authentication, authorized, connected, read_body, refusal
+from .http_attempt import Authentication, authorized, connected, read_content, refusal
 from .request_gate import RequestOrigin
 from .time_limits import TimeLimits
 
@@ -126,7 +126,7 @@ class Service(Generic[A]):
 
         async def receive(body: Body, _: HTTPRequest, limits: TimeLimits) -> HTTPResponse:
             try:
-                content = await read_body(body, limits, limit)
+                content = await read_content(body, limits, limit)
             finally:
                 await body.close()
             if len(content) > limit:

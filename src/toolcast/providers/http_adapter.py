@@ -41,7 +41,7 @@ from ..messages import (
     user,
 )
 from ..settings import Settings
-from ..tool_spec import NamedTool, ToolChoice, ToolNames
+from ..tool_spec import NamedTool, ToolChoice, ToolNames, tool_names
 from .base import RequestInput, RequestOptions, ResponseDecoder
 from .content_parts import MEDIA, called_tools, drop_foreign_data, this_turn, with_described_media
 from .http_errors import ErrorSource, http_error, stream_error
@@ -193,7 +193,7 @@ class RequestEncoder(ABC):
         self.outputs: frozenset[str] = frozenset(("text",))
         if options.server_tools and not self.takes_server_tools:
             self.server_tools(options, provider)
-        self.names: ToolNames = ToolNames(options.tools)
+        self.names: ToolNames = tool_names(options.tools)
 
     def server_tools(self, options: RequestOptions, protocol: str) -> list[dict[str, Any]]:
         """Return the definitions of the tools that the provider runs, by a row of `FORMS` in server_tool_forms.py.

@@ -68,9 +68,15 @@ def openai_counts(usage: Mapping[str, Any], into: Mapping[str, Any], out_of: Map
     """
     ran: dict[str, Any] = {}
     for name in ("server_tool_use", "server_tool_use_details", "server_side_tool_usage_details"):
-        ran |= as_dict(usage.get(name))
-    written = as_dict(into.get("cache_write_tokens_details"))
-    counts = {**_read(into, _INTO), **_read(written, _WRITTEN), **_read(out_of, _OUT_OF), **_read(ran, _TOOLS)}
+        if name in usage:
+            ran |= as_dict(usage[name])
+    counts = _read(into, _INTO) if into else {}
+    if "cache_write_tokens_details" in into:
+        counts |= _read(as_dict(into["cache_write_tokens_details"]), _WRITTEN)
+    if out_of:
+        counts |= _read(out_of, _OUT_OF)
+    if ran:
+        counts |= _read(ran, _TOOLS)
     if (searches := as_count(usage.get("num_search_queries"))) is not None:  # Perplexity
         counts["web_searches"] = searches
     return counts
@@ -81,10 +87,10 @@ def reported_cost(usage: Mapping[str, Any]) -> Decimal | None:
     cost: Any = usage.get("cost")
     if isinstance(cost, dict):
         cost = as_dict(cost).get("total_cost")
-    if _is_amount(cost):
+    if cost is not None and _is_amount(cost):
         return Decimal(str(cost))
     ticks: Any = usage.get("cost_in_usd_ticks")
-    return Decimal(ticks) / _TICKS if _is_amount(ticks) else None
+    return Decimal(ticks) / _TICKS if ticks is not None and _is_amount(ticks) else None
 
 
 def _is_amount(value: Any) -> bool:

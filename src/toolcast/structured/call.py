@@ -153,10 +153,6 @@ class PreparedCall:
     repeated: bool = False  # an answer of the call was rejected before
     blocks: bool = False  # validation may block: in an event loop it runs in a worker thread
 
-    def start_call(self, backend: IOBackend, trace: Trace) -> RequestState:
-        """Return the state of the call, whose total time starts now."""
-        return start_call(self.request.settings, backend, self.hooks, trace.call_id)
-
     def account(self, trace: Trace, backend: IOBackend) -> Account:
         """Return the report of the call, which starts now."""
         tools = ", ".join(self.validator.tools)
@@ -215,7 +211,7 @@ async def run_call(
 
     `call` is its state, for a caller that reads it after an error or aborts the call.
     """
-    call = call or prepared.start_call(backend, trace)
+    call = call or start_call(prepared.request.settings, backend, prepared.hooks, trace.call_id)
     account = prepared.account(trace, backend)
     try:
         while True:

@@ -34,7 +34,7 @@ from ..output_mode import OutputMode
 from ..prompts import ChatPromptTemplate, PromptTemplate, as_prompt, input_values
 from ..server_tools import ServerTool, split_tools
 from ..settings import Settings
-from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Table, Trace
+from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Trace
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool, output_tools
 from .call import PreparedCall, Result, run_call, run_parsed_calls
@@ -334,7 +334,7 @@ class ToolOrchestratingLLM(Generic[T]):
         """Make one call; return its output with response, usage, attempts and repairs."""
         if value:
             values = self._with_positional(value, values)
-        trace = self._trace(CALL)
+        trace = Trace(CALL, self._observer)
         prepared = self._prepare(values, trace, self._begin(trace))
         return sync_driver.run(run_call(prepared, prepared.llm.sync_backend(), trace))
 
@@ -349,7 +349,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
         if value:
             values = self._with_positional(value, values)
-        trace = self._trace(STREAM)
+        trace = Trace(STREAM, self._observer)
         prepared = self._prepare(values, trace, self._begin(trace), stream=True)
         return ObjectStream(StructuredStream(prepared, prepared.llm.sync_backend(), trace))
 
@@ -360,7 +360,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
         if value:
             values = self._with_positional(value, values)
-        trace = self._trace(STREAM)
+        trace = Trace(STREAM, self._observer)
         prepared = self._prepare(values, trace, self._begin(trace), stream=True)
         return AsyncObjectStream(StructuredStream(prepared, prepared.llm.async_backend(), trace))
 
@@ -420,7 +420,7 @@ class ToolOrchestratingLLM(Generic[T]):
         """Return the request that a call with these values would send, without sending it."""
         if value:
             values = self._with_positional(value, values)
-        prepared = self._prepare(values, self._trace(CALL))
+        prepared = self._prepare(values, Trace(CALL, self._observer))
         request = prepared.llm.preview(prepared.request)
         return Preview(
             prepared.request.messages,
@@ -435,7 +435,7 @@ class ToolOrchestratingLLM(Generic[T]):
         """Return the HTTP request of one call, to send it yourself; `parse` decodes the response."""
         if value:
             values = self._with_positional(value, values)
-        prepared = self._prepare(values, self._trace(CALL))
+        prepared = self._prepare(values, Trace(CALL, self._observer))
         request = prepared.llm.preview(prepared.request)
         if request is None:
             raise TypeError(f"{type(prepared.llm).__name__} makes no HTTP requests of its own")
@@ -484,12 +484,9 @@ class ToolOrchestratingLLM(Generic[T]):
         """Return the coroutine of one call under an event loop."""
         if value:
             values = self._with_positional(value, values)
-        trace = self._trace(CALL)
+        trace = Trace(CALL, self._observer)
         prepared = self._prepare(values, trace, self._begin(trace))
         return run_call(prepared, prepared.llm.async_backend(), trace)
-
-    def _trace(self, table: Table) -> Trace:
-        return Trace(table, self._observer)
 
     def _begin(self, trace: Trace) -> CallHooks | None:
         """Return the hooks of a call that begins now, and let those that observe states observe the trace."""
@@ -509,7 +506,6 @@ class ToolOrchestratingLLM(Generic[T]):
         except PromptError:
             trace.step("failed")
             raise
-        trace.step("prompt_formatted")
         llm = self._llm if self._llm is not LATER else self.llm
         request = ChatRequest(
             llm.with_system_prompt(messages),
@@ -524,7 +520,7 @@ class ToolOrchestratingLLM(Generic[T]):
             # An explicit choice is the caller's.
             forces_now=bool(self._server_tools) and self._tool_choice is not None,
         )
-        trace.step("messages_extended")
+        trace.step("prompt_formatted", "messages_extended")
         return PreparedCall(llm, request, self._validator, self._max_attempts, self._fail_fast, self._verbose, hooks)
 
     def _configure(self) -> None:
@@ -575,7 +571,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
 def begin_call(make: ToolOrchestratingLLM[Any], values: Mapping[str, Any]) -> tuple[PreparedCall, Trace]:
     """Return one call of `make` that begins now, and its trace, for `run_call`."""
-    trace = make._trace(CALL)  # pyright: ignore[reportPrivateUsage] - the class of this module
+    trace = Trace(CALL, make._observer)  # pyright: ignore[reportPrivateUsage] - the class of this module
     hooks = make._begin(trace)  # pyright: ignore[reportPrivateUsage] - as above
     return make._prepare(values, trace, hooks), trace  # pyright: ignore[reportPrivateUsage] - as above
 

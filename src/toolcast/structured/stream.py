@@ -15,7 +15,7 @@ import pydantic
 from ..accumulator import Accumulator
 from ..errors import CallError, LLMError, MalformedEvent, StreamClosed, TryAgain, ValidationError
 from ..events import LIBRARY_EVENTS, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
-from ..llms.request_state import DirectReads, RequestState, ResponseEvents
+from ..llms.request_state import DirectReads, RequestState, ResponseEvents, start_call
 from ..messages import ToolCallPart
 from ..parsing.missing import MISSING
 from ..parsing.partial_value import PartialValue
@@ -405,7 +405,7 @@ class StructuredStream:
     def _begin_request(self) -> ResponseEvents:
         prepared = self._prepared
         if self._call is None:
-            self._call = prepared.start_call(self._backend, self.trace)
+            self._call = start_call(prepared.request.settings, self._backend, prepared.hooks, self.trace.call_id)
         self.trace.step("opened")
         return prepared.llm.source(prepared.request, self._backend, self._call)
 

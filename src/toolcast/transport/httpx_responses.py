@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 class ActiveResponse:
     """A response which has not released its connection. `pieces` is httpx's generator of raw bytes."""
 
-    __slots__ = ("connection", "handle", "limit", "over", "pieces", "reading", "response")
+    __slots__ = ("connection", "handle", "limit", "over", "pieces", "reading", "response", "stream")
 
     def __init__(self, connection: PooledConnection, response: Any, pieces: Any) -> None:
         self.connection: PooledConnection = connection
         self.response: Any = response
         self.pieces: Any = pieces
+        self.stream: Any = response.extensions.get("network_stream")  # of httpcore, or None
         self.reading: bool = False
         self.over: bool = False
         self.limit: float | None = None
@@ -51,11 +52,6 @@ class ActiveResponse:
         """Restore the read method of httpcore."""
         if (stream := self.stream) is not None:
             stream.__dict__.pop("read", None)
-
-    @property
-    def stream(self) -> Any:
-        """The network stream of httpcore, or None."""
-        return self.response.extensions.get("network_stream")
 
 
 class _BaseHttpxResponse(BaseResponse[ActiveResponse]):
@@ -103,7 +99,8 @@ class SyncResponse(_BaseHttpxResponse):
 
     def close(self) -> None:
         """Release the connection. Idempotent; may be called at any time."""
-        self._client.release(self._active)
+        if not self._active.over:
+            self._client.release(self._active)
 
     def __del__(self) -> None:
         if not self._active.over:

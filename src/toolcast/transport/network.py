@@ -196,20 +196,12 @@ def is_sent_to(url: str) -> bool:
 _CLOCK = SystemClock()
 
 
-def sync_backend(network: Network, clock: Clock = _CLOCK) -> IOBackend:
-    """Return an `IOBackend` that never suspends, as each await blocks. For `sync_driver.run`."""
-    return _SyncBackend(network, clock)
+class SyncBackend:
+    """An `IOBackend` that never suspends, as each await blocks. For `sync_driver.run`."""
 
-
-def async_backend(network: Network, clock: Clock = _CLOCK) -> IOBackend:
-    """Return an `IOBackend` for the running event loop."""
-    return _AsyncBackend(network, clock)
-
-
-class _SyncBackend:
     concurrent = False
 
-    def __init__(self, network: Network, clock: Clock) -> None:
+    def __init__(self, network: Network, clock: Clock = _CLOCK) -> None:
         self._network = network
         self._clock = clock
         self.now = clock.now
@@ -239,10 +231,12 @@ class _SyncBody:
         self._reply.close()
 
 
-class _AsyncBackend:
+class AsyncBackend:
+    """An `IOBackend` for the running event loop."""
+
     concurrent = True
 
-    def __init__(self, network: Network, clock: Clock) -> None:
+    def __init__(self, network: Network, clock: Clock = _CLOCK) -> None:
         self._network = network
         self.sleep = clock.asleep
         self.now = clock.now

@@ -6,7 +6,7 @@ A response only points to its open connection, so that when it is collected, the
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from ..errors import StreamBusy, StreamClosed
 from .content_decoding import Inflated, Plain, decoder
@@ -21,6 +21,8 @@ class _Open(Protocol):
 
 K = TypeVar("K", bound=_Open)
 
+_PLAIN: Final = Plain()  # of all bodies that are not encoded: it is not fed, as their chunks are returned as they are
+
 
 class BaseResponse(Generic[K]):
     """The common base of sync and async responses: the handle of an open response, and the state of its decoding."""
@@ -28,7 +30,8 @@ class BaseResponse(Generic[K]):
     def __init__(self, active: K, status: int, headers: dict[str, str], limit: int) -> None:
         self._active = active
         self._limit = limit
-        self._body: Plain | Inflated | None = None
+        # Made by the first read, so that a response in an unsupported encoding still has a status.
+        self._body: Plain | Inflated | None = None if "content-encoding" in headers else _PLAIN
         self._ended = False
         self.status: int = status
         self.headers: dict[str, str] = headers
@@ -39,7 +42,6 @@ class BaseResponse(Generic[K]):
         if self._active.reading:
             raise StreamBusy("another task or thread is reading this response's body")
         if self._body is None:
-            # Only now, so that a response in an unsupported encoding still has a status.
             self._body = self._decoder()
         return self._body
 

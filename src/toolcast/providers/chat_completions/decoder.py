@@ -31,7 +31,7 @@ from ...events import (
     ToolCallDelta,
     UsageReport,
 )
-from ...tool_spec import ToolNames
+from ...tool_spec import tool_names
 from ...usage import Usage
 from ..answer_details import token_logprobs
 from ..base import RequestInput
@@ -76,7 +76,7 @@ class OpenAIChatDecoder(StreamDecoder):
     def __init__(self, source: ErrorSource, request_input: RequestInput, *, think_tags: bool = False) -> None:
         super().__init__(source, request_input)
         self._readers = READERS
-        self._calls = ToolCalls(ToolNames(request_input.tools), request_input.calls_before)
+        self._calls = ToolCalls(tool_names(request_input.tools), request_input.calls_before)
         self._tags = ThinkTags() if think_tags else None
         self._finish: str | None = None
         self._lost_late = False  # an event after the finish reason could not be read
@@ -363,9 +363,10 @@ class OpenAIChatDecoder(StreamDecoder):
         out.append(GroundingReport(grounding))
 
     def _usage(self, found: Any, out: list[Event]) -> None:
-        self._tokens.update(_counts(as_dict(found)))
-        usage, cost = _usage_of(self._tokens, self._tier), reported_cost(as_dict(found))
-        if usage != self._reported or cost is not None:
+        report = as_dict(found)
+        self._tokens.update(_counts(report))
+        usage, cost = _usage_of(self._tokens, self._tier), reported_cost(report)
+        if cost is not None or usage != self._reported:
             self._reported = usage
             out.append(UsageReport(usage if cost is None else usage.with_cost(cost)))
 

@@ -15,7 +15,7 @@ from typing import Any
 from ...errors import LimitExceeded, MalformedEvent
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
 from ...text_buffer import TextBuffer
-from ...tool_spec import ToolNames
+from ...tool_spec import tool_names
 from ..base import RequestInput
 from .by_index import MOST_CALLS, WRAPPERS, is_json, unwrapped
 
@@ -48,7 +48,7 @@ class OpenCalls:
     """The tool calls of one response."""
 
     def __init__(self, request_input: RequestInput) -> None:
-        self._names = ToolNames(request_input.tools)
+        self._names = tool_names(request_input.tools)
         self._before = request_input.calls_before
         self._open: dict[Hashable, OpenCall] = {}
         self._ids: set[str] = set()

@@ -103,7 +103,8 @@ class ToolCalls:
                 continue
             if call.is_empty:
                 continue
-            self._start(call, out)
+            if not call.started:
+                self._start(call, out)
             call.blocks, call.pieces = [], [arguments]  # not twice in memory
             truncated = cut and not is_json(arguments)
             out.append(
@@ -133,7 +134,7 @@ class ToolCalls:
             call.wrapper = call.name in WRAPPERS and call.name not in self._offered
         if entry.arguments:
             self._grow(call, entry.arguments, out)
-        elif self._is_complete_name(call.name):
+        elif not call.started and self._is_complete_name(call.name):
             self._start(call, out)
 
     def _find(self, entry: _Entry) -> _Call | None:
@@ -172,8 +173,6 @@ class ToolCalls:
 
     def _start(self, call: _Call, out: list[Event]) -> None:
         """Announce the call, once, with an id that no other call of this response has."""
-        if call.started:
-            return
         call.started = True
         call.id = call.wire_id
         number = self._before + len(self._ids)
@@ -300,7 +299,7 @@ class _Call:
 
     def text(self) -> str:
         """Return all fragments, joined."""
-        return unpack(*self.blocks, *self.pieces)
+        return unpack(*self.blocks, *self.pieces) if self.blocks else "".join(self.pieces)
 
     def pack(self) -> None:
         """Join all fragments but the newest: a fragment takes far more memory than its characters."""
