@@ -5,7 +5,7 @@ The cost of an event does not depend on the number of earlier ones. Parts are in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from .answer_details import SafetyRating, TokenLogprob, merge_ratings
@@ -63,6 +63,13 @@ class Accumulator:
         fold = self._folds.get(type(event))
         if fold is not None:
             fold(self, event)
+
+    def extend(self, events: Iterable[Event]) -> None:
+        """Add these events."""
+        folds = self._folds
+        for event in events:
+            if (fold := folds.get(type(event))) is not None:
+                fold(self, event)
 
     def share(self, id: str, buffer: TextBuffer) -> None:
         """Use `buffer`, which the caller fills, for the arguments of the call `id` from now on."""

@@ -152,10 +152,11 @@ class HTTPExchange:
                     attempt = await self._begin()
                 body, decoder = attempt.body, attempt.decoder
                 assert body is not None and decoder is not None
-                data = None if self._direct is None else self._direct.take()
+                data: Any = None if self._direct is None else self._direct.take()
                 if data is None:
                     limit = self._limits.of_read()
-                    data = b"" if decoder.failed else await body.read(limit)
+                    read: Any = b"" if decoder.failed else body.direct_read(limit)
+                    data = await read if hasattr(read, "__await__") else read  # in sync calls it is there
                     attempt.bytes_left -= len(data)
                 events = self._decoded(data, decoder, attempt)
                 if not data:
@@ -297,15 +298,17 @@ class HTTPExchange:
             most = MAX_RESPONSE_BYTES if self._keeps_raw else 2 * _LOGGED
             if len(attempt.received) < most:
                 attempt.received += data[:most]
+        if not self._conversation.stream:
+            self._limits.first_token_by = None
         events = decoder.feed(data) if data else decoder.close()
+        if not events:
+            return events
         if len(events) == 1 and type(events[0]) in _MORE and not (self._only and self._only.dropping):
             return events
         return self._record_events(events, attempt)
 
     def _record_events(self, events: list[Event], attempt: _Attempt) -> list[Event]:
         """Return the events to emit, after recording usage and tagging data for the service."""
-        if not self._conversation.stream:
-            self._limits.first_token_by = None
         for place, event in enumerate(events):
             if type(event) is UsageReport:
                 decoder, parts = attempt.decoder, self._parts
@@ -316,7 +319,7 @@ class HTTPExchange:
                 events[place] = tag_with_origin(event, self._conversation.model, prefix)
             elif type(event) is Finish and self._keeps_raw and event.body is None and attempt.received is not None:
                 events[place] = replace(event, body=decoded_frames(bytes(attempt.received)))
-        return events if self._only is None or not events else self._only.of(events)
+        return events if self._only is None else self._only.of(events)
 
     async def _end_body(self, events: list[Any], attempt: _Attempt, decoder: ResponseDecoder) -> None:
         """End the response, or prepare the request for its next part."""

@@ -232,8 +232,7 @@ async def read_response(source: ResponseEvents, origin: Mapping[str, Any]) -> Ch
     accumulator = Accumulator()
     try:
         while events := await source.next_events():
-            for event in events:
-                accumulator.apply(event)
+            accumulator.extend(events)
     finally:
         await source.close()
     return accumulator.response(request_id=source.request_id, **origin)

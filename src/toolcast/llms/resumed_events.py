@@ -51,8 +51,7 @@ class ResumedEvents:
     async def next_events(self) -> list[Event]:
         """Return the next events, or an empty list at the end."""
         while events := await self._source.next_events():
-            for event in events:
-                self._accumulator.apply(event)
+            self._accumulator.extend(events)
             pauses = isinstance(events[-1], Finish) and self._pauses(events[-1])
             # Before the resumption: these events count what is in the requests before their own.
             out = [self._summed(event) for event in (events[:-1] if pauses else events)]

@@ -241,7 +241,8 @@ async def run_call(
                 prepared = retry_call(prepared, response, error, call, account)
                 trace.step("asked_again")
                 continue
-            await call.accept()
+            if call.undecided:
+                await call.accept()
             trace.step("tools_executed", "response_created", "returned")
             result = build_result(prepared, response, calls, values, call)
             account.end(call.usage, call.attempts, output=result.output, mask=call.mask)
@@ -294,7 +295,8 @@ async def run_parsed_calls(
         fork.step("forked", "executed", "validated")
     values = [read.value for read in calls if read.tool.output_type is not None]
     if len(values) == len(calls):
-        _join(forks)
+        if forks:
+            _join(forks)
         return values
     jobs = [ValueJob(read.call, read.tool, ParsedArguments(read.value), structured=True, hooks=hooks) for read in calls]
     try:

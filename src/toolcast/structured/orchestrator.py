@@ -564,8 +564,7 @@ class ToolOrchestratingLLM(Generic[T]):
         )
         decoder = llm.decoder(request, raw)
         accumulator = Accumulator()
-        for event in (*decoder.feed(raw), *decoder.close()):
-            accumulator.apply(event)
+        accumulator.extend([*decoder.feed(raw), *decoder.close()])
         return accumulator.response(**llm.origin)
 
 

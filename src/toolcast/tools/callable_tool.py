@@ -244,17 +244,12 @@ class CallableTool:
             ValidationError: If the arguments do not validate.
         """
         text = arguments if isinstance(arguments, str) else json_text(arguments)
-        read = self._read("{}" if text.strip() in ("", "null") else text, context)
-        if isinstance(read, ParsedArguments):
-            return read
-        # Outside of the `except` block: the original error would become its context, with an input that may be secret.
-        raise self.validation_error(read, text)
-
-    def _read(self, text: str, context: Any) -> ParsedArguments | pydantic.ValidationError:
         try:
-            return ParsedArguments(*self.source.read(text, context))
+            return ParsedArguments(*self.source.read("{}" if text.strip() in ("", "null") else text, context))
         except pydantic.ValidationError as error:
-            return error
+            invalid = error
+        # Outside of the `except` block: the original error would become its context, with an input that may be secret.
+        raise self.validation_error(invalid, text)
 
     def validation_error(self, error: pydantic.ValidationError, text: str, note: str = "") -> ValidationError:
         """Return the error for invalid arguments `text`; `note` is appended to its message."""

@@ -127,7 +127,8 @@ class SyncConnections(_BaseConnections):
 
     def send(self, request: HTTPRequest, connect: float | None, read: float | None) -> SyncResponse:
         """Send `request` and return its response, with its body unread."""
-        self._release_discarded()
+        if self._discarded:
+            self._release_discarded()
         checked(request)
         handle = current_handle()
         trace = _RequestTrace(handle)

@@ -148,8 +148,7 @@ def decode(value: bytes, key: str = "") -> tuple[list[Event], float]:
             raise ValueError("of another version")
         events = [_event(name, values) for name, values in rows]
         folded = Accumulator()
-        for event in events:
-            folded.apply(event)
+        folded.extend(events)
     except (KeyError, TypeError, RecursionError, MalformedEvent) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
     if storable(events) != events:
