@@ -369,7 +369,7 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> tuple[str | None, str]:
     for folder in call.folders:
         if way := _leading_out(call.commands, patterns, folder):
             return None, f"{way!r:.200} leads out of the working folder by a link"
-        if name := next(filter(None, (_file_run(command, folder) for command in call.commands)), ""):
+        if name := next(filter(None, (_file_run(each, folder) for each in call.commands if each.words)), ""):
             return None, f"{name!r:.200} is a file or folder here, which would run in place of the program"
         if reason := _repository_met(call.commands, folder) or _option_met(call.commands, folder):
             return None, reason

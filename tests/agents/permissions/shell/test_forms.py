@@ -1149,6 +1149,92 @@ def test_a_deny_rule_sees_through_programs_that_run_others(command: str) -> None
     assert denied("git push", command)
 
 
+HIDDEN = lines(r"""
+r""m x #
+r\m x & #x
+case x in x) r""m x;; esac
+f(){ r""m x;};f
+[[ x ]];r""m x
+r""m x;: ${x:-y}
+r$'m' x
+eval r""m x #
+X=r;${X}m x #
+X=r;Y=m;$X$Y x #
+X=rm;f(){ :;};$X x
+${Y:-rm} x
+rm${IFS}x;f(){ :;}
+/bin/r* x;f(){ :;}
+/usr/bin/?m x;f(){ :;}
+r`:`m x;f(){ :;}
+r$(:)m x;f(){ :;}
+r${x:-y}m x
+""")
+CARRIERS = lines(r"""
+flock f -c {}
+split --filter={} f
+tar cf a -I {} f
+tar -cI{} -f a f
+tar cf a --checkpoint-action=exec={} f
+git -c core.fsmonitor={} status
+git -c core.editor={} commit
+git ls-remote --upload-pack={} .
+git difftool -y -x {}
+git difftool -yx{}
+git config alias.x '!'{}; git x
+GIT_EXTERNAL_DIFF={} git diff
+npm exec -c {}
+capsh -- -c {}
+make --eval='a:;'{} a
+sed '1e '{} f
+vim -es -c '!'{}
+gdb -ex '!'{}
+mapfile -C {} a
+compgen -C {}
+env flock f -c {}
+stdbuf -oL flock f -c {}
+PS4='$('{}')' bash -xc :
+""")
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_a_deny_rule_sees_through_texts_that_the_parser_does_not_understand(carrier: str) -> None:
+    for text in (*HIDDEN, "r\\\nm x #"):
+        assert denied("rm", carrier.replace("{}", shlex.quote(text))), text
+
+
+UNPARSED = lines(r"""
+hg commit -m "fix: case of # and (x), don't"
+gh pr create --title 'x (y)' --body '* a (list) of ${X:-y}, it is $1 # x'
+perl -ne 'print $1 if /(\w+)\s*=/' a
+perl -e 'my $x = 1; for (@ARGV) { $x += $_; } print "$x\n"'
+php -r 'foreach ($x as $y) { echo "$y\n"; }'
+node -e 'const x = require("fs"); console.log(`a ${x.y} (b)`)'
+python3 -c 'import sys; print(sys.path[0], "%s" % 3)  # x'
+ruby -e 'puts [1,2].map { |x| "#{x}a" }.join(", ")'
+awk '{ $1=""; print }' a
+awk -v x=1 'NR==FNR{a[$1]=$2;next} ($1 in a){print $0, a[$1]}' a b
+sed -i -e 's/\(a\)b/\1c/' -e '/^#/d' a
+sed -E -i 's/^(\s*)"x": "[^"]*"/\1"x": "y"/' a
+jq --arg v 1 '.[] | select(.a == $v)' a
+curl -X POST -d '{"a": "b (c)", "d": [1, 2]}' http://h/x -o a
+psql -c "select count(*) from a where b = 'c' and d in (1, 2);"
+ag 'foo\s*\(\s*\$x\) (' src
+find . -name '*.py' -exec grep -l "it's (x" {} +
+ssh h 'cd /x && ls (y'
+kubectl get pods -o jsonpath="{range .items[*]}{.metadata.name}{'\n'}{end}"
+terraform apply -var='x=["a", "b"]'
+""")
+
+
+@pytest.mark.parametrize("command", UNPARSED)
+def test_a_deny_rule_leaves_texts_of_other_languages_alone(command: str) -> None:
+    assert not any(denied(pattern, command) for pattern in ("rm", "git push", "sudo", "npm publish", "docker run"))
+
+
+def test_an_assignment_in_a_text_is_no_program() -> None:
+    assert not asked("hyperfine 'X=1 '", "hyperfine 'X=1 '")
+
+
 OTHERS = lines(r"""
 ssh -v h ls
 git status

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple, NoReturn
 
 from .forms import deny_table, forms, program, read
@@ -177,12 +176,14 @@ class _Parser(Lexer):
         self.found.append(SimpleCommand((Word("(("), Word(text, False)), given=self.given))
 
     def given_line(self, text: str) -> None:
-        """Parse a text that may be a command line. One that cannot be parsed is none."""
+        """Parse a text that may be a command line. One that cannot be parsed is a word that may have commands in it."""
         found: list[SimpleCommand] = []
-        with suppress(UnparsedCommand):
-            self.seen.add(text)
+        self.seen.add(text)
+        try:
             self._parser(text, found).script()
-            self.found += (each._replace(guessed=True) for each in found)
+        except UnparsedCommand:
+            found = [SimpleCommand((Word(text),), given=True)]
+        self.found += (each._replace(guessed=True) for each in found)
 
     def _parser(self, text: str, found: list[SimpleCommand]) -> _Parser:
         parser = _Parser(text, found, self.depth + 1, True, self.fed)

@@ -34,6 +34,14 @@ from .parser import TEXTS, Redirection, SimpleCommand, is_data
 _ADDED = Word("$()", False)  # a word that `xargs` takes from its input
 _variable = re.compile(r"\$(?:\{[^{}]*\}|\(\)|\w+|[@*#?$!-])|\{[^{}]*\}")
 _code_word = re.compile(r"[^\s'\"()\[\]{},;|&<>=`!:+@]+").findall
+# The readings of a text by a shell, without its quotes: an expansion may be any part of a word, or several words.
+_expansions = (
+    (re.compile(r"\$\{[^}]*\}|\$\w+|\$'(?:[^'\\]|\\.)*'|(?<=bin/)[*?]|(?<=bin/\w)[*?]"), "\0"),
+    (re.compile(r"\$\([^()]*\)|`[^`]*`|\$\{[^}]*\}|\$\w+"), "\0"),
+    (re.compile(r"\$\{\w*:?[-=+?]?|\$\w+"), " "),
+)
+_quote = re.compile(r"['\"]|\\\n?")
+_unknown = re.compile(r"(?:\A|[;&|\n{])[\s(]*(?:\0{2,}|\0[ \t]+[\w./-])").search
 _executed = re.compile(r"\A(?:.*/)?[\d$]*e(.+)").findall  # by sed: `1egit push`
 _names_input = re.compile(r"/(?:dev|proc)/|-\Z").search
 _bracket = re.compile(r"\[.*\]")
@@ -201,7 +209,7 @@ def _running(command: SimpleCommand) -> tuple[Sequence[_Words], Sequence[Word]]:
         return runs, [*words[:1], *assigned] if words else []
     if _reads_within(words, command):
         runs.append((_ADDED,))
-    return runs, [*(each for word in words for each in (word, *(_code(word) if word.literal else ()))), *assigned]
+    return runs, [*(each for word in words for each in (word, *_code(word))), *assigned]
 
 
 def _reads_within(words: _Words, command: SimpleCommand) -> bool:
@@ -217,7 +225,16 @@ def _reads_within(words: _Words, command: SimpleCommand) -> bool:
 
 
 def _code(word: Word) -> Sequence[Word]:
-    return [Word(each) for text in _code_word(word.text) for each in (text, *_executed(text)) if each != word.text]
+    """Return the words of a text that may be code, as they are and as a shell may read them."""
+    texts = {word.text: None} | {_quote.sub("", each.sub(by, word.text)): None for each, by in _expansions}
+    words = dict.fromkeys(each for text in texts for each in _code_word(text))
+    words = dict.fromkeys(each for text in words for each in (text, *_executed(text)))
+    # Other wildcards than these are those of another language.
+    found = (
+        Word(re.sub("[*?]", ",", each).replace("\0", "*"), False) if "\0" in each else Word(each) for each in words
+    )
+    unknown = [Word("$()", False)] if any(map(_unknown, texts)) else []
+    return [each for each in found if each.text.strip("*") and each.text != word.text] + unknown
 
 
 def _may_match(wanted: Sequence[str], words: _Words) -> bool:
