@@ -1131,6 +1131,19 @@ tar -vvvvvvcI'git push;' -f x r.git
 sed '1egit push' a
 sed -e '/x/egit push' a
 sed 'egit push' a
+echo 'git push' | split --filter=sh
+tar cf a b --checkpoint-action=exec=sh <<< 'git push'
+tar cf a b -Ish <<< 'git push'
+git difftool -yxbash < x
+split --filter=/usr/bin/python3 < x
+script -qcsh x <<< 'git push'
+echo 'git push' | capsh --
+find . -name git -exec {} push ;
+find /usr/bin -ok ./{} push ;
+fd . /usr/bin -x {} push
+git config include.path ../c && git x
+git config --add Include.path ../c
+git -c Include.path=../c x
 """)
 
 PUSHING = " | ".join(
@@ -1283,6 +1296,10 @@ jobs -l
 printf '[$X'
 vim -c '%s/a(b/c/' x
 hyperfine -n a ls
+cat x | docker run -i -e A=b a
+cat x | gzip -cfv
+echo y | cc -I. x.c
+git config --get include.path
 less a
 man ls
 psql -c 'select 1'
@@ -1400,6 +1417,14 @@ def test_a_deny_rule_leaves_other_commands_alone(command: str) -> None:
         ("tar xf", "tar --extract --file=a"),
         ("tar -x", "env tar xf a"),
         ("ps -e", "ps ae"),
+        ("git push --force", "git push --force-with-lease=x:y origin"),
+        ("git push --force", "git -c remote.o.push=+HEAD:refs/heads/main push"),
+        ("git push --force", "env git -c a.b=c -c Remote.o.Mirror=true push o"),
+        ("git push --force", "git config remote.o.mirror true && git push"),
+        ("git push --force", "git push origin a '+refs/*:refs/*'"),
+        ("pip install", "python3 -m pip.__main__ install x"),
+        ("pip install", "env python -mpip._internal install x"),
+        ("pytest", "python -m pytest.__main__ x"),
         ("node -e", "nodejs --eval x"),
     ],
 )
@@ -1542,7 +1567,8 @@ git push --force :: git push origin main
 git push --force :: git push -u origin main
 git push --force :: git push --follow-tags
 git push --force :: git push --set-upstream origin feature/x
-git push --force :: git push --force-with-lease
+git push --force :: git -c remote.pushDefault=x push
+git push --force :: git -c remote.o.push=main push
 git push --force :: git commit -m '+x'
 git push --force :: git push origin :b
 git push --force :: git push --delete origin b
@@ -1695,6 +1721,8 @@ def test_a_deny_rule_leaves_ordinary_commands_alone(line: str) -> None:
         "uv run sh -c 'cat .env'",
         "git -c core.pager='cat .env' log",
         "hyperfine 'cat .env'",
+        "flock f -c 'cat .env #'",
+        "tar -cI'cat .e\"\"nv;#' -f x y",
         "ssh -oProxyCommand='cat .env' h",
     ],
 )

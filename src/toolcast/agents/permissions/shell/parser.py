@@ -44,6 +44,7 @@ _CLOSERS = frozenset(("fi", "done", "}"))
 _hidden = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]").search
 _blanks = re.compile(r"(?:[ \t]+(?:\\\n)*)+").match
 _comment = re.compile(r"#[^\n]*").match
+_behind = re.compile(r"(?<![^\s;&|()])#[^\n]*")
 _operator = re.compile(r"&&|\|\||\|&|;;|[;|()\n]|&(?!>)").match
 _reserved = re.compile(
     r"(?:if|then|elif|else|fi|while|until|do|done|for|in|case|esac|select|function|coproc|\[\[|\]\]|[{}!])"
@@ -183,6 +184,8 @@ class _Parser(Lexer):
             self._parser(text, found).script()
         except UnparsedCommand:
             found = [SimpleCommand((Word(text),), given=True)]
+            if (plain := _behind.sub("", text)) != text:
+                self.given_line(plain)
         self.found += (each._replace(guessed=True) for each in found)
 
     def _parser(self, text: str, found: list[SimpleCommand]) -> _Parser:

@@ -46,6 +46,8 @@ _executed = re.compile(r"\A(?:.*/)?[\d$]*e(.+)").findall  # by sed: `1egit push`
 _names_input = re.compile(r"/(?:dev|proc)/|-\Z").search
 _bracket = re.compile(r"\[.*\]")
 _shell_for = re.compile(r"-[A-Za-z]*[si][A-Za-z]*|--shell|--login").fullmatch
+_EXECUTING = frozenset(("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"))  # of find, fd
+_found_file = re.compile(r"[^\s]*\{[./]*\}").fullmatch  # `{}` is a file that they find
 _TAKING_INPUT = frozenset(("filter", "data"))
 _ANYWHERE = ("-", "+", ":")  # the beginnings of words that have no place among others
 _Words = tuple[Word, ...]
@@ -217,11 +219,27 @@ def _reads_within(words: _Words, command: SimpleCommand) -> bool:
     is_named = any(_names_input(word.text) for word in words)
     kinds = {"script", "input", "reads" if is_named else ""} if command.fed else {"shell"}
     others = {*deny_table()["later"].split(), *deny_table()["openers"]} if command.fed else ()
-    for at, name in enumerate((program(word).casefold() for word in words[1:]), 1):
+    for at, word in enumerate(words[1:], 1):
+        if words[at - 1].text in _EXECUTING and _found_file(word.text):
+            return True
+        name = program(word).casefold()
         found = kinds & form.traits if (form := forms().get(name)) else set[str]()
         if found & {"input", "reads"} or ((found or name in others) and _runs_unread(words[at:], command.given)):
             return True
+        if command.fed and any(map(_is_interpreter, _values(word.text))):
+            return True
     return False
+
+
+def _values(text: str) -> Iterator[str]:
+    """Yield the texts that may be the value of an option in a word: `--filter=sh`, `exec=sh`, `-Ish`."""
+    yield from text.split("=")[1:]
+    yield from (text.partition(letter)[2] for letter in (dict.fromkeys(text[1:]) if text.startswith("-") else ()))
+
+
+def _is_interpreter(name: str) -> bool:
+    form = forms().get(program(Word(name)).casefold())
+    return form is not None and form.has("script") and bool(re.match(form.code, "-c") or re.match(form.code, "-e"))
 
 
 def _code(word: Word) -> Sequence[Word]:
@@ -259,7 +277,7 @@ def _runs_unread(words: _Words, given: bool) -> bool:
     form = reading.form
     if not (reading.problem and form):
         return False
-    if form.has("input") or (form.key == "git" and _may_be_alias(words)):
+    if form.has("input") or (form.key in ("git", "git config") and _may_be_alias(words)):
         return True
     if form.has("reads"):
         return any(_names_input(word.text) for word in words[1:])
@@ -272,8 +290,9 @@ def _may_be_alias(words: _Words) -> bool:
     while at < len(words) and words[at].text.startswith("-"):
         at += 2 if words[at].text in ("-c", "-C", "--config-env", "--git-dir", "--work-tree", "--namespace") else 1
     texts = [word.text for word in words[1:at]]
-    unknown = any(text.startswith(("include", "--config-env", "--exec-path=")) for text in texts)
-    return unknown or (at < len(words) and bool(texts) and f"git {words[at].text}" not in forms())
+    texts += [word.text for word in words[at:]] if at < len(words) and words[at].text == "config" else []
+    unknown = any(text.casefold().startswith(("include", "--config-env", "--exec-path=")) for text in texts)
+    return unknown or (at < len(words) and at > 1 and f"git {words[at].text}" not in forms())
 
 
 def _reads_input(code: str, words: _Words, at: int) -> bool:
@@ -362,8 +381,9 @@ def _follow(name: str, wanted: Sequence[str], words: Sequence[Word], in_place: b
     `in_place`, some words may be those of another program, and subcommands are anywhere, too.
     """
     form = forms().get(name)
+    words = [word._replace(text=word.text.removesuffix(".__main__")) for word in words]  # of a module of Python
     if name in deny_table()["dashless"].split() and words and words[0].text.isalnum():
-        words = (words[0]._replace(text=f"-{words[0].text}"), *words[1:])
+        words[0] = words[0]._replace(text=f"-{words[0].text}")
     twins = [_twins(name, want) for want in wanted if want.startswith(_ANYWHERE)]
     if not all(any(_may_be_option(word, each) for word in words for each in same) for same in twins):
         return False
