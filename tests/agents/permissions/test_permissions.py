@@ -599,7 +599,7 @@ def test_an_argument_beside_the_command_needs_a_condition(tmp_path: Path) -> Non
         assert verdict(permissions, BASH, {**status, **more}, [Rule("bash", "allow", {"command": "*"})]) == "allow"
     assert permissions.decide(BASH, {"command": "cat x", "cwd": "a", "env": "1"}).verdict == "allow"
     out = permissions.decide(BASH, {"command": "cat link/x", "cwd": "a", "env": "1"})
-    assert out == ("ask", "'link/x' leads out of the working folder by a link")
+    assert out == ("ask", "'link/x' leads out of the working folder, or to a protected path, by a link")
     assert permissions.decide(BASH, {"command": "cat plain", "cwd": "a", "env": "1"}).verdict == "deny"
 
 

@@ -79,6 +79,12 @@ def test_links_that_lead_elsewhere(tmp_path: Path) -> None:
         assert verdict("cp", command) == "deny", command
     assert verdict("cp new/* dist", "cp new/out dist -v") == "ask"
     assert verdict("diff", "diff dist new/set") == "deny"
+    (work / "c" / "d" / "e").mkdir(parents=True)
+    (work / "c" / "d" / "e" / "f").symlink_to("../../../.git/config")
+    (work / "a").mkdir()
+    for command in ("cp -r a/. c", "cp -vR c/d new", "cp -a a c/d/.", "cp -rL dist/ new", "cp --recursive a c"):
+        assert verdict("cp", command) == "ask", command
+    assert {verdict("cp", command) for command in ("cp -r a new", "cp -R app new", "cp -v x a/x")} == {"allow"}
     (work / "app" / "deep").mkdir(parents=True)
     (work / "app" / "deep" / "l.js").symlink_to("../../../outside/l.js")
     assert verdict("eslint", "eslint --fix 'app/**/x.js'") == "allow"
@@ -541,6 +547,16 @@ printf '%*s' PATH=7 x
 printf '%.*s' PATH=7 x
 source --help
 . --version
+expect --version
+dash --help
+mksh --version
+sh --version
+tclsh --help
+lua --version
+echo x >&'-'
+echo x >&\\-
+test PATH=1 -ne 0
+[ PATH=1 -eq 0 ]
 git fetch --depth=1
 git pull --depth 1
 git fetch --shallow-since=2024-01-01
@@ -620,11 +636,13 @@ git branch --list 'v*'
 cargo fmt --check
 [ a == b ]
 npx eslint src 'docs/*.js'
+[ a -nt b ] && test -s a
+python --version && node --version 2>&1
 """)
 
 USUAL = lines("""
 git|ls|cat|head|tail|grep|rg|find|sed|awk|sort|wc|diff|echo|jq|test|[|mkdir|touch|pytest|uv|timeout|ruff|mypy|npm|cargo
-go|make|docker|kubectl|gh|curl|npx eslint|npx tsc|command|./run.sh|python -m pytest|python manage.py *
+python|node|go|make|docker|kubectl|gh|curl|npx eslint|npx tsc|command|./run.sh|python -m pytest|python manage.py *
 """)
 
 WRAPPERS = " | ".join(
@@ -873,6 +891,8 @@ def test_the_question_names_the_word_the_reason_and_the_rule(command: str, reaso
         ("python3 -m pytest", None),
         ("git push", None),  # it changes something
         ("make x", None),
+        ("mypy a.py", None),
+        ("flake8 a.py", None),
         ("git bulk", None),
         ("git --version", None),
         ("git --no-pager", None),

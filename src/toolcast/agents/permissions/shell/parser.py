@@ -292,6 +292,8 @@ class _Parser(Lexer):
             self.pos = blanks.end()
         start = self.pos
         target = self.word()
+        if operator == ">&" and self.text[start : self.pos] != target.text:
+            operator = ">"  # to busybox `>&'-'` is a file
         if operator in ("<<", "<<-"):
             if not target.literal:
                 self.fail("a here-document whose delimiter is not literal")
