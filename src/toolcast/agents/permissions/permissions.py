@@ -87,11 +87,14 @@ _WITH_REMOTES: Final = frozenset(("fetch", "pull", "push", "ls-remote", "remote"
 """Subcommands of git whose first operand may be a remote; of `remote`, that of its own subcommand."""
 _MOST_FOLDERS: Final = 20
 """The maximum number of folders into which one command line goes."""
+_EDITORS: Final = frozenset(("sed", "gsed", "ed", "ex", "vi", "vim"))
+"""Programs whose commands have a path behind their letter: `r.env`."""
 _MODES: Final = get_args(Mode)
 
 # To an interactive one `#` is a word, and what follows is no comment.
 _may_be_interactive_zsh = re.compile("zsh|terminal", re.IGNORECASE).search
 _deep = re.compile(r"-[A-Za-z]*[rRa]|--(?:rec|arch)").match  # of cp
+_edited = re.compile(r"(?<![A-Za-z])[rRwW]!?\s*([^\s;}]+)").findall
 _joint = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9_*?]+")
 
 
@@ -579,15 +582,17 @@ def _paths_in(found: Sequence[SimpleCommand], root: str) -> Iterator[tuple[str, 
     """Yield the texts in commands that may be paths, and whether a shell expands braces, and wildcards, in them."""
     for command in found:
         targets = (each.target for each in command.redirections if each.operator not in ("<<", "<<-"))
+        edits = not _EDITORS.isdisjoint(program(word) for word in command.words)
         for word in (*_named_by(command.words, root), *command.assignments, *targets):
             # `select * from a` is not about files.
             expanded = not (word.literal or (command.guessed and word.text == "*"))
-            yield from ((text, not word.literal, expanded) for text in word_texts(word.text))
+            texts = (*word_texts(word.text), *(_edited(word.text) if edits else ()))
+            yield from ((text, not word.literal, expanded) for text in texts)
 
 
 def _named_by(words: Sequence[Word], root: str) -> Iterator[Word]:
     """Yield words, and what `cp a/x folder` names by two of them: `folder/x`, and `folder/a/x`."""
-    yield from words
+    yield from (words := tuple(dict.fromkeys(words)))  # each once, as they are combined
     for folder in words:
         if os.path.isdir(os.path.join(root, folder.text)):  # noqa: PTH112, PTH118  # a text is wanted
             for word in (each for each in words if each is not folder):

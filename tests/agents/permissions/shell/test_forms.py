@@ -1158,6 +1158,14 @@ git difftool -yxbash < x
 split --filter=/usr/bin/python3 < x
 script -qcsh x <<< 'git push'
 echo 'git push' | capsh --
+echo git push | sed e
+sed -n '1e;p' <<< 'git push'
+sed -e1e a <<< 'git push'
+sed 's/^/g/ge' <<< 'it push; git push'
+sed -f- s.txt <<< '1egit push'
+sed -f - s.txt <<< '1eg""it push #'
+ed <<< '!git push'
+printf '%s\n' '!git push' | env ed -s a
 find . -name git -exec {} push ;
 find /usr/bin -ok ./{} push ;
 fd . /usr/bin -x {} push
@@ -1233,6 +1241,8 @@ PS4='$('{}')' bash -xc :
 def test_a_deny_rule_sees_through_texts_that_the_parser_does_not_understand(carrier: str) -> None:
     for text in (*HIDDEN, "r\\\nm x #"):
         assert denied("rm", carrier.replace("{}", shlex.quote(text))), text
+    for text in ("g''it push #", "git fetch push;g\\it push #", "f(){ git p''ush;};f", "X=push;f(){ :;};$Y$X"):
+        assert denied("git push", carrier.replace("{}", shlex.quote(text))), text
 
 
 UNPARSED = lines(r"""
@@ -1575,6 +1585,9 @@ git push :: docker build -t node .
 git push :: git diff | git apply
 git push :: yes | sdkmanager --licenses
 git push :: echo x | tee y
+git push :: echo 'git push' | sed 's/a/b/'
+git push :: grep 'git push' x | sed -e 's/a/b/' -e '/e/d'
+git push :: printf '1d\nw\nq\n' | ed -s a
 git push :: cat a | ssh host 'cat > b'
 git push :: ls | env sort
 git push :: cat f | env LC_ALL=C sort -u
@@ -1742,6 +1755,13 @@ def test_a_deny_rule_leaves_ordinary_commands_alone(line: str) -> None:
         "git -c core.pager='cat .env' log",
         "hyperfine 'cat .env'",
         "flock f -c 'cat .env #'",
+        "sed r.env a",
+        "sed -n 's/x/y/w.env' a",
+        "env sed -e 3R.git/config a",
+        "vim -c 'w!.env' a",
+        "cat <<E | xargs cat\n.env\nE",
+        "while read f; do cat $f; done <<E\na\n.env\nE",
+        "sh -c 'xargs cat <<E\n.env\nE'",
         "tar -cI'cat .e\"\"nv;#' -f x y",
         "ssh -oProxyCommand='cat .env' h",
     ],
@@ -1752,7 +1772,23 @@ def test_protected_paths_are_found_in_what_others_run(command: str) -> None:
     assert "is protected" in decision.reason
 
 
-@pytest.mark.parametrize("command", ["docker " + "run " * 4_000, "nice " * 3_000 + "ls", "hyperfine 'ls " * 1_000])
+@pytest.mark.parametrize(
+    "command", ["cat > .gitignore <<E\n.env\nE", "sed 's/a.env/b/' a", "git commit -F - <<E\n.env\nE"]
+)
+def test_texts_that_speak_of_protected_paths_are_none(command: str) -> None:
+    assert Permissions("bypass").decide(TOOL, {"command": command}).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker " + "run " * 4_000,
+        "sed " + "s/" * 8_000 + " <<< x",
+        "ls " + ". " * 8_000,
+        "nice " * 3_000 + "ls",
+        "hyperfine 'ls " * 1_000,
+    ],
+)
 def test_a_long_command_is_judged_in_time(command: str) -> None:
     assert not denied("git push", "echo " + command.replace("'", ""))
     denied("git push", command)

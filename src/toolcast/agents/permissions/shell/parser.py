@@ -64,6 +64,10 @@ _splits = re.compile(
     re.DOTALL,
 ).search
 _escape = re.compile(r"\0|\\[_fnrtv]").sub
+# A script of sed that runs what it reads, or is what it reads.
+_executes = re.compile(
+    r"(?:\A(?:-\w*e)?|[^\w-])[gpIiMm\d]*e[gpIiMm\d]*(?:[\s;}]|\Z)|\A(?:-\w*f|--file=)?(?:-|/dev/stdin)\Z"
+).search
 _may_be_line = re.compile(r"[\s;&|<>()$`]").search
 
 
@@ -101,7 +105,24 @@ def commands(text: str, whole: bool = False) -> list[SimpleCommand]:
         raise UnparsedCommand("it contains control characters")
     found: list[SimpleCommand] = []
     _Parser(text, found, int(whole)).script()
+    if any(map(_takes_commands, found)):
+        texts = (each.target for command in found for each in command.redirections if each.operator == "<<<")
+        words = (Word("ed"), *(word for command in found for word in command.words), *texts)
+        found.append(SimpleCommand(words, given=True, guessed=True))
     return found
+
+
+def _takes_commands(command: SimpleCommand) -> bool:
+    """Return whether it may run what it reads, as `ed` does and `sed e`."""
+    names = {program(word).casefold() for word in command.words} if command.fed else set[str]()
+    found = names & {*deny_table()["commanded"].split()}
+    is_sed = found <= {"sed", "gsed"} and not any(_executes(word.text) for word in command.words)
+    return bool(found) and not is_sed and not is_data(command.words)
+
+
+def _takes_words(command: SimpleCommand) -> bool:
+    """Return whether what it reads may be files that the command line then uses: `xargs`, `read`."""
+    return any(program(word).casefold() in deny_table()["taking"].split() for word in command.words)
 
 
 def is_data(words: Sequence[Word]) -> bool:
@@ -309,6 +330,9 @@ class _Parser(Lexer):
         documents, self.documents, self.before_document = self.documents, [], False
         for document in documents:
             body = self._body(document)
+            if any(_takes_words(each) or _takes_commands(each) for each in self.found):
+                words = (Word(":"), *map(Word, dict.fromkeys(body.split())))
+                self.found.append(SimpleCommand(words, given=True, guessed=True))
             if not document.literal:
                 _Parser(body, self.found, self.depth, self.given, self.fed).expanded("")
 

@@ -245,8 +245,7 @@ def _is_interpreter(name: str) -> bool:
 def _code(word: Word) -> Sequence[Word]:
     """Return the words of a text that may be code, as they are and as a shell may read them."""
     texts = {word.text: None} | {_quote.sub("", each.sub(by, word.text)): None for each, by in _expansions}
-    words = dict.fromkeys(each for text in texts for each in _code_word(text))
-    words = dict.fromkeys(each for text in words for each in (text, *_executed(text)))
+    words = (each for text in texts for part in _code_word(text) for each in (part, *_executed(part)))
     # Other wildcards than these are those of another language.
     found = (
         Word(re.sub("[*?]", ",", each).replace("\0", "*"), False) if "\0" in each else Word(each) for each in words
