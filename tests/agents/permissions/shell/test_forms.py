@@ -1447,6 +1447,22 @@ def test_a_deny_rule_leaves_other_commands_alone(command: str) -> None:
         ("tar xf", "tar --extract --file=a"),
         ("tar -x", "env tar xf a"),
         ("ps -e", "ps ae"),
+        *(("npm publish", f"{name} x") for name in ("npm pu", "npm --prefix . publi", "env npm pub", "pnpm publish")),
+        *(("npm run", f"npm {name} x") for name in ("run-", "ur", "runScript", "run-scrip")),
+        *(("npm update", f"npm {name}") for name in ("u", "ud", "upg", "updat")),
+        *(("npm ci", f"npm {name}") for name in ("install-cl", "clean-install", "isntall-", "ic")),
+        *(("npm adduser", f"npm {name}") for name in ("add-", "addUser", "addus")),
+        *(("npm dist-tag", f"npm {name} add x") for name in ("distTag", "dist-t", "distTags")),
+        *(("npm owner", f"npm {name} add x") for name in ("auth", "ow")),
+        *(("npm version", f"npm {name}") for name in ("veri", "vers")),
+        *(("npm install-ci-test", f"npm {name}") for name in ("si", "clean-install-", "install-ci")),
+        ("npm test", "npm ts"),
+        ("npm init", "npm cr x"),
+        ("npm config", "npm con set a b"),
+        ("npm view", "npm vi x"),
+        ("npm trust", "npm tr x"),
+        ("npm pu", "npm publish"),
+        ("npm pu *", "yarn publish"),
         ("git push --force", "git push --force-with-lease=x:y origin"),
         ("git push --force", "git -c remote.o.push=+HEAD:refs/heads/main push"),
         ("git push --force", "env git -c a.b=c -c Remote.o.Mirror=true push o"),
@@ -1635,6 +1651,13 @@ rm :: npm run format
 rm :: rmdir x
 rm :: git commit -m 'confirm x'
 rm :: gh pr create --title 'confirm x'
+npm publish :: npm pack
+npm publish :: npm unpublish x
+npm star :: npm start
+npm start :: npm star x
+npm install-test :: npm install x
+npm config :: npm ci
+npm uninstall :: npm u
 npm publish :: npm install
 npm publish :: npm test
 npm publish :: npm run build

@@ -24,7 +24,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from .forms import ASKING, Form, deny_table, escaped, forms, matches, program, read, spelled_words
@@ -169,13 +169,28 @@ def forbids(pattern: str, command: SimpleCommand) -> bool:
 def _acts(first: str, *others: str) -> Sequence[Sequence[str]]:
     """Return the wanted words, and those of other names of the act. Each short option is a word."""
     name = first.rpartition("/")[2].casefold()
-    found = [(name, *_one_by_one(name, others))]
+    words = tuple(_one_by_one(name, others))
+    full = [each for each in _npm_names() if _is_npm(words[0], each)] if name == "npm" and words else []
+    found = [(name, *words), *((name, each, *words[1:]) for each in full)]
     for words in found:  # which grows
         for names, *more in ([side.split(" | ") for side in row.split(" > ")] for row in deny_table()["acts"]):
             for left in (left for act in names for left in _without(act.split(), words)):
                 renamed = ((*act.removesuffix(" *").split(), *left) for side in (names, *more) for act in side)
                 found += [each for each in renamed if len(each) <= len(found[0]) + 2 and each not in found]
     return found
+
+
+@cache
+def _npm_names() -> frozenset[str]:
+    """Return the names of commands of npm, each of which the beginning of is a name, too."""
+    rows = re.findall(r"\bnpm (\w[\w-]*)", " | ".join(deny_table()["acts"]))
+    return frozenset((*rows, *deny_table()["npm"].split()))
+
+
+def _is_npm(text: str, name: str) -> bool:
+    """Return whether npm takes the text for the name of a command: `pu` for `publish`, `distTag` for `dist-tag`."""
+    text = re.sub("[A-Z]", lambda letter: f"-{letter[0].lower()}", text)
+    return text == name or (bool(text) and text not in _npm_names() and name.startswith(text))
 
 
 def _without(act: Sequence[str], words: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -391,7 +406,7 @@ def _follow(name: str, wanted: Sequence[str], words: Sequence[Word], in_place: b
     for want in (want for want in wanted if not want.startswith(_ANYWHERE)):
         after_option = False
         for word in left:
-            if _may_be(word, want):
+            if _may_be(word, want) or (name == "npm" and _is_npm(word.text, want)):
                 if _is_several(word):
                     return True
                 break
