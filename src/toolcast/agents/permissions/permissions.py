@@ -45,7 +45,7 @@ from .protected_paths import (
     word_texts,
 )
 from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, Others, PathPattern, Rule, Under
-from .shell.forms import escaped, forms, program, read
+from .shell.forms import deny_table, escaped, forms, program, read
 from .shell.lexer import UnparsedCommand, Word
 from .shell.parser import SimpleCommand, commands
 from .shell.patterns import Uncovered, forbids, form_pattern, literal_pattern, uncovered, words_of
@@ -87,14 +87,12 @@ _WITH_REMOTES: Final = frozenset(("fetch", "pull", "push", "ls-remote", "remote"
 """Subcommands of git whose first operand may be a remote; of `remote`, that of its own subcommand."""
 _MOST_FOLDERS: Final = 20
 """The maximum number of folders into which one command line goes."""
-_EDITORS: Final = frozenset(("sed", "gsed", "ed", "ex", "vi", "vim"))
-"""Programs whose commands have a path behind their letter: `r.env`."""
 _MODES: Final = get_args(Mode)
 
 # To an interactive one `#` is a word, and what follows is no comment.
 _may_be_interactive_zsh = re.compile("zsh|terminal", re.IGNORECASE).search
 _deep = re.compile(r"-[A-Za-z]*[rRa]|--(?:rec|arch)").match  # of cp
-_edited = re.compile(r"(?<![A-Za-z])[rRwW]!?\s*([^\s;}]+)").findall
+_edited = re.compile(r"(?<![A-Za-z])[rRwW]!?\s*([^\s;}]+)").findall  # by a command of sed: `r.env`
 _joint = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9_*?]+")
 
 
@@ -472,9 +470,7 @@ def _is_file(name: str, root: str) -> bool:
     return os.path.exists(os.path.join(root, name))  # noqa: PTH110, PTH118  # a text is wanted
 
 
-def _leading_out(
-    listed: Sequence[SimpleCommand], patterns: Sequence[str], root: str, protected: Sequence[str]
-) -> str | None:
+def _leading_out(listed: Sequence[SimpleCommand], patterns: Sequence[str], root: str, protected: Sequence[str]) -> str:
     """Return a word that no rule spells and that is a path in the folder `root`, from which a link leads out of it.
 
     A recursive copy also goes through the links in folders, out of it or to protected paths.
@@ -484,16 +480,14 @@ def _leading_out(
         names = [escaped(word.text) for word in command.words]
         # Not those of rules for other commands: one that reads says nothing of one that writes.
         spelled = {word for words in rules if words[0] in names for word in words}
-        copies = any(program(word) == "cp" for word in command.words) and any(
-            _deep(each.text) for each in command.words
-        )
+        copies = "cp" in map(program, command.words) and any(_deep(word.text) for word in command.words)
         for word in _named_by(command.words[1:], root):
             texts = () if escaped(word.text) in spelled else word_texts(word.text)
             if copies and texts and _has_links(word.text, root, protected):
                 return word.text
-            if found := next((text for text in texts if leads_out(text, root)), None):
+            if found := next((text for text in texts if leads_out(text, root)), ""):
                 return found
-    return None
+    return ""
 
 
 def _has_links(folder: str, root: str, protected: Sequence[str]) -> bool:
@@ -582,7 +576,7 @@ def _paths_in(found: Sequence[SimpleCommand], root: str) -> Iterator[tuple[str, 
     """Yield the texts in commands that may be paths, and whether a shell expands braces, and wildcards, in them."""
     for command in found:
         targets = (each.target for each in command.redirections if each.operator not in ("<<", "<<-"))
-        edits = not _EDITORS.isdisjoint(program(word) for word in command.words)
+        edits = not {*map(program, command.words)}.isdisjoint(deny_table()["commanded"].split())
         for word in (*_named_by(command.words, root), *command.assignments, *targets):
             # `select * from a` is not about files.
             expanded = not (word.literal or (command.guessed and word.text == "*"))

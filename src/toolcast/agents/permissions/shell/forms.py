@@ -20,7 +20,7 @@ The fields of a row:
 * `after`: behind so many operands there is another command. `spelled`: the rule has to spell its program. `input`: it
   gets words from the input.
 * `script`: the first operand is a script file, which the rule has to spell; what follows are the script's arguments.
-  `asked`: those of its names that have `--version` and `--help`, which other ones may take for a script.
+  `asked`: those names of an interpreter that have `--version` and `--help`, which others may take for a script.
   `code`: options whose value is code. `shell`: the code is a shell command. `reads`: other programs that run what they
   read where their words do not fit.
 * `patterns`: its operands may be patterns of files, as those of git are, and are plain ones then.

@@ -120,11 +120,6 @@ def _takes_commands(command: SimpleCommand) -> bool:
     return bool(found) and not is_sed and not is_data(command.words)
 
 
-def _takes_words(command: SimpleCommand) -> bool:
-    """Return whether what it reads may be files that the command line then uses: `xargs`, `read`."""
-    return any(program(word).casefold() in deny_table()["taking"].split() for word in command.words)
-
-
 def is_data(words: Sequence[Word]) -> bool:
     """Return whether the words fit the forms of their programs, so that none of them is a command line."""
     start, depth = 0, 0
@@ -330,7 +325,8 @@ class _Parser(Lexer):
         documents, self.documents, self.before_document = self.documents, [], False
         for document in documents:
             body = self._body(document)
-            if any(_takes_words(each) or _takes_commands(each) for each in self.found):
+            taking = {*deny_table()["taking"].split()}  # its words may be files that the line then uses
+            if any(_takes_commands(each) or taking & {*map(program, each.words)} for each in self.found):
                 words = (Word(":"), *map(Word, dict.fromkeys(body.split())))
                 self.found.append(SimpleCommand(words, given=True, guessed=True))
             if not document.literal:

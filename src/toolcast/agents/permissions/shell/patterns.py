@@ -24,7 +24,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from .forms import ASKING, Form, deny_table, escaped, forms, matches, program, read, spelled_words
@@ -41,13 +41,14 @@ _expansions = (
     (re.compile(r"\$\{\w*:?[-=+?]?|\$\w+"), " "),
 )
 _quote = re.compile(r"['\"]|\\\n?")
+_open = str.maketrans("*?\0", ",,*")  # other wildcards than NUL are those of another language
 _unknown = re.compile(r"(?:\A|[;&|\n{])[\s(]*(?:\0{2,}|\0[ \t]+[\w./-])").search
 _executed = re.compile(r"\A(?:.*/)?[\d$]*e(.+)").findall  # by sed: `1egit push`
 _names_input = re.compile(r"/(?:dev|proc)/|-\Z").search
 _bracket = re.compile(r"\[.*\]")
 _shell_for = re.compile(r"-[A-Za-z]*[si][A-Za-z]*|--shell|--login").fullmatch
-_EXECUTING = frozenset(("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"))  # of find, fd
-_found_file = re.compile(r"[^\s]*\{[./]*\}").fullmatch  # `{}` is a file that they find
+# `find -exec {}` and `fd -x {}` run the files that they find.
+_runs_found = re.compile(r"\0(?:-exec|-execdir|-ok|-okdir|-x|-X|--exec|--exec-batch)\0[^\0\s]*\{[./]*\}").search
 _TAKING_INPUT = frozenset(("filter", "data"))
 _ANYWHERE = ("-", "+", ":")  # the beginnings of words that have no place among others
 _Words = tuple[Word, ...]
@@ -170,8 +171,8 @@ def _acts(first: str, *others: str) -> Sequence[Sequence[str]]:
     """Return the wanted words, and those of other names of the act. Each short option is a word."""
     name = first.rpartition("/")[2].casefold()
     words = tuple(_one_by_one(name, others))
-    full = [each for each in _npm_names() if _is_npm(words[0], each)] if name == "npm" and words else []
-    found = [(name, *words), *((name, each, *words[1:]) for each in full)]
+    names = deny_table()["npm"].split() if name == "npm" and words else ()
+    found = [(name, *words), *((name, each, *words[1:]) for each in names if _is_npm(words[0], each))]
     for words in found:  # which grows
         for names, *more in ([side.split(" | ") for side in row.split(" > ")] for row in deny_table()["acts"]):
             for left in (left for act in names for left in _without(act.split(), words)):
@@ -180,17 +181,10 @@ def _acts(first: str, *others: str) -> Sequence[Sequence[str]]:
     return found
 
 
-@cache
-def _npm_names() -> frozenset[str]:
-    """Return the names of commands of npm, each of which the beginning of is a name, too."""
-    rows = re.findall(r"\bnpm (\w[\w-]*)", " | ".join(deny_table()["acts"]))
-    return frozenset((*rows, *deny_table()["npm"].split()))
-
-
 def _is_npm(text: str, name: str) -> bool:
     """Return whether npm takes the text for the name of a command: `pu` for `publish`, `distTag` for `dist-tag`."""
     text = re.sub("[A-Z]", lambda letter: f"-{letter[0].lower()}", text)
-    return text == name or (bool(text) and text not in _npm_names() and name.startswith(text))
+    return text == name or (bool(text) and text not in deny_table()["npm"].split() and name.startswith(text))
 
 
 def _without(act: Sequence[str], words: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -234,37 +228,31 @@ def _reads_within(words: _Words, command: SimpleCommand) -> bool:
     is_named = any(_names_input(word.text) for word in words)
     kinds = {"script", "input", "reads" if is_named else ""} if command.fed else {"shell"}
     others = {*deny_table()["later"].split(), *deny_table()["openers"]} if command.fed else ()
+    if _runs_found("\0".join(word.text for word in words)):
+        return True
     for at, word in enumerate(words[1:], 1):
-        if words[at - 1].text in _EXECUTING and _found_file(word.text):
-            return True
         name = program(word).casefold()
         found = kinds & form.traits if (form := forms().get(name)) else set[str]()
         if found & {"input", "reads"} or ((found or name in others) and _runs_unread(words[at:], command.given)):
             return True
-        if command.fed and any(map(_is_interpreter, _values(word.text))):
+        if command.fed and _names_interpreter(word.text):
             return True
     return False
 
 
-def _values(text: str) -> Iterator[str]:
-    """Yield the texts that may be the value of an option in a word: `--filter=sh`, `exec=sh`, `-Ish`."""
-    yield from text.split("=")[1:]
-    yield from (text.partition(letter)[2] for letter in (dict.fromkeys(text[1:]) if text.startswith("-") else ()))
-
-
-def _is_interpreter(name: str) -> bool:
-    form = forms().get(program(Word(name)).casefold())
-    return form is not None and form.has("script") and bool(re.match(form.code, "-c") or re.match(form.code, "-e"))
+def _names_interpreter(text: str) -> bool:
+    """Return whether the value of an option in the word may be an interpreter: `--filter=sh`, `exec=sh`, `-Ish`."""
+    letters = dict.fromkeys(text[1:]) if text.startswith("-") else ()
+    values = (*text.split("=")[1:], *(text.partition(letter)[2] for letter in letters))
+    found = (forms().get(value.rpartition("/")[2].casefold()) for value in values)
+    return any(form is not None and form.asked for form in found)
 
 
 def _code(word: Word) -> Sequence[Word]:
     """Return the words of a text that may be code, as they are and as a shell may read them."""
     texts = {word.text: None} | {_quote.sub("", each.sub(by, word.text)): None for each, by in _expansions}
     words = (each for text in texts for part in _code_word(text) for each in (part, *_executed(part)))
-    # Other wildcards than these are those of another language.
-    found = (
-        Word(re.sub("[*?]", ",", each).replace("\0", "*"), False) if "\0" in each else Word(each) for each in words
-    )
+    found = (Word(each.translate(_open), False) if "\0" in each else Word(each) for each in words)
     unknown = [Word("$()", False)] if any(map(_unknown, texts)) else []
     return [each for each in found if each.text.strip("*") and each.text != word.text] + unknown
 
