@@ -42,7 +42,7 @@ _expansions = (
 )
 _quote = re.compile(r"['\"]|\\\n?")
 _open = str.maketrans("*?\0", ",,*")  # other wildcards than NUL are those of another language
-_unknown = re.compile(r"(?:\A|[;&|\n{])[\s(]*(?:\0{2,}|\0[ \t]+[\w./-])").search
+_unknown = re.compile(r"(?:\A|[;&|\n{])[ \t(]*(?:\0{2,}|\0[ \t]+[\w./-])").search
 _executed = re.compile(r"\A(?:.*/)?[\d$]*e(.+)").findall  # by sed: `1egit push`
 _names_input = re.compile(r"/(?:dev|proc)/|-\Z").search
 _bracket = re.compile(r"\[.*\]")
@@ -248,6 +248,7 @@ def _names_interpreter(text: str) -> bool:
     return any(form is not None and form.asked for form in found)
 
 
+@lru_cache(maxsize=100)
 def _code(word: Word) -> Sequence[Word]:
     """Return the words of a text that may be code, as they are and as a shell may read them."""
     texts = {word.text: None} | {_quote.sub("", each.sub(by, word.text)): None for each, by in _expansions}
