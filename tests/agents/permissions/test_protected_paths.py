@@ -175,7 +175,21 @@ def test_paths_within_words() -> None:
     assert ".env" in word_texts("if=.env")
     assert ".env" in word_texts("-f.env")
     assert ".env" in word_texts("-Fx=@.env")
+    assert ".env" in word_texts("--.env")
     assert ".env" in word_texts("HEAD:.env")
+
+
+@given(st.text("abu.#0", max_size=99), st.sampled_from("oTt"), st.sampled_from([".env", "~/.ssh/x", "id_rsa"]))
+def test_paths_behind_short_options_in_one_word(options: str, option: str, path: str) -> None:
+    assert path in word_texts(f"-{options}{option}{path}")
+    assert "/" in path or path in word_texts(f"a/-{options}{option}{path}")
+
+
+@pytest.mark.parametrize(
+    "word", ["-Dx=prod.env", "-d@prod.env", "--prod.env", "-Wl,prod.env", "-no-credentials", "-a b.env"]
+)
+def test_words_without_a_path_behind_an_option(word: str) -> None:
+    assert not any(protected_name(text) for text in word_texts(word))
 
 
 @given(st.text())

@@ -45,7 +45,7 @@ from .protected_paths import (
     word_texts,
 )
 from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, Others, PathPattern, Rule, Under
-from .shell.forms import escaped, forms, program, read
+from .shell.forms import deny_table, escaped, forms, program, read
 from .shell.lexer import UnparsedCommand, Word
 from .shell.parser import SimpleCommand, commands
 from .shell.patterns import Uncovered, forbids, form_pattern, literal_pattern, uncovered, words_of
@@ -91,6 +91,8 @@ _MODES: Final = get_args(Mode)
 
 # To an interactive one `#` is a word, and what follows is no comment.
 _may_be_interactive_zsh = re.compile("zsh|terminal", re.IGNORECASE).search
+_deep = re.compile(r"-[A-Za-z]*[rRa]|--(?:rec|arch)").match  # of cp
+_edited = re.compile(r"(?<![A-Za-z])[rRwW]!?\s*([^\s;}]+)").findall  # by a command of sed: `r.env`
 _joint = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9_*?]+")
 
 
@@ -215,7 +217,7 @@ class Permissions:
         # All reasons against the call come before all reasons for it, so no allow rule can lift a prohibition.
         if against := _forbidden(call, rules) or self._protected(call) or self._mode_limit(facts):
             return Decision("deny", against)
-        allowed, shortfall = _allowed(call, rules)
+        allowed, shortfall = _allowed(call, rules, self.protected)
         declared = facts.approval if allowed is None else None
         if declared != "always" and (favour := self._bypassed() or allowed or self._unasked(facts)):
             return Decision("allow", favour)
@@ -341,7 +343,7 @@ def _forbidden(call: _Call, rules: Sequence[Rule]) -> str | None:
     return None
 
 
-def _allowed(call: _Call, rules: Sequence[Rule]) -> tuple[str | None, str]:
+def _allowed(call: _Call, rules: Sequence[Rule], protected: Sequence[str]) -> tuple[str | None, str]:
     """Return the reason of the allow rules that match, if they do, and else why those for commands do not.
 
     A command line needs a rule for each of its commands.
@@ -367,9 +369,9 @@ def _allowed(call: _Call, rules: Sequence[Rule]) -> tuple[str | None, str]:
             is_usual = not found.pattern and len(call.commands) == 1 and bool(command.words)
             return None, "" if is_usual else _uncovered_text(found, command)
     for folder in call.folders:
-        if way := _leading_out(call.commands, patterns, folder):
-            return None, f"{way!r:.200} leads out of the working folder by a link"
-        if name := next(filter(None, (_file_run(command, folder) for command in call.commands)), ""):
+        if way := _leading_out(call.commands, patterns, folder, protected):
+            return None, f"{way!r:.200} leads out of the working folder, or to a protected path, by a link"
+        if name := next(filter(None, (_file_run(each, folder) for each in call.commands if each.words)), ""):
             return None, f"{name!r:.200} is a file or folder here, which would run in place of the program"
         if reason := _repository_met(call.commands, folder) or _option_met(call.commands, folder):
             return None, reason
@@ -468,18 +470,31 @@ def _is_file(name: str, root: str) -> bool:
     return os.path.exists(os.path.join(root, name))  # noqa: PTH110, PTH118  # a text is wanted
 
 
-def _leading_out(listed: Sequence[SimpleCommand], patterns: Sequence[str], root: str) -> str | None:
-    """Return a word that no rule spells and that is a path in the folder `root`, from which a link leads out of it."""
+def _leading_out(listed: Sequence[SimpleCommand], patterns: Sequence[str], root: str, protected: Sequence[str]) -> str:
+    """Return a word that no rule spells and that is a path in the folder `root`, from which a link leads out of it.
+
+    A recursive copy also goes through the links in folders, out of it or to protected paths.
+    """
     rules = [words_of(pattern) for pattern in patterns]
     for command in listed:
         names = [escaped(word.text) for word in command.words]
         # Not those of rules for other commands: one that reads says nothing of one that writes.
         spelled = {word for words in rules if words[0] in names for word in words}
+        copies = "cp" in map(program, command.words) and any(_deep(word.text) for word in command.words)
         for word in _named_by(command.words[1:], root):
             texts = () if escaped(word.text) in spelled else word_texts(word.text)
-            if found := next((text for text in texts if leads_out(text, root)), None):
+            if copies and texts and _has_links(word.text, root, protected):
+                return word.text
+            if found := next((text for text in texts if leads_out(text, root)), ""):
                 return found
-    return None
+    return ""
+
+
+def _has_links(folder: str, root: str, protected: Sequence[str]) -> bool:
+    """Return whether it is a folder with links that lead out of `root`, or to protected paths."""
+    below = f"{folder.rstrip('/')}/**/*"
+    is_folder = os.path.isdir(os.path.join(root, folder))  # noqa: PTH112, PTH118  # a text is wanted
+    return is_folder and (leads_out(below, root) or protected_name(below, protected, root) is not None)
 
 
 def _uncovered_text(found: Uncovered, command: SimpleCommand) -> str:
@@ -561,15 +576,17 @@ def _paths_in(found: Sequence[SimpleCommand], root: str) -> Iterator[tuple[str, 
     """Yield the texts in commands that may be paths, and whether a shell expands braces, and wildcards, in them."""
     for command in found:
         targets = (each.target for each in command.redirections if each.operator not in ("<<", "<<-"))
+        edits = not {*map(program, command.words)}.isdisjoint(deny_table()["commanded"].split())
         for word in (*_named_by(command.words, root), *command.assignments, *targets):
             # `select * from a` is not about files.
             expanded = not (word.literal or (command.guessed and word.text == "*"))
-            yield from ((text, not word.literal, expanded) for text in word_texts(word.text))
+            texts = (*word_texts(word.text), *(_edited(word.text) if edits else ()))
+            yield from ((text, not word.literal, expanded) for text in texts)
 
 
 def _named_by(words: Sequence[Word], root: str) -> Iterator[Word]:
     """Yield words, and what `cp a/x folder` names by two of them: `folder/x`, and `folder/a/x`."""
-    yield from words
+    yield from (words := tuple(dict.fromkeys(words)))  # each once, as they are combined
     for folder in words:
         if os.path.isdir(os.path.join(root, folder.text)):  # noqa: PTH112, PTH118  # a text is wanted
             for word in (each for each in words if each is not folder):

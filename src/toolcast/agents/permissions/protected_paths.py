@@ -69,6 +69,7 @@ _braces = re.compile(r"\{([^{}]*)\}").search
 _component = re.compile(r"[/\\:]")
 _dot = re.compile(r"\[[!^]?\]?[^\]]*\]|[.?*]")
 _piece = re.compile(r"[=@:,;|&?#]")
+_options = re.compile(r"-([!-+.0-<>?A-~]+|-)").match  # not what begins another piece, and a second `-` alone
 _scheme = re.compile(r"file:(?://[^/]*)?", re.IGNORECASE).match
 _in_process = re.compile(r"/+proc/[^/]+/(.*)", re.DOTALL).match
 _through_process = re.compile(r"/+(?:proc/[^/]*/|dev/fd/).*/", re.DOTALL).match
@@ -145,10 +146,10 @@ def path_texts(arguments: Mapping[str, Any], parameters: Iterable[str] = ()) -> 
 def word_texts(word: str) -> Iterator[str]:
     """Yield the texts in a word of a command that may be paths: itself, and what follows `=`, `:`, `@` or an option."""
     yield word
-    if (name := word.rpartition("/")[2]).startswith("-"):  # `touch ./-f.env` makes an option of other commands
-        yield name[2:]
-    if word.startswith("-"):
-        yield word[2:]
+    for text in dict.fromkeys((word, word.rpartition("/")[2])):  # `touch ./-f.env` makes an option of other commands
+        # Of short options in one word, the first of its letter may have the rest as its value: `sort -uo.env`.
+        letters = _options(text)
+        yield from (text[1:].partition(letter)[2] for letter in dict.fromkeys(letters[1] if letters else ""))
     if word.startswith(":("):  # `:(top)x` is x to git
         yield word.partition(")")[2]
     pieces = _piece.split(word)

@@ -79,6 +79,12 @@ def test_links_that_lead_elsewhere(tmp_path: Path) -> None:
         assert verdict("cp", command) == "deny", command
     assert verdict("cp new/* dist", "cp new/out dist -v") == "ask"
     assert verdict("diff", "diff dist new/set") == "deny"
+    (work / "c" / "d" / "e").mkdir(parents=True)
+    (work / "c" / "d" / "e" / "f").symlink_to("../../../.git/config")
+    (work / "a").mkdir()
+    for command in ("cp -r a/. c", "cp -vR c/d new", "cp -a a c/d/.", "cp -rL dist/ new", "cp --recursive a c"):
+        assert verdict("cp", command) == "ask", command
+    assert {verdict("cp", command) for command in ("cp -r a new", "cp -R app new", "cp -v x a/x")} == {"allow"}
     (work / "app" / "deep").mkdir(parents=True)
     (work / "app" / "deep" / "l.js").symlink_to("../../../outside/l.js")
     assert verdict("eslint", "eslint --fix 'app/**/x.js'") == "allow"
@@ -541,6 +547,16 @@ printf '%*s' PATH=7 x
 printf '%.*s' PATH=7 x
 source --help
 . --version
+expect --version
+dash --help
+mksh --version
+sh --version
+tclsh --help
+lua --version
+echo x >&'-'
+echo x >&\\-
+test PATH=1 -ne 0
+[ PATH=1 -eq 0 ]
 git fetch --depth=1
 git pull --depth 1
 git fetch --shallow-since=2024-01-01
@@ -620,11 +636,13 @@ git branch --list 'v*'
 cargo fmt --check
 [ a == b ]
 npx eslint src 'docs/*.js'
+[ a -nt b ] && test -s a
+python --version && node --version 2>&1
 """)
 
 USUAL = lines("""
 git|ls|cat|head|tail|grep|rg|find|sed|awk|sort|wc|diff|echo|jq|test|[|mkdir|touch|pytest|uv|timeout|ruff|mypy|npm|cargo
-go|make|docker|kubectl|gh|curl|npx eslint|npx tsc|command|./run.sh|python -m pytest|python manage.py *
+python|node|go|make|docker|kubectl|gh|curl|npx eslint|npx tsc|command|./run.sh|python -m pytest|python manage.py *
 """)
 
 WRAPPERS = " | ".join(
@@ -873,6 +891,8 @@ def test_the_question_names_the_word_the_reason_and_the_rule(command: str, reaso
         ("python3 -m pytest", None),
         ("git push", None),  # it changes something
         ("make x", None),
+        ("mypy a.py", None),
+        ("flake8 a.py", None),
         ("git bulk", None),
         ("git --version", None),
         ("git --no-pager", None),
@@ -1131,6 +1151,27 @@ tar -vvvvvvcI'git push;' -f x r.git
 sed '1egit push' a
 sed -e '/x/egit push' a
 sed 'egit push' a
+echo 'git push' | split --filter=sh
+tar cf a b --checkpoint-action=exec=sh <<< 'git push'
+tar cf a b -Ish <<< 'git push'
+git difftool -yxbash < x
+split --filter=/usr/bin/python3 < x
+script -qcsh x <<< 'git push'
+echo 'git push' | capsh --
+echo git push | sed e
+sed -n '1e;p' <<< 'git push'
+sed -e1e a <<< 'git push'
+sed 's/^/g/ge' <<< 'it push; git push'
+sed -f- s.txt <<< '1egit push'
+sed -f - s.txt <<< '1eg""it push #'
+ed <<< '!git push'
+printf '%s\n' '!git push' | env ed -s a
+find . -name git -exec {} push ;
+find /usr/bin -ok ./{} push ;
+fd . /usr/bin -x {} push
+git config include.path ../c && git x
+git config --add Include.path ../c
+git -c Include.path=../c x
 """)
 
 PUSHING = " | ".join(
@@ -1147,6 +1188,94 @@ ip netns exec a | aws-vault exec a -- | sudo uv run | uv run sudo | faketime a |
 @pytest.mark.parametrize("command", [*PUSHES, *(f"{wrapper} git push" for wrapper in PUSHING)])
 def test_a_deny_rule_sees_through_programs_that_run_others(command: str) -> None:
     assert denied("git push", command)
+
+
+HIDDEN = lines(r"""
+r""m x #
+r\m x & #x
+case x in x) r""m x;; esac
+f(){ r""m x;};f
+[[ x ]];r""m x
+r""m x;: ${x:-y}
+r$'m' x
+eval r""m x #
+X=r;${X}m x #
+X=r;Y=m;$X$Y x #
+X=rm;f(){ :;};$X x
+${Y:-rm} x
+rm${IFS}x;f(){ :;}
+/bin/r* x;f(){ :;}
+/usr/bin/?m x;f(){ :;}
+r`:`m x;f(){ :;}
+r$(:)m x;f(){ :;}
+r${x:-y}m x
+""")
+CARRIERS = lines(r"""
+flock f -c {}
+split --filter={} f
+tar cf a -I {} f
+tar -cI{} -f a f
+tar cf a --checkpoint-action=exec={} f
+git -c core.fsmonitor={} status
+git -c core.editor={} commit
+git ls-remote --upload-pack={} .
+git difftool -y -x {}
+git difftool -yx{}
+git config alias.x '!'{}; git x
+GIT_EXTERNAL_DIFF={} git diff
+npm exec -c {}
+capsh -- -c {}
+make --eval='a:;'{} a
+sed '1e '{} f
+vim -es -c '!'{}
+gdb -ex '!'{}
+mapfile -C {} a
+compgen -C {}
+env flock f -c {}
+stdbuf -oL flock f -c {}
+PS4='$('{}')' bash -xc :
+""")
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+def test_a_deny_rule_sees_through_texts_that_the_parser_does_not_understand(carrier: str) -> None:
+    for text in (*HIDDEN, "r\\\nm x #"):
+        assert denied("rm", carrier.replace("{}", shlex.quote(text))), text
+    for text in ("g''it push #", "git fetch push;g\\it push #", "f(){ git p''ush;};f", "X=push;f(){ :;};$Y$X"):
+        assert denied("git push", carrier.replace("{}", shlex.quote(text))), text
+
+
+UNPARSED = lines(r"""
+hg commit -m "fix: case of # and (x), don't"
+gh pr create --title 'x (y)' --body '* a (list) of ${X:-y}, it is $1 # x'
+perl -ne 'print $1 if /(\w+)\s*=/' a
+perl -e 'my $x = 1; for (@ARGV) { $x += $_; } print "$x\n"'
+php -r 'foreach ($x as $y) { echo "$y\n"; }'
+node -e 'const x = require("fs"); console.log(`a ${x.y} (b)`)'
+python3 -c 'import sys; print(sys.path[0], "%s" % 3)  # x'
+ruby -e 'puts [1,2].map { |x| "#{x}a" }.join(", ")'
+awk '{ $1=""; print }' a
+awk -v x=1 'NR==FNR{a[$1]=$2;next} ($1 in a){print $0, a[$1]}' a b
+sed -i -e 's/\(a\)b/\1c/' -e '/^#/d' a
+sed -E -i 's/^(\s*)"x": "[^"]*"/\1"x": "y"/' a
+jq --arg v 1 '.[] | select(.a == $v)' a
+curl -X POST -d '{"a": "b (c)", "d": [1, 2]}' http://h/x -o a
+psql -c "select count(*) from a where b = 'c' and d in (1, 2);"
+ag 'foo\s*\(\s*\$x\) (' src
+find . -name '*.py' -exec grep -l "it's (x" {} +
+ssh h 'cd /x && ls (y'
+kubectl get pods -o jsonpath="{range .items[*]}{.metadata.name}{'\n'}{end}"
+terraform apply -var='x=["a", "b"]'
+""")
+
+
+@pytest.mark.parametrize("command", UNPARSED)
+def test_a_deny_rule_leaves_texts_of_other_languages_alone(command: str) -> None:
+    assert not any(denied(pattern, command) for pattern in ("rm", "git push", "sudo", "npm publish", "docker run"))
+
+
+def test_an_assignment_in_a_text_is_no_program() -> None:
+    assert not asked("hyperfine 'X=1 '", "hyperfine 'X=1 '")
 
 
 OTHERS = lines(r"""
@@ -1197,6 +1326,10 @@ jobs -l
 printf '[$X'
 vim -c '%s/a(b/c/' x
 hyperfine -n a ls
+cat x | docker run -i -e A=b a
+cat x | gzip -cfv
+echo y | cc -I. x.c
+git config --get include.path
 less a
 man ls
 psql -c 'select 1'
@@ -1314,6 +1447,30 @@ def test_a_deny_rule_leaves_other_commands_alone(command: str) -> None:
         ("tar xf", "tar --extract --file=a"),
         ("tar -x", "env tar xf a"),
         ("ps -e", "ps ae"),
+        *(("npm publish", f"{name} x") for name in ("npm pu", "npm --prefix . publi", "env npm pub", "pnpm publish")),
+        *(("npm run", f"npm {name} x") for name in ("run-", "ur", "runScript", "run-scrip")),
+        *(("npm update", f"npm {name}") for name in ("u", "ud", "upg", "updat")),
+        *(("npm ci", f"npm {name}") for name in ("install-cl", "clean-install", "isntall-", "ic")),
+        *(("npm adduser", f"npm {name}") for name in ("add-", "addUser", "addus")),
+        *(("npm dist-tag", f"npm {name} add x") for name in ("distTag", "dist-t", "distTags")),
+        *(("npm owner", f"npm {name} add x") for name in ("auth", "ow")),
+        *(("npm version", f"npm {name}") for name in ("veri", "vers")),
+        *(("npm install-ci-test", f"npm {name}") for name in ("si", "clean-install-", "install-ci")),
+        ("npm test", "npm ts"),
+        ("npm init", "npm cr x"),
+        ("npm config", "npm con set a b"),
+        ("npm view", "npm vi x"),
+        ("npm trust", "npm tr x"),
+        ("npm pu", "npm publish"),
+        ("npm pu *", "yarn publish"),
+        ("git push --force", "git push --force-with-lease=x:y origin"),
+        ("git push --force", "git -c remote.o.push=+HEAD:refs/heads/main push"),
+        ("git push --force", "env git -c a.b=c -c Remote.o.Mirror=true push o"),
+        ("git push --force", "git config remote.o.mirror true && git push"),
+        ("git push --force", "git push origin a '+refs/*:refs/*'"),
+        ("pip install", "python3 -m pip.__main__ install x"),
+        ("pip install", "env python -mpip._internal install x"),
+        ("pytest", "python -m pytest.__main__ x"),
         ("node -e", "nodejs --eval x"),
     ],
 )
@@ -1444,6 +1601,9 @@ git push :: docker build -t node .
 git push :: git diff | git apply
 git push :: yes | sdkmanager --licenses
 git push :: echo x | tee y
+git push :: echo 'git push' | sed 's/a/b/'
+git push :: grep 'git push' x | sed -e 's/a/b/' -e '/e/d'
+git push :: printf '1d\nw\nq\n' | ed -s a
 git push :: cat a | ssh host 'cat > b'
 git push :: ls | env sort
 git push :: cat f | env LC_ALL=C sort -u
@@ -1456,7 +1616,8 @@ git push --force :: git push origin main
 git push --force :: git push -u origin main
 git push --force :: git push --follow-tags
 git push --force :: git push --set-upstream origin feature/x
-git push --force :: git push --force-with-lease
+git push --force :: git -c remote.pushDefault=x push
+git push --force :: git -c remote.o.push=main push
 git push --force :: git commit -m '+x'
 git push --force :: git push origin :b
 git push --force :: git push --delete origin b
@@ -1490,6 +1651,13 @@ rm :: npm run format
 rm :: rmdir x
 rm :: git commit -m 'confirm x'
 rm :: gh pr create --title 'confirm x'
+npm publish :: npm pack
+npm publish :: npm unpublish x
+npm star :: npm start
+npm start :: npm star x
+npm install-test :: npm install x
+npm config :: npm ci
+npm uninstall :: npm u
 npm publish :: npm install
 npm publish :: npm test
 npm publish :: npm run build
@@ -1609,6 +1777,15 @@ def test_a_deny_rule_leaves_ordinary_commands_alone(line: str) -> None:
         "uv run sh -c 'cat .env'",
         "git -c core.pager='cat .env' log",
         "hyperfine 'cat .env'",
+        "flock f -c 'cat .env #'",
+        "sed r.env a",
+        "sed -n 's/x/y/w.env' a",
+        "env sed -e 3R.git/config a",
+        "vim -c 'w!.env' a",
+        "cat <<E | xargs cat\n.env\nE",
+        "while read f; do cat $f; done <<E\na\n.env\nE",
+        "sh -c 'xargs cat <<E\n.env\nE'",
+        "tar -cI'cat .e\"\"nv;#' -f x y",
         "ssh -oProxyCommand='cat .env' h",
     ],
 )
@@ -1618,7 +1795,23 @@ def test_protected_paths_are_found_in_what_others_run(command: str) -> None:
     assert "is protected" in decision.reason
 
 
-@pytest.mark.parametrize("command", ["docker " + "run " * 4_000, "nice " * 3_000 + "ls", "hyperfine 'ls " * 1_000])
+@pytest.mark.parametrize(
+    "command", ["cat > .gitignore <<E\n.env\nE", "sed 's/a.env/b/' a", "git commit -F - <<E\n.env\nE"]
+)
+def test_texts_that_speak_of_protected_paths_are_none(command: str) -> None:
+    assert Permissions("bypass").decide(TOOL, {"command": command}).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker " + "run " * 4_000,
+        "sed " + "s/" * 8_000 + " <<< x",
+        "ls " + ". " * 8_000,
+        "nice " * 3_000 + "ls",
+        "hyperfine 'ls " * 1_000,
+    ],
+)
 def test_a_long_command_is_judged_in_time(command: str) -> None:
     assert not denied("git push", "echo " + command.replace("'", ""))
     denied("git push", command)

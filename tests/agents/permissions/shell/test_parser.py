@@ -69,7 +69,7 @@ READ: list[tuple[str, list[str]]] = [
     ("echo $X ${X} ${#X} ${X%.py} $1 $? $((1 + 2))", ["echo ?$X ?${X} ?${#X} ?${X%.py} ?$1 ?$? ?$()"]),
     ("echo $((i + 1))", ["(( ?((i + 1))", "echo ?$()"]),
     ("$X status", ["?$X status"]),
-    ("[ a = b ] || [ a == b ] || [ a '=b' ]; c a= \"$\"=", ["[ a = b ]", "[ a == b ]", "[ a =b ]", "c a= $="]),
+    ("[ a = b ] || [ a == b ] || [ a '=b' ]; c a= \"$\"=", ["[ a = b ]", "[ a == b ]", "[ a =b ]", "c a= $=", "$="]),
     ("echo === a ==b==", ["echo === a ==b=="]),
     ("echo ~ a~ *.py [ab] {a,b} '*' \"~\"", ["echo ?~ a~ ?*.py ?[ab] ?{a,b} * ~"]),
     ("echo }a a}b {a} a{b}c@{0} \\} x\\}", ["echo }a a}b ?{a} ?a{b}c@{0} } x}"]),

@@ -20,6 +20,7 @@ The fields of a row:
 * `after`: behind so many operands there is another command. `spelled`: the rule has to spell its program. `input`: it
   gets words from the input.
 * `script`: the first operand is a script file, which the rule has to spell; what follows are the script's arguments.
+  `asked`: those names of an interpreter that have `--version` and `--help`, which others may take for a script.
   `code`: options whose value is code. `shell`: the code is a shell command. `reads`: other programs that run what they
   read where their words do not fit.
 * `patterns`: its operands may be patterns of files, as those of git are, and are plain ones then.
@@ -60,7 +61,7 @@ from .lexer import Word
 _ANY_OPERAND: Final = r"(?!@|.*::|(?!https?:|ssh:|git:|file:)[\w+.-]*://).*"
 """`@x` may name a file of options; `ext::x` and `x://` name programs that git runs."""
 _SCRIPTS: Final = (".sh", ".bash", ".zsh", ".py", ".rb", ".pl", ".js", ".ts", ".mjs", ".php")
-_LISTS: Final = ("flags", "values", "texts")
+_LISTS: Final = ("flags", "values", "texts", "asked")
 ASKING: Final = ("--version", "--help")
 
 _TAIL: Final = r"(?:[._-][\w.-]*)?"  # of a name behind `*`, so that it begins no later than its extension
@@ -86,6 +87,7 @@ class Form(NamedTuple):
     flags: frozenset[str]
     values: frozenset[str]
     texts: frozenset[str]
+    asked: frozenset[str]
     never: Mapping[str, str]
     operands: str
     valued: Mapping[str, str]
@@ -190,6 +192,7 @@ def forms() -> Mapping[str, Form]:
             listed["flags"] | (like.flags if like else frozenset()),
             listed["values"] | (like.values if like else frozenset()),
             listed["texts"],
+            listed["asked"],
             {**(like.never if like else {}), **row.get("never", {})},
             row.get("operands", like.operands if like else _ANY_OPERAND),
             _by_option(row["value"]) if "value" in row else like.valued if like else {},
@@ -253,8 +256,8 @@ def read(words: Sequence[Word], start: int = 0, wanted: Sequence[str] | None = N
     if form is None:
         at = next((at for at in range(start + 1, len(words)) if at not in spelled), start)
         return Reading(at, f"toolcast knows no argument forms of {name!r}")
-    # zsh takes `source --help` for a script in this folder.
-    has_options = not form.has("script") or form.flags or form.values
+    # zsh takes `source --help` for a script in this folder, and expect `expect --help`.
+    has_options = not form.has("script") or name in form.asked
     if form.has("data") or (has_options and len(words) == start + 2 and words[-1].text in ASKING):
         return Reading(len(words), form=form)
     if form.has("expands") and wanted is not None:

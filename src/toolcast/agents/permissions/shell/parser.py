@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import Final, NamedTuple, NoReturn
 
 from .forms import deny_table, forms, program, read
@@ -45,6 +44,7 @@ _CLOSERS = frozenset(("fi", "done", "}"))
 _hidden = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff]").search
 _blanks = re.compile(r"(?:[ \t]+(?:\\\n)*)+").match
 _comment = re.compile(r"#[^\n]*").match
+_behind = re.compile(r"(?<![^\s;&|()])#[^\n]*")
 _operator = re.compile(r"&&|\|\||\|&|;;|[;|()\n]|&(?!>)").match
 _reserved = re.compile(
     r"(?:if|then|elif|else|fi|while|until|do|done|for|in|case|esac|select|function|coproc|\[\[|\]\]|[{}!])"
@@ -64,6 +64,10 @@ _splits = re.compile(
     re.DOTALL,
 ).search
 _escape = re.compile(r"\0|\\[_fnrtv]").sub
+# A script of sed that runs what it reads, or is what it reads.
+_executes = re.compile(
+    r"(?:\A(?:-\w*e)?|[^\w-])[gpIiMm\d]*e[gpIiMm\d]*(?:[\s;}]|\Z)|\A(?:-\w*f|--file=)?(?:-|/dev/stdin)\Z"
+).search
 _may_be_line = re.compile(r"[\s;&|<>()$`]").search
 
 
@@ -101,7 +105,19 @@ def commands(text: str, whole: bool = False) -> list[SimpleCommand]:
         raise UnparsedCommand("it contains control characters")
     found: list[SimpleCommand] = []
     _Parser(text, found, int(whole)).script()
+    if any(map(_takes_commands, found)):
+        texts = (each.target for command in found for each in command.redirections if each.operator == "<<<")
+        words = (Word("ed"), *(word for command in found for word in command.words), *texts)
+        found.append(SimpleCommand(words, given=True, guessed=True))
     return found
+
+
+def _takes_commands(command: SimpleCommand) -> bool:
+    """Return whether it may run what it reads, as `ed` does and `sed e`."""
+    names = {program(word).casefold() for word in command.words} if command.fed else set[str]()
+    found = names & {*deny_table()["commanded"].split()}
+    is_sed = found <= {"sed", "gsed"} and not any(_executes(word.text) for word in command.words)
+    return bool(found) and not is_sed and not is_data(command.words)
 
 
 def is_data(words: Sequence[Word]) -> bool:
@@ -177,12 +193,16 @@ class _Parser(Lexer):
         self.found.append(SimpleCommand((Word("(("), Word(text, False)), given=self.given))
 
     def given_line(self, text: str) -> None:
-        """Parse a text that may be a command line. One that cannot be parsed is none."""
+        """Parse a text that may be a command line. One that cannot be parsed is a word that may have commands in it."""
         found: list[SimpleCommand] = []
-        with suppress(UnparsedCommand):
-            self.seen.add(text)
+        self.seen.add(text)
+        try:
             self._parser(text, found).script()
-            self.found += (each._replace(guessed=True) for each in found)
+        except UnparsedCommand:
+            found = [SimpleCommand((Word(text),), given=True)]
+            if (plain := _behind.sub("", text)) != text:
+                self.given_line(plain)
+        self.found += (each._replace(guessed=True) for each in found)
 
     def _parser(self, text: str, found: list[SimpleCommand]) -> _Parser:
         parser = _Parser(text, found, self.depth + 1, True, self.fed)
@@ -288,6 +308,8 @@ class _Parser(Lexer):
             self.pos = blanks.end()
         start = self.pos
         target = self.word()
+        if operator == ">&" and self.text[start : self.pos] != target.text:
+            operator = ">"  # to busybox `>&'-'` is a file
         if operator in ("<<", "<<-"):
             if not target.literal:
                 self.fail("a here-document whose delimiter is not literal")
@@ -303,6 +325,10 @@ class _Parser(Lexer):
         documents, self.documents, self.before_document = self.documents, [], False
         for document in documents:
             body = self._body(document)
+            taking = {*deny_table()["taking"].split()}  # its words may be files that the line then uses
+            if any(_takes_commands(each) or taking & {*map(program, each.words)} for each in self.found):
+                words = (Word(":"), *map(Word, dict.fromkeys(body.split())))
+                self.found.append(SimpleCommand(words, given=True, guessed=True))
             if not document.literal:
                 _Parser(body, self.found, self.depth, self.given, self.fed).expanded("")
 

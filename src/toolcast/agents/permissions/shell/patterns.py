@@ -34,10 +34,21 @@ from .parser import TEXTS, Redirection, SimpleCommand, is_data
 _ADDED = Word("$()", False)  # a word that `xargs` takes from its input
 _variable = re.compile(r"\$(?:\{[^{}]*\}|\(\)|\w+|[@*#?$!-])|\{[^{}]*\}")
 _code_word = re.compile(r"[^\s'\"()\[\]{},;|&<>=`!:+@]+").findall
+# The readings of a text by a shell, without its quotes: an expansion may be any part of a word, or several words.
+_expansions = (
+    (re.compile(r"\$\{[^}]*\}|\$\w+|\$'(?:[^'\\]|\\.)*'|(?<=bin/)[*?]|(?<=bin/\w)[*?]"), "\0"),
+    (re.compile(r"\$\([^()]*\)|`[^`]*`|\$\{[^}]*\}|\$\w+"), "\0"),
+    (re.compile(r"\$\{\w*:?[-=+?]?|\$\w+"), " "),
+)
+_quote = re.compile(r"['\"]|\\\n?")
+_open = str.maketrans("*?\0", ",,*")  # other wildcards than NUL are those of another language
+_unknown = re.compile(r"(?:\A|[;&|\n{])[ \t(]*(?:\0{2,}|\0[ \t]+[\w./-])").search
 _executed = re.compile(r"\A(?:.*/)?[\d$]*e(.+)").findall  # by sed: `1egit push`
 _names_input = re.compile(r"/(?:dev|proc)/|-\Z").search
 _bracket = re.compile(r"\[.*\]")
 _shell_for = re.compile(r"-[A-Za-z]*[si][A-Za-z]*|--shell|--login").fullmatch
+# `find -exec {}` and `fd -x {}` run the files that they find.
+_runs_found = re.compile(r"\0(?:-exec|-execdir|-ok|-okdir|-x|-X|--exec|--exec-batch)\0[^\0\s]*\{[./]*\}").search
 _TAKING_INPUT = frozenset(("filter", "data"))
 _ANYWHERE = ("-", "+", ":")  # the beginnings of words that have no place among others
 _Words = tuple[Word, ...]
@@ -159,13 +170,21 @@ def forbids(pattern: str, command: SimpleCommand) -> bool:
 def _acts(first: str, *others: str) -> Sequence[Sequence[str]]:
     """Return the wanted words, and those of other names of the act. Each short option is a word."""
     name = first.rpartition("/")[2].casefold()
-    found = [(name, *_one_by_one(name, others))]
+    words = tuple(_one_by_one(name, others))
+    names = deny_table()["npm"].split() if name == "npm" and words else ()
+    found = [(name, *words), *((name, each, *words[1:]) for each in names if _is_npm(words[0], each))]
     for words in found:  # which grows
         for names, *more in ([side.split(" | ") for side in row.split(" > ")] for row in deny_table()["acts"]):
             for left in (left for act in names for left in _without(act.split(), words)):
                 renamed = ((*act.removesuffix(" *").split(), *left) for side in (names, *more) for act in side)
                 found += [each for each in renamed if len(each) <= len(found[0]) + 2 and each not in found]
     return found
+
+
+def _is_npm(text: str, name: str) -> bool:
+    """Return whether npm takes the text for the name of a command: `pu` for `publish`, `distTag` for `dist-tag`."""
+    text = re.sub("[A-Z]", lambda letter: f"-{letter[0].lower()}", text)
+    return text == name or (bool(text) and text not in deny_table()["npm"].split() and name.startswith(text))
 
 
 def _without(act: Sequence[str], words: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -201,7 +220,7 @@ def _running(command: SimpleCommand) -> tuple[Sequence[_Words], Sequence[Word]]:
         return runs, [*words[:1], *assigned] if words else []
     if _reads_within(words, command):
         runs.append((_ADDED,))
-    return runs, [*(each for word in words for each in (word, *(_code(word) if word.literal else ()))), *assigned]
+    return runs, [*(each for word in words for each in (word, *_code(word))), *assigned]
 
 
 def _reads_within(words: _Words, command: SimpleCommand) -> bool:
@@ -209,15 +228,34 @@ def _reads_within(words: _Words, command: SimpleCommand) -> bool:
     is_named = any(_names_input(word.text) for word in words)
     kinds = {"script", "input", "reads" if is_named else ""} if command.fed else {"shell"}
     others = {*deny_table()["later"].split(), *deny_table()["openers"]} if command.fed else ()
-    for at, name in enumerate((program(word).casefold() for word in words[1:]), 1):
+    if _runs_found("\0".join(word.text for word in words)):
+        return True
+    for at, word in enumerate(words[1:], 1):
+        name = program(word).casefold()
         found = kinds & form.traits if (form := forms().get(name)) else set[str]()
         if found & {"input", "reads"} or ((found or name in others) and _runs_unread(words[at:], command.given)):
+            return True
+        if command.fed and _names_interpreter(word.text):
             return True
     return False
 
 
+def _names_interpreter(text: str) -> bool:
+    """Return whether the value of an option in the word may be an interpreter: `--filter=sh`, `exec=sh`, `-Ish`."""
+    letters = dict.fromkeys(text[1:]) if text.startswith("-") else ()
+    values = (*text.split("=")[1:], *(text.partition(letter)[2] for letter in letters))
+    found = (forms().get(value.rpartition("/")[2].casefold()) for value in values)
+    return any(form is not None and form.asked for form in found)
+
+
+@lru_cache(maxsize=100)
 def _code(word: Word) -> Sequence[Word]:
-    return [Word(each) for text in _code_word(word.text) for each in (text, *_executed(text)) if each != word.text]
+    """Return the words of a text that may be code, as they are and as a shell may read them."""
+    texts = {word.text: None} | {_quote.sub("", each.sub(by, word.text)): None for each, by in _expansions}
+    words = (each for text in texts for part in _code_word(text) for each in (part, *_executed(part)))
+    found = (Word(each.translate(_open), False) if "\0" in each else Word(each) for each in words)
+    unknown = [Word("$()", False)] if any(map(_unknown, texts)) else []
+    return [each for each in found if each.text.strip("*") and each.text != word.text] + unknown
 
 
 def _may_match(wanted: Sequence[str], words: _Words) -> bool:
@@ -242,7 +280,7 @@ def _runs_unread(words: _Words, given: bool) -> bool:
     form = reading.form
     if not (reading.problem and form):
         return False
-    if form.has("input") or (form.key == "git" and _may_be_alias(words)):
+    if form.has("input") or (form.key in ("git", "git config") and _may_be_alias(words)):
         return True
     if form.has("reads"):
         return any(_names_input(word.text) for word in words[1:])
@@ -255,8 +293,9 @@ def _may_be_alias(words: _Words) -> bool:
     while at < len(words) and words[at].text.startswith("-"):
         at += 2 if words[at].text in ("-c", "-C", "--config-env", "--git-dir", "--work-tree", "--namespace") else 1
     texts = [word.text for word in words[1:at]]
-    unknown = any(text.startswith(("include", "--config-env", "--exec-path=")) for text in texts)
-    return unknown or (at < len(words) and bool(texts) and f"git {words[at].text}" not in forms())
+    texts += [word.text for word in words[at:]] if at < len(words) and words[at].text == "config" else []
+    unknown = any(text.casefold().startswith(("include", "--config-env", "--exec-path=")) for text in texts)
+    return unknown or (at < len(words) and at > 1 and f"git {words[at].text}" not in forms())
 
 
 def _reads_input(code: str, words: _Words, at: int) -> bool:
@@ -345,8 +384,9 @@ def _follow(name: str, wanted: Sequence[str], words: Sequence[Word], in_place: b
     `in_place`, some words may be those of another program, and subcommands are anywhere, too.
     """
     form = forms().get(name)
+    words = [word._replace(text=word.text.removesuffix(".__main__")) for word in words]  # of a module of Python
     if name in deny_table()["dashless"].split() and words and words[0].text.isalnum():
-        words = (words[0]._replace(text=f"-{words[0].text}"), *words[1:])
+        words[0] = words[0]._replace(text=f"-{words[0].text}")
     twins = [_twins(name, want) for want in wanted if want.startswith(_ANYWHERE)]
     if not all(any(_may_be_option(word, each) for word in words for each in same) for same in twins):
         return False
@@ -355,7 +395,7 @@ def _follow(name: str, wanted: Sequence[str], words: Sequence[Word], in_place: b
     for want in (want for want in wanted if not want.startswith(_ANYWHERE)):
         after_option = False
         for word in left:
-            if _may_be(word, want):
+            if _may_be(word, want) or (name == "npm" and _is_npm(word.text, want)):
                 if _is_several(word):
                     return True
                 break
