@@ -171,7 +171,7 @@ class Accumulator:
         self._parts.append(call)
 
     def _delta(self, event: ToolCallDelta) -> None:
-        call = self._begun(event.id)
+        call = self._calls.get(event.id) or self._begun(event.id)
         if not call.shared:
             call.buffer.add(event.arguments)
 

@@ -495,7 +495,7 @@ class HTTPAdapter(ABC):
 
     def call_format(self, options: RequestInput | RequestOptions) -> CallFormat | None:
         """Return the format of tool calls in the text of a response; None if the protocol has native tool calls."""
-        return schema_call_format(options)
+        return schema_call_format(options) if options.mode == "json_schema" else None
 
     @abstractmethod
     def encoder(self, options: RequestOptions, settings: Settings) -> RequestEncoder:
@@ -843,7 +843,8 @@ def json_member(name: str, value: Any, *, history: bool = False) -> str:
 
 def json_object(members: Mapping[str, str]) -> bytes:
     """Return the JSON object of these encoded fields."""
-    return replace_surrogates("{" + ",".join(members.values()) + "}").encode()
+    text = "{" + ",".join(members.values()) + "}"
+    return (text if text.isascii() else replace_surrogates(text)).encode()
 
 
 def json_body(fields: Mapping[str, Any]) -> bytes:

@@ -61,6 +61,7 @@ class _BaseHttpxResponse(BaseResponse[ActiveResponse]):
         self, client: AsyncConnections | SyncConnections, active: ActiveResponse, request: HTTPRequest
     ) -> None:
         response = active.response
+        self._client: Any = client
         super().__init__(active, response.status_code, _plain(response.headers.raw), client.limit)
         self._mapped = map_transport_errors(client.library, request, reading=True)
 
@@ -71,9 +72,7 @@ class _BaseHttpxResponse(BaseResponse[ActiveResponse]):
 class SyncResponse(_BaseHttpxResponse):
     """A sync response."""
 
-    def __init__(self, client: SyncConnections, active: ActiveResponse, request: HTTPRequest) -> None:
-        super().__init__(client, active, request)
-        self._client = client
+    _client: SyncConnections
 
     def read(self, limit: float | None = None, /) -> bytes:
         """Return the next decoded chunk of the body, `b""` at its end. Raise `TimeoutError` after `limit` seconds."""
@@ -124,9 +123,10 @@ class SyncResponse(_BaseHttpxResponse):
 class HttpxAsyncResponse(_BaseHttpxResponse, BaseAsyncResponse[ActiveResponse]):
     """An async response."""
 
+    _client: AsyncConnections
+
     def __init__(self, client: AsyncConnections, active: ActiveResponse, request: HTTPRequest) -> None:
         super().__init__(client, active, request)
-        self._client = client
         self._step: Callable[[], Any] = active.pieces.__anext__
         self._timeouts = CallTimeouts(client.loop)
 

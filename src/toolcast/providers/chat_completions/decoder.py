@@ -207,7 +207,7 @@ class OpenAIChatDecoder(StreamDecoder):
         """
         if choice.get("text"):
             return {"content": choice["text"]}
-        delta = self._object(choice.get("delta"), "choices.delta", out)
+        delta = self._object(choice["delta"], "choices.delta", out) if "delta" in choice else {}
         message = self._object(choice.get("message"), "choices.message", out)
         repeated = self._streamed and (self._has_content or ("delta" in choice and not choice.get("finish_reason")))
         more = {} if repeated else {name: value for name, value in message.items() if value}

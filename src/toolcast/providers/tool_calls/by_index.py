@@ -110,7 +110,7 @@ class ToolCalls:
             out.append(
                 ToolCallDone(
                     call.id,
-                    self._own(call.name),
+                    call.own_name,
                     arguments if truncated or arguments.strip() else "{}",
                     truncated,
                     call.opaque,
@@ -169,7 +169,7 @@ class ToolCalls:
         call = _Call(None)
         call.name = name
         self._start(call, out)
-        out += [ToolCallDelta(call.id, parameters), ToolCallDone(call.id, self._own(name), parameters)]
+        out += [ToolCallDelta(call.id, parameters), ToolCallDone(call.id, call.own_name, parameters)]
 
     def _start(self, call: _Call, out: list[Event]) -> None:
         """Announce the call, once, with an id that no other call of this response has."""
@@ -180,7 +180,8 @@ class ToolCalls:
             number += 1
             call.id = f"call_{number}"
         self._ids.add(call.id)
-        out.append(ToolCallStart(call.id, self._own(call.name)))
+        call.own_name = self._own(call.name)
+        out.append(ToolCallStart(call.id, call.own_name))
         if call.pieces:
             out.append(ToolCallDelta(call.id, "".join(call.pieces)))
 
@@ -211,9 +212,10 @@ class _Entry:
     def __init__(self, entry: dict[str, Any]) -> None:
         function = entry.get("function") or entry.get("custom") or entry
         found = cast("dict[str, Any]", function if isinstance(function, dict) else {})
-        self.index = _whole_number(entry.get("index"))
-        self.id = _text(entry.get("id"))
-        self.name = _text(found.get("name"))
+        index, id, name = entry.get("index"), entry.get("id"), found.get("name")
+        self.index: int | None = index if index is None or type(index) is int else _whole_number(index)
+        self.id: str = id if type(id) is str else _text(id)
+        self.name: str = name if type(name) is str else _text(name)
         arguments = found.get("arguments")
         if arguments is None or arguments == "":
             arguments = found.get("input")
@@ -242,6 +244,7 @@ class _Call:
         "name",
         "newest",
         "opaque",
+        "own_name",
         "pieces",
         "plain",
         "scan",
@@ -257,6 +260,7 @@ class _Call:
         self.id = ""
         self.wire_id = ""
         self.name = ""
+        self.own_name = ""  # the tool's, once the call has started
         self.started = False
         self.wrapper = False
         self.opaque: Mapping[str, Any] | None = None
