@@ -96,7 +96,7 @@ def test_the_time_is_noted_where_a_reader_passes() -> None:
 
 # Steps and allocations, counted.
 
-MOST_CALL_STEPS = 450
+MOST_CALL_STEPS = 402
 MOST_ROUND_STEPS = 530
 SIZE = 4
 ITEM = documents.orders(1, "one").text.removeprefix('{"orders":[').removesuffix("]}") + ","
@@ -323,7 +323,7 @@ def test_a_call_takes_so_many_steps() -> None:
 
     counted = calls()
     first, second = steps(counted, 2, 1), steps(counted, 1, 1)
-    assert first == second < MOST_CALL_STEPS
+    assert first == second <= MOST_CALL_STEPS
     assert first > 100
 
 

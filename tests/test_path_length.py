@@ -1,0 +1,82 @@
+"""The length of the path of a call: the functions and files of toolcast that one warm action passes through.
+
+The bounds are those of CPython 3.11 and the pure build, with a server on loopback. A change that needs more has to be
+worth it, and raises its bound here; one that needs fewer lowers it. Fewer because of longer functions is no gain.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import toolcast
+from support.albums import Album
+from support.chunks import album_body, album_stream, text_body
+from support.loopback import Loopback, whole
+from toolcast import Engine, FunctionCallingLLM, OpenAICompatible, ToolOrchestratingLLM
+
+ROOT = str(Path(toolcast.__file__).parent)
+CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
+CALLED = json.dumps({"choices": [{"message": {"tool_calls": [CALL]}, "finish_reason": "tool_calls"}]}).encode()
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def call(llm: FunctionCallingLLM) -> Callable[[], Any]:
+    make = ToolOrchestratingLLM(Album, "Invent an album about {topic}.", llm)
+    return lambda: make(topic="the sea")
+
+
+def stream(llm: FunctionCallingLLM) -> Callable[[], Any]:
+    make = ToolOrchestratingLLM(Album, "Invent an album about {topic}.", llm)
+    return lambda: list(make.stream(topic="the sea"))
+
+
+def turn(llm: FunctionCallingLLM) -> Callable[[], Any]:
+    return lambda: Engine(llm, [add]).submit("What is 1 + 2?")
+
+
+@pytest.mark.skipif(
+    toolcast.__compiled__ or sys.version_info[:2] != (3, 11), reason="counts functions of CPython 3.11, pure build"
+)
+@pytest.mark.parametrize(
+    ("begin", "answers", "most_calls", "most_files"),
+    [
+        (call, [album_body()], 271, 52),
+        (stream, [b"".join(album_stream())], 1_042, 61),
+        (turn, [CALLED, text_body("It is 3.")], 1_050, 80),
+    ],
+    ids=["call", "stream", "turn"],
+)
+def test_an_action_passes_through_so_many_functions_and_files(
+    begin: Callable[[FunctionCallingLLM], Callable[[], Any]], answers: list[bytes], most_calls: int, most_files: int
+) -> None:
+    files: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(ROOT):
+            files.append(frame.f_code.co_filename)
+
+    with Loopback() as server:
+        for body in answers * 3:
+            kind = "text/event-stream" if body.startswith(b"data:") else "application/json"
+            server.answer(whole(body, 200, f"content-type: {kind}"))
+        action = begin(OpenAICompatible("m", base_url=f"{server.url}/v1", api_key="k"))
+        action()
+        action()
+        sys.setprofile(note)
+        try:
+            action()
+        finally:
+            sys.setprofile(None)
+    assert len(files) <= most_calls
+    assert len(set(files)) <= most_files
