@@ -475,8 +475,8 @@ def test_a_prompt_without_a_stable_hash_is_an_error(path: Path) -> None:
         pass
 
     call = call_for()
-    call._prompt = ChatPromptTemplate([("user", "{text}")])
-    object.__setattr__(call._prompt, "messages", [Example()])
+    call.prompt = ChatPromptTemplate([("user", "{text}")])
+    object.__setattr__(call.prompt, "messages", [Example()])
     with pytest.raises(UnstableInput, match=r"the prompt of the job: .*Example has no stable hash"):
         Checkpoint(path, call)
 

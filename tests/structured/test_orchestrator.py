@@ -734,6 +734,30 @@ def test_with_gives_a_changed_copy() -> None:
         make.with_(temperature=1)
 
 
+@pytest.mark.parametrize(
+    ("option", "wrong"),
+    [
+        ("settings", {"temperature": 1}),
+        ("allow_parallel_tool_calls", "no"),
+        ("verbose", 1),
+        ("fail_fast", None),
+        ("tool_choice", 5),
+        ("observer", "x"),
+        ("hooks", "x"),
+        ("tools", [print]),
+        ("max_attempts", "2"),
+        ("llm", 5),
+    ],
+)
+def test_an_option_is_checked_by_the_constructor_and_by_a_copy(option: str, wrong: Any) -> None:
+    given: dict[str, Any] = {"llm": ScriptedLLM(), option: wrong}
+    with pytest.raises((TypeError, UnsupportedLLMError)) as first:
+        ToolOrchestratingLLM(Album, "x", **given)
+    with pytest.raises(type(first.value)) as second:
+        ToolOrchestratingLLM(Album, "x", ScriptedLLM()).with_(**{option: wrong})
+    assert str(second.value) == str(first.value)
+
+
 def test_settings_beat_each_other_field_by_field() -> None:
     llm = ScriptedLLM(SEA, settings=Settings(temperature=0.1, seed=1))
     make = ToolOrchestratingLLM(Album, "x", llm, settings=Settings(temperature=0.2))

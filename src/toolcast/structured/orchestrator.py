@@ -11,7 +11,7 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import fields
+from dataclasses import fields, replace
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, cast, get_origin, overload
 
@@ -87,6 +87,42 @@ class Changes(OrchestratorOptions, total=False):
     llm: FunctionCallingLLM | str
     allow_parallel_tool_calls: bool
     accept_damaged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CallConfig:
+    """The options of a call, by their names in the constructor and in `with_`, which are checked alike."""
+
+    prompt: PromptTemplate | ChatPromptTemplate
+    llm: FunctionCallingLLM
+    allow_parallel_tool_calls: bool = False
+    tool_choice: ToolChoice = None
+    verbose: bool = False
+    max_attempts: int = 1
+    settings: Settings | None = None
+    observer: Observer | None = None
+    mode: OutputMode | None = None
+    hooks: tuple[Hooks, ...] = ()
+    validation_context: Any = None
+    fail_fast: bool = True
+    accept_damaged: bool = False
+    tools: tuple[ServerTool, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("verbose", "allow_parallel_tool_calls", "fail_fast", "accept_damaged"):
+            require_flag(name, getattr(self, name))
+        require_optional("tool_choice", self.tool_choice, (str, Mapping), "str, a mapping")
+        require_optional("settings", self.settings, Settings, "Settings")
+        if self.observer is not None:
+            require_callable("observer", self.observer, "a function of (call_id, state), or None")
+        object.__setattr__(self, "hooks", as_hooks(self.hooks))
+        object.__setattr__(self, "tools", _only_server_tools(self.tools))
+        object.__setattr__(self, "llm", chosen_llm(self.llm))
+        self.llm.check_mode(self.mode)
+        object.__setattr__(self, "prompt", as_prompt(self.prompt))
+        require("max_attempts", self.max_attempts, int, "int")
+        if self.max_attempts < 1:
+            raise ValueError(f"max_attempts={self.max_attempts} must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,42 +237,20 @@ class ToolOrchestratingLLM(Generic[T]):
                 f"ToolOrchestratingLLM() needs {' and '.join(missing)}: ToolOrchestratingLLM(Album, 'text')"
             )
         with self._lifecycle("init_called", "validated"):
-            self._parallel = allow_parallel_tool_calls
-            self._verbose = options.get("verbose", False)
-            self._tool_choice = options.get("tool_choice")
-            self._settings = options.get("settings")
-            self._observer = options.get("observer")
-            self._mode: OutputMode | None = options.get("mode")
-            self._hooks = as_hooks(options.get("hooks"))
-            self._validation_context: Any = options.get("validation_context")
-            self._fail_fast = options.get("fail_fast", True)
-            self._server_tools = _only_server_tools(options.get("tools", ()))
-            flags = {
-                "verbose": self._verbose,
-                "allow_parallel_tool_calls": self._parallel,
-                "fail_fast": self._fail_fast,
-            }
-            for name, value in flags.items():
-                require_flag(name, value)
-            require_optional("tool_choice", self._tool_choice, (str, Mapping), "str, a mapping")
-            require_optional("settings", self._settings, Settings, "Settings")
-            if self._observer is not None:
-                require_callable("observer", self._observer, "a function of (call_id, state), or None")
-            self._llm = chosen_llm(llm)
-            self._llm.check_mode(self._mode)
-            self._prompt = as_prompt(prompt)
+            given: dict[str, Any] = {**options, "prompt": prompt, "llm": llm}
+            self._config = CallConfig(allow_parallel_tool_calls=allow_parallel_tool_calls, **given)
             self._output_cls = output_cls
             self._tools = output_tools(output_cls)
             self._by_name = {tool.name: tool for tool in self._tools}
-            self._accept_damaged = False
-            self._max_attempts = _at_least_one(options.get("max_attempts", 1))
             self._configure()
 
     def __repr__(self) -> str:
         made = vars(self)  # a traceback may show an instance whose constructor has failed
-        prompt = getattr(made.get("_prompt"), "template", made.get("_prompt"))
-        shown = {"prompt": _shorten(repr(prompt), 80), "llm": repr(made.get("_llm"))}
-        parallel = ", allow_parallel_tool_calls=True" if made.get("_parallel") else ""
+        config = made.get("_config")
+        prompt = getattr(config, "prompt", None)
+        prompt = getattr(prompt, "template", prompt)
+        shown = {"prompt": _shorten(repr(prompt), 80), "llm": repr(getattr(config, "llm", None))}
+        parallel = ", allow_parallel_tool_calls=True" if getattr(config, "allow_parallel_tool_calls", False) else ""
         options = ", ".join([f"{name}={value}" for name, value in shown.items()])
         return f"ToolOrchestratingLLM({_type_name(made.get('_output_cls'))}, {options}{parallel})"
 
@@ -256,20 +270,21 @@ class ToolOrchestratingLLM(Generic[T]):
     @property
     def llm(self) -> FunctionCallingLLM:
         """The LLM; for `LATER` the one that it stands for here."""
-        llm = found_llm(self._llm)
-        if llm is not self._llm:
-            llm.check_mode(self._mode)
+        given = self._config.llm
+        llm = found_llm(given)
+        if llm is not given:
+            llm.check_mode(self._config.mode)
         return llm
 
     @property
     def allow_parallel_tool_calls(self) -> bool:
         """True if the output is a list with one object per tool call."""
-        return self._parallel
+        return self._config.allow_parallel_tool_calls
 
     @property
     def tool_choice(self) -> ToolChoice:
         """The tool choice that was passed."""
-        return self._tool_choice
+        return self._config.tool_choice
 
     @property
     def tools(self) -> tuple[CallableTool, ...]:
@@ -279,37 +294,37 @@ class ToolOrchestratingLLM(Generic[T]):
     @property
     def server_tools(self) -> tuple[ServerTool, ...]:
         """The tools that the provider runs."""
-        return self._server_tools
+        return self._config.tools
 
     @property
     def settings(self) -> Settings | None:
         """The settings that were passed."""
-        return self._settings
+        return self._config.settings
 
     @property
     def mode(self) -> OutputMode | None:
         """The output mode that was passed."""
-        return self._mode
+        return self._config.mode
 
     @property
     def validation_context(self) -> Any:
         """The context of Pydantic's validators that was passed."""
-        return self._validation_context
+        return self._config.validation_context
 
     @property
     def verbose(self) -> bool:
         """True if a report of each call is printed to stderr."""
-        return self._verbose
+        return self._config.verbose
 
     @property
     def prompt(self) -> PromptTemplate | ChatPromptTemplate:
         """The prompt. An assigned one is checked first; calls in progress keep theirs."""
-        return self._prompt
+        return self._config.prompt
 
     @prompt.setter
     def prompt(self, prompt: Prompt) -> None:
         with _prompt_lock, self._lifecycle("prompt_set", "prompt_updated"):
-            self._prompt = as_prompt(prompt)
+            self._config = replace(self._config, prompt=as_prompt(prompt))
 
     @overload
     def __call__(self, value: Any = ..., /, *, stream: Literal[False] = False, **values: Any) -> T: ...
@@ -334,7 +349,7 @@ class ToolOrchestratingLLM(Generic[T]):
         """Make one call; return its output with response, usage, attempts and repairs."""
         if value:
             values = self._with_positional(value, values)
-        trace = Trace(CALL, self._observer)
+        trace = Trace(CALL, self._config.observer)
         prepared = self._prepare(values, trace, self._begin(trace))
         return sync_driver.run(run_call(prepared, prepared.llm.sync_backend(), trace))
 
@@ -349,7 +364,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
         if value:
             values = self._with_positional(value, values)
-        trace = Trace(STREAM, self._observer)
+        trace = Trace(STREAM, self._config.observer)
         prepared = self._prepare(values, trace, self._begin(trace), stream=True)
         return ObjectStream(StructuredStream(prepared, prepared.llm.sync_backend(), trace))
 
@@ -360,7 +375,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
         if value:
             values = self._with_positional(value, values)
-        trace = Trace(STREAM, self._observer)
+        trace = Trace(STREAM, self._config.observer)
         prepared = self._prepare(values, trace, self._begin(trace), stream=True)
         return AsyncObjectStream(StructuredStream(prepared, prepared.llm.async_backend(), trace))
 
@@ -400,27 +415,23 @@ class ToolOrchestratingLLM(Generic[T]):
             **changes: Parameters of the constructor, and `accept_damaged=True` (accept a response with a damaged event,
                 if the rest validates).
         """
+        given: dict[str, Any] = {**changes}
+        refuse_unknown("with_", given, _CHANGES)
         other = copy(self)
         other._state = "ready"
-        given: dict[str, Any] = {**changes}
-        refuse_unknown("with_", given, tuple(_CHANGES))
-        for name, change in _CHANGES.items():
-            if name in given:
-                setattr(other, *change(given[name]))
-            if name == "mode":  # in the order of the constructor: the LLM before the prompt
-                other._llm.check_mode(other._mode)
+        other._config = replace(self._config, **given)
         other._configure()
         return other
 
     def with_found_llm(self) -> ToolOrchestratingLLM[T]:
         """Return this call with the LLM that `LATER` stands for here."""
-        return self.with_(llm=self.llm) if self._llm is LATER else self
+        return self.with_(llm=self.llm) if self._config.llm is LATER else self
 
     def preview(self, *value: Any, **values: Any) -> Preview:
         """Return the request that a call with these values would send, without sending it."""
         if value:
             values = self._with_positional(value, values)
-        prepared = self._prepare(values, Trace(CALL, self._observer))
+        prepared = self._prepare(values, Trace(CALL, self._config.observer))
         request = prepared.llm.preview(prepared.request)
         return Preview(
             prepared.request.messages,
@@ -435,7 +446,7 @@ class ToolOrchestratingLLM(Generic[T]):
         """Return the HTTP request of one call, to send it yourself; `parse` decodes the response."""
         if value:
             values = self._with_positional(value, values)
-        prepared = self._prepare(values, Trace(CALL, self._observer))
+        prepared = self._prepare(values, Trace(CALL, self._config.observer))
         request = prepared.llm.preview(prepared.request)
         if request is None:
             raise TypeError(f"{type(prepared.llm).__name__} makes no HTTP requests of its own")
@@ -448,12 +459,12 @@ class ToolOrchestratingLLM(Generic[T]):
             response = self._decoded(response)
         calls = self._validator.validate(response)
         values = sync_driver.run(run_parsed_calls(calls, backend))
-        output: Any = list(values) if self._parallel else values[0]
+        output: Any = list(values) if self._config.allow_parallel_tool_calls else values[0]
         return cast("T", output)
 
     def as_tool(self, name: str | None = None, description: str | None = None) -> CallableTool:
         """Return this call as a tool for a model; its arguments are the variables of the prompt."""
-        return CallableTool.from_call(self, self._prompt.variables, name, description, self._tools[0])
+        return CallableTool.from_call(self, self._config.prompt.variables, name, description, self._tools[0])
 
     @contextmanager
     def _lifecycle(self, begin: str, end: str) -> Generator[None]:
@@ -470,7 +481,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
     def _with_positional(self, given: tuple[Any, ...], values: dict[str, Any]) -> dict[str, Any]:
         """Return the values of a call with positional ones, of which a prompt with one variable takes one."""
-        variables = self._prompt.variables
+        variables = self._config.prompt.variables
         if len(given) == len(variables) == 1 and variables[0] not in values:
             return {**values, **input_values(given[0], variables)}
         if not variables:
@@ -484,14 +495,14 @@ class ToolOrchestratingLLM(Generic[T]):
         """Return the coroutine of one call under an event loop."""
         if value:
             values = self._with_positional(value, values)
-        trace = Trace(CALL, self._observer)
+        trace = Trace(CALL, self._config.observer)
         prepared = self._prepare(values, trace, self._begin(trace))
         return run_call(prepared, prepared.llm.async_backend(), trace)
 
     def _begin(self, trace: Trace) -> CallHooks | None:
         """Return the hooks of a call that begins now, and let those that observe states observe the trace."""
-        llm = self._llm if self._llm is not LATER else self.llm
-        hooks = llm.begin_operation("structured", self._hooks, id=trace.call_id, name=self._name)
+        llm = self._config.llm if self._config.llm is not LATER else self.llm
+        hooks = llm.begin_operation("structured", self._config.hooks, id=trace.call_id, name=self._name)
         if hooks is not None:
             hooks.observe_states(trace)
         return hooks
@@ -499,42 +510,43 @@ class ToolOrchestratingLLM(Generic[T]):
     def _prepare(
         self, values: Mapping[str, Any], trace: Trace, hooks: CallHooks | None = None, *, stream: bool = False
     ) -> PreparedCall:
+        config = self._config
         trace.step("called", "tool_created")
         try:
-            _check_options(values, self._prompt.variables)
-            messages = self._prompt.fill(values, self._as_calls)
+            _check_options(values, config.prompt.variables)
+            messages = config.prompt.fill(values, self._as_calls)
         except PromptError:
             trace.step("failed")
             raise
-        llm = self._llm if self._llm is not LATER else self.llm
+        llm = config.llm if config.llm is not LATER else self.llm
         request = ChatRequest(
             llm.with_system_prompt(messages),
             self._tools,
             self._choice,
-            llm.merge_settings(self._settings),
-            self._parallel,
+            llm.merge_settings(config.settings),
+            config.allow_parallel_tool_calls,
             stream,
-            self._mode,
-            self._accept_damaged,
-            self._server_tools,
+            config.mode,
+            config.accept_damaged,
+            config.tools,
             # An explicit choice is the caller's.
-            forces_now=bool(self._server_tools) and self._tool_choice is not None,
+            forces_now=bool(config.tools) and config.tool_choice is not None,
         )
         trace.step("prompt_formatted", "messages_extended")
-        return PreparedCall(llm, request, self._validator, self._max_attempts, self._fail_fast, self._verbose, hooks)
+        return PreparedCall(llm, request, self._validator, config.max_attempts, config.fail_fast, config.verbose, hooks)
 
     def _configure(self) -> None:
         """Compute once everything that all calls share."""
-        choice = self._tool_choice
+        config, choice = self._config, self._config.tool_choice
         if choice is None:
             choice = self._tools[0].name if len(self._tools) == 1 else "required"
         self._choice = resolve_tool_choice(choice, list(self._by_name))
         self._name = ", ".join(self._by_name)
-        self._validator = ResponseValidator(self._by_name, self._parallel, self._validation_context)
+        self._validator = ResponseValidator(self._by_name, config.allow_parallel_tool_calls, config.validation_context)
 
     def _as_calls(self, value: object) -> list[ToolCallPart]:
         """Return a few-shot object as the tool calls that a model would make, with parallel calls one per item."""
-        if self._parallel and isinstance(value, (list, tuple)):
+        if self._config.allow_parallel_tool_calls and isinstance(value, (list, tuple)):
             return [self._as_call(item) for item in cast("Sequence[object]", value)]
         return [self._as_call(value)]
 
@@ -550,17 +562,16 @@ class ToolOrchestratingLLM(Generic[T]):
             raw = bytes(body)
         else:
             raw = (body if isinstance(body, str) else json.dumps(body)).encode()
-        llm = self.llm
-        settings, lenient = llm.merge_settings(self._settings), self._accept_damaged
+        llm, config = self.llm, self._config
         request = ChatRequest(
             (),
             self._tools,
             self._choice,
-            settings,
-            self._parallel,
-            mode=self._mode,
-            accept_damaged=lenient,
-            server_tools=self._server_tools,
+            llm.merge_settings(config.settings),
+            config.allow_parallel_tool_calls,
+            mode=config.mode,
+            accept_damaged=config.accept_damaged,
+            server_tools=config.tools,
         )
         decoder = llm.decoder(request, raw)
         accumulator = Accumulator()
@@ -570,7 +581,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
 def begin_call(make: ToolOrchestratingLLM[Any], values: Mapping[str, Any]) -> tuple[PreparedCall, Trace]:
     """Return one call of `make` that begins now, and its trace, for `run_call`."""
-    trace = Trace(CALL, make._observer)  # pyright: ignore[reportPrivateUsage] - the class of this module
+    trace = Trace(CALL, make._config.observer)  # pyright: ignore[reportPrivateUsage] - the class of this module
     hooks = make._begin(trace)  # pyright: ignore[reportPrivateUsage] - as above
     return make._prepare(values, trace, hooks), trace  # pyright: ignore[reportPrivateUsage] - as above
 
@@ -623,31 +634,8 @@ def _only_server_tools(tools: Iterable[Any]) -> tuple[ServerTool, ...]:
     return found
 
 
-def _at_least_one(attempts: int) -> int:
-    """Return `attempts`; raise `ValueError` if it is less than 1."""
-    require("max_attempts", attempts, int, "int")
-    if attempts < 1:
-        raise ValueError(f"max_attempts={attempts} must be at least 1")
-    return attempts
-
-
+_CHANGES = tuple(field.name for field in fields(CallConfig))
 _OPTIONS = ("output_cls", "prompt", "llm", "allow_parallel_tool_calls", *OrchestratorOptions.__annotations__)
 _prompt_lock = RLock()
 """Serializes the replacement of prompts between threads."""
 _SETTINGS = frozenset(field.name for field in fields(Settings))
-_CHANGES: dict[str, Callable[[Any], tuple[str, Any]]] = {
-    "llm": lambda value: ("_llm", chosen_llm(value)),
-    "mode": lambda value: ("_mode", value),
-    "prompt": lambda value: ("_prompt", as_prompt(value)),
-    "tool_choice": lambda value: ("_tool_choice", value),
-    "allow_parallel_tool_calls": lambda value: ("_parallel", value),
-    "verbose": lambda value: ("_verbose", value),
-    "max_attempts": lambda value: ("_max_attempts", _at_least_one(value)),
-    "settings": lambda value: ("_settings", value),
-    "observer": lambda value: ("_observer", value),
-    "hooks": lambda value: ("_hooks", as_hooks(value)),
-    "validation_context": lambda value: ("_validation_context", value),
-    "fail_fast": lambda value: ("_fail_fast", value),
-    "accept_damaged": lambda value: ("_accept_damaged", value),
-    "tools": lambda value: ("_server_tools", _only_server_tools(value)),
-}
