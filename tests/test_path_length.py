@@ -1,7 +1,8 @@
 """The length of the path of a call: the functions and files of toolcast that one warm action passes through.
 
 The bounds are those of CPython 3.11 and the pure build, with a server on loopback. A change that needs more has to be
-worth it, and raises its bound here; one that needs fewer lowers it. Fewer because of longer functions is no gain.
+worth it, and raises its bound here; one that needs fewer lowers it. Fewer because of longer functions is no gain. How
+many pieces a response arrives in is not the same each time: the bounds have room for a few.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ def turn(llm: FunctionCallingLLM) -> Callable[[], Any]:
 @pytest.mark.parametrize(
     ("begin", "answers", "most_calls", "most_files"),
     [
-        (call, [album_body()], 271, 52),
-        (stream, [b"".join(album_stream())], 1_042, 61),
-        (turn, [CALLED, text_body("It is 3.")], 1_050, 80),
+        (call, [album_body()], 275, 52),
+        (stream, [b"".join(album_stream())], 1_060, 61),
+        (turn, [CALLED, text_body("It is 3.")], 1_060, 80),
     ],
     ids=["call", "stream", "turn"],
 )

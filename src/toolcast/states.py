@@ -173,7 +173,7 @@ class Trace:
         for event in events:
             self.state = self._table[self.state][event]
             if self._observer is not None:
-                self._notify(self._observer)
+                notify(self._observer, self.call_id, self.state)
 
     def fork(self, count: int) -> tuple[Trace, ...]:
         """Return the traces of `count` tool calls, `call-1.1`, `call-1.2`, ..., or none without an observer."""
@@ -184,12 +184,13 @@ class Trace:
             fork.call_id = f"{self.call_id}.{number}"
         return forks
 
-    def _notify(self, observer: Observer) -> None:
-        try:
-            observer(self.call_id, self.state)
-        except Exception:  # the user's observer: logged, none of the call's business
-            # An observer is the user's own code: its errors are logged and do not end the call.
-            logger.exception("the observer failed in state %s of %s", self.state, self.call_id)
+
+def notify(observer: Observer, id: str, state: State) -> None:
+    """Call an observer, which is the user's own code: its errors are logged and end nothing."""
+    try:
+        observer(id, state)
+    except Exception:  # the user's observer: logged, none of the call's business
+        logger.exception("the observer failed in state %s of %s", state, id)
 
 
 def mermaid(table: Table) -> str:

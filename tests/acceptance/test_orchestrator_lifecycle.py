@@ -104,9 +104,10 @@ def test_everything_but_the_prompt_is_immutable(name: str) -> None:
 
 def states(run: Callable[[ToolOrchestratingLLM[Album]], object], *answers: Any) -> list[str]:
     """Return the states that one call walks through."""
-    seen: list[str] = []
-    run(made(*answers, observer=lambda _, state: seen.append(state)))
-    return seen
+    seen: list[tuple[str, str]] = []
+    run(made(*answers, observer=lambda id, state: seen.append((id, state))))
+    assert seen[:2] == [("orchestrator", "validating"), ("orchestrator", "ready")]
+    return [state for id, state in seen if id != "orchestrator"]
 
 
 def test_a_sync_call_walks_the_eight_substates_in_order() -> None:

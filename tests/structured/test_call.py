@@ -345,6 +345,7 @@ def test_each_of_several_tool_calls_has_states_of_its_own(api: API, way: str, ou
         calls,
         observer=lambda call_id, state: observed.append((call_id, state)),
     )
+    del observed[:2]  # of the object itself
     ids = [call_id for call_id, _ in observed]
     own = ids[0]
     for number in (1, 2):
@@ -378,6 +379,27 @@ def test_the_states_of_a_tool_call_that_fails_and_of_one_that_does_not(raised: t
     first, second = ([state for call_id, state in observed if call_id.endswith(number)] for number in (".1", ".2"))
     assert first == [*FORK, *JOIN, end]
     assert second == [*FORK, end]
+
+
+def test_the_states_of_invalid_arguments(api: API) -> None:
+    """They are validated where the tools are executed, each where its own call is."""
+    observed: list[tuple[str, str]] = []
+    make = maker(
+        [call(SEA), call('{"title": 1}', id="2")],
+        allow_parallel_tool_calls=True,
+        observer=lambda call_id, state: observed.append((call_id, state)),
+    )
+    with pytest.raises(ValidationError):
+        api.call(make)
+    first, second = ([state for call_id, state in observed if call_id.endswith(number)] for number in (".1", ".2"))
+    assert first == [*FORK, "closed"]
+    assert second == [*FORK[:-1], "error"]
+    own = observed[2][0]
+    assert [state for call_id, state in observed if call_id == own][-3:] == [
+        "parsing_tool_calls",
+        "executing_tools",
+        "error",
+    ]
 
 
 def test_nothing_runs_when_one_of_several_calls_is_bad(api: API) -> None:

@@ -822,6 +822,11 @@ def test_parse_reads_a_response(api: API) -> None:
 def test_an_observer_is_called_with_the_states_of_a_call(api: API) -> None:
     observed: list[tuple[str, str]] = []
     make, _ = maker(SEA, SEA, observer=lambda call_id, state: observed.append((call_id, state)))
+    assert observed == [("orchestrator", "validating"), ("orchestrator", "ready")]
+    observed.clear()
+    make.prompt = "about {topic}"
+    assert observed == [("orchestrator", "updating_prompt"), ("orchestrator", "ready")]
+    observed.clear()
     api.call(make, topic="x")
     assert [state for _, state in observed] == [
         "creating_tool",

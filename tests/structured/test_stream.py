@@ -61,6 +61,7 @@ def test_the_states_of_a_stream_that_is_looked_at(observed: bool) -> None:
 def test_every_step_is_in_the_table(api: API, answers: Any, view: str | None) -> None:
     observed_states: list[str] = []
     make = maker(*answers, max_attempts=2, observer=lambda _, state: observed_states.append(state))
+    observed_states.clear()  # of those of the object itself
     if view is None:
         api.stream(make)
     else:
@@ -507,7 +508,9 @@ def test_in_words_an_invalid_draft_is_no_reason_to_stop(api: API) -> None:
 def test_observers_hear_of_every_delta_and_others_see_the_same_states() -> None:
     observed_states: list[str] = []
     events = [START_1, *deltas(TEXT), DONE_1, Finish("tool_use")]
-    read_all(maker(events, observer=lambda _, state: observed_states.append(state)))
+    make = maker(events, observer=lambda _, state: observed_states.append(state))
+    observed_states.clear()  # of those of the object itself
+    read_all(make)
     assert observed_states.count("processing_chunk") == len(events)
     assert walked(["ready", *observed_states])
     stream = maker(events).stream()

@@ -8,7 +8,8 @@ the same values and raise the same errors.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from decimal import Decimal
 from functools import partial
@@ -226,17 +227,21 @@ async def run_call(
                 trace.step("answered", "asked_again")
                 continue
             trace.step("answered")
+            forks: tuple[Trace, ...] = ()
             try:
-                calls = await _validated(prepared, response, call)
-                trace.step("calls_parsed")
+                if trace.observed:
+                    with validating(trace, response, parallel=prepared.request.parallel) as forks:
+                        calls = await _validated(prepared, response, call)
+                else:
+                    calls = await _validated(prepared, response, call)
+                if trace.state == "parsing_tool_calls":
+                    trace.step("calls_parsed")
             except (*RETRYABLE, TryAgain) as error:
                 prepared = retry_call(prepared, response, error, call, account)
                 trace.step("asked_again")
                 continue
             try:
-                values = await run_parsed_calls(
-                    calls, backend, trace if prepared.request.parallel else None, prepared.hooks_of_tools
-                )
+                values = await run_parsed_calls(calls, backend, forks, prepared.hooks_of_tools)
             except TryAgain as error:
                 prepared = retry_call(prepared, response, error, call, account)
                 trace.step("asked_again")
@@ -252,6 +257,26 @@ async def run_call(
         account.end(call.usage, call.attempts, error, mask=call.mask)
         trace.step("failed" if isinstance(error, Exception) else "closed")
         raise
+
+
+@contextmanager
+def validating(trace: Trace, response: ChatResponse, *, parallel: bool) -> Generator[tuple[Trace, ...]]:
+    """Trace the validation of the tool calls of `response` in this block: return a fork for each of parallel ones."""
+    calls = response.message.tool_calls
+    if calls and trace.state == "parsing_tool_calls":
+        trace.step("calls_parsed")
+    forks = trace.fork(len(calls)) if parallel else ()
+    for fork in forks:
+        fork.step("forked", "executed")
+    try:
+        yield forks
+    except Exception as error:
+        failed = {each.call_id for each in (error, *getattr(error, "others", ())) if isinstance(each, CallError)}
+        for fork, call in zip(forks, calls, strict=False):
+            fork.step(*(("failed",) if call.id in failed else ("validated", "closed")))
+        raise
+    for fork in forks:
+        fork.step("validated")
 
 
 def validate_response(
@@ -283,16 +308,15 @@ async def _validated(prepared: PreparedCall, response: ChatResponse, call: Reque
 
 
 async def run_parsed_calls(
-    calls: Sequence[ValidatedCall], backend: IOBackend, trace: Trace | None = None, hooks: CallHooks | None = None
+    calls: Sequence[ValidatedCall],
+    backend: IOBackend,
+    forks: Sequence[Trace] = (),
+    hooks: CallHooks | None = None,
 ) -> list[Any]:
     """Run the tools of valid calls; return, in their order, the instance of a model or the return value of a function.
 
-    `trace` is the trace of a call with parallel tool calls, each of which gets a fork of it; `hooks` are those of the
-    request.
+    `forks` are the traces of parallel tool calls, `hooks` are those of the request.
     """
-    forks = trace.fork(len(calls)) if trace is not None else ()
-    for fork in forks:
-        fork.step("forked", "executed", "validated")
     values = [read.value for read in calls if read.tool.output_type is not None]
     if len(values) == len(calls):
         if forks:

@@ -34,7 +34,7 @@ from ..output_mode import OutputMode
 from ..prompts import ChatPromptTemplate, PromptTemplate, as_prompt, input_values
 from ..server_tools import ServerTool, split_tools
 from ..settings import Settings
-from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Trace
+from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Trace, notify
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool, output_tools
 from .call import PreparedCall, Result, run_call, run_parsed_calls
@@ -236,7 +236,7 @@ class ToolOrchestratingLLM(Generic[T]):
             raise TypeError(
                 f"ToolOrchestratingLLM() needs {' and '.join(missing)}: ToolOrchestratingLLM(Album, 'text')"
             )
-        with self._lifecycle("init_called", "validated"):
+        with self._lifecycle("init_called", "validated", options.get("observer")):
             given: dict[str, Any] = {**options, "prompt": prompt, "llm": llm}
             self._config = CallConfig(allow_parallel_tool_calls=allow_parallel_tool_calls, **given)
             self._output_cls = output_cls
@@ -323,7 +323,7 @@ class ToolOrchestratingLLM(Generic[T]):
 
     @prompt.setter
     def prompt(self, prompt: Prompt) -> None:
-        with _prompt_lock, self._lifecycle("prompt_set", "prompt_updated"):
+        with _prompt_lock, self._lifecycle("prompt_set", "prompt_updated", self._config.observer):
             self._config = replace(self._config, prompt=as_prompt(prompt))
 
     @overload
@@ -418,9 +418,10 @@ class ToolOrchestratingLLM(Generic[T]):
         given: dict[str, Any] = {**changes}
         refuse_unknown("with_", given, _CHANGES)
         other = copy(self)
-        other._state = "ready"
-        other._config = replace(self._config, **given)
-        other._configure()
+        del other._state
+        with other._lifecycle("init_called", "validated", given.get("observer", self._config.observer)):
+            other._config = replace(self._config, **given)
+            other._configure()
         return other
 
     def with_found_llm(self) -> ToolOrchestratingLLM[T]:
@@ -467,15 +468,20 @@ class ToolOrchestratingLLM(Generic[T]):
         return CallableTool.from_call(self, self._config.prompt.variables, name, description, self._tools[0])
 
     @contextmanager
-    def _lifecycle(self, begin: str, end: str) -> Generator[None]:
+    def _lifecycle(self, begin: str, end: str, observer: Observer | None) -> Generator[None]:
         """Apply the event `begin` to the state table `ORCHESTRATOR`, and then `end` or `failed`."""
-        self._state = ORCHESTRATOR[self._state][begin]
+        self._enter(begin, observer)
         try:
             yield
         except BaseException:
-            self._state = ORCHESTRATOR[self._state]["failed"]
+            self._enter("failed", observer)
             raise
-        self._state = ORCHESTRATOR[self._state][end]
+        self._enter(end, observer)
+
+    def _enter(self, event: str, observer: Observer | None) -> None:
+        self._state = ORCHESTRATOR[self._state][event]
+        if callable(observer):  # it is not checked yet where the state is `validating`
+            notify(observer, "orchestrator", self._state)
 
     # Preparing a call
 

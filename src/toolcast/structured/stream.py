@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, Final
 
 import pydantic
@@ -24,7 +25,16 @@ from ..server_tools import CodeExecution
 from ..states import Trace
 from ..transport.network import IOBackend
 from ..usage import Usage
-from .call import PreparedCall, Result, build_result, notify_retry, retry_call, run_parsed_calls, validate_response
+from .call import (
+    PreparedCall,
+    Result,
+    build_result,
+    notify_retry,
+    retry_call,
+    run_parsed_calls,
+    validate_response,
+    validating,
+)
 from .object_streams import ViewReducer
 from .partial_objects import DeltaFastPath, StreamingObjectProcessor
 from .response_validation import RETRYABLE, damaged_text
@@ -489,14 +499,14 @@ class StructuredStream:
             await self._retry_damaged(damaged)
             return
         try:
-            calls = validate_response(self._prepared, response, self._call, self.processor.take_complete)
+            observed = self.trace.observed
+            with validating(self.trace, response, parallel=self.parallel) if observed else nullcontext(()) as forks:
+                calls = validate_response(self._prepared, response, self._call, self.processor.take_complete)
         except (*RETRYABLE, TryAgain) as error:
             await self._retry_response(response, error)
             return
         try:
-            values = await run_parsed_calls(
-                calls, self._backend, self.trace if self.parallel else None, self._prepared.hooks_of_tools
-            )
+            values = await run_parsed_calls(calls, self._backend, forks, self._prepared.hooks_of_tools)
         except TryAgain as error:
             await self._retry_response(response, error)
             return
