@@ -22,7 +22,7 @@ from toolcast.errors import UnsupportedLLMError
 from toolcast.llms.base import ToolCallOptions
 from toolcast.llms.http_llm import LLMOptions
 from toolcast.llms.model_registry import choose_llm
-from toolcast.llms.provider_llms import providers
+from toolcast.llms.named_llms import providers
 from toolcast.option_suggestions import ATTRIBUTES, NAMES, OPTIONS, PROVIDERS, SETTINGS, refuse_unknown
 from toolcast.settings import SettingsChanges
 from toolcast.structured.orchestrator import OrchestratorOptions

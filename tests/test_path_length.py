@@ -55,7 +55,7 @@ def turn(llm: FunctionCallingLLM) -> Callable[[], Any]:
     [
         (call, [album_body()], 275, 52),
         (stream, [b"".join(album_stream())], 1_060, 61),
-        (turn, [CALLED, text_body("It is 3.")], 1_060, 80),
+        (turn, [CALLED, text_body("It is 3.")], 1_060, 81),
     ],
     ids=["call", "stream", "turn"],
 )

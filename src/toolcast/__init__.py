@@ -76,25 +76,21 @@ if TYPE_CHECKING:
         ValidationError as ValidationError,
     )
     from .hook_protocol import CallInfo as CallInfo, Hooks as Hooks, RequestInfo as RequestInfo, hooks as hooks
+    from .llms.anthropic_llms import Anthropic as Anthropic, AnthropicVertex as AnthropicVertex
     from .llms.base import FunctionCallingLLM as FunctionCallingLLM
     from .llms.bedrock import Bedrock as Bedrock
     from .llms.defaults import Configs as Configs
     from .llms.embeddings.embed import aembed as aembed, embed as embed
     from .llms.fallback import FallbackLLM as FallbackLLM
-    from .llms.provider_llms import (
-        LATER as LATER,
-        Anthropic as Anthropic,
-        AnthropicVertex as AnthropicVertex,
-        Cohere as Cohere,
-        Google as Google,
-        LlamaCpp as LlamaCpp,
-        Mistral as Mistral,
-        Ollama as Ollama,
+    from .llms.google_llms import Google as Google
+    from .llms.local.llama_cpp import LlamaCpp as LlamaCpp
+    from .llms.named_llms import LATER as LATER, llm as llm
+    from .llms.openai_llms import (
         OpenAI as OpenAI,
         OpenAICompatible as OpenAICompatible,
         OpenAIResponses as OpenAIResponses,
-        llm as llm,
     )
+    from .llms.provider_llms import Cohere as Cohere, Mistral as Mistral, Ollama as Ollama
     from .messages import (
         Message as Message,
         ToolCallPart as ToolCallPart,

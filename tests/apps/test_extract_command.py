@@ -19,7 +19,7 @@ from support.ollama_server import OllamaServer
 from support.process import Process
 from toolcast.apps import cli, extract_command, extraction
 from toolcast.llms.base import FunctionCallingLLM
-from toolcast.llms.provider_llms import LlamaCpp
+from toolcast.llms.local.llama_cpp import LlamaCpp
 from toolcast.messages import ImagePart, Message
 from toolcast.testing import ScriptedLLM, use_llm
 

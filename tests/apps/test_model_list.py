@@ -17,7 +17,7 @@ from toolcast.apps import model_list
 from toolcast.apps.model_list import ProviderModels, check_model, list_models
 from toolcast.errors import AuthFailed, ConnectFailed, NotFound, ToolcastError, UnsupportedLLMError
 from toolcast.llms.base import FunctionCallingLLM
-from toolcast.llms.provider_llms import llm
+from toolcast.llms.named_llms import llm
 
 LISTS: dict[str, tuple[str, Any]] = {
     "openai": ("/models", {"data": [{"id": "gpt-5.4"}, {"id": "whisper-1"}, {"id": "text-embedding-3-small"}]}),

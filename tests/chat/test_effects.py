@@ -48,8 +48,9 @@ from toolcast.chat.machine import AsyncChatMachine, ChatChange, ChatMachine
 from toolcast.errors import ContextTooLong, IllegalState, RateLimited, TryAgain
 from toolcast.events import Finish, TextDelta, ThinkingDelta
 from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.local.llama_cpp import LlamaCpp
 from toolcast.llms.model_registry import choose_llm
-from toolcast.llms.provider_llms import LlamaCpp, llm
+from toolcast.llms.named_llms import llm
 from toolcast.messages import ImagePart, ToolCallPart, assistant, tool_result, user
 from toolcast.testing import ReplayNetwork, ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool

@@ -20,7 +20,7 @@ from toolcast.experiments.config import (
     config_of,
 )
 from toolcast.experiments.config_errors import ConfigError, MissingField, UnknownKey, WrongType, WrongValue
-from toolcast.llms.provider_llms import providers
+from toolcast.llms.named_llms import providers
 
 USUAL: dict[str, Any] = {
     "run_id": "first-run",

@@ -31,8 +31,10 @@ from toolcast.experiments.llm_setup import (
     settings_of,
 )
 from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.local.llama_cpp import LlamaCpp
 from toolcast.llms.model_registry import choose_llm
-from toolcast.llms.provider_llms import LlamaCpp, Ollama, OpenAICompatible
+from toolcast.llms.openai_llms import OpenAICompatible
+from toolcast.llms.provider_llms import Ollama
 from toolcast.messages import Message
 from toolcast.settings import Settings, Timeouts
 from toolcast.testing import ScriptedLLM

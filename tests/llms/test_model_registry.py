@@ -10,10 +10,14 @@ import pytest
 
 from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, NotFound, UnsupportedLLMError
+from toolcast.llms.anthropic_llms import Anthropic
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.local.guided import GuidedLlamaCpp
+from toolcast.llms.local.llama_cpp import LlamaCpp
 from toolcast.llms.model_registry import OLLAMA_MODEL, choose_chat_llm, choose_llm, ollama_address
-from toolcast.llms.provider_llms import Anthropic, LlamaCpp, Ollama, OpenAI, OpenAICompatible, llm
+from toolcast.llms.named_llms import llm
+from toolcast.llms.openai_llms import OpenAI, OpenAICompatible
+from toolcast.llms.provider_llms import Ollama
 from toolcast.providers.base import RequestInput
 from toolcast.settings import Settings
 

@@ -20,6 +20,7 @@ EXECUTES = {
     ("lazy_exports", "lazy_exports.modules"): "the calling package once more, to note its imports",
     ("serve.server", "chosen_protocols"): "the modules of the package, by the names in its table",
     ("apps.command_parser", "CommandParser.load_module"): "the library's own modules, by a name in its table",
+    ("llms.named_llms", "llm"): "the modules of the package, by the names in its table",
     ("llms.embeddings.offline", "_quietly_imported"): "packages by the names in the library",
     ("experiments.grids.workers", "_Worker.__init__"): "a child of this program, with a job of its own",
     ("experiments.grids.workers", "_run_job"): "the job that the parent wrote to the pipe",

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ..llms.base import FunctionCallingLLM
-from ..llms.provider_llms import LlamaCpp
+from ..llms.local.llama_cpp import LlamaCpp
 from ..prompts import ChatPromptTemplate
 from ..settings import Settings
 from ..structured.orchestrator import ToolOrchestratingLLM

@@ -22,8 +22,9 @@ from ..credentials import read_variable
 from ..errors import AuthFailed, ConnectFailed, LLMError, MalformedEvent, NotFound, ToolcastError, UnsupportedLLMError
 from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
+from ..llms.local.llama_cpp import LlamaCpp
 from ..llms.local.pulled import is_pulled, pulled_models
-from ..llms.provider_llms import LlamaCpp, providers
+from ..llms.named_llms import providers
 from ..llms.service import service_of
 from ..providers.chat_completions.services import SERVICES
 from ..providers.model_features import model_capabilities, model_rows

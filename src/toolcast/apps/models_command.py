@@ -19,9 +19,10 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from ..capabilities import Capabilities
+from ..llms.local.llama_cpp import LlamaCpp
 from ..llms.local.pulled import find_pulled, pulled_models
 from ..llms.local.weights import WEIGHTS
-from ..llms.provider_llms import LlamaCpp, providers
+from ..llms.named_llms import providers
 from ..prices import Prices, has_price_list, listed_models, listed_prices
 from ..providers.model_features import all_capabilities, family_text, model_capabilities, model_family
 from ..terminal_text import visible

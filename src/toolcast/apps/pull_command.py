@@ -26,6 +26,7 @@ from ..capabilities import Progress
 from ..errors import NotFound, ToolcastError
 from ..llms.base import FunctionCallingLLM
 from ..llms.local.gguf import GGUFHeader, read_header
+from ..llms.local.llama_cpp import LlamaCpp
 from ..llms.local.pulled import (
     PulledModel,
     check_name,
@@ -37,7 +38,7 @@ from ..llms.local.pulled import (
     save_pulled,
 )
 from ..llms.local.weights import WEIGHTS, file_lock, pull
-from ..llms.provider_llms import LlamaCpp, providers
+from ..llms.named_llms import providers
 from ..terminal_text import visible
 from .arguments import positive_number
 from .command_parser import suggestion

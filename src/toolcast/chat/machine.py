@@ -28,7 +28,7 @@ from ..closing import AsyncClosing, Closing
 from ..errors import IllegalState, ToolcastError
 from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
-from ..llms.provider_llms import llm
+from ..llms.named_llms import llm
 from ..option_types import require_callable
 from ..reprs import safe_repr
 from .actions import Effect, Order

@@ -19,7 +19,7 @@ from ..llms.embeddings.offline import (
     offline_embedder,
 )
 from ..llms.http_llm import LLMOptions
-from ..llms.provider_llms import llm as make_llm
+from ..llms.named_llms import llm as make_llm
 from ..reprs import safe_repr
 from ..settings import Settings, Timeouts
 from ..transport.network import Network

@@ -26,8 +26,10 @@ from ..errors import ConnectFailed, MalformedEvent, NotFound, StreamInterrupted,
 from ..http_request import HTTPRequest
 from ..llms.base import FunctionCallingLLM
 from ..llms.http_llm import ServiceLLM
+from ..llms.local.llama_cpp import LlamaCpp
 from ..llms.model_registry import choose_llm
-from ..llms.provider_llms import LlamaCpp, Ollama, providers
+from ..llms.named_llms import providers
+from ..llms.provider_llms import Ollama
 from ..llms.service import service_of
 from ..retries import RetryPolicy
 from ..settings import Settings, Timeouts

@@ -1,7 +1,7 @@
 """`FunctionCallingLLM`: the base class of all LLMs.
 
 It builds every call on one stream of events: chat, chat with tools, predict and call, each complete or streamed, sync
-or async. A custom LLM implements `metadata` and one async iterator, `_events`; the classes of provider_llms.py send a
+or async. A custom LLM implements `metadata` and one async iterator, `_events`; the classes of the providers send a
 provider's HTTP requests instead.
 
 Each public method builds one frozen `ChatRequest` (request.py). The rest is written once, in async syntax; the sync

@@ -27,7 +27,7 @@ from ..transport.network import IOBackend
 from .base import FunctionCallingLLM
 from .hooked_events import PREAMBLE, add_hooks
 from .http_llm import iterate_response
-from .provider_llms import as_llm
+from .named_llms import as_llm
 from .request import ChatRequest
 from .request_state import DirectReads, RequestState, ResponseEvents, deadline_after
 

@@ -1,4 +1,4 @@
-"""`ServiceLLM`: the base class of the LLMs behind HTTP (provider_llms.py).
+"""`ServiceLLM`: the base class of the LLMs behind HTTP.
 
 It has their options, authentication and headers, imports the provider's adapter on first use, and leaves credentials
 out of pickles.

@@ -22,8 +22,10 @@ from ..errors import BadRequest, UnsupportedLLMError
 from ..providers.model_features import provider_of
 from ..providers.ollama.adapter import ollama_url
 from .base import FunctionCallingLLM
+from .local.llama_cpp import LlamaCpp
 from .local.pulled import is_pulled
-from .provider_llms import LlamaCpp, Ollama, llm, providers, unknown_llm, with_colon
+from .named_llms import llm, providers, unknown_llm, with_colon
+from .provider_llms import Ollama
 
 OLLAMA_MODEL = "gpt-oss"
 """The default model of Ollama."""

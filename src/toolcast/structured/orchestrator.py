@@ -25,7 +25,7 @@ from ..hook_protocol import CallHooks, Hooks, as_hooks
 from ..http_request import HTTPRequest
 from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
-from ..llms.provider_llms import LATER, chosen_llm, found_llm
+from ..llms.named_llms import LATER, chosen_llm, found_llm
 from ..llms.request import ChatRequest, resolve_tool_choice
 from ..messages import Message, ToolCallPart
 from ..option_suggestions import refuse_attributes, refuse_unknown

@@ -28,7 +28,7 @@ from toolcast.apps.session_index import SessionIndex
 from toolcast.errors import BadRequest, ContextTooLong, RateLimited, ToolcastError, UnsupportedLLMError
 from toolcast.events import Finish, TextDelta, UsageReport
 from toolcast.llms.base import FunctionCallingLLM
-from toolcast.llms.provider_llms import llm
+from toolcast.llms.named_llms import llm
 from toolcast.stores import MemoryStore
 from toolcast.testing import ScriptedLLM
 from toolcast.usage import Usage

@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 from ...hook_protocol import CallHooks, Hooks, as_hooks
 from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
-from ...llms.provider_llms import chosen_llm, found_llm
+from ...llms.named_llms import chosen_llm, found_llm
 from ...llms.request import Messages, Tools
 from ...option_suggestions import refuse_unknown
 from ...server_tools import ServerTool, split_tools

@@ -24,7 +24,7 @@ from ...cancellation import Cancellation
 from ...errors import ToolcastError
 from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
-from ...llms.provider_llms import as_llm, chosen_llm
+from ...llms.named_llms import as_llm, chosen_llm
 from ...llms.request import ChatRequest
 from ...llms.request_state import read_response
 from ...messages import Message, system, user

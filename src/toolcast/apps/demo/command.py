@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
 from ...llms.base import FunctionCallingLLM
-from ...llms.provider_llms import LlamaCpp
+from ...llms.local.llama_cpp import LlamaCpp
 from ...settings import Settings
 from ...structured.call import Result
 from ...structured.object_streams import ObjectStream

@@ -184,7 +184,8 @@ def _runner(config: ExperimentConfig, arguments: argparse.Namespace, view: RunVi
 
 
 def _prepare(runner: ExperimentRunner, view: RunView) -> None:
-    from ...llms.provider_llms import LlamaCpp, Ollama
+    from ...llms.local.llama_cpp import LlamaCpp
+    from ...llms.provider_llms import Ollama
     from ..pull_command import progress_line
 
     runner.prepare(None if view.is_quiet else progress_line(sys.stderr))

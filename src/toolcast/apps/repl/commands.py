@@ -21,7 +21,8 @@ from ...agents.sessions.session import Session
 from ...errors import ToolcastError
 from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
-from ...llms.provider_llms import LlamaCpp, providers
+from ...llms.local.llama_cpp import LlamaCpp
+from ...llms.named_llms import providers
 from ...messages import Message, system
 from ...terminal_text import exposed
 from ...tools.callable_tool import CallableTool

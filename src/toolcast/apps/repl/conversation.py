@@ -25,7 +25,7 @@ from ...async_support import sync_driver
 from ...errors import ToolcastError
 from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
-from ...llms.provider_llms import LlamaCpp
+from ...llms.local.llama_cpp import LlamaCpp
 from ...messages import Message, ToolCallPart
 from ...settings import Settings
 from ...states import Observer

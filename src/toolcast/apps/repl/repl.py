@@ -41,7 +41,8 @@ from ...errors import (
 from ...events import AgentEvent, ToolProgress
 from ...hook_protocol import hooks
 from ...llms.base import FunctionCallingLLM
-from ...llms.provider_llms import LlamaCpp, llm
+from ...llms.local.llama_cpp import LlamaCpp
+from ...llms.named_llms import llm
 from ...messages import Message, user
 from ...states import REPL, Observer, Trace
 from ...toolbox.questions import Question

@@ -31,8 +31,8 @@ from ...chat.machine import AsyncChatMachine
 from ...errors import ConnectFailed, NotFound, ToolcastError
 from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
+from ...llms.local.llama_cpp import LlamaCpp
 from ...llms.local.weights import WEIGHTS
-from ...llms.provider_llms import LlamaCpp
 from ...stores.memory import MemoryStore
 from ...stores.sqlite import SQLiteStore
 from ...stores.store import Store

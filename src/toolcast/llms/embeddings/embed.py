@@ -35,7 +35,7 @@ from ...transport.transport_errors import scrub_exception
 from ...usage import NO_USAGE, Usage
 from ..base import FunctionCallingLLM
 from ..http_llm import LLMOptions, take_options
-from ..provider_llms import llm as make_llm, providers
+from ..named_llms import llm as make_llm, providers
 from ..service import Service, service_of
 from ..token_estimates import estimate_text_tokens
 from .embedder import Embedder

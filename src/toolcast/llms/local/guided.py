@@ -23,7 +23,7 @@ from ...providers.llama_cpp.grammar import grammar
 from ...settings import Settings
 from ...tool_spec import NamedTool, ToolSpec
 from ...transport.network import IOBackend
-from ..provider_llms import LlamaCpp, fetched
+from .llama_cpp import LlamaCpp, fetched
 from .repetition import EndedByRepetition
 
 _NONE: Final = "none"

@@ -33,7 +33,7 @@ from ...usage import Usage
 from ..base import FunctionCallingLLM
 from ..hooked_events import PREAMBLE, add_hooks, request_info
 from ..http_llm import iterate_response
-from ..provider_llms import as_llm
+from ..named_llms import as_llm
 from ..request import ChatRequest
 from ..request_state import IteratorEvents, RequestState, ResponseEvents
 
