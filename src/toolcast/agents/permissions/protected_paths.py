@@ -28,6 +28,7 @@ PROTECTED: Final = (
     *("id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", "*.pem", "*.key", "*.ppk"),
     *("*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", ".pgpass", ".npmrc", ".pypirc", ".htpasswd"),
     *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker"),
+    *(".gitconfig", ".hg", ".hgrc", ".curlrc", "_curlrc", ".jq"),  # they run programs, or name files, for others
     *[f"/proc/*/{name}" for name in ("environ", "mem", "cmdline", "maps", "map_files", "fd", "cwd", "root")],
 )
 """Names of protected files and folders, in lower case. `git~1` is the short name of `.git`.

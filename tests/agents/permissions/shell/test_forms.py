@@ -542,6 +542,8 @@ npm test -- src/*
 pnpm run build src/*
 yarn build src/*
 printf %d PATH=7
+printf '\u0025d' PATH=7
+printf '\U00000025d' PATH=7
 printf '%5.2f' PATH=7
 printf '%*s' PATH=7 x
 printf '%.*s' PATH=7 x
