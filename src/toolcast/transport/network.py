@@ -199,13 +199,13 @@ _CLOCK = SystemClock()
 class SyncBackend:
     """An `IOBackend` that never suspends, as each await blocks. For `sync_driver.run`."""
 
-    concurrent = False
+    concurrent: bool = False
 
     def __init__(self, network: Network, clock: Clock = _CLOCK) -> None:
         self._network = network
         self._clock = clock
-        self.now = clock.now
-        self.time = clock.time
+        self.now: Callable[[], float] = clock.now
+        self.time: Callable[[], float] = clock.time
 
     async def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Body:
         reply = open_response(self._network, request, connect=connect, read=read)
@@ -234,18 +234,21 @@ class _SyncBody:
 class AsyncBackend:
     """An `IOBackend` for the running event loop."""
 
-    concurrent = True
+    concurrent: bool = True
 
     def __init__(self, network: Network, clock: Clock = _CLOCK) -> None:
         self._network = network
-        self.sleep = clock.asleep
-        self.now = clock.now
-        self.time = clock.time
+        self._clock = clock
+        self.now: Callable[[], float] = clock.now
+        self.time: Callable[[], float] = clock.time
 
     async def open(self, request: HTTPRequest, *, connect: float | None, read: float | None) -> Body:
         opened = partial(aopen_response, self._network, request, connect=connect, read=read)
         # Only trio raises such groups.
         return _AsyncBody(await (collapse_groups(opened) if "trio" in sys.modules else opened()))
+
+    async def sleep(self, seconds: float) -> None:
+        await self._clock.asleep(seconds)
 
 
 class _AsyncBody:
