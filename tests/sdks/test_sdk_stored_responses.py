@@ -14,7 +14,7 @@ import pytest
 
 from support.responses_service import ResponsesService
 from toolcast import Engine, OpenAIResponses, Settings
-from toolcast.llms import background_exchange
+from toolcast.llms import background
 
 pytestmark = pytest.mark.networked
 
@@ -24,7 +24,7 @@ Sent = tuple[str, str, dict[str, list[str]], Any]
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ResponsesService]:
-    monkeypatch.setattr(background_exchange, "_FIRST_WAIT", 0.001)
+    monkeypatch.setattr(background, "_FIRST_WAIT", 0.001)
     with ResponsesService() as double:
         yield double
 
