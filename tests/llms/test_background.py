@@ -20,6 +20,7 @@ from support.sync_and_async import API
 from toolcast import Engine, OpenAIResponses, Settings, Timeouts, ToolOrchestratingLLM, is_partial
 from toolcast.errors import (
     AuthFailed,
+    LimitExceeded,
     MalformedEvent,
     NotFound,
     ServerError,
@@ -29,6 +30,7 @@ from toolcast.errors import (
 )
 from toolcast.events import Event, TextDelta
 from toolcast.llms import background
+from toolcast.llms.service import Service
 
 BACKGROUND = Settings(background=True)
 
@@ -87,6 +89,21 @@ def test_a_response_that_has_ended_at_once_is_not_polled(service: ResponsesServi
     service.fail("POST", *as_json({"id": "r", "status": "completed", "output": [message("Hi.")], "model": "m"}))
     assert api.chat(gpt(service), "Hi").text == "Hi."
     assert len(service.log) == 1
+
+
+@pytest.mark.parametrize("polls", [[], ["queued"]], ids=["at once", "polled"])
+def test_a_response_has_the_limit_of_any_other(
+    service: ResponsesService, polls: list[str], api: API, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests beside chat have a smaller one."""
+    monkeypatch.setitem(Service.send.__kwdefaults__, "limit", 1000)
+    for module in ("http_exchange", "background"):
+        monkeypatch.setattr(f"toolcast.llms.{module}.MAX_RESPONSE_BYTES", 2000)
+    service.polls = polls
+    service.script.extend([[message("x" * 1000)], [message("x" * 3000)]])
+    assert api.chat(gpt(service), "Hi").text == "x" * 1000
+    with pytest.raises(LimitExceeded, match="2000 bytes"):
+        api.chat(gpt(service), "Hi")
 
 
 @pytest.mark.parametrize("item", [message("Hello there, how are you?"), ALBUM], ids=["text", "call"])

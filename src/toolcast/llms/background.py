@@ -23,8 +23,8 @@ from ..providers.openai.background import BackgroundRequests, NumberedEvents, ru
 from ..retries import RetryPolicy
 from ..transport.cancel_handle import CancelHandle
 from ..transport.network import Body, IOBackend
-from .http_attempt import read_content
-from .service import HTTPLLM, RESPONSE_LIMIT, Service, service_by
+from .http_attempt import MAX_RESPONSE_BYTES, read_content
+from .service import HTTPLLM, Service, service_by
 from .time_limits import TimeLimits
 
 logger: Final = logging.getLogger("toolcast")
@@ -153,7 +153,7 @@ class _PolledResponse(_BackgroundBody):
         if self._at_end:
             return b""
         self._at_end = True
-        content = await read_content(self._inner, self._limits, RESPONSE_LIMIT)
+        content = await read_content(self._inner, self._limits, MAX_RESPONSE_BYTES)
         wait = _FIRST_WAIT
         # Its length is no matter of a time limit for one response of the service.
         self._limits.first_token_by = None
@@ -161,7 +161,8 @@ class _PolledResponse(_BackgroundBody):
             self._id = id
             await self._wait(wait)
             wait = min(wait * _GROWTH, _LONGEST_WAIT)
-            poll = partial(self._service.send, self._requests.poll(id), limits=self._limits)
+            request, limits = self._requests.poll(id), self._limits
+            poll = partial(self._service.send, request, limit=MAX_RESPONSE_BYTES, limits=limits)
             content = (await self._beside(poll)).body
         self._id = ""
         return content

@@ -5,7 +5,7 @@ Chat (http_exchange.py) and everything beside it (service.py) take them.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from ..errors import LLMError, Timeout
 from ..http_request import HTTPRequest
@@ -14,6 +14,9 @@ from ..providers.http_errors import BODY_LIMIT, request_id
 from ..retries import retry_after
 from ..transport.network import Body, IOBackend, is_sent_to
 from .time_limits import TimeLimits
+
+MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
+"""The size limit of one response, far more than any model writes; a single event has a smaller limit."""
 
 
 class Authentication(Protocol):
@@ -29,10 +32,10 @@ class Authentication(Protocol):
 
 
 async def authorized(
-    authentication: Authentication | None, request: HTTPRequest, backend: IOBackend, limits: TimeLimits
+    authentication: Authentication, request: HTTPRequest, backend: IOBackend, limits: TimeLimits
 ) -> HTTPRequest:
     """Return `request` with its credentials, within the time of the call. In a replay it needs none."""
-    if authentication is None or not is_sent_to(request.url):
+    if not is_sent_to(request.url):
         return request
     left = limits.left()
     if not backend.concurrent:  # without an event loop a user's code cannot be interrupted

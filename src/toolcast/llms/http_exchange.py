@@ -34,7 +34,7 @@ from ..transport.cancel_handle import CancelHandle
 from ..transport.network import Body, IOBackend, nothing_is_sent
 from ..transport.transport_errors import scrub_exception
 from ..usage import NO_USAGE, Usage
-from .http_attempt import authorized, connected, masked_id, refusal
+from .http_attempt import MAX_RESPONSE_BYTES, authorized, connected, masked_id, refusal
 from .request_gate import GateRequest, Passage, RequestGate
 from .request_state import DirectReads, RequestState, SingleCallFilter
 from .service import HTTPLLM
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from .background import Background
 
 logger: Final = logging.getLogger("toolcast")
-
-MAX_RESPONSE_BYTES: Final = 256 * 1024 * 1024
-"""The size limit of one response, far more than any model writes; a single event has a smaller limit."""
 
 _SURE_TO_FIT: Final = 4096  # bytes of a request that needs no check of the context window: no model has a smaller one
 _MOST_PARTS: Final = 64  # of one response: Gemini has up to 32

@@ -162,8 +162,7 @@ def llm(name: str, **options: Unpack[NamedLLMOptions]) -> FunctionCallingLLM:
         take_options(options)
         raise unknown_llm(name)
     module, _, kind = _NAMED.get(provider, ".openai_llms.OpenAICompatible").rpartition(".")
-    fixed: dict[str, Any] = {"vertex": True} if provider == "google-vertex" else {}
-    if provider not in _NAMED:
-        fixed = {"service": provider}
+    service = {} if provider in _NAMED else {"service": provider}
+    fixed: dict[str, Any] = {"vertex": True} if provider == "google-vertex" else service
     make: Callable[..., FunctionCallingLLM] = getattr(import_module(module, __package__), kind)
     return make(model, **fixed, **take_options(options))

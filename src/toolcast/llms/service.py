@@ -215,7 +215,9 @@ class Service(Generic[A]):
     async def _authorized(self, request: HTTPRequest, limits: TimeLimits) -> HTTPRequest:
         """Return `request` with its credentials, unless it goes to another origin."""
         is_own = not isinstance(self.adapter, HTTPAdapter) or self.adapter.is_own(request)
-        return await authorized(self.authentication if is_own else None, request, self.backend, limits)
+        if self.authentication is None or not is_own:
+            return request
+        return await authorized(self.authentication, request, self.backend, limits)
 
     async def _step(self, proceed: Callable[[], HTTPRequest]) -> HTTPRequest | _Result[Any]:
         if not self.backend.concurrent:

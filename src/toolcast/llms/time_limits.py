@@ -19,7 +19,7 @@ _PROBLEMS: Final = {
 
 
 class TimeLimits:
-    """The time limits of the attempts of one request. They can be read, not changed, by every part that waits.
+    """The time limits of the attempts of one request, for every part of it that waits.
 
     Args:
         timeouts: The limits of each phase, in seconds.
@@ -29,12 +29,11 @@ class TimeLimits:
 
     Attributes:
         timeouts: The limits of each phase.
-        now: The clock.
         deadline: The time at which the call ends; None without one. A gate may move it.
         first_token_by: The time until which the response must begin; None without a limit, or once it has begun.
     """
 
-    __slots__ = ("_asked", "_handle", "_idle", "deadline", "first_token_by", "now", "timeouts")
+    __slots__ = ("_asked", "_handle", "_idle", "_now", "deadline", "first_token_by", "timeouts")
 
     def __init__(
         self,
@@ -44,16 +43,16 @@ class TimeLimits:
         handle: CancelHandle | None = None,
     ) -> None:
         self.timeouts: Timeouts = timeouts
-        self.now: Callable[[], float] = now
         self.deadline: float | None = deadline
         self.first_token_by: float | None = None
+        self._now = now
         self._handle = handle
         self._idle = inf if timeouts.idle is None else timeouts.idle
         self._asked = 0.0  # the time when the last wait began
 
     def begin(self) -> float:
         """Begin an attempt, and return the time."""
-        self._asked = now = self.now()
+        self._asked = now = self._now()
         limit = self.timeouts.first_token
         self.first_token_by = None if limit is None else now + limit
         return now
@@ -69,7 +68,7 @@ class TimeLimits:
             raise aborted()
         if self.deadline is None:
             return limit
-        self._asked = now = self.now()
+        self._asked = now = self._now()
         left = self.deadline - now
         if left <= 0:
             raise self.exceeded("total")
@@ -91,7 +90,7 @@ class TimeLimits:
         """Return the seconds that the next read may last; None without a limit. Its errors are those of `left`."""
         if self._handle is not None and self._handle.broken:
             raise aborted()
-        self._asked = now = self.now()
+        self._asked = now = self._now()
         first_token_by, deadline = self.first_token_by, self.deadline
         left = self._idle if first_token_by is None else first_token_by - now
         if deadline is not None and left > deadline - now:

@@ -251,7 +251,7 @@ def drop_foreign_data(
     messages: Sequence[Message],
     model: str,
     provider: str | None,
-    service: Recipient,
+    recipient: Recipient,
     *,
     cache_points: bool = False,
 ) -> Sequence[Message]:
@@ -262,11 +262,11 @@ def drop_foreign_data(
     points of a cache, unless the provider takes `cache_points`.
 
     Raises:
-        BadRequest: A message behind the last answer refers to a file that `service` does not store.
+        BadRequest: A message behind the last answer refers to a file that `recipient` does not store.
     """
     for message in messages:
         for part in message.parts:
-            if _is_foreign(part, model, service) or type(part) in _CHECKED:
+            if _is_foreign(part, model, recipient) or type(part) in _CHECKED:
                 break
         else:
             continue
@@ -276,8 +276,8 @@ def drop_foreign_data(
     for message in messages[this_turn(messages) :]:
         for part in message.parts:
             if type(part) is FileRef:
-                _check_file(part, service)
-    return list(_own_data(messages, model, provider, service, cache_points))
+                _check_file(part, recipient)
+    return list(_own_data(messages, model, provider, recipient, cache_points))
 
 
 class Recipient(Protocol):
@@ -290,26 +290,26 @@ class Recipient(Protocol):
     def cannot_read(self, data: Mapping[str, Any]) -> bool: ...
 
 
-def _check_file(part: FileRef, files: Recipient) -> None:
+def _check_file(part: FileRef, recipient: Recipient) -> None:
     shown = f"the file {part.id!r:.100}"
-    if part.provider != files.provider:
+    if part.provider != recipient.provider:
         raise BadRequest(
-            f"{shown} is stored by {part.provider}, and {files.provider} has no access to it: upload it to that, or "
-            "pass its content as a part such as DocumentPart"
+            f"{shown} is stored by {part.provider}, and {recipient.provider} has no access to it: upload it to that, "
+            "or pass its content as a part such as DocumentPart"
         )
-    if not files.takes_files:
+    if not recipient.takes_files:
         raise BadRequest(
-            f"{files.provider} takes no uploaded files in these messages, such as {shown}: pass its content as a part "
-            "such as DocumentPart, or use another API of the provider"
+            f"{recipient.provider} takes no uploaded files in these messages, such as {shown}: pass its content as a "
+            "part such as DocumentPart, or use another API of the provider"
         )
 
 
 def _own_data(
-    messages: Sequence[Message], model: str, provider: str | None, service: Recipient, cache_points: bool
+    messages: Sequence[Message], model: str, provider: str | None, recipient: Recipient, cache_points: bool
 ) -> Iterator[Message]:
     for message in messages:
         sent = [part for part in message.parts if cache_points or not isinstance(part, CachePoint)]
-        parts = tuple([_stripped(part, model, service) for part in sent if not _is_not_sent(part, provider)])
+        parts = tuple([_stripped(part, model, recipient) for part in sent if not _is_not_sent(part, provider)])
         if len(parts) == len(message.parts) or any(map(_is_an_answer, parts)):
             yield replace(message, parts=parts)
 
@@ -324,11 +324,11 @@ def _is_not_sent(part: Part, provider: str | None) -> bool:
     return isinstance(part, ServerToolPart) and (part.raw is None or part.provider != provider)
 
 
-def _is_foreign(part: Part, model: str, service: Recipient) -> TypeGuard[ThinkingPart | ToolCallPart]:
+def _is_foreign(part: Part, model: str, recipient: Recipient) -> TypeGuard[ThinkingPart | ToolCallPart]:
     if not isinstance(part, (ThinkingPart, ToolCallPart)) or part.opaque is None:
         return False
-    return part.opaque.get("model", model) != model or service.cannot_read(part.opaque)
+    return part.opaque.get("model", model) != model or recipient.cannot_read(part.opaque)
 
 
-def _stripped(part: Part, model: str, service: Recipient) -> Part:
-    return replace(part, opaque=None) if _is_foreign(part, model, service) else part
+def _stripped(part: Part, model: str, recipient: Recipient) -> Part:
+    return replace(part, opaque=None) if _is_foreign(part, model, recipient) else part
