@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, SecretSt
 
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import AtLeast, Decision, Mode, OneOf, Permissions, Rule, Under
+from toolcast.agents.permissions.protected_paths import PROTECTED
 from toolcast.approvals import PermissionRequest
 from toolcast.messages import ToolCallPart, ToolResultPart
 from toolcast.testing import ScriptedLLM
@@ -700,10 +701,109 @@ def test_git_finds_a_repository_above_its_folder(tmp_path: Path) -> None:
     assert verdict(permissions, BASH, {"command": "git status"}) == "allow"
 
 
-def test_git_is_asked_about_behind_too_many_folders(tmp_path: Path) -> None:
-    command = f"git {'-C . ' * 20}status"
+def test_a_line_goes_through_some_folders_alone(tmp_path: Path) -> None:
+    command = f"git {''.join(f'-C {number} ' for number in range(11))}status"
     permissions = Permissions(rules=[Rule("bash", "allow", {"command": command})], approve=approve, root=str(tmp_path))
-    assert permissions.decide(BASH, {"command": command}).reason == "it goes through too many folders"
+    assert permissions.decide(BASH, {"command": command}).reason.endswith("it goes through too many folders")
+    command = "grep -C 3 x a.txt; " * 30
+    permissions = Permissions(rules=[Rule("bash", "allow", {"command": "grep"})], approve=approve, root=str(tmp_path))
+    assert verdict(permissions, BASH, {"command": command}) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("cat *", "is protected"),
+        ("cat b*", "is protected"),
+        ("cat link", "'link' leads out"),
+        ("wc -l *", "'-x.pem' may be a file here"),
+        ("git push origin", "git may take for the remote"),
+        ("uv run pytest", "would run in place of the program"),
+    ],
+)
+@pytest.mark.parametrize("way", ["cd docs; {}", "cd src; cd ../docs; {}", "pushd docs && {}", "(cd docs && {})"])
+def test_a_folder_into_which_the_line_goes_is_looked_at(tmp_path: Path, way: str, line: str, reason: str) -> None:
+    root, docs = tmp_path / "work", tmp_path / "work" / "docs"
+    for folder in (root / "src", docs / "origin", docs / "pytest", root / ".git"):
+        folder.mkdir(parents=True)
+    (docs / ("-x.pem" if "wc" in line else "b.pem")).touch()
+    (docs / "link").symlink_to(tmp_path if "link" in line else docs)
+    usual = ("cat", "wc", "git push origin", "uv run", "pytest", "cd docs", "pushd docs", "cd src", "cd ../docs")
+    rules = [Rule("bash", "allow", {"command": each}) for each in usual]
+    protected = () if "wc" in line else PROTECTED
+    permissions = Permissions(rules=rules, approve=approve, root=str(root), protected=protected)
+    assert verdict(permissions, BASH, {"command": line}) == "allow"
+    assert reason in permissions.decide(BASH, {"command": way.format(line)}).reason
+
+
+MOVING = ("mv", "cp", "mkdir", "rm", "touch", "git", "git push origin", "cat", "ls", "wc", "uv run", "pytest", "echo")
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("mv certs x && cat x/*", "'x/*' may be another file once 'mv' has run"),
+        ("cat x/* & mv certs x", "'x/*' may be another file once 'mv' has run"),
+        ("timeout 9 cp -r certs x; ls *", "'*' may be another file once 'cp' has run"),
+        ("git checkout old && cat a.txt", "'a.txt' may be another file once 'git checkout' has run"),
+        ("git pull; mv a.txt b.txt", "'a.txt' may be another file once 'git pull' has run"),
+        ("git mv a b && ls src/*", "'src/*' may be another file once 'mv' has run"),
+        ("./unpack && cat a.txt", "'a.txt' may be another file once 'unpack' has run"),
+        ("mkdir -p ls && cp e ls/__main__.py && uv run pytest", "the program behind 'uv run', once 'cp' has run"),
+        ("git stash && timeout 9 uv run pytest", "the program behind 'uv run', once 'git stash' has run"),
+        ("mkdir -- -n && ls *", "'-n' may be a file here, which the wildcard makes an option"),
+        ("cd sub && touch a/-n && wc *", "'-n' may be a file here, which the wildcard makes an option"),
+        ("cd sub && cp -r refs x && git status", "may be a repository without '.git' once 'cp' has run"),
+        ("cp -r old x && git -C x status", "may be a repository without '.git' once 'cp' has run"),
+        (
+            "mv old origin && git push origin",
+            "'origin' may be a file or folder here",
+        ),
+        ("mv a.txt b.txt && cat b.txt", ""),
+        ("mkdir -p out && cp a.txt out/ && ls out", ""),
+        ("mkdir -p out && ls *", ""),
+        ("git checkout old && git add a.txt && git commit -m x && git push upstream", ""),
+        ("git pull && pytest tests/test_a.py", ""),
+        ("git pull && ls -l; echo done *.txt", ""),
+        ("mv a.txt b.txt && ls -l && git status", ""),
+        ("cd sub && pytest tests/test_a.py && git status", ""),
+    ],
+)
+def test_behind_a_command_that_moves_files_others_are_asked_about(tmp_path: Path, command: str, reason: str) -> None:
+    for folder in (".git", "certs", "old", "src", "sub", "out"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / ".git" / "config").write_text('[remote "origin"]\n\tfetch = x\n[remote "upstream"]\n\turl = x\n')
+    more = ("timeout", "./unpack", "cd sub", "git -C x status", "git push upstream")
+    rules = [Rule("bash", "allow", {"command": each}) for each in (*MOVING, *more)]
+    decision = Permissions(rules=rules, approve=approve, root=str(tmp_path)).decide(BASH, {"command": command})
+    assert (decision.verdict, reason in decision.reason) == ("ask" if reason else "allow", True), decision.reason
+
+
+@pytest.mark.parametrize(
+    "command", ["rm -rf /x/y", "cp a /etc/b", "mv a ../b", "mkdir -p /tmp/x", "touch ..", "rmdir /x"]
+)
+def test_files_outside_of_the_working_folder_are_changed_if_a_rule_names_them(command: str) -> None:
+    name, folder = command.split()[0], command.split()[-1].rpartition("/")[0]
+    for rule, expected in ((name, "ask"), (f"{name} *", "ask"), (command, "allow"), (f"{name} {folder}/*", "allow")):
+        permissions = Permissions(rules=[Rule("bash", "allow", {"command": rule})], approve=approve)
+        found = permissions.decide(BASH, {"command": command if "*" not in rule else f"{name} {folder}/y"})
+        assert found.verdict == expected, found.reason
+
+
+def test_go_is_asked_about_in_a_repository_of_mercurial(tmp_path: Path) -> None:
+    permissions = Permissions(rules=[Rule("bash", "allow", {"command": "go"})], approve=approve, root=str(tmp_path))
+    assert verdict(permissions, BASH, {"command": "go build ./..."}) == "allow"
+    (tmp_path / ".hg").mkdir()
+    assert "whose configuration go would follow" in permissions.decide(BASH, {"command": "go build ./..."}).reason
+
+
+def test_a_moved_folder_takes_its_links_along(tmp_path: Path) -> None:
+    (tmp_path / "work" / "docs").mkdir(parents=True)
+    rules = [Rule("bash", "allow", {"command": "mv"})]
+    permissions = Permissions(rules=rules, approve=approve, root=str(tmp_path / "work"))
+    assert verdict(permissions, BASH, {"command": "mv docs x"}) == "allow"
+    (tmp_path / "work" / "docs" / "link").symlink_to(tmp_path)
+    assert verdict(permissions, BASH, {"command": "mv docs x"}) == "ask"
 
 
 @pytest.mark.parametrize(

@@ -27,28 +27,19 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from dataclasses import KW_ONLY, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args
 
 from ...approvals import ApprovalDecision, PermissionRequest
 from ...lazy_dataclasses import changes_repr, dataclass
 from ...tools.options import NeedsApproval
 from .argument_values import UnseenValue, to_plain
-from .protected_paths import (
-    LONGEST,
-    PROTECTED,
-    leads_out,
-    path_texts,
-    protected_name,
-    resolved_path,
-    word_texts,
-)
+from .folder_checks import folders_of, reason_to_ask, words_named
+from .protected_paths import LONGEST, PROTECTED, path_texts, protected_name, resolved_path, word_texts
 from .rules import AtLeast, AtMost, Condition, Exactly, OneOf, Others, PathPattern, Rule, Under
-from .shell.forms import deny_table, escaped, forms, program, read
-from .shell.lexer import UnparsedCommand, Word
+from .shell.forms import deny_table, program
+from .shell.lexer import UnparsedCommand
 from .shell.parser import SimpleCommand, commands
-from .shell.patterns import Uncovered, forbids, form_pattern, literal_pattern, uncovered, words_of
+from .shell.patterns import Uncovered, forbids, form_pattern, literal_pattern, uncovered
 
 __all__ = [
     "UNGUARDED",
@@ -83,15 +74,10 @@ _EXTRA_WORDS: Final = frozenset(("args", "argv", "arguments"))
 """Names of arguments that are further words of a command."""
 _REMARKS: Final = frozenset(("description", "explanation", "reason", "summary", "title", "purpose", "justification"))
 """Names of other arguments that say nothing of what runs, as numbers and booleans do."""
-_WITH_REMOTES: Final = frozenset(("fetch", "pull", "push", "ls-remote", "remote"))
-"""Subcommands of git whose first operand may be a remote; of `remote`, that of its own subcommand."""
-_MOST_FOLDERS: Final = 20
-"""The maximum number of folders into which one command line goes."""
 _MODES: Final = get_args(Mode)
 
 # To an interactive one `#` is a word, and what follows is no comment.
 _may_be_interactive_zsh = re.compile("zsh|terminal", re.IGNORECASE).search
-_deep = re.compile(r"-[A-Za-z]*[rRa]|--(?:rec|arch)").match  # of cp
 _edited = re.compile(r"(?<![A-Za-z])[rRwW]!?\s*([^\s;}]+)").findall  # by a command of sed: `r.env`
 _joint = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9_*?]+")
 
@@ -135,7 +121,7 @@ class Decision(NamedTuple):
 class _Call(NamedTuple):
     """A call to decide on. `commands` are those of a shell tool, in the arguments `texts`; None for other tools.
 
-    `folders` are those in which they may run, absolute: `root`, and what an argument such as `cwd` leads to.
+    `folders` are those in which they may run, absolute: `root`, what an argument such as `cwd` leads to, `cd` into it.
     """
 
     facts: ToolTraits
@@ -280,7 +266,8 @@ class Permissions:
             whole = bool(extra) or bool(_may_be_interactive_zsh(facts.name))
             found = [command for text in texts.values() for command in commands(f"{text}{extra}", whole)]
             named = dict.fromkeys(("", *(_text_of(value) for name, value in given.items() if place.is_path(name))))
-            folders = dict.fromkeys(resolved_path(each[:LONGEST], self.root) for each in named)
+            starts = dict.fromkeys(resolved_path(each[:LONGEST], self.root) for each in named)
+            folders = dict.fromkeys(each for start in starts for each in folders_of(found, start))
         except ValueError as error:
             raise UnparsedCommand(f"the command cannot be read with certainty: {error}") from None
         return _Call(facts, given, place, (*texts,), found, (*folders,))
@@ -296,7 +283,8 @@ class Permissions:
         root = resolved_path(self.root or "") if written or call.commands else ""
         own = dict.fromkeys(paths)
         for folder in call.folders or (root,):
-            texts = dict.fromkeys((*own, *_paths_in(call.commands or (), folder)))
+            exists = folder in call.folders[:1] or os.path.isdir(folder)  # noqa: PTH112  # a text is wanted
+            texts = dict.fromkeys((*own, *_paths_in(call.commands or (), folder))) if exists else own
             for text, braces, expanded in ((folder, False, False), *texts) if texts else ():
                 if protected_name(text, self.protected, folder, braces=braces, expanded=expanded):
                     return f"the path {text[:100]!r} is protected"
@@ -368,13 +356,8 @@ def _allowed(call: _Call, rules: Sequence[Rule], protected: Sequence[str]) -> tu
         if not command.given and (found := uncovered(patterns, command)):
             is_usual = not found.pattern and len(call.commands) == 1 and bool(command.words)
             return None, "" if is_usual else _uncovered_text(found, command)
-    for folder in call.folders:
-        if way := _leading_out(call.commands, patterns, folder, protected):
-            return None, f"{way!r:.200} leads out of the working folder, or to a protected path, by a link"
-        if name := next(filter(None, (_file_run(each, folder) for each in call.commands if each.words)), ""):
-            return None, f"{name!r:.200} is a file or folder here, which would run in place of the program"
-        if reason := _repository_met(call.commands, folder) or _option_met(call.commands, folder):
-            return None, reason
+    if reason := reason_to_ask(call.commands, patterns, call.folders, protected):
+        return None, reason
     return f"allowed by the rules for {', '.join(patterns)}", ""
 
 
@@ -388,113 +371,6 @@ def _unruled(call: _Call, rule: Rule) -> str:
         if not folder or resolved_path(folder, call.folders[0]) != call.folders[0]:
             return name
     return ""
-
-
-def _file_run(command: SimpleCommand, root: str) -> str:
-    """Return the program that a command such as `uv run` has behind it, if a file or folder of this name is run."""
-    words, at = command.words, 0
-    while not (reading := read(words, at)).problem and at < reading.at < len(words):
-        at = reading.at
-        if reading.form and reading.form.has("files") and _is_file(words[at].text, root):
-            return words[at].text
-    return _file_behind(words[at:], root) if reading.problem else ""
-
-
-def _file_behind(words: Sequence[Word], root: str) -> str:
-    """Return the word that `_file_run` does, behind options that no row has, each of which may have a value."""
-    runners = [tuple(name.split()) for name, form in forms().items() if form.has("files")]
-    heads, is_next = set[str](), False
-    for before, text in pairwise(word.text for word in words):
-        heads.add(program(Word(before)))
-        if is_next and not text.startswith("-"):
-            if _is_file(text, root):
-                return text
-            is_next = before.startswith("-") and "=" not in before
-        is_next = is_next or any(head in heads and text == verb for head, verb in runners)
-    return ""
-
-
-def _repository_met(listed: Sequence[SimpleCommand], root: str) -> str:
-    """Return why git may run programs that other files than those in `.git` name, if it may.
-
-    Without a `.git` it takes a folder with HEAD and refs for its repository, or one above it, and where no remote has
-    a name, a file or folder of this name for the remote.
-    """
-    places, remotes, is_met = [root], dict[str, None](), False
-    for command in listed:
-        texts = [word.text for word in command.words]
-        is_cd = not {"cd", "pushd"}.isdisjoint(texts[:2])
-        for before, text in pairwise(texts):
-            if before in ("-C", "--chdir") or (is_cd and not text.startswith("-")):
-                places += [os.path.join(each, text) for each in (root, places[-1])]  # noqa: PTH118  # a text is wanted
-        if at := next((at for at, word in enumerate(command.words, 1) if program(word) == "git"), 0):
-            is_met = True
-            remotes |= dict.fromkeys(_remotes(texts[at - 1 :]))
-    if is_met and len(places) > _MOST_FOLDERS:
-        return "it goes through too many folders"
-    for place in places if is_met else ():
-        for folder in (Path(place), *Path(place).parents):
-            has = {name for name in ("HEAD", "refs", "commondir", ".git") if os.path.lexists(folder / name)}
-            if "HEAD" in has and has & {"refs", "commondir"}:
-                return f"{str(folder)!r:.200} is a repository without '.git', whose configuration git would follow"
-            if ".git" in has:
-                break
-        if name := next((each for each in remotes if _is_file(each, place) or _is_file(f"{each}.git", place)), ""):
-            return f"{name!r:.200} is a file or folder here, which git may take for the remote"
-    return ""
-
-
-def _remotes(texts: Sequence[str], key: str = "git") -> Iterator[str]:
-    """Yield the words of a git command that may name a remote: its first operand, and values in front of it."""
-    form = forms().get(key)
-    for before, at in zip(texts, range(1, len(texts)), strict=False):
-        text = texts[at].removeprefix("--repo=")
-        if text.startswith("-"):
-            continue
-        if key == "git remote" or (key == "git" and text in _WITH_REMOTES):
-            yield from _remotes(texts[at:], f"{key} {text}")
-        elif key != "git" and not text.startswith((".", "/")):  # such as `../x.git`, which can only be a path
-            yield text
-        if not before.startswith("-") or (form and before in form.flags):
-            return
-
-
-def _option_met(listed: Sequence[SimpleCommand], root: str) -> str:
-    """Return why a wildcard may be an option, if a file that it matches has the name of one."""
-    starting = (word.text for each in listed for word in each.words if word.text.startswith("*") and not word.literal)
-    found = next((name for text in starting for name in glob.iglob(f"-{text}", root_dir=root)), "")  # noqa: PTH207  # a text is wanted
-    return f"{found!r:.200} is a file here, which the wildcard makes an option" if found else ""
-
-
-def _is_file(name: str, root: str) -> bool:
-    return os.path.exists(os.path.join(root, name))  # noqa: PTH110, PTH118  # a text is wanted
-
-
-def _leading_out(listed: Sequence[SimpleCommand], patterns: Sequence[str], root: str, protected: Sequence[str]) -> str:
-    """Return a word that no rule spells and that is a path in the folder `root`, from which a link leads out of it.
-
-    A recursive copy also goes through the links in folders, out of it or to protected paths.
-    """
-    rules = [words_of(pattern) for pattern in patterns]
-    for command in listed:
-        names = [escaped(word.text) for word in command.words]
-        # Not those of rules for other commands: one that reads says nothing of one that writes.
-        spelled = {word for words in rules if words[0] in names for word in words}
-        copies = "cp" in map(program, command.words) and any(_deep(word.text) for word in command.words)
-        for word in _named_by(command.words[1:], root):
-            texts = () if escaped(word.text) in spelled else word_texts(word.text)
-            if copies and texts and _has_links(word.text, root, protected):
-                return word.text
-            if found := next((text for text in texts if leads_out(text, root)), ""):
-                return found
-    return ""
-
-
-def _has_links(folder: str, root: str, protected: Sequence[str]) -> bool:
-    """Return whether it is a folder with links that lead out of `root`, or to protected paths."""
-    below = f"{folder.rstrip('/')}/**/*"
-    is_folder = os.path.isdir(os.path.join(root, folder))  # noqa: PTH112, PTH118  # a text is wanted
-    return is_folder and (leads_out(below, root) or protected_name(below, protected, root) is not None)
 
 
 def _uncovered_text(found: Uncovered, command: SimpleCommand) -> str:
@@ -577,21 +453,11 @@ def _paths_in(found: Sequence[SimpleCommand], root: str) -> Iterator[tuple[str, 
     for command in found:
         targets = (each.target for each in command.redirections if each.operator not in ("<<", "<<-"))
         edits = not {*map(program, command.words)}.isdisjoint(deny_table()["commanded"].split())
-        for word in (*_named_by(command.words, root), *command.assignments, *targets):
+        for word in (*words_named(command.words, root), *command.assignments, *targets):
             # `select * from a` is not about files.
             expanded = not (word.literal or (command.guessed and word.text == "*"))
             texts = (*word_texts(word.text), *(_edited(word.text) if edits else ()))
             yield from ((text, not word.literal, expanded) for text in texts)
-
-
-def _named_by(words: Sequence[Word], root: str) -> Iterator[Word]:
-    """Yield words, and what `cp a/x folder` names by two of them: `folder/x`, and `folder/a/x`."""
-    yield from (words := tuple(dict.fromkeys(words)))  # each once, as they are combined
-    for folder in words:
-        if os.path.isdir(os.path.join(root, folder.text)):  # noqa: PTH112, PTH118  # a text is wanted
-            for word in (each for each in words if each is not folder):
-                for name in {word.text, word.text.rstrip("/").rpartition("/")[2]}:
-                    yield Word(f"{folder.text}/{name}", word.literal)
 
 
 def _only_reads(facts: ToolTraits) -> bool:

@@ -439,7 +439,8 @@ tree -Lo 1 f
 tree -LR 1
 jest -tc x.js
 vitest init browser
-pip list --extra x
+pip list --outdated
+pip freeze -q
 cargo test -- --logfile=f
 prettier '{/tmp,x}/a.js'
 prettier --check '{.,}./x/a.js'

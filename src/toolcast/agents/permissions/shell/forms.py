@@ -30,7 +30,9 @@ The fields of a row:
   shell or a question may take for commands.
 * `alike`: it changes what its operands name, so that the last operand of a rule is a pattern for others behind it, and
   for values. Elsewhere it is one if it has wildcards.
-* `inside`: its operands are in the working folder, as others may have a configuration that runs or is written.
+* `moves`: it brings files to other places, so that words of other commands in the line may become other files.
+* `inside`: its operands are in the working folder, unless the rule names another, as those of others may have a
+  configuration that runs or is written, or are not the project's.
 * `expands`: it may give its words to a shell in double quotes. So names of files that a shell adds are not covered.
   `files`: it runs a file or folder of the program's name, or of the module's.
 * `data`: all words are data, also those that are only known at run time.
@@ -127,13 +129,16 @@ class Form(NamedTuple):
             return "", ""
         return self._reason(name, text), ""
 
-    def operand(self, text: str, count: int) -> str:
-        """Return why a word that is the operand of this number is not covered, if it is not."""
+    def operand(self, text: str, count: int, anywhere: bool = False) -> str:
+        """Return why a word that is the operand of this number is not covered, if it is not.
+
+        `anywhere`: the rule names another folder than the working folder.
+        """
         if self.subcommand:
             return f"toolcast knows no argument forms of {f'{self.key} {text}'!r}"
         if self.most is not None and count > self.most:
             return f"{self.key!r} is covered with at most {self.most} operands"
-        if self.has("inside") and _outside(text):
+        if self.has("inside") and not anywhere and _outside(text):
             return "it is outside of the working folder"
         is_git = self.key.startswith("git ")
         if count and ((is_git and (":(" in text or not _git_files(text))) or self._is_open(text)):
@@ -400,5 +405,6 @@ class _Reader:
         elif form.has("script") or (form.after is not None and self.operands > form.after):
             return f"it is what {form.key!r} runs, which the rule has to name"
         elif word.literal or not self.lenient:
-            problem = form.operand(text, self.operands)
+            anywhere = bool(_outside(self.alike)) or (self.lenient and form.has("alike"))
+            problem = form.operand(text, self.operands, anywhere)
         return problem
