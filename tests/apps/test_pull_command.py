@@ -148,6 +148,7 @@ def test_a_file_that_is_no_model(cache: Path, tmp_path: Path, capsys: pytest.Cap
     assert failed(capsys, str(tmp_path / "a.gguf")) == f"toolcast: {tmp_path}/a.gguf: it is not a GGUF model file"
     assert "it is incomplete: it has" in failed(capsys, str(tmp_path / "cut.gguf"))
     assert "No such file" in failed(capsys, str(tmp_path / "none.gguf"))
+    assert "~nouser/none.gguf: No such file" in failed(capsys, "~nouser/none.gguf")
     assert pulled_models() == []
 
 

@@ -63,9 +63,10 @@ def test_registered_credentials_and_those_of_the_environment(monkeypatch: pytest
     file = tmp_path / "key.pem"
     file.touch()
     variables = {"A_API_KEY": "abcdef-12345", "TOKEN": "ghijkl-12345", "HOME": "mnopqr-12345", "SSH_KEY": str(file)}
-    monkeypatch.setattr("os.environ", variables)
-    text = f"{KEY} abcdef-12345 ghijkl-12345 mnopqr-12345 {file}"
-    assert Scrubber(secrets=[KEY, "abc"]).text(text) == f"[key] [key] [key] mnopqr-12345 {file}"
+    long = "ab12" * 100  # no file may have this name
+    monkeypatch.setattr("os.environ", {**variables, "B_TOKEN": long})
+    text = f"{KEY} abcdef-12345 ghijkl-12345 mnopqr-12345 {file} {long}"
+    assert Scrubber(secrets=[KEY, "abc"]).text(text) == f"[key] [key] [key] mnopqr-12345 {file} [key]"
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ class CommandConfig:
 def config_path(environ: Mapping[str, str] = os.environ) -> Path:
     """Return `$TOOLCAST_CONFIG`, `$XDG_CONFIG_HOME/toolcast/config.toml` or `~/.config/toolcast/config.toml`."""
     if named := environ.get("TOOLCAST_CONFIG"):
-        return Path(named).expanduser()
+        return Path(os.path.expanduser(named))
     shared = Path(environ.get("XDG_CONFIG_HOME", ""))
     # The XDG specification has relative paths ignored.
     folder = shared if shared.is_absolute() else Path.home() / ".config"

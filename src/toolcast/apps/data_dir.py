@@ -13,7 +13,7 @@ from pathlib import Path
 def data_dir(chosen: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> Path:
     """Return `chosen`, or `$TOOLCAST_HOME`, `$XDG_DATA_HOME/toolcast`, `~/.local/share/toolcast`, in this order."""
     if named := chosen or environ.get("TOOLCAST_HOME"):
-        return Path(named).expanduser()
+        return Path(os.path.expanduser(named))
     shared = environ.get("XDG_DATA_HOME", "")
     # The XDG specification has relative paths ignored.
     folder = Path(shared) if Path(shared).is_absolute() else Path.home() / ".local" / "share"

@@ -197,7 +197,7 @@ def _find(path: str, folder: str) -> _Mentioned | None:
 
 
 def _expanded(name: str) -> str:
-    return os.path.expanduser(name)  # noqa: PTH111  # a Path raises an error for an unknown user
+    return os.path.expanduser(name)
 
 
 def protected_by(name: str, full: str, folder: str) -> str | None:

@@ -8,6 +8,7 @@ of models. A provider that fails has an error in place of models, so that the ot
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -241,5 +242,5 @@ def _check_weights(model: str) -> None:
     """Raise `NotFound` for an embedded model that is neither a file nor one that can be fetched."""
     from ..llms.local.weights import WEIGHTS
 
-    if model not in WEIGHTS and not is_pulled(model) and not Path(model).expanduser().is_file():
+    if model not in WEIGHTS and not is_pulled(model) and not Path(os.path.expanduser(model)).is_file():
         raise NotFound(f"no model file {model!r}; expected a .gguf file or one of: {', '.join(sorted(WEIGHTS))}")

@@ -12,6 +12,7 @@ own. Only the path of the file is written to stdout.
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import sys
@@ -109,7 +110,7 @@ def _pull(arguments: argparse.Namespace) -> PulledModel:
     if source.startswith(_HTTPS):
         shown = source.partition("?")[0]  # a query may be a signature, which is not stored
     else:
-        shown = source if source.startswith(_OLLAMA) else str(Path(source).expanduser().resolve())
+        shown = source if source.startswith(_OLLAMA) else str(Path(os.path.expanduser(source)).resolve())
     if before is not None and before.source != shown:
         remedy = "choose another with --name, or --remove it first"
         raise ToolcastError(f"{name!r} is the name of {before.source}: {remedy}")
@@ -137,7 +138,7 @@ def _file(source: str, name: str, before: PulledModel | None, arguments: argpars
     if source.startswith(_OLLAMA):
         path, promised = find_ollama_file(source.removeprefix(_OLLAMA))
     else:
-        path, promised = Path(source).expanduser().resolve(), None
+        path, promised = Path(os.path.expanduser(source)).resolve(), None
     digest = _digest(path)
     for wanted in (promised, expected):
         if wanted is not None and digest != wanted:
@@ -224,7 +225,7 @@ def _source(text: str) -> str:
 
 def _is_source(text: str) -> bool:
     is_known = text in WEIGHTS or text.startswith((_HTTPS, _OLLAMA))
-    return is_known or text.lower().endswith(".gguf") or Path(text).expanduser().is_file()
+    return is_known or text.lower().endswith(".gguf") or Path(os.path.expanduser(text)).is_file()
 
 
 def _short_name(text: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -119,7 +120,7 @@ def _store(arguments: argparse.Namespace) -> SQLiteStore:
         ToolcastError: There is no store.
     """
     named: Path | None = arguments.db
-    file = named.expanduser() if named is not None else sessions_file(data_dir(arguments.home))
+    file = Path(os.path.expanduser(named)) if named is not None else sessions_file(data_dir(arguments.home))
     if file.is_file() and file.stat().st_size:
         with file.open("rb") as opened:
             if opened.read(len(_SQLITE)) == _SQLITE:

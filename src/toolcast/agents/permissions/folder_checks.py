@@ -46,7 +46,7 @@ def folders_of(listed: Sequence[SimpleCommand], start: str) -> list[str]:
         goes, has_option = not _GOING.isdisjoint(texts), not _WITH_FOLDER.isdisjoint(map(program, command.words))
         for before, text in pairwise((*texts, "~") if texts[-1:] == ["cd"] else texts):
             if (has_option and before in ("-C", "--chdir")) or (goes and not text.startswith("-")):
-                path = os.path.expanduser(text[:LONGEST])  # noqa: PTH111  # a text is wanted
+                path = os.path.expanduser(text[:LONGEST])
                 found |= dict.fromkeys(resolved_path(path, each) for each in (start, [*found][-1]))
         if len(found) > _MOST_FOLDERS:
             raise ValueError("it goes through too many folders")

@@ -255,7 +255,7 @@ def _opened(found: re.Match[str]) -> str:
 
 
 def _value(variable: re.Match[str]) -> str:
-    return os.path.expanduser("~") if variable[0] in ("$HOME", "${HOME}") else "*"  # noqa: PTH111  # a text is wanted
+    return os.path.expanduser("~") if variable[0] in ("$HOME", "${HOME}") else "*"
 
 
 def _linked(text: str, root: str | None) -> str:
@@ -270,7 +270,7 @@ def _resolved(paths: Iterable[str], root: str | None) -> Iterator[str]:
     for path in paths:
         scheme = _scheme(path)
         path = path[scheme.end() :] if scheme else path
-        path = os.path.expanduser(path)  # noqa: PTH111  # a text is wanted
+        path = os.path.expanduser(path)
         is_short = "/" not in path and os.sep not in path
         if len(path) > _LONGEST or (is_short and not os.path.islink(os.path.join(root or "", path))):  # noqa: PTH114, PTH118  # likewise
             continue

@@ -57,7 +57,7 @@ class Under:
         readings = _readings(text, root) if isinstance(text, str) else None
         if readings is None:
             return None
-        folder = resolved_path(os.path.expanduser(self.path), root)  # noqa: PTH111  # a text is wanted
+        folder = resolved_path(os.path.expanduser(self.path), root)
         # With the separator, so that `/srv/data-old` is not in `/srv/data`.
         found = {reading == folder or reading.startswith(folder.rstrip(os.sep) + os.sep) for reading in readings}
         # The readings disagree: which of them the tool opens is unknown.
@@ -288,7 +288,7 @@ def _readings(text: str, root: str | None) -> set[str] | None:
         return None
     # Both readings of `~` count, because the rule does not know whether the tool expands it.
     try:
-        return {resolved_path(text, root), resolved_path(os.path.expanduser(text), root)}  # noqa: PTH111  # a text is wanted
+        return {resolved_path(text, root), resolved_path(os.path.expanduser(text), root)}
     except ValueError:
         return None
 
@@ -301,7 +301,7 @@ def _resolved(pattern: str, root: str | None) -> str:
         return pattern
     end = pattern.rfind("/", 0, wild) + 1 if found else wild
     # Escaped, because a folder that a link leads to may have `[` or `*` in its name.
-    folder = resolved_path(os.path.expanduser(pattern[:end]), root)  # noqa: PTH111  # a text is wanted
+    folder = resolved_path(os.path.expanduser(pattern[:end]), root)
     return glob.escape(folder) + ("/" if found and folder != "/" else "") + pattern[end:]
 
 

@@ -7,6 +7,7 @@ message may begin with a path. A command that fails raises `ToolcastError`, whic
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -471,7 +472,7 @@ def _exit(repl: CommandContext, argument: str) -> None:
 def _path(argument: str, usage: str) -> Path:
     if not argument:
         raise ToolcastError(f"the file name is missing: {usage}")
-    return Path(argument.strip("\"'")).expanduser()
+    return Path(os.path.expanduser(argument.strip("\"'")))
 
 
 def _one_of(known: Mapping[str, T], name: str, noun: str) -> T:

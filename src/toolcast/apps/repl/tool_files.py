@@ -11,6 +11,7 @@ error in it is reported on one line, with its line number in the file.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import traceback
 from importlib.util import module_from_spec, spec_from_file_location
@@ -28,7 +29,7 @@ def load_tools(path: str | Path) -> tuple[CallableTool, ...]:
     Raises:
         ToolcastError: The file cannot be executed, or defines no tools.
     """
-    file = Path(path).expanduser().resolve()
+    file = Path(os.path.expanduser(path)).resolve()
     if not file.is_file():
         raise ToolcastError(f"no file {path}: --tools needs a Python file with functions")
     try:

@@ -139,7 +139,7 @@ _DIGEST: Final = re.compile(r"sha256[:-]([0-9a-f]{64})")
 def ollama_folders(environ: Mapping[str, str] = os.environ) -> list[Path]:
     """Return the folders that Ollama may keep its models in: `OLLAMA_MODELS`, or else those of a user and a service."""
     if own := environ.get("OLLAMA_MODELS"):
-        return [Path(own).expanduser()]
+        return [Path(os.path.expanduser(own))]
     return [
         Path.home() / ".ollama" / "models",
         Path("/usr/share/ollama/.ollama/models"),

@@ -110,7 +110,7 @@ _process: int | None = None
 
 def running(path: str | Path, options: ServerOptions | None = None) -> LocalServer:
     """Return this process's one server for a model file and options. It starts when it is first needed."""
-    key = (Path(path).expanduser().resolve(), options or ServerOptions())
+    key = (Path(os.path.expanduser(path)).resolve(), options or ServerOptions())
     with _servers_lock:
         return _servers.setdefault(key, LocalServer(*key))
 

@@ -76,7 +76,7 @@ WEIGHTS = {
 def cache_dir() -> Path:
     """Return the folder of downloaded files: `TOOLCAST_CACHE`, or toolcast's own in the user's cache folder."""
     if own := os.environ.get("TOOLCAST_CACHE"):
-        return Path(own).expanduser()
+        return Path(os.path.expanduser(own))
     if sys.platform == "win32":
         local = os.environ.get("LOCALAPPDATA")
         return (Path(local) if local else Path.home() / "AppData" / "Local") / "toolcast" / "Cache"
@@ -148,7 +148,7 @@ def _place(weights: Weights, path: Path, source: str | Path | None, progress: Pr
     with tempfile.TemporaryDirectory(prefix=prefix, dir=path.parent, ignore_cleanup_errors=True) as name:
         folder = Path(name)
         if source is not None:
-            ready = _unpack(weights, Path(source).expanduser(), folder, progress)
+            ready = _unpack(weights, Path(os.path.expanduser(source)), folder, progress)
         else:
             ready = _fetched(weights, folder, progress)
         ready.replace(path)
