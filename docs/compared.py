@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import toolcast
 from toolcast import AnthropicVertex, Bedrock, Google, OpenAIResponses, RemoteMCP, ServerTool, Settings, Usage
 from toolcast.events import ChatResponse, Event
+from toolcast.llms.client import client_of
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.providers.base import RequestInput
 from toolcast.providers.http_adapter import HTTPAdapter
@@ -173,7 +174,7 @@ def _marks(llm: ServiceLLM) -> bool:
 
 
 def _counts(llm: ServiceLLM) -> bool:
-    return llm.token_counter(llm.build_request("x", (), None, None, parallel=True)) is not None
+    return client_of(llm).token_counter(client_of(llm).build_request("x", (), None, None, parallel=True)) is not None
 
 
 _OPTIONS: dict[type[ServerTool], tuple[Any, ...]] = {
@@ -186,7 +187,9 @@ def _runs(kind: type[ServerTool]) -> Callable[[ServiceLLM], bool]:
     """A function that tries whether a request with this tool can be encoded."""
 
     def runs(llm: ServiceLLM) -> bool:
-        llm.preview(llm.build_request("x", [kind(*_OPTIONS.get(kind, ()))], None, None, parallel=True))
+        client_of(llm).preview(
+            client_of(llm).build_request("x", [kind(*_OPTIONS.get(kind, ()))], None, None, parallel=True)
+        )
         return True
 
     return runs

@@ -44,6 +44,7 @@ from toolcast import (
 )
 from toolcast.capabilities import Capabilities
 from toolcast.errors import BadRequest
+from toolcast.llms.client import client_of
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.messages import (
     AudioPart,
@@ -377,7 +378,7 @@ def _runs(tool: ServerTool) -> Callable[[ServiceLLM], bool]:
 
     def runs(llm: ServiceLLM) -> bool:
         try:
-            llm.preview(llm.build_request("x", [tool], None, None, parallel=True))
+            llm.preview("x", tools=[tool])
         except BadRequest:
             return False
         return True
@@ -424,7 +425,7 @@ def _accepts(settings: Settings) -> Callable[[ServiceLLM], bool]:
 
 def _marks(llm: ServiceLLM) -> bool:
     """Try whether a `CachePoint` changes the request."""
-    sent = [llm.preview(llm.build_request([user("x", *point)], (), None, None, parallel=True)) for point in _POINTS]
+    sent = [llm.preview([user("x", *point)]) for point in _POINTS]
     return sent[0] is not None and sent[1] is not None and b"cache" in sent[1].body and b"cache" not in sent[0].body
 
 
@@ -476,7 +477,9 @@ FEATURES: Mapping[str, Callable[[ServiceLLM], bool | None]] = {
     "`cached_content`": _accepts(Settings(cached_content="cachedContents/c")),
     "batch API": _has("batches"),
     "embeddings": _has("embeddings"),
-    "tokens counted": lambda llm: llm.token_counter(llm.build_request("x", (), None, None, parallel=True)) is not None,
+    "tokens counted": lambda llm: (
+        client_of(llm).token_counter(client_of(llm).build_request("x", (), None, None, parallel=True)) is not None
+    ),
 }
 
 
@@ -513,7 +516,7 @@ _UPLOADED = {
 def _refers(llm: ServiceLLM, kind: str) -> bool:
     ref = FileRef(llm.adapter.provider, "id", "https://host/file", kind)
     try:
-        llm.preview(llm.build_request([user(ref)], (), None, None, parallel=True))
+        llm.preview([user(ref)])
     except BadRequest:
         return False
     return True

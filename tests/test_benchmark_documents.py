@@ -96,7 +96,7 @@ def test_the_time_is_noted_where_a_reader_passes() -> None:
 
 # Steps and allocations, counted.
 
-MOST_CALL_STEPS = 402
+MOST_CALL_STEPS = 405  # with a few for caches that compare a key with an equal one of an earlier test
 MOST_ROUND_STEPS = 530
 SIZE = 4
 ITEM = documents.orders(1, "one").text.removeprefix('{"orders":[').removesuffix("]}") + ","

@@ -39,6 +39,7 @@ from toolcast.errors import Attempt, ServerError, TurnCancelled
 from toolcast.events import Event
 from toolcast.hook_protocol import CallHooks, collect_hooks, current_operation
 from toolcast.llms import CachedLLM, ChatRequest, Next, WrapperLLM
+from toolcast.llms.client import client_of
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock, use_llm
 
 JSON = {"content-type": "application/json"}
@@ -451,7 +452,7 @@ def test_a_replaced_llm_is_observed_by_the_hooks_of_the_call(api: API) -> None:
 
 def test_a_call_without_hooks_has_no_dispatcher() -> None:
     llm = service()
-    assert llm.start_call(Settings(), llm.sync_backend()).hooks is None
+    assert client_of(llm).start_call(Settings(), client_of(llm).sync_backend()).hooks is None
 
 
 # Tools.

@@ -15,6 +15,7 @@ from toolcast import OpenAI, Usage
 from toolcast.batch import JobError, PermitsLost
 from toolcast.batch.permits import PermitDesk, PermitEnd, PermitGate, PermitRequest
 from toolcast.errors import LLMError, Overloaded, RateLimited, ServerError
+from toolcast.llms.client import client_of
 from toolcast.llms.request_gate import NOT_SENT, GateRequest, Passage, RequestOrigin
 from toolcast.transport.network import IOBackend
 
@@ -91,7 +92,7 @@ def request(nested: bool = False) -> GateRequest:
 
 
 async def enter(gate: PermitGate, wanted: GateRequest | None = None) -> Passage:
-    return await gate.enter(wanted or request(), OpenAI("m", api_key="k").async_backend())
+    return await gate.enter(wanted or request(), client_of(OpenAI("m", api_key="k")).async_backend())
 
 
 async def settle() -> None:

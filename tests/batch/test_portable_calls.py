@@ -12,6 +12,7 @@ from toolcast import Anthropic, FallbackLLM, FunctionCallingLLM, OpenAI, ToolOrc
 from toolcast.batch import JobError, row_function
 from toolcast.batch.portable_calls import PortableCall
 from toolcast.llms import CachedLLM, MemoryCache
+from toolcast.llms.client import client_of
 from toolcast.testing import ScriptedLLM
 
 KEY = "sk-0123456789abcdef"
@@ -61,7 +62,7 @@ PASSED: list[tuple[FunctionCallingLLM, tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("llm", "passed"), PASSED)
 def test_credentials_that_were_passed_are_refused(llm: FunctionCallingLLM, passed: tuple[str, ...]) -> None:
-    assert llm.passed_credentials == passed
+    assert client_of(llm).passed_credentials == passed
     call = ToolOrchestratingLLM(City, "Which city? {text}", llm)
     for portable in (PortableCall(call), row_function(call)):
         with pytest.raises(JobError) as caught:
@@ -72,8 +73,8 @@ def test_credentials_that_were_passed_are_refused(llm: FunctionCallingLLM, passe
 
 
 def test_an_llm_without_credentials_has_passed_none() -> None:
-    assert OpenAI("m", base_url="https://example.com", headers={"X-Title": "t"}).passed_credentials == ()
-    assert ScriptedLLM([]).passed_credentials == ()
+    assert client_of(OpenAI("m", base_url="https://example.com", headers={"X-Title": "t"})).passed_credentials == ()
+    assert client_of(ScriptedLLM([])).passed_credentials == ()
 
 
 def test_a_function_makes_the_call_where_it_is_used() -> None:

@@ -16,6 +16,7 @@ from toolcast.async_support import sync_driver
 from toolcast.batch import JobStopped, Outcome, workers
 from toolcast.batch.run import AbortHandle, JobRun
 from toolcast.errors import NotFound
+from toolcast.llms.client import client_of
 from toolcast.llms.request_state import RequestState
 from toolcast.testing import ScriptedLLM, ScriptedRequest
 
@@ -56,7 +57,7 @@ def test_rows_that_wait_for_an_equal_one_get_its_output_or_are_asked(text: str, 
     for _ in range(3):
         run.read(text)
     run.end_input()
-    sync_driver.run(run.work(run.schedule.start(), call.llm.sync_backend(), AbortHandle()))
+    sync_driver.run(run.work(run.schedule.start(), client_of(call.llm).sync_backend(), AbortHandle()))
     outcomes = list[Outcome[Number]]()
     while (outcome := run.schedule.take()) is not None:
         outcomes.append(outcome)

@@ -20,6 +20,7 @@ from toolcast.experiments.embedders import (
     embedder_of,
 )
 from toolcast.experiments.similarity import SimilarityMonitor
+from toolcast.llms.client import client_of
 from toolcast.llms.embeddings.offline import LONGEST
 
 
@@ -86,7 +87,7 @@ def test_a_service_may_be_elsewhere(server: Loopback) -> None:
 
 
 def test_a_comparison_does_not_wait_for_minutes(server: Loopback) -> None:
-    assert made(server).llm.merge_settings(None).timeouts == Timeouts(connect=10, first_token=60, idle=60)
+    assert client_of(made(server).llm).merge_settings(None).timeouts == Timeouts(connect=10, first_token=60, idle=60)
 
 
 @pytest.mark.parametrize("backend", [None, "asyncio", "trio"])

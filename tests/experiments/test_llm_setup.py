@@ -80,7 +80,7 @@ def test_host_and_token_of_the_command_line_beat_all() -> None:
     assert isinstance(llm, Ollama)
     assert llm.base_url == "https://box:9"
     assert "t0ken" not in repr(llm)
-    preview = llm.preview(llm.build_request("?", (), None, None, parallel=False))
+    preview = llm.preview("?")
     assert preview is not None
     assert preview.headers["authorization"].reveal() == "Bearer t0ken"  # type: ignore[union-attr]  # it is a Secret
 
@@ -122,7 +122,7 @@ def test_all_else_is_an_option_of_ollama() -> None:
     llm = build_llm(asked)
     settings = settings_of(asked, llm)
     assert settings.extra == {"options": options}
-    preview = llm.preview(llm.build_request("?", (), None, settings, parallel=False))
+    preview = llm.preview("?", settings=settings)
     assert preview is not None
     assert json.loads(preview.body)["options"] == {"temperature": 0.5, **options}
 

@@ -15,11 +15,14 @@ import toolcast
 from support.albums import SEA, SHORT, Album, call
 from support.sync_and_async import API
 from toolcast import (
+    FallbackLLM,
     FunctionCallingLLM,
+    Hooks,
     Message,
     Ollama,
     OpenAI,
     OpenAICompatible,
+    Prices,
     Settings,
     ToolCallPart,
     ToolOrchestratingLLM,
@@ -38,8 +41,9 @@ from toolcast.errors import (
     UnsupportedLLMError,
 )
 from toolcast.events import Event, Finish, TextDelta, ToolCallDone
-from toolcast.llms import LLMMetadata
+from toolcast.llms import CachedLLM, ChatRequest, LLMMetadata, Next, WrapperLLM
 from toolcast.llms.base import AgentChatResponse
+from toolcast.llms.client import LLMClient
 from toolcast.testing import ReplayNetwork, ScriptedLLM
 from toolcast.tool_spec import NamedTool
 
@@ -194,6 +198,39 @@ def test_calls_that_only_end_are_apart_by_what_they_say() -> None:
 
     calls = Bare().chat("x", tools=[add]).message.tool_calls
     assert calls == (replace(ADD, id="c"), replace(ADD_MORE, id="c-2"))
+
+
+def test_a_custom_llm_may_have_any_names_of_its_own(api: API) -> None:
+    """What the library does with an LLM is in its client, so that no name of a subclass stands in for it."""
+    names = [*vars(LLMClient), "_network", "_limiter", "_open", "_send", "_best_mode", "_predict", "file_owner"]
+    taken = {name: "mine" for name in {*names} - {"llm"} if not name.startswith("__") and name not in dir(WrapperLLM)}
+    assert {"source", "answer", "mode", "origin", "price", "build_request", "_open"} <= taken.keys()
+
+    class Own(Echo):
+        async def _events(
+            self, messages: Any, tools: Any, tool_choice: Any, settings: Settings
+        ) -> AsyncIterator[Event]:
+            assert vars(self).items() >= taken.items()
+            if tools:
+                yield ToolCallDone("1", "add", '{"a": 1, "b": 2}')
+            yield TextDelta("hi")
+            yield Finish("end_turn")
+
+    class OwnWrapper(WrapperLLM):
+        async def respond(self, request: ChatRequest, call_next: Next) -> AsyncIterator[Event]:
+            async for event in call_next(request):
+                yield event
+
+    llm = Own(hooks=Hooks(), max_concurrency=2, settings=Settings(max_tokens=9), prices=Prices(1, 1))
+    for used in (llm, OwnWrapper(llm), FallbackLLM([llm]), CachedLLM(llm)):
+        vars(used).update(taken)
+        assert api.chat(used, "x").text == "hi"
+        assert [type(event) for event in api.events(used, "x")][-2:] == [TextDelta, Finish]
+        assert api.call(ToolOrchestratingLLM(add, "x", used)) == 3
+        assert used.predict_and_call([add], "x").parse_tool_outputs() == 3
+        assert Engine(used).submit("x").text == "hi"
+        assert used.count_tokens("x").estimated
+        assert used.clock and used.network and used.calls_in_progress == 0
 
 
 class Waiting(Echo):

@@ -33,6 +33,7 @@ from toolcast.credentials import Secret
 from toolcast.errors import AuthFailed, BadRequest, RateLimited, Timeout, UnsupportedLLMError
 from toolcast.events import TextDelta
 from toolcast.llms import Capabilities, TokenCount, aws_credentials
+from toolcast.llms.client import client_of
 from toolcast.messages import ImagePart, ThinkingPart
 from toolcast.testing import Recorded, ReplayNetwork, record
 
@@ -441,7 +442,7 @@ def test_a_pickle_has_no_credentials_and_finds_them_again(server: Loopback, api:
 
 def test_a_pickle_has_no_session() -> None:
     made = Bedrock(MODEL, session=Slow())
-    assert made.passed_credentials == ("session=",)
+    assert client_of(made).passed_credentials == ("session=",)
     with pytest.raises(AuthFailed, match="left out: session="):
         pickle.loads(pickle.dumps(made)).chat("x")
 
@@ -462,10 +463,10 @@ def test_a_copy_shares_the_look_up(copied: Callable[[Bedrock], Bedrock], server:
 
 def test_the_origin_of_requests_differs_by_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     made = [Bedrock("m"), Bedrock("m", profile="p"), Bedrock("m", api_key="k"), Bedrock("m", auth=dict)]
-    keys = {each.request_origin.key for each in made}
+    keys = {client_of(each).request_origin.key for each in made}
     monkeypatch.setenv("AWS_PROFILE", "q")
-    assert len({*keys, Bedrock("m").request_origin.key}) == 5
-    assert made[1].request_origin == Bedrock("m", profile="p").request_origin
+    assert len({*keys, client_of(Bedrock("m")).request_origin.key}) == 5
+    assert client_of(made[1]).request_origin == client_of(Bedrock("m", profile="p")).request_origin
 
 
 # -- models

@@ -27,6 +27,7 @@ from toolcast.errors import ConnectFailed, LimitExceeded, StreamClosed, StreamTr
 from toolcast.events import Event, Finish, TextDelta
 from toolcast.llms import LLMMetadata
 from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.client import client_of
 from toolcast.llms.concurrency_limiter import LimitedEvents, Slots, TaskWaiter, Waiter
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
 
@@ -532,10 +533,12 @@ def test_no_slots_are_no_use(limit: int) -> None:
 def test_no_limit_costs_nothing() -> None:
     for limit, kind in ((None, False), (1, True)):
         llm = at_most(limit)
-        ask = llm.build_request("x", (), None, None, parallel=True)
+        ask = client_of(llm).build_request("x", (), None, None, parallel=True)
         from toolcast.llms.request_state import RequestState
 
-        assert isinstance(llm.source(ask, llm.sync_backend(), RequestState()), LimitedEvents) is kind
+        assert (
+            isinstance(client_of(llm).source(ask, client_of(llm).sync_backend(), RequestState()), LimitedEvents) is kind
+        )
 
 
 def test_every_ready_made_llm_takes_it() -> None:

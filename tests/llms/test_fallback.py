@@ -30,6 +30,7 @@ from toolcast.async_support import sync_driver
 from toolcast.errors import AuthFailed, ConnectFailed, Overloaded, RateLimited, Timeout, UnsupportedLLMError
 from toolcast.events import Event, Failover, Finish, Routing, TextDelta, UsageReport
 from toolcast.llms import CachedLLM, LLMMetadata, MemoryCache
+from toolcast.llms.client import client_of
 from toolcast.llms.request_state import RequestState, start_call
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock, use_llm
 
@@ -178,7 +179,11 @@ def test_all_fail(api: API) -> None:
 
 def test_after_its_end_a_stream_says_no_more() -> None:
     llm = FallbackLLM([scripted("a", Overloaded("one")), scripted("b", Overloaded("two"))])
-    source = llm.source(llm.build_request("Hello", (), None, None, parallel=True), llm.sync_backend(), RequestState())
+    source = client_of(llm).source(
+        client_of(llm).build_request("Hello", (), None, None, parallel=True),
+        client_of(llm).sync_backend(),
+        RequestState(),
+    )
     run = sync_driver.run
     assert len(run(source.next_events())) == 3
     with pytest.raises(Overloaded):
@@ -240,10 +245,10 @@ def _taking(open: Any, clock: VirtualClock, seconds: float) -> Any:
 def test_the_time_of_the_call_is_given_back(timeout: Any) -> None:
     llm = FallbackLLM([scripted("a", "Hi", settings=Settings(timeout=3))], settings=Settings(timeout=timeout))
     clock = standing_still(llm)
-    ask = llm.build_request("Hello", (), None, None, parallel=True)
-    call = start_call(ask.settings, llm.sync_backend())
+    ask = client_of(llm).build_request("Hello", (), None, None, parallel=True)
+    call = start_call(ask.settings, client_of(llm).sync_backend())
     whole = call.deadline
-    source = llm.source(ask, llm.sync_backend(), call)
+    source = client_of(llm).source(ask, client_of(llm).sync_backend(), call)
     sync_driver.run(source.next_events())
     assert call.deadline == (clock.now() + 3 if timeout is None else None)
     sync_driver.run(source.close())
@@ -420,7 +425,7 @@ def test_pickling() -> None:
     again = pickle.loads(pickle.dumps(llm))
     assert again.metadata.model_name == "b"
     assert (again.settings, again.system_prompt, again.max_concurrency) == (Settings(seed=1), "Hi", 3)
-    assert again.preview(again.build_request("x", (), None, None, parallel=True)) is not None
+    assert again.preview("x") is not None
 
 
 def test_closing_closes_all() -> None:
@@ -460,5 +465,5 @@ def test_folding_events_that_were_stored() -> None:
 def test_a_wrapper_prefers_what_its_llm_prefers() -> None:
     for network, prefers in (("aiohttp", True), ("auto", True), (None, False)):
         llm = OpenAI("gpt-5.4", api_key="k", network=network)
-        assert FallbackLLM([llm]).prefers_event_loop is prefers
-        assert CachedLLM(llm, MemoryCache()).prefers_event_loop is prefers
+        assert client_of(FallbackLLM([llm])).prefers_event_loop is prefers
+        assert client_of(CachedLLM(llm, MemoryCache())).prefers_event_loop is prefers

@@ -16,6 +16,7 @@ from support.sync_and_async import API
 from toolcast import Engine, Google, OpenAI, Settings, ToolOrchestratingLLM, assistant, system, user
 from toolcast.errors import AuthFailed, BadRequest, MalformedEvent
 from toolcast.llms import CachedContent
+from toolcast.llms.client import client_of
 from toolcast.messages import CachePoint
 
 LONG = "x" * 4 * 1_100
@@ -249,7 +250,9 @@ def test_vertex() -> None:
         f"DELETE {name}",
     ]
     assert created["model"] == described["model"]
-    found = llm.preview(llm.build_request("q", (), None, Settings(cached_content=cache), parallel=True))
+    found = client_of(llm).preview(
+        client_of(llm).build_request("q", (), None, Settings(cached_content=cache), parallel=True)
+    )
     assert found is not None
     assert json.loads(found.body)["cachedContent"] == described["name"]
 
@@ -264,7 +267,7 @@ def test_a_cache_is_a_part_of_the_key_of_an_answer() -> None:
     llm = Google(MODEL, api_key="key")
     cache = CachedContent("cachedContents/c0", MODEL)
     keys = [
-        llm.build_request("a", (), None, settings, parallel=True).to_dict()["settings"]
+        client_of(llm).build_request("a", (), None, settings, parallel=True).to_dict()["settings"]
         for settings in (Settings(), Settings(cached_content=cache), Settings(cached_content=cache.name))
     ]
     assert keys == [{}, {"cached_content": "cachedContents/c0"}, {"cached_content": "cachedContents/c0"}]

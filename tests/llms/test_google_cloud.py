@@ -30,6 +30,7 @@ from toolcast import (
 from toolcast.credentials import Secret
 from toolcast.errors import AuthFailed, BadRequest, Timeout, UnsupportedLLMError
 from toolcast.hook_protocol import CallInfo, RequestInfo
+from toolcast.llms.client import client_of
 from toolcast.llms.google_cloud import vertex_url
 from toolcast.settings import Timeouts
 
@@ -402,7 +403,7 @@ def test_settings_and_capabilities(cloud: GoogleCloud) -> None:
 @each
 def test_pickles_and_copies(name: str, cloud: GoogleCloud, api: API) -> None:
     vertex = made(name, cloud)
-    assert vertex.passed_credentials == ("credentials=",)
+    assert client_of(vertex).passed_credentials == ("credentials=",)
     answer(cloud, name, Turn(text="Hello"))
     assert api.chat(vertex, "x").text == "Hello"
     data = pickle.dumps(vertex)
@@ -433,8 +434,11 @@ def test_no_text_contains_a_token(name: str, cloud: GoogleCloud, api: API, caplo
     texts = [repr(caught.value), str(caught.value), caplog.text, repr(vertex), repr(vars(vertex)), repr(seen)]
     assert [text for text in texts if "token-1" in text] == []
     assert seen
-    origin = vertex.request_origin
-    assert "token-1" not in repr(origin) and origin == made(name, cloud, credentials=vertex._credentials).request_origin
+    origin = client_of(vertex).request_origin
+    assert (
+        "token-1" not in repr(origin)
+        and origin == client_of(made(name, cloud, credentials=vertex._credentials)).request_origin
+    )
 
 
 def test_replays_need_no_credentials(tmp_path: Path) -> None:

@@ -524,7 +524,7 @@ def test_what_came_out_of_a_pickle_can_call(api: API, monkeypatch: pytest.Monkey
         "m-1", api="chat", api_key="sk-there", system_prompt="Be brief.", headers={"x-team": "a"}, max_retries=5
     )
     again = pickle.loads(pickle.dumps(made))
-    again._network = network = ReplayNetwork(Recorded([text_body("a")], headers=JSON))
+    again.__toolcast__.network = network = ReplayNetwork(Recorded([text_body("a")], headers=JSON))
     assert api.chat(again, "x").text == "a"
     (request,) = network.requests
     assert request.headers["authorization"] == Secret("Bearer sk-here")

@@ -19,6 +19,7 @@ from toolcast import FallbackLLM, FunctionCallingLLM, OpenAI, Settings, Timeouts
 from toolcast.errors import AuthFailed, Overloaded, RateLimited, ServerError, StreamInterrupted, Timeout
 from toolcast.events import Event, Finish, TextDelta
 from toolcast.llms import CachedLLM, LLMMetadata, MemoryCache
+from toolcast.llms.client import client_of
 from toolcast.llms.request_gate import GateRequest, Gates, Passage, RequestOrigin, key_fingerprint, use_gate
 from toolcast.llms.token_estimates import estimate_input_tokens
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
@@ -357,9 +358,9 @@ def test_a_second_request_of_one_call_is_nested() -> None:
     gate = Recorder()
     llm = ScriptedLLM("a", "b")
     with use_gate(gate):
-        call = llm.start_call(Settings(), llm.sync_backend())
-        request = llm.build_request("x", (), None, None, parallel=True)
-        first, second = (llm.open_events(request, llm.sync_backend(), call) for _ in range(2))
+        call = client_of(llm).start_call(Settings(), client_of(llm).sync_backend())
+        request = client_of(llm).build_request("x", (), None, None, parallel=True)
+        first, second = (client_of(llm).open_events(request, client_of(llm).sync_backend(), call) for _ in range(2))
         for source in (first, second):
             with pytest.raises(StopIteration):
                 source.next_events().send(None)  # type: ignore[attr-defined]  # a coroutine that does not suspend
@@ -407,7 +408,7 @@ def test_when_a_gate_refuses_the_passage_of_the_one_before_ends(api: API) -> Non
 
 def test_origins_differ_by_key_and_reveal_none() -> None:
     def origin(**options: Any) -> RequestOrigin:
-        return OpenAI("m", api="chat", **options).request_origin
+        return client_of(OpenAI("m", api="chat", **options)).request_origin
 
     first, second = (origin(api_key=f"sk-{name}") for name in "ab")
     assert first == origin(api_key="sk-a")
@@ -421,7 +422,7 @@ def test_origins_differ_by_key_and_reveal_none() -> None:
 
 def test_an_origin_is_not_pickled() -> None:
     llm = OpenAI("m", api="chat", api_key="sk-a")
-    assert llm.request_origin.key
+    assert client_of(llm).request_origin.key
     assert pickle.loads(pickle.dumps(llm))._origin is None
 
 

@@ -30,6 +30,7 @@ from toolcast import (
 )
 from toolcast.errors import BadRequest
 from toolcast.llms import CachedLLM, MemoryCache, RecordingLLM
+from toolcast.llms.client import client_of
 from toolcast.testing import record
 
 KEY = "sk-test-0123456789"
@@ -264,13 +265,13 @@ def test_credentials_of_a_server_are_in_the_request_alone(
     answer(server, {"error": {"message": echo, "type": "invalid_request_error"}}, 400)
     with pytest.raises(LLMError) as raised:
         api.chat(inner, "Hello", tools=[MCP])
-    request = inner.preview(inner.build_request("Hi", [MCP], None, None, parallel=True))
+    request = inner.preview("Hi", tools=[MCP])
     assert request is not None
     make = ToolOrchestratingLLM(Weather, "Hi", inner, tools=[MCP])
     texts = [*seen.texts, caplog.text, str(raised.value), repr(raised.value), repr(request), repr(make)]
     texts += [
         json.dumps(make.preview().body),
-        repr(llm.cache_data(llm.build_request("Hi", [MCP], None, None, parallel=True))),
+        repr(client_of(llm).cache_data(client_of(llm).build_request("Hi", [MCP], None, None, parallel=True))),
     ]
     texts += [path.read_text() for path in tmp_path.iterdir()]
     assert any("docs" in text for text in texts)

@@ -25,6 +25,7 @@ from toolcast.errors import (
     UnsupportedLLMError,
 )
 from toolcast.http_request import HTTPRequest, HTTPResponse
+from toolcast.llms.client import client_of
 from toolcast.llms.http_llm import AuthFunction, ServiceLLM
 from toolcast.llms.service import Service, service_of
 from toolcast.providers.http_adapter import HTTPAdapter
@@ -69,10 +70,10 @@ class Client:
             return await work(await service_of(self.llm, io))
 
         if backend == "sync":
-            return sync_driver.run(main(self.llm.sync_backend()))
+            return sync_driver.run(main(client_of(self.llm).sync_backend()))
 
         async def in_loop() -> T:
-            return await main(self.llm.async_backend())
+            return await main(client_of(self.llm).async_backend())
 
         return anyio.run(in_loop, backend=backend)
 
@@ -330,7 +331,7 @@ def test_a_key_is_required_before_anything_is_sent(monkeypatch: pytest.MonkeyPat
 
 def test_an_llm_without_a_service() -> None:
     with pytest.raises(UnsupportedLLMError, match="ScriptedLLM is no LLM of one service"):
-        sync_driver.run(service_of(toolcast.testing.ScriptedLLM([]), Client().llm.sync_backend()))
+        sync_driver.run(service_of(toolcast.testing.ScriptedLLM([]), client_of(Client().llm).sync_backend()))
 
 
 def test_an_adapter_that_is_not_for_http() -> None:

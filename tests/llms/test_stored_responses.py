@@ -36,6 +36,7 @@ from toolcast.agents.engine.session_state import fold
 from toolcast.async_support import sync_driver
 from toolcast.errors import BadRequest, NotFound, ServerError
 from toolcast.events import Event, Finish, TextDelta
+from toolcast.llms.client import client_of
 from toolcast.llms.request import ChatRequest, StoredResponse
 from toolcast.llms.request_state import RequestState
 from toolcast.llms.stored_responses import ContinuedEvents, continuation, is_lost
@@ -248,10 +249,10 @@ def test_a_fork_has_a_conversation_of_its_own(service: ResponsesService, api: AP
 def test_a_batch_has_no_requests_in_the_background() -> None:
     llm = OpenAIResponses("gpt-5.4", api_key=KEY)
     codec = llm.adapter.batches()  # type: ignore[attr-defined]  # of an HTTP adapter
-    request = llm.preview(ChatRequest((user('say "background":true'),), settings=Settings(background=True)))
+    request = client_of(llm).preview(ChatRequest((user('say "background":true'),), settings=Settings(background=True)))
     with pytest.raises(BadRequest, match="background=True has no place in a batch"):
         codec.encode("1", request)
-    assert codec.encode("1", llm.preview(ChatRequest((user('say "background":true'),))))
+    assert codec.encode("1", client_of(llm).preview(ChatRequest((user('say "background":true'),))))
 
 
 class Album(BaseModel):
@@ -334,7 +335,7 @@ def test_what_a_service_does_not_store_is_refused_before_sending(
 )
 def test_without_stored_responses_the_automatic_setting_is_a_note(llm: FunctionCallingLLM, notes: list[str]) -> None:
     settings = Settings(previous_response_id="auto", store=False, background=False)
-    request = llm.preview(ChatRequest((user("Hi"),), settings=settings))
+    request = client_of(llm).preview(ChatRequest((user("Hi"),), settings=settings))
     assert request is not None
     assert [note for note in request.notes if note in ("store", "previous_response_id")] == notes
 

@@ -42,6 +42,7 @@ from toolcast.chat.events import QueueMessage
 from toolcast.errors import BadRequest, LLMError, NotFound, Overloaded, StreamInterrupted, Timeout, UnsupportedLLMError
 from toolcast.http_request import HTTPResponse
 from toolcast.llms import CachedLLM, ChatRequest, MemoryCache, RedactedLLM, uploads
+from toolcast.llms.client import client_of
 from toolcast.messages import FILE_LIMIT, AudioPart, DocumentPart, FileRef, ImagePart, VideoPart
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.anthropic.files import AnthropicFiles
@@ -261,7 +262,7 @@ def test_a_file_of_another_provider_is_refused_before_sending(calls: Calls, name
 def test_messages_that_refer_to_no_files(llm: Any) -> None:
     ref = FileRef(llm.adapter.provider, "file-1", media_type=PDF)
     with pytest.raises(BadRequest, match="takes no uploaded files in these messages"):
-        llm.preview(ChatRequest((user(ref),)))
+        client_of(llm).preview(ChatRequest((user(ref),)))
     with pytest.raises(UnsupportedLLMError, match=r"cannot refer to uploaded files|no files that toolcast can upload"):
         llm.upload(b"a", name="a.pdf")
 

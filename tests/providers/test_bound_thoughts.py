@@ -39,6 +39,7 @@ from toolcast.agents.engine.instructions import SentInstructions
 from toolcast.agents.sessions.session import Session
 from toolcast.errors import BadRequest, LLMError
 from toolcast.events import TextDelta
+from toolcast.llms.client import client_of
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.request import ChatRequest
 from toolcast.messages import Message, ThinkingPart
@@ -396,7 +397,7 @@ def test_the_least_thinking(
         fields = body.get("additionalModelRequestFields", {}) | body
         config = fields.get("output_config") or fields.get("outputConfig") or {}
         assert (fields.get("thinking", {}).get("type"), config.get("effort")) == (kind, None if kind else "low")
-    notes = llm.preview(ChatRequest((user("Hi"),), settings=Settings(thinking=False))).notes
+    notes = client_of(llm).preview(ChatRequest((user("Hi"),), settings=Settings(thinking=False))).notes
     assert ("thinking=False (the least effort, 'low', was sent)" in notes) == (kind is None)
 
 
@@ -766,7 +767,7 @@ def test_a_preview_has_the_note(cloud: MakeLLM, service: BoundThoughtsService) -
     llm = cloud(service.base)
     messages = conversation(llm)
     for prompt, notes in (("Be brief.", ()), ("Other.", (LEFT_OUT,))):
-        request = llm.preview(llm.build_request([system(prompt), *messages], [], None, Settings(), parallel=True))
+        request = llm.preview([system(prompt), *messages])
         assert request is not None
         assert request.notes == notes
 

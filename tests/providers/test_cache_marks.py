@@ -56,7 +56,7 @@ def get_time(timezone: str) -> str:
 def body(
     llm: FunctionCallingLLM, messages: Any, tools: Sequence[Any] = (), choice: Any = None, **settings: Any
 ) -> dict[str, Any]:
-    request = llm.preview(llm.build_request(messages, tools, choice, Settings(**settings), parallel=True))
+    request = llm.preview(messages, tools=tools, tool_choice=choice, settings=Settings(**settings))
     assert request is not None
     found: dict[str, Any] = json.loads(request.body)
     return found
@@ -429,7 +429,7 @@ def test_services_without_marks_get_none(llm: FunctionCallingLLM) -> None:
 )
 def test_cache_key_and_retention(llm: FunctionCallingLLM, sent: Any, notes: tuple[str, ...]) -> None:
     settings = Settings(prompt_cache_key="u1", prompt_cache_retention="24h")
-    request = llm.preview(llm.build_request("a", (), None, settings, parallel=True))
+    request = llm.preview("a", settings=settings)
     assert request is not None
     found = json.loads(request.body)
     assert {name: found[name] for name in found if name.startswith("prompt_cache")} == sent
@@ -438,11 +438,11 @@ def test_cache_key_and_retention(llm: FunctionCallingLLM, sent: Any, notes: tupl
 
 def test_the_key_of_xai_is_a_header() -> None:
     llm = OpenAICompatible("grok-4.5", service="xai", api_key="k")
-    request = llm.preview(llm.build_request("a", (), None, Settings(prompt_cache_key="conv_abc123"), parallel=True))
+    request = llm.preview("a", settings=Settings(prompt_cache_key="conv_abc123"))
     assert request is not None
     assert request.headers["x-grok-conv-id"] == "conv_abc123"
     with pytest.raises(BadRequest, match="characters that a header cannot have"):
-        llm.preview(llm.build_request("a", (), None, Settings(prompt_cache_key="a\nb"), parallel=True))
+        llm.preview("a", settings=Settings(prompt_cache_key="a\nb"))
 
 
 # -- OpenAI's protocols
@@ -559,7 +559,7 @@ def test_how_long_openai_keeps_what_is_cached(api: Any) -> None:
         (old, "12h", {}),
     ):
         settings = Settings(prompt_cache_retention=retention)
-        request = llm.preview(llm.build_request("a", (), None, settings, parallel=True))
+        request = llm.preview("a", settings=settings)
         assert request is not None
         sent = json.loads(request.body)
         assert {name: sent[name] for name in sent if name.startswith("prompt_cache")} == field

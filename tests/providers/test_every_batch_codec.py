@@ -17,6 +17,7 @@ from support.loopback import whole
 from toolcast.async_support.sync_driver import run
 from toolcast.errors import AuthFailed, LLMError, MalformedEvent, NotFound, StreamInterrupted, StreamTruncated
 from toolcast.http_request import HTTPResponse
+from toolcast.llms.client import client_of
 from toolcast.llms.service import service_of
 from toolcast.providers.batch_codec import BatchCodec, BatchResult
 
@@ -43,7 +44,7 @@ def client(name: str, server: BatchDouble) -> BatchClient:
 def codec_of(name: str) -> BatchCodec:
     """Return a codec without a service."""
     llm = SERVICES[name].llm("https://service.example")
-    codec = run(service_of(llm, llm.sync_backend())).adapter.batches()
+    codec = run(service_of(llm, client_of(llm).sync_backend())).adapter.batches()
     assert codec is not None
     return codec
 

@@ -18,6 +18,7 @@ from support.service_double import Received, as_json
 from support.sync_and_async import API
 from toolcast import Anthropic, Engine, Hooks, OpenAI, Result, Settings, ToolOrchestratingLLM
 from toolcast.errors import BadRequest
+from toolcast.llms.client import client_of
 from toolcast.providers.refused_settings import change_for, refused_betas
 
 CHAT = {"model": "m", "messages": [], "max_tokens": 500, "temperature": 0.2, "top_p": 0.9,
@@ -223,7 +224,9 @@ def test_a_new_model_is_adapted_to_once(service: NewModel, api: API, caplog: pyt
 def test_another_model_is_asked_as_it_was(service: NewModel) -> None:
     used = openai(service, settings=Settings(temperature=0.5))
     assert used.chat("Hi").text == "Done."
-    other = used.preview(used.build_request("Hi", (), None, Settings(temperature=0.5), parallel=True))
+    other = client_of(used).preview(
+        client_of(used).build_request("Hi", (), None, Settings(temperature=0.5), parallel=True)
+    )
     assert b"temperature" not in other.body
 
 

@@ -29,6 +29,7 @@ from toolcast import (
     user,
 )
 from toolcast.errors import BadRequest
+from toolcast.llms.client import client_of
 from toolcast.messages import ServerToolPart
 from toolcast.providers.server_tool_forms import ELSEWHERE, FORMS
 from toolcast.server_tools import ServerTool
@@ -62,8 +63,10 @@ def add(a: int, b: int) -> int:
 
 
 def body(llm: FunctionCallingLLM, *tools: Any, messages: Any = "Hi", **options: Any) -> dict[str, Any]:
-    request = llm.build_request(messages, tools, options.pop("tool_choice", None), Settings(**options), parallel=True)
-    http = llm.preview(request)
+    request = client_of(llm).build_request(
+        messages, tools, options.pop("tool_choice", None), Settings(**options), parallel=True
+    )
+    http = client_of(llm).preview(request)
     assert http is not None
     found: dict[str, Any] = json.loads(http.body)
     return found
@@ -347,8 +350,8 @@ def test_tools_of_the_provider_stand_beside_ones_own() -> None:
 
 
 def test_one_tool_use_is_no_limit_to_one_search() -> None:
-    request = CLAUDE.build_request("Hi", [add, WebSearch()], "auto", None, parallel=False)
-    http = CLAUDE.preview(request)
+    request = client_of(CLAUDE).build_request("Hi", [add, WebSearch()], "auto", None, parallel=False)
+    http = client_of(CLAUDE).preview(request)
     assert http is not None
     assert json.loads(http.body)["tool_choice"] == {"type": "auto"}
 
@@ -357,9 +360,9 @@ def test_a_schema_of_anthropic_stands_beside_the_tools_that_it_runs() -> None:
     call = ToolCallPart("toolu_1", "add", '{"a": 1, "b": 2}')
     history = [user("1 + 2?"), assistant(call), tool_result(call, "3"), user("And?")]
     request = replace(
-        CLAUDE.build_request(history, [add, WebSearch()], "add", None, parallel=False), mode="json_schema"
+        client_of(CLAUDE).build_request(history, [add, WebSearch()], "add", None, parallel=False), mode="json_schema"
     )
-    http = CLAUDE.preview(request)
+    http = client_of(CLAUDE).preview(request)
     assert http is not None
     sent = json.loads(http.body)
     assert [tool["name"] for tool in sent["tools"]] == ["add", "web_search"]
@@ -371,7 +374,7 @@ def test_anthropic_connects_to_servers_by_name() -> None:
     server = RemoteMCP("docs", "https://a.com/mcp", TOKEN, require_approval="never")
     llm = Anthropic("claude-sonnet-4-5", api_key=KEY, headers={"anthropic-beta": "context-1m-2025-08-07"})
     for used, betas in ((CLAUDE, "mcp-client-2025-11-20"), (llm, "context-1m-2025-08-07,mcp-client-2025-11-20")):
-        http = used.preview(used.build_request("Hi", [server, MCP], None, None, parallel=True))
+        http = used.preview("Hi", tools=[server, MCP])
         assert http is not None
         assert http.headers["anthropic-beta"] == betas
         assert json.loads(http.body)["mcp_servers"] == [
@@ -379,10 +382,10 @@ def test_anthropic_connects_to_servers_by_name() -> None:
             {"type": "url", "name": "dmcp", "url": "https://dmcp-server.deno.dev/sse"},
         ]
     already = Anthropic("claude-sonnet-4-5", api_key=KEY, headers={"anthropic-beta": "mcp-client-2025-11-20"})
-    http = already.preview(already.build_request("Hi", [server], None, None, parallel=True))
+    http = already.preview("Hi", tools=[server])
     assert http is not None
     assert http.headers["anthropic-beta"] == "mcp-client-2025-11-20"
-    http = CLAUDE.preview(CLAUDE.build_request("Hi", [WebSearch()], None, None, parallel=True))
+    http = CLAUDE.preview("Hi", tools=[WebSearch()])
     assert http is not None
     assert "anthropic-beta" not in http.headers
 

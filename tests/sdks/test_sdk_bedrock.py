@@ -149,7 +149,7 @@ def test_the_same_key_is_the_same_header(model: str, monkeypatch: pytest.MonkeyP
         client.converse(modelId=model, messages=[{"role": "user", "content": [{"text": "Hi"}]}])
     client.close()
     llm = Bedrock(model, region="eu-west-1")
-    mine = llm.preview(llm.build_request("Hi", (), None, None, parallel=False))
+    mine = llm.preview("Hi")
     assert mine is not None and mine.url == seen[0].url
     assert mine.headers["authorization"] == Secret("Bearer bedrock-api-key-abc")
     assert seen[0].headers["Authorization"] == b"Bearer bedrock-api-key-abc"

@@ -9,6 +9,7 @@ from toolcast.accumulator import Accumulator
 from toolcast.async_support.sync_driver import run
 from toolcast.events import ChatResponse
 from toolcast.http_request import HTTPRequest, HTTPResponse
+from toolcast.llms.client import client_of
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.request import ChatRequest
 from toolcast.llms.service import service_of
@@ -21,7 +22,7 @@ class BatchClient:
 
     def __init__(self, llm: ServiceLLM) -> None:
         self.llm = llm
-        self.service = run(service_of(llm, llm.sync_backend()))
+        self.service = run(service_of(llm, client_of(llm).sync_backend()))
         codec = self.service.adapter.batches()
         assert codec is not None
         self.codec: BatchCodec = codec
@@ -36,7 +37,7 @@ class BatchClient:
 
     def request(self, text: str) -> HTTPRequest:
         """Return the request for a prompt."""
-        found = self.llm.preview(ChatRequest((user(text),), stream=False))
+        found = client_of(self.llm).preview(ChatRequest((user(text),), stream=False))
         assert found is not None
         return found
 
@@ -61,10 +62,10 @@ class BatchClient:
 
     def decode(self, body: bytes) -> ChatResponse:
         """Return the response in the body of a result."""
-        decoder, accumulator = self.llm.decoder(ChatRequest((user("?"),))), Accumulator()
+        decoder, accumulator = client_of(self.llm).decoder(ChatRequest((user("?"),))), Accumulator()
         for event in (*decoder.feed(body), *decoder.close()):
             accumulator.apply(event)
-        return accumulator.response(**self.llm.origin)
+        return accumulator.response(**client_of(self.llm).origin)
 
     def results(
         self, status: BatchStatus, cut: Callable[[bytes], list[bytes]] = lambda data: [data]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from toolcast.async_support.sync_driver import run
 from toolcast.http_request import HTTPRequest, HTTPResponse
+from toolcast.llms.client import client_of
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.uploads import file_service, file_type
 from toolcast.providers.file_codec import BytesContent, StoredFile
@@ -13,7 +14,7 @@ def upload_file(llm: ServiceLLM, content: bytes, name: str) -> StoredFile:
     """Upload a file."""
 
     async def upload() -> StoredFile:
-        service, codec = await file_service(llm, llm.sync_backend())
+        service, codec = await file_service(llm, client_of(llm).sync_backend())
         exchange = codec.upload(name, file_type(name, None), BytesContent(content))
         return await service.run(exchange, repeatable=codec.repeatable)
 
@@ -35,7 +36,7 @@ def send(llm: ServiceLLM, request: HTTPRequest) -> HTTPResponse:
     """Send a request for files."""
 
     async def sent() -> HTTPResponse:
-        service, _ = await file_service(llm, llm.sync_backend())
+        service, _ = await file_service(llm, client_of(llm).sync_backend())
         return await service.send(request)
 
     return run(sent())

@@ -22,6 +22,7 @@ from toolcast.errors import StreamClosed, StreamInterrupted
 from toolcast.events import TextDelta
 from toolcast.http_request import HTTPRequest
 from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.client import client_of
 from toolcast.llms.concurrency_limiter import LimitedEvents
 from toolcast.llms.prompted import PromptedEvents
 from toolcast.llms.request import ChatRequest
@@ -53,9 +54,9 @@ def openai(server: Loopback, **options: Any) -> OpenAI:
 
 
 def asked(llm: FunctionCallingLLM, *, stream: bool = True) -> ResponseEvents:
-    backend = llm.sync_backend()
-    ask = ChatRequest((user("x"),), settings=llm.merge_settings(None), stream=stream, parallel=True)
-    return llm.source(ask, backend, start_call(ask.settings, backend))
+    backend = client_of(llm).sync_backend()
+    ask = ChatRequest((user("x"),), settings=client_of(llm).merge_settings(None), stream=stream, parallel=True)
+    return client_of(llm).source(ask, backend, start_call(ask.settings, backend))
 
 
 class Reading(threading.Thread):
@@ -274,7 +275,7 @@ def test_a_model_that_is_held_in_words() -> None:
 @pytest.mark.parametrize("early", [True, False])
 def test_a_call_is_broken_off_before_and_after_its_source_is_open(early: bool) -> None:
     llm = OpenAI("m-1", api_key="sk", network=ReplayNetwork())
-    call, source = start_call(Settings(), llm.sync_backend()), asked(llm)
+    call, source = start_call(Settings(), client_of(llm).sync_backend()), asked(llm)
     for step in (call.break_off, partial(call.open, source))[:: 1 if early else -1]:
         step()
     with pytest.raises(StreamInterrupted, match="aborted"):
@@ -318,7 +319,7 @@ def test_a_reply_of_the_users_own_is_reported() -> None:
     assert text == ["off"]
     with pytest.raises(StreamInterrupted):
         sync_driver.run(source.next_events())
-    backend = llm.sync_backend()
+    backend = client_of(llm).sync_backend()
     request = HTTPRequest("POST", "http://service/v1", {}, b"{}")
     sync_driver.run(backend.open(request, connect=1.0, read=1.0))  # without a handle
     assert text == ["off"]

@@ -17,6 +17,7 @@ from ..capabilities import Capabilities, LLMMetadata
 from ..errors import Timeout, ToolcastError
 from ..http_request import HTTPRequest
 from ..llms.base import FunctionCallingLLM
+from ..llms.client import client_of
 from ..llms.service import Service, service_of
 from ..providers.http_adapter import HTTPAdapter
 from ..retries import RetryPolicy
@@ -82,7 +83,7 @@ def _key(metadata: LLMMetadata) -> tuple[str, str]:
 
 async def _ask(llm: FunctionCallingLLM) -> tuple[Capabilities, bool]:
     """Return what the server lists about the model, and whether that will not change."""
-    backend = llm.sync_backend()
+    backend = client_of(llm).sync_backend()
     service = await service_of(llm, backend)
     service.retry_policy = RetryPolicy(max_retries=0)
     adapter, model = service.adapter, llm.metadata.model_name

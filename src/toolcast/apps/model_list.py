@@ -23,6 +23,7 @@ from ..credentials import read_variable
 from ..errors import AuthFailed, ConnectFailed, LLMError, MalformedEvent, NotFound, ToolcastError, UnsupportedLLMError
 from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
+from ..llms.client import client_of
 from ..llms.local.llama_cpp import LlamaCpp
 from ..llms.local.pulled import is_pulled, pulled_models
 from ..llms.named_llms import providers
@@ -199,7 +200,7 @@ def _service_models(llm: FunctionCallingLLM, deadline: float) -> list[str]:
 
 
 async def _fetch(llm: FunctionCallingLLM, deadline: float) -> list[str]:
-    backend = llm.sync_backend()
+    backend = client_of(llm).sync_backend()
     service = await service_of(llm, backend)
     service.retry_policy = RetryPolicy(max_retries=0)
     path, query = _PATHS.get(service.adapter.provider, ("/models", {}))

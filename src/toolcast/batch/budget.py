@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from ..errors import StreamInterrupted, StreamTruncated, Timeout, UnsupportedLLMError
 from ..llms.base import FunctionCallingLLM
+from ..llms.client import client_of
 from ..llms.request_gate import NOT_SENT, GateRequest
 from ..prices import ZERO
 from ..transport.network import IOBackend
@@ -306,4 +307,4 @@ def check_budget(budget: Budget, llm: FunctionCallingLLM) -> None:
     if budget.usd is None and budget.tokens is None:
         raise ValueError("budget: expected a limit, for example Budget(usd=5) or Budget(tokens=1_000_000)")
     if budget.usd is not None and budget.prices is None:
-        llm.require_prices()
+        client_of(llm).require_prices()

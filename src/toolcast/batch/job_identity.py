@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from ..json_text import replace_surrogates
 from ..lazy_dataclasses import dataclass
+from ..llms.client import client_of
 from ..prompts import ChatPromptTemplate, PromptTemplate
 from ..settings import Settings
 from ..structured.orchestrator import ToolOrchestratingLLM
@@ -62,7 +63,7 @@ def _parts(call: ToolOrchestratingLLM[Any]) -> Iterator[tuple[str, Any, str]]:
         yield "system_prompt", call.llm.system_prompt, call.llm.system_prompt
     schema = [[tool.name, tool.description, tool.parameters] for tool in call.tools]
     yield _SCHEMA, schema, json.dumps(schema, default=str)
-    origin = dict(call.llm.origin)
+    origin = dict(client_of(call.llm).origin)
     yield "model", origin, " ".join(dict.fromkeys([str(name) for name in origin.values() if name]))
     if call.server_tools:
         tools = [tool.to_dict() for tool in call.server_tools]
@@ -71,7 +72,7 @@ def _parts(call: ToolOrchestratingLLM[Any]) -> Iterator[tuple[str, Any, str]]:
     for name in ("mode", "tool_choice", "allow_parallel_tool_calls"):
         if option := getattr(call, name):
             yield name, option, str(option)
-    settings = call.llm.merge_settings(call.settings)
+    settings = client_of(call.llm).merge_settings(call.settings)
     for field in fields(Settings):
         value: Any = settings.cached_content_name if field.name == "cached_content" else getattr(settings, field.name)
         if field.name == "timeout" or value is None:

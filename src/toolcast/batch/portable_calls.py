@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from ..llms.base import FunctionCallingLLM
+from ..llms.client import client_of
 from ..option_types import require_callable
 from ..structured.orchestrator import ToolOrchestratingLLM
 from .errors import JobError
@@ -46,7 +47,7 @@ class PortableCall(Generic[T]):
     def require_portable(self) -> None:
         """Raise `JobError` if credentials were passed by hand to the LLM of the call."""
         llm: FunctionCallingLLM | None = getattr(self._source, "llm", None)  # a function has none
-        if llm is not None and (passed := llm.passed_credentials):
+        if llm is not None and (passed := client_of(llm).passed_credentials):
             raise JobError(
                 f"{llm!r} was created with credentials, which are not sent to other processes: {', '.join(passed)}. "
                 "Leave them out and set the variables of the provider in the environment of the workers, or pass a "

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..async_support import sync_driver
 from ..async_support.background_jobs import BackgroundJob, join_all, start_job
 from ..errors import WouldSuspend
+from ..llms.client import client_of
 from ..llms.defaults import replacement
 from .inputs import InputRow
 from .run import AbortHandle, JobRun
@@ -51,7 +52,7 @@ class SyncWorkers(Workers, Protocol):
 def sync_workers(run: JobRun[Any]) -> SyncWorkers:
     """Return the workers for a caller without an event loop."""
     llm = replacement() or run.call.llm
-    return LoopWorkers(run) if llm.prefers_event_loop else ThreadWorkers(run)
+    return LoopWorkers(run) if client_of(llm).prefers_event_loop else ThreadWorkers(run)
 
 
 class ThreadWorkers:
@@ -87,7 +88,9 @@ class ThreadWorkers:
         job = BackgroundJob("toolcast map")
         try:
             with suppress(WouldSuspend):  # it is the outcome of the row, and ends the job
-                sync_driver.run(job.work(partial(self._run.work, row, self._run.call.llm.sync_backend(), handle)))
+                sync_driver.run(
+                    job.work(partial(self._run.work, row, client_of(self._run.call.llm).sync_backend(), handle))
+                )
         finally:
             self._threads.pop(current_thread(), None)
 
@@ -121,7 +124,7 @@ class TaskWorkers:
 
     async def _work(self, row: InputRow, jobs: list[BackgroundJob]) -> None:
         try:
-            await self._run.work(row, self._run.call.llm.async_backend(), AbortHandle())
+            await self._run.work(row, client_of(self._run.call.llm).async_backend(), AbortHandle())
         finally:
             self._jobs.difference_update(jobs)
 

@@ -35,6 +35,7 @@ from ..errors import ContextTooLong, FailTurn, ToolcastError, ToolTimeout, TryAg
 from ..events import AgentEvent, Event, ToolProgress
 from ..hook_protocol import CallHooks
 from ..llms.base import FunctionCallingLLM
+from ..llms.client import client_of
 from ..messages import Message, ToolCallPart, ToolResultPart
 from ..tools.context import ToolContext
 from ..tools.execution import ToolJob
@@ -128,7 +129,7 @@ class StageTask:
 
     def backend(self, llm: FunctionCallingLLM) -> IOBackend:
         """Return the I/O backend for the place where the work runs."""
-        return llm.async_backend() if self.concurrent else llm.sync_backend()
+        return client_of(llm).async_backend() if self.concurrent else client_of(llm).sync_backend()
 
 
 Perform: TypeAlias = Callable[[StageTask], Awaitable[None]]
@@ -308,7 +309,7 @@ class EngineStages:
         request = ModelRequest(config, conversation, None, backend, work.hooks, instructions=instructions)
         if work.turn is not None:
             work.turn.rounds += 1
-            work.turn.origin = config.llm.origin
+            work.turn.origin = config.client.origin
         if not work.concurrent:
             work.cancellation.then(request.interrupt)
         begun = False

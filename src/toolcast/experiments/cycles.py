@@ -22,6 +22,7 @@ from ..async_support import sync_driver
 from ..errors import IllegalState, LLMError, Timeout, ToolcastError
 from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
+from ..llms.client import client_of
 from ..llms.request import ChatRequest
 from ..messages import Message, ToolCallPart
 from ..output_mode import OutputMode
@@ -93,7 +94,7 @@ class CycleOrchestrator:
         self._observer = observer
         self._log = CycleLog(config, services.log, self.run_state, listener)
         self._trace = Trace(CYCLE)
-        self._settings = services.llm.merge_settings(services.settings)
+        self._settings = client_of(services.llm).merge_settings(services.settings)
         self._ids = CallIds()
         self._prompt: tuple[Message, ...] = ()
         self._work_began = 0.0
@@ -127,19 +128,19 @@ class CycleOrchestrator:
 
         Raises the error that ended the run early; `run` can be called again after that.
         """
-        return sync_driver.run(self._run(self._services.llm.sync_backend(), all_cycles=True))
+        return sync_driver.run(self._run(client_of(self._services.llm).sync_backend(), all_cycles=True))
 
     async def arun(self) -> RunState:
         """Run the remaining cycles and return the state after the last: see `run`."""
-        return await self._run(self._services.llm.async_backend(), all_cycles=True)
+        return await self._run(client_of(self._services.llm).async_backend(), all_cycles=True)
 
     def run_cycle(self) -> RunState:
         """Run the open cycle, or else the next, and return the state after it."""
-        return sync_driver.run(self._run(self._services.llm.sync_backend(), all_cycles=False))
+        return sync_driver.run(self._run(client_of(self._services.llm).sync_backend(), all_cycles=False))
 
     async def arun_cycle(self) -> RunState:
         """Run the open cycle, or else the next, and return the state after it."""
-        return await self._run(self._services.llm.async_backend(), all_cycles=False)
+        return await self._run(client_of(self._services.llm).async_backend(), all_cycles=False)
 
     def stop(self) -> None:
         """End the run after the open cycle. Safe to call from any thread."""
@@ -197,7 +198,7 @@ class CycleOrchestrator:
         limit = self._limit_reached(backend)
         if limit is not None:
             return self._limited(limit)
-        self._prompt = self._services.llm.with_system_prompt(self._assembler.build_prompt(self.run_state))
+        self._prompt = client_of(self._services.llm).with_system_prompt(self._assembler.build_prompt(self.run_state))
         return "assembled"
 
     async def _invoke_llm(self, backend: IOBackend) -> str:
@@ -205,7 +206,7 @@ class CycleOrchestrator:
         tools, settings = self._offered_now, self._timed(backend)
         ask = ChatRequest(self._prompt, tools, self._choice, settings, self._choice is None, mode=self._mode)
         try:
-            response = await llm.answer(ask, backend)
+            response = await client_of(llm).answer(ask, backend)
         except Timeout:
             if self._seconds_left(backend) > 0:
                 raise

@@ -25,6 +25,7 @@ from ..capabilities import Progress
 from ..errors import ConnectFailed, MalformedEvent, NotFound, StreamInterrupted, Timeout, ToolcastError
 from ..http_request import HTTPRequest
 from ..llms.base import FunctionCallingLLM
+from ..llms.client import client_of
 from ..llms.http_llm import ServiceLLM
 from ..llms.local.llama_cpp import LlamaCpp
 from ..llms.model_registry import choose_llm
@@ -102,12 +103,12 @@ def check_model(llm: FunctionCallingLLM, progress: Progress | None = None) -> No
     not respond, `ModelNotFoundError` if it does not have the model, and any error of loading. Providers without a list
     of models are not checked.
     """
-    sync_driver.run(_check(llm, llm.sync_backend(), progress))
+    sync_driver.run(_check(llm, client_of(llm).sync_backend(), progress))
 
 
 async def acheck_model(llm: FunctionCallingLLM, progress: Progress | None = None) -> None:
     """Check that the model is available; see `check_model`."""
-    await _check(llm, llm.async_backend(), progress)
+    await _check(llm, client_of(llm).async_backend(), progress)
 
 
 def check_setup(llm: FunctionCallingLLM) -> None:
@@ -121,8 +122,10 @@ def check_setup(llm: FunctionCallingLLM) -> None:
     elif isinstance(llm, LlamaCpp):
         _check_embedded(llm.model)
     elif isinstance(llm, ServiceLLM):
-        request = llm.build_request("?", (), None, None, parallel=False)
-        sync_driver.run(llm.prepare(request.conversation(llm.model, llm.mode(request)), llm.sync_backend()))
+        request = client_of(llm).build_request("?", (), None, None, parallel=False)
+        sync_driver.run(
+            llm.prepare(request.conversation(llm.model, client_of(llm).mode(request)), client_of(llm).sync_backend())
+        )
 
 
 def _check_embedded(model: str) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 from ..capabilities import Progress
 from ..errors import ToolcastError
 from ..llms.base import FunctionCallingLLM
+from ..llms.client import client_of
 from ..llms.embeddings.embedder import Embedder
 from ..llms.request import Tools
 from ..messages import Message
@@ -121,7 +122,7 @@ class ExperimentRunner:
             state.apply(LogEvent("CYCLE_START", state.cycle_number + 1, {}))
         with TemporaryDirectory() as folder, AgentMemory(f"{folder}/memory.db") as memory:
             tools = self._all_tools(memory.of(config.run_id))
-        return list(self.llm.with_system_prompt(assembler_of(config, tools).build_prompt(state)))
+        return list(client_of(self.llm).with_system_prompt(assembler_of(config, tools).build_prompt(state)))
 
     @property
     def _has_log(self) -> bool:

@@ -40,8 +40,8 @@ class Anthropic(ServiceLLM):
     def _required_key(self) -> tuple[str, ...] | None:
         return API_KEY_VARIABLES["anthropic"]
 
-    def _best_mode(self, request: ChatRequest) -> OutputMode:
-        mode = super()._best_mode(request)
+    def best_mode(self, request: ChatRequest) -> OutputMode:
+        mode = super().best_mode(request)
         # Not beside a search, either: a schema excludes citations, which a search always has.
         if mode != "json_schema" or request.server_tools:
             return "tool_call" if mode == "json_schema" else mode

@@ -77,8 +77,8 @@ class Bedrock(ServiceLLM):
             await to_thread.run_sync(self._find_region, abandon_on_cancel=True)
         return await super().prepare(conversation, backend, limit)
 
-    def _best_mode(self, request: ChatRequest) -> OutputMode:
-        mode = super()._best_mode(request)
+    def best_mode(self, request: ChatRequest) -> OutputMode:
+        mode = super().best_mode(request)
         if mode != "json_schema":
             return mode
         if cast("BedrockAdapter", self.adapter).can_hold(request.conversation(self.model, mode)):

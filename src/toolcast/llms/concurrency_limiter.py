@@ -152,13 +152,13 @@ class ConcurrencyLimiter:
     def __init__(self, limit: int) -> None:
         if limit < 1:
             raise ValueError(f"max_concurrency={limit} must be at least 1, or None for no limit")
-        self._limit = limit
+        self.limit: int = limit
         self._slots: dict[int, Slots] = {}
 
     def here(self) -> Slots:
         """Return the slots of this process."""
         pid = os.getpid()
-        return self._slots.get(pid) or self._slots.setdefault(pid, Slots(self._limit))
+        return self._slots.get(pid) or self._slots.setdefault(pid, Slots(self.limit))
 
 
 class Waiter:

@@ -7,26 +7,23 @@ time. No content is emitted twice: after the first event an error is final.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..capabilities import LLMMetadata
 from ..errors import CallError
 from ..events import Event, Failover, Routing
 from ..hook_protocol import Hooks
 from ..http_request import HTTPRequest
-from ..messages import Message
 from ..output_mode import OutputMode
 from ..providers.base import ResponseDecoder
 from ..settings import Settings
-from ..tool_spec import ToolChoice
-from ..tools.callable_tool import CallableTool
 from ..transport.network import IOBackend
-from .base import FunctionCallingLLM
+from .base import BuiltInLLM, FunctionCallingLLM
+from .client import LLMClient, client_of
 from .hooked_events import PREAMBLE, add_hooks
-from .http_llm import iterate_response
 from .named_llms import as_llm
 from .request import ChatRequest
 from .request_state import DirectReads, RequestState, ResponseEvents, deadline_after
@@ -35,7 +32,81 @@ if TYPE_CHECKING:
     from .token_counts import TokenCount
 
 
-class FallbackLLM(FunctionCallingLLM):
+class FallbackClient(LLMClient["FallbackLLM"]):
+    """A client of several LLMs, of which each has its own settings and output mode."""
+
+    @property
+    def current(self) -> LLMClient:
+        """A client of the LLM that is called first."""
+        return client_of(self.llm.current)
+
+    @property
+    def clients(self) -> list[LLMClient]:
+        """Clients of all LLMs."""
+        return [client_of(llm) for llm in self.llm.llms]
+
+    @property
+    def prefers_event_loop(self) -> bool:
+        """True if async calls of the current model are faster than sync ones, or the only ones."""
+        return self.current.prefers_event_loop
+
+    def merge_settings(self, settings: Settings | None) -> Settings:
+        """Return `settings` over this LLM's. The called LLM adds its own and `Configs.settings` below them."""
+        return (settings or Settings()).over(self.llm.settings)
+
+    def preview(self, request: ChatRequest) -> HTTPRequest | None:
+        """Return the HTTP request of the current LLM without sending it."""
+        return self.current.preview(self.request_for(self.current, request))
+
+    def decoder(self, request: ChatRequest, body: bytes = b"") -> ResponseDecoder:
+        """Return the current LLM's decoder for the body of a response."""
+        return self.current.decoder(self.request_for(self.current, request), body)
+
+    def mode(self, request: ChatRequest) -> OutputMode:
+        """Return the output mode of `request` for the current LLM; each LLM decides its own when it is called."""
+        return self.current.mode(self.request_for(self.current, request))
+
+    async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
+        """Return the input tokens of the current LLM's request as its provider counts them."""
+        current = self.current
+        own = current.async_backend() if backend.concurrent else current.sync_backend()
+        return await current.count_request(self.request_for(current, request), own)
+
+    def request_for(self, one: LLMClient, request: ChatRequest) -> ChatRequest:
+        """Return the request for one of the LLMs: with its settings, and its system prompt if this LLM has none."""
+        messages = request.messages if self.llm.system_prompt else one.with_system_prompt(request.messages)
+        return replace(request, messages=messages, settings=one.merge_settings(request.settings))
+
+    def cache_data(self, request: ChatRequest) -> list[Any]:
+        """Return the data of the requests to all LLMs: any of them may have given a cached answer."""
+        return [each.cache_data(self.request_for(each, request)) for each in self.clients]
+
+    @property
+    def passed_credentials(self) -> tuple[str, ...]:
+        """The credentials that were passed to the LLMs, without their values."""
+        return tuple(dict.fromkeys([name for each in self.clients for name in each.passed_credentials]))
+
+    @property
+    def has_hooks_below(self) -> bool:
+        """True if one of the LLMs has hooks of its own."""
+        return any(each.llm.hooks or each.has_hooks_below for each in self.clients)
+
+    def require_prices(self) -> None:
+        """Raise `UnsupportedLLMError` if the cost of requests to one of the LLMs is unknown."""
+        for each in self.clients:
+            each.require_prices()
+
+    def require_mode(self, mode: OutputMode) -> None:
+        """Raise `UnsupportedLLMError` if one of the LLMs does not have this mode."""
+        for each in self.clients:
+            each.require_mode(mode)
+
+    def open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        """Return the events of one response. Each LLM has its own output mode."""
+        return _FirstAnswer(self, request, backend, call)
+
+
+class FallbackLLM(BuiltInLLM):
     """The first of several LLMs that answers, and the same one again until it fails.
 
     Args:
@@ -45,6 +116,8 @@ class FallbackLLM(FunctionCallingLLM):
         max_concurrency: The number of responses at once; None is no limit.
         hooks: Hooks of its calls; those of each LLM observe its own requests and responses.
     """
+
+    __toolcast_client__: ClassVar[type[LLMClient[Any]]] = FallbackClient
 
     def __init__(
         self,
@@ -73,57 +146,6 @@ class FallbackLLM(FunctionCallingLLM):
         """The name, provider and capabilities of the current model."""
         return self.current.metadata
 
-    @property
-    def prefers_event_loop(self) -> bool:
-        """True if async calls of the current model are faster than sync ones, or the only ones."""
-        return self.current.prefers_event_loop
-
-    def merge_settings(self, settings: Settings | None) -> Settings:
-        """Return `settings` over this LLM's. The called LLM adds its own and `Configs.settings` below them."""
-        return (settings or Settings()).over(self.settings)
-
-    def preview(self, request: ChatRequest) -> HTTPRequest | None:
-        """Return the HTTP request of the current LLM without sending it."""
-        return self.current.preview(self.request_for(self.current, request))
-
-    def decoder(self, request: ChatRequest, body: bytes = b"") -> ResponseDecoder:
-        """Return the current LLM's decoder for the body of a response."""
-        return self.current.decoder(self.request_for(self.current, request), body)
-
-    def mode(self, request: ChatRequest) -> OutputMode:
-        """Return the output mode of `request` for the current LLM; each LLM decides its own when it is called."""
-        return self.current.mode(self.request_for(self.current, request))
-
-    async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
-        """Return the input tokens of the current LLM's request as its provider counts them."""
-        llm = self.current
-        own = llm.async_backend() if backend.concurrent else llm.sync_backend()
-        return await llm.count_request(self.request_for(llm, request), own)
-
-    def request_for(self, llm: FunctionCallingLLM, request: ChatRequest) -> ChatRequest:
-        """Return the request for `llm`: with its settings, and its system prompt if this LLM has none."""
-        messages = request.messages if self.system_prompt else llm.with_system_prompt(request.messages)
-        return replace(request, messages=messages, settings=llm.merge_settings(request.settings))
-
-    def cache_data(self, request: ChatRequest) -> list[Any]:
-        """Return the data of the requests to all LLMs: any of them may have given a cached answer."""
-        return [llm.cache_data(self.request_for(llm, request)) for llm in self.llms]
-
-    @property
-    def passed_credentials(self) -> tuple[str, ...]:
-        """The credentials that were passed to the LLMs, without their values."""
-        return tuple(dict.fromkeys([name for llm in self.llms for name in llm.passed_credentials]))
-
-    @property
-    def has_hooks_below(self) -> bool:
-        """True if one of the LLMs has hooks of its own."""
-        return any(llm.hooks or llm.has_hooks_below for llm in self.llms)
-
-    def require_prices(self) -> None:
-        """Raise `UnsupportedLLMError` if the cost of requests to one of the LLMs is unknown."""
-        for llm in self.llms:
-            llm.require_prices()
-
     def close(self) -> None:
         """Close the connections of sync calls, of every LLM."""
         with ExitStack() as stack:
@@ -140,29 +162,7 @@ class FallbackLLM(FunctionCallingLLM):
         return f"FallbackLLM([{', '.join(map(repr, self.llms))}])"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_network": None, "_limiter": None, "hooks": ()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        super().__init__(settings=self.settings, system_prompt=self.system_prompt, max_concurrency=self.max_concurrency)
-
-    def _require_mode(self, mode: OutputMode) -> None:
-        for llm in self.llms:
-            llm._require_mode(mode)
-
-    def _open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
-        return _FirstAnswer(self, request, backend, call)  # each LLM has its own output mode
-
-    def _events(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[CallableTool],
-        tool_choice: ToolChoice,
-        settings: Settings,
-    ) -> AsyncIterator[Event]:
-        return iterate_response(
-            self, ChatRequest(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True)
-        )
+        return {**vars(self), "hooks": ()}
 
 
 class _FirstAnswer:
@@ -171,7 +171,7 @@ class _FirstAnswer:
     A `Routing` comes with the first events of its model, or with the `Failover` before it.
     """
 
-    def __init__(self, owner: FallbackLLM, request: ChatRequest, backend: IOBackend, call: RequestState) -> None:
+    def __init__(self, owner: FallbackClient, request: ChatRequest, backend: IOBackend, call: RequestState) -> None:
         self.request_id: str | None = None
         self._owner = owner
         self._request = request
@@ -206,7 +206,7 @@ class _FirstAnswer:
             self._answered = True
             self.request_id = source.request_id
             if self._number != self._first:
-                self._owner.preferred = self._number
+                self._owner.llm.preferred = self._number
         return notices + events if notices else events
 
     def direct_reads(self, id: str) -> DirectReads | None:
@@ -235,35 +235,37 @@ class _FirstAnswer:
 
     def _call_next(self) -> Routing:
         """Call the next LLM. Its own total timeout applies besides the deadline of the whole call."""
-        llms = self._owner.llms
+        llms = self._owner.llm.llms
         if not self._called:
-            self._first = self._owner.preferred
+            self._first = self._owner.llm.preferred
         self._number = (self._first + self._called) % len(llms)
         self._called += 1
-        llm = llms[self._number]
-        request = self._owner.request_for(llm, self._request)
+        one = client_of(llms[self._number])
+        request = self._owner.request_for(one, self._request)
         own = deadline_after(self._backend.now(), request.settings.timeouts.total)
         self._call.deadline = min((end for end in (self._own_deadline, own) if end is not None), default=None)
-        source = llm.open_events(request, _Through(llm, self._backend), self._call)
+        source = one.open_events(request, _Through(one, self._backend), self._call)
         now = self._backend.now
-        self._source = add_hooks(source, llm.hooks, self._call, now, lambda: llm.origin, stream=request.stream)
+        self._source = add_hooks(source, one.llm.hooks, self._call, now, lambda: one.origin, stream=request.stream)
         if self._broken:
             self._source.break_off()
-        self._routing = Routing(**llm.origin)
+        self._routing = Routing(**one.origin)
         return self._routing
 
     def _is_final(self, error: CallError) -> bool:
         error.provider = error.provider or self._routing.provider
         error.model = error.model or self._routing.model
         late = (deadline := self._own_deadline) is not None and self._backend.now() >= deadline
-        return self._answered or self._broken or not error.retryable or late or self._called >= len(self._owner.llms)
+        return (
+            self._answered or self._broken or not error.retryable or late or self._called >= len(self._owner.llm.llms)
+        )
 
 
 class _Through:
     """The network of one LLM with the clock of the whole call."""
 
-    def __init__(self, llm: FunctionCallingLLM, backend: IOBackend) -> None:
-        own = llm.async_backend() if backend.concurrent else llm.sync_backend()
+    def __init__(self, client: LLMClient, backend: IOBackend) -> None:
+        own = client.async_backend() if backend.concurrent else client.sync_backend()
         self.concurrent: bool = backend.concurrent
         self.open = own.open
         self.sleep = backend.sleep

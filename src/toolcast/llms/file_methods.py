@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from typing_extensions import Unpack
 
 from ..async_support import sync_driver
 from ..option_suggestions import refuse_unknown
+from .client import LLMClient, client_of
 from .defaults import replacement
 
 if TYPE_CHECKING:
     from ..messages import FileRef
-    from ..transport.network import IOBackend
     from .uploads import Upload
 
 
@@ -43,11 +43,6 @@ class UploadOptions(TypedDict, total=False):
 class FileMethods:
     """The methods of an LLM for files that its provider stores."""
 
-    if TYPE_CHECKING:
-
-        def sync_backend(self) -> IOBackend: ...
-        def async_backend(self) -> IOBackend: ...
-
     def upload(self, source: str | os.PathLike[str] | bytes, **options: Unpack[UploadOptions]) -> FileRef:
         """Upload a file to the provider, and return the part with which messages to this provider refer to it.
 
@@ -75,9 +70,9 @@ class FileMethods:
         """
         from .uploads import upload
 
-        llm = replacement() or self
-        request = llm.prepare_upload(_upload("upload", source, options))
-        return sync_driver.run(upload(llm.file_owner, request, llm.sync_backend()))
+        client = _client(self)
+        request = client.prepare_upload(_upload("upload", source, options))
+        return sync_driver.run(upload(client.file_owner, request, client.sync_backend()))
 
     async def aupload(self, source: str | os.PathLike[str] | bytes, **options: Unpack[UploadOptions]) -> FileRef:
         """Upload a file to the provider; see `upload`. The file is read in a worker thread."""
@@ -85,9 +80,9 @@ class FileMethods:
 
         from .uploads import upload
 
-        llm = replacement() or self
-        request = await to_thread.run_sync(llm.prepare_upload, _upload("aupload", source, options))
-        return await upload(llm.file_owner, request, llm.async_backend())
+        client = _client(self)
+        request = await to_thread.run_sync(client.prepare_upload, _upload("aupload", source, options))
+        return await upload(client.file_owner, request, client.async_backend())
 
     def describe_file(self, file: FileRef | str, *, timeout: float | None = 600) -> FileRef:
         """Return a file as the provider describes it now, with a new signed URL where it has one (Mistral).
@@ -105,15 +100,15 @@ class FileMethods:
         """
         from .uploads import describe
 
-        llm = replacement() or self
-        return sync_driver.run(describe(llm.file_owner, file, llm.sync_backend(), timeout))
+        client = _client(self)
+        return sync_driver.run(describe(client.file_owner, file, client.sync_backend(), timeout))
 
     async def adescribe_file(self, file: FileRef | str, *, timeout: float | None = 600) -> FileRef:
         """Return a file as the provider describes it now; see `describe_file`."""
         from .uploads import describe
 
-        llm = replacement() or self
-        return await describe(llm.file_owner, file, llm.async_backend(), timeout)
+        client = _client(self)
+        return await describe(client.file_owner, file, client.async_backend(), timeout)
 
     def delete_file(self, file: FileRef | str) -> None:
         """Delete a file at the provider.
@@ -127,24 +122,19 @@ class FileMethods:
         """
         from .uploads import delete
 
-        llm = replacement() or self
-        sync_driver.run(delete(llm.file_owner, file, llm.sync_backend()))
+        client = _client(self)
+        sync_driver.run(delete(client.file_owner, file, client.sync_backend()))
 
     async def adelete_file(self, file: FileRef | str) -> None:
         """Delete a file at the provider; see `delete_file`."""
         from .uploads import delete
 
-        llm = replacement() or self
-        await delete(llm.file_owner, file, llm.async_backend())
+        client = _client(self)
+        await delete(client.file_owner, file, client.async_backend())
 
-    @property
-    def file_owner(self) -> FileMethods:
-        """The LLM whose service stores the files: that inside of wrappers."""
-        return self
 
-    def prepare_upload(self, request: Upload) -> Upload:
-        """Return the upload as it is sent. A wrapper that changes messages changes it likewise."""
-        return request
+def _client(methods: FileMethods) -> LLMClient:
+    return client_of(replacement() or cast("Any", methods))
 
 
 def _upload(method: str, source: str | os.PathLike[str] | bytes, options: UploadOptions) -> Upload:

@@ -13,6 +13,7 @@ from ..errors import BadRequest, UnsupportedLLMError
 from ..option_types import require_text
 from ..providers.base import ProviderAdapter, RequestInput
 from ..transport.network import IOBackend
+from .client import client_of
 from .http_llm import AUTH_HEADERS, LLMOptions, ServiceLLM, take_options
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class GoogleCloudLLM(ServiceLLM):
         if self._finds is None:
             from .google_credentials import GoogleTokens
 
-            finds = GoogleTokens(lambda: self._network, self._credentials)
+            finds = GoogleTokens(lambda: self.__toolcast__.network, self._credentials)
             self._finds = self._finds or finds  # one for all threads: it knows the tokens that it has given
         return self._finds
 
@@ -113,7 +114,7 @@ class GoogleCloudLLM(ServiceLLM):
             # A preview, outside of a call: `prepare` has not looked it up.
             from ..async_support import sync_driver
 
-            self._found_project = sync_driver.run(self._tokens.project(self.sync_backend()))
+            self._found_project = sync_driver.run(self._tokens.project(client_of(self).sync_backend()))
         if (found := self._known_project) is None:
             variables = " or ".join(self._project_variables)
             raise UnsupportedLLMError(

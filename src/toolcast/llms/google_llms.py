@@ -14,6 +14,7 @@ from ..option_types import require_text
 from ..output_mode import OutputMode
 from ..providers.base import ProviderAdapter, RequestInput
 from ..tool_spec import ToolChoice
+from .client import client_of
 from .google_cloud import GoogleCloudLLM, vertex_url
 from .http_llm import LLMOptions, take_options
 from .request import ChatRequest, Messages, Tools
@@ -111,7 +112,7 @@ class Google(GoogleCloudLLM):
         """
         from .google_caches import create_cache
 
-        request_input, backend = self._cache_input(messages, tools, tool_choice), self.sync_backend()
+        request_input, backend = self._cache_input(messages, tools, tool_choice), client_of(self).sync_backend()
         return sync_driver.run(create_cache(self, request_input, backend, ttl=ttl, name=name))
 
     async def acreate_cache(
@@ -127,7 +128,7 @@ class Google(GoogleCloudLLM):
         from .google_caches import create_cache
 
         request_input = self._cache_input(messages, tools, tool_choice)
-        return await create_cache(self, request_input, self.async_backend(), ttl=ttl, name=name)
+        return await create_cache(self, request_input, client_of(self).async_backend(), ttl=ttl, name=name)
 
     def describe_cache(self, cache: CachedContent | str) -> CachedContent:
         """Return a cache, or the cache of this name, with its tokens and the time when it expires.
@@ -137,47 +138,47 @@ class Google(GoogleCloudLLM):
         """
         from .google_caches import describe_cache
 
-        return sync_driver.run(describe_cache(self, cache, self.sync_backend()))
+        return sync_driver.run(describe_cache(self, cache, client_of(self).sync_backend()))
 
     async def adescribe_cache(self, cache: CachedContent | str) -> CachedContent:
         """Return a cache, or the cache of this name; see `describe_cache`."""
         from .google_caches import describe_cache
 
-        return await describe_cache(self, cache, self.async_backend())
+        return await describe_cache(self, cache, client_of(self).async_backend())
 
     def renew_cache(self, cache: CachedContent | str, *, ttl: float = 3600.0) -> CachedContent:
         """Let a cache expire in `ttl` seconds from now, and return it."""
         from .google_caches import renew_cache
 
-        return sync_driver.run(renew_cache(self, cache, self.sync_backend(), ttl=ttl))
+        return sync_driver.run(renew_cache(self, cache, client_of(self).sync_backend(), ttl=ttl))
 
     async def arenew_cache(self, cache: CachedContent | str, *, ttl: float = 3600.0) -> CachedContent:
         """Let a cache expire in `ttl` seconds from now, and return it."""
         from .google_caches import renew_cache
 
-        return await renew_cache(self, cache, self.async_backend(), ttl=ttl)
+        return await renew_cache(self, cache, client_of(self).async_backend(), ttl=ttl)
 
     def delete_cache(self, cache: CachedContent | str) -> None:
         """Delete a cache. Raise `LLMError` if it does not exist any more."""
         from .google_caches import delete_cache
 
-        sync_driver.run(delete_cache(self, cache, self.sync_backend()))
+        sync_driver.run(delete_cache(self, cache, client_of(self).sync_backend()))
 
     async def adelete_cache(self, cache: CachedContent | str) -> None:
         """Delete a cache. Raise `LLMError` if it does not exist any more."""
         from .google_caches import delete_cache
 
-        await delete_cache(self, cache, self.async_backend())
+        await delete_cache(self, cache, client_of(self).async_backend())
 
     def _cache_input(self, messages: Messages, tools: Tools, tool_choice: ToolChoice) -> RequestInput:
-        request = self.build_request(messages, tools, tool_choice, None, parallel=True)
+        request = client_of(self).build_request(messages, tools, tool_choice, None, parallel=True)
         # A schema for the text of responses is no part of a cache: its tools are tools.
         return request.conversation(self.model, "tool_call")
 
-    def _best_mode(self, request: ChatRequest) -> OutputMode:
+    def best_mode(self, request: ChatRequest) -> OutputMode:
         cached = request.settings.cached_content is not None
         # Tools cannot stand beside a cache, and a schema can.
-        return "json_schema" if cached and request.forces and request.is_typed else super()._best_mode(request)
+        return "json_schema" if cached and request.forces and request.is_typed else super().best_mode(request)
 
     def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
         from ..providers.google.adapter import has_levels

@@ -37,7 +37,7 @@ from ..usage import NO_USAGE, Usage
 from .http_attempt import MAX_RESPONSE_BYTES, authorized, connected, masked_id, refusal
 from .request_gate import GateRequest, Passage, RequestGate
 from .request_state import DirectReads, RequestState, SingleCallFilter
-from .service import HTTPLLM
+from .service import HTTPClient
 from .time_limits import TimeLimits, aborted
 from .token_estimates import check_context
 
@@ -99,7 +99,7 @@ class HTTPExchange:
     """The events of one response, from the request to the last byte.
 
     Args:
-        llm: The LLM.
+        client: A client of the LLM.
         conversation: The request, as the adapter encodes it.
         settings: Its settings.
         backend: The network and the clock.
@@ -109,7 +109,7 @@ class HTTPExchange:
 
     def __init__(
         self,
-        llm: HTTPLLM,
+        client: HTTPClient,
         conversation: RequestInput,
         settings: Settings,
         backend: IOBackend,
@@ -117,7 +117,8 @@ class HTTPExchange:
         background: Background | None = None,
     ) -> None:
         self.request_id: str | None = None
-        self._llm = llm
+        self._llm = llm = client.llm
+        self._price = client.price
         self._conversation = conversation
         self._settings = settings
         self._backend = backend
@@ -262,7 +263,7 @@ class HTTPExchange:
         if request is None:
             chat, llm = self._conversation, self._llm
             limit, most = self._settings.max_tokens, llm.metadata.capabilities.max_output
-            request = GateRequest(llm.request_origin, chat.messages, chat.tools, limit, llm.price, most)
+            request = GateRequest(llm.request_origin, chat.messages, chat.tools, limit, self._price, most)
             self._gate_request = request
         with self._cancel_handle:
             attempt.passage = await self._call.enter_gate(gate, request, self._backend)
@@ -309,7 +310,7 @@ class HTTPExchange:
         for place, event in enumerate(events):
             if type(event) is UsageReport:
                 decoder, parts = attempt.decoder, self._parts
-                attempt.usage = self._llm.price(event.usage, decoder.model if decoder else None)
+                attempt.usage = self._price(event.usage, decoder.model if decoder else None)
                 events[place] = UsageReport(attempt.usage if parts is None else parts.usage + attempt.usage)
             elif type(event) in _SIGNED:
                 prefix = attempt.request.prefix if attempt.request else None

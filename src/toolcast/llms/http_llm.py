@@ -9,22 +9,20 @@ from __future__ import annotations
 import inspect
 import logging
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypedDict, cast
 
-from typing_extensions import Unpack
+from typing_extensions import TypeVar, Unpack
 
 from ..capabilities import Capabilities, LLMMetadata
 from ..credentials import Secret, SecretURL, missing_api_key, protect_headers, read_api_key
 from ..errors import AuthFailed, BadRequest, ToolcastError
-from ..events import Event
 from ..hook_protocol import Hooks
 from ..http_request import HTTPRequest, is_at
-from ..messages import Message
 from ..option_suggestions import refuse_unknown
 from ..option_types import require, require_callable, require_flag
 from ..output_mode import OutputMode, best_mode
@@ -33,22 +31,23 @@ from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 from ..providers.tool_calls.json_text import JSONTextDecoder
 from ..providers.tool_calls.prompted import PromptedCalls
 from ..retries import RetryPolicy
-from ..settings import Settings
-from ..tool_spec import ToolChoice
-from ..tools.callable_tool import CallableTool
+from ..settings import Settings, Timeouts
 from ..transport.network import IOBackend, is_sent_to
 from ..transport.network_choice import NetworkChoice
-from .base import FunctionCallingLLM
+from .base import BuiltInLLM
+from .client import LLMClient, client_of
 from .prompted import to_prompted
 from .request import ChatRequest
 from .request_gate import RequestOrigin, key_fingerprint
-from .request_state import RequestState, ResponseEvents, iterate_events
+from .request_state import RequestState, ResponseEvents
 
 if TYPE_CHECKING:
     from ..messages import FileRef
     from ..providers.file_codec import Exchange
     from .http_attempt import Authentication
     from .token_counts import TokenCount
+
+S = TypeVar("S", bound="ServiceLLM", default="ServiceLLM", covariant=True)
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -92,7 +91,85 @@ class NoLLMOptions(TypedDict):
     """No keyword arguments: for type checkers. At run time an unknown one raises an error with the closest name."""
 
 
-class ServiceLLM(FunctionCallingLLM):
+class ServiceClient(LLMClient[S]):
+    """A client of an LLM behind HTTP."""
+
+    @property
+    def request_origin(self) -> RequestOrigin:
+        """The service, the model and the credentials of its requests, for a `RequestGate`."""
+        return self.llm.request_origin
+
+    @property
+    def passed_credentials(self) -> tuple[str, ...]:
+        """The credentials that were passed to the constructor, as text without their values: no pickle has them."""
+        return self.llm.passed_credentials()
+
+    def best_mode(self, request: ChatRequest) -> OutputMode:
+        """Return the output mode for a request that requires none."""
+        return self.llm.best_mode(request)
+
+    def cache_data(self, request: ChatRequest) -> list[Any]:
+        """Return the JSON-compatible data that a cached answer to `request` is found by, without credentials."""
+        adapter = self.llm.adapter
+        with suppress(BadRequest):  # of a request that another LLM of a fallback may take
+            adapter = adapter.for_request(self._request_input(request)[0], request.settings)
+        return [self.llm.metadata.provider, adapter.base_url, self.llm.model, *request.cache_data()]
+
+    def preview(self, request: ChatRequest) -> HTTPRequest | None:
+        """Return the HTTP request for `request` without sending it."""
+        request_input = self._request_input(request)[0]
+        return self.llm.adapter.for_request(request_input, request.settings).request(request_input, request.settings)
+
+    def decoder(self, request: ChatRequest, body: bytes = b"") -> ResponseDecoder:
+        """Return the decoder for the body of a response to `request`: for `body`, if it is there already."""
+        request_input, calls = self._request_input(request)
+        decoder = self.llm.answering_adapter(request_input, request.settings, body).decoder(request_input)
+        if calls is None:
+            return decoder
+        return JSONTextDecoder(decoder, calls, accept_damaged=request.accept_damaged)
+
+    async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
+        """Return the input tokens of `request` as the provider counts them; None if it has no endpoint for that."""
+        adapter = await self.llm.prepare(self._request_input(request)[0], backend)
+        exchange = self.token_counter(request, adapter)
+        if exchange is None:
+            return None
+        from .service import service_by
+        from .token_counts import provider_count
+
+        return await provider_count(
+            service_by(self.llm, adapter, backend, request.settings.timeouts), exchange, self.llm.model
+        )
+
+    def token_counter(self, request: ChatRequest, adapter: ProviderAdapter | None = None) -> Exchange[int] | None:
+        """Return the HTTP requests that count the input tokens of `request`; None if the provider does not count them.
+
+        `adapter` is that of `prepare`. Default: the LLM's own.
+        """
+        counting = self.llm.counting_adapter(adapter or self.llm.adapter)
+        return counting.count_tokens(self._request_input(request)[0], request.settings)
+
+    def send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        from .http_exchange import HTTPExchange  # with it, what decodes responses: not before the first call
+
+        extra = request.settings.extra
+        if request.server_tools or (extra is not None and not _RUNNING_TOOLS.isdisjoint(extra)):
+            from .resumed_events import ResumedEvents  # the service may pause such a response
+
+            return ResumedEvents(
+                request,
+                lambda each: HTTPExchange(self, each.conversation(self.llm.model, mode), each.settings, backend, call),
+            )
+        return HTTPExchange(self, request.conversation(self.llm.model, mode), request.settings, backend, call)
+
+    def _request_input(self, request: ChatRequest) -> tuple[RequestInput, PromptedCalls | None]:
+        """Return the adapter's input for `request` in its output mode, and the parser of prompted calls, if any."""
+        mode = self.mode(request)
+        sent, calls = to_prompted(request) if mode == "prompted" else (request, None)
+        return sent.conversation(self.llm.model, mode), calls
+
+
+class ServiceLLM(BuiltInLLM):
     """An LLM behind HTTP.
 
     Args:
@@ -119,6 +196,8 @@ class ServiceLLM(FunctionCallingLLM):
 
     provider: ClassVar[str]
     has_service: ClassVar[bool] = True
+    """True for an LLM of one service behind HTTP, which may have files, batches and embeddings."""
+    __toolcast_client__: ClassVar[type[LLMClient[Any]]] = ServiceClient
     modes: ClassVar[tuple[OutputMode, ...]] = ("tool_call", "json_schema", "prompted")
     _own_host: ClassVar[str] = ""
     """The host of the vendor, where a `base_url` may name it."""
@@ -258,6 +337,11 @@ class ServiceLLM(FunctionCallingLLM):
         return adapter
 
     @property
+    def timeouts(self) -> Timeouts:
+        """The time limits of a request, where its call sets none."""
+        return client_of(self).merge_settings(None).timeouts
+
+    @property
     def authentication(self) -> Authentication | None:
         """Credentials that change: those of `auth`. None if the adapter has all of them."""
         return None if self._auth is None else AuthFunction(self._auth)
@@ -278,54 +362,15 @@ class ServiceLLM(FunctionCallingLLM):
         """A text in place of the credentials of an `auth`, which change; empty without one."""
         return "" if self._auth is None else f"auth {id(self._auth)}"
 
-    def cache_data(self, request: ChatRequest) -> list[Any]:
-        """Return the JSON-compatible data that a cached answer to `request` is found by, without credentials."""
-        adapter = self.adapter
-        with suppress(BadRequest):  # of a request that another LLM of a fallback may take
-            adapter = adapter.for_request(self._request_input(request)[0], request.settings)
-        return [self.metadata.provider, adapter.base_url, self.model, *request.cache_data()]
-
-    def preview(self, request: ChatRequest) -> HTTPRequest | None:
-        """Return the HTTP request for `request` without sending it."""
-        request_input = self._request_input(request)[0]
-        return self.adapter.for_request(request_input, request.settings).request(request_input, request.settings)
-
-    def decoder(self, request: ChatRequest, body: bytes = b"") -> ResponseDecoder:
-        """Return the decoder for the body of a response to `request`: for `body`, if it is there already."""
-        request_input, calls = self._request_input(request)
-        decoder = self._answering_adapter(request_input, request.settings, body).decoder(request_input)
-        if calls is None:
-            return decoder
-        return JSONTextDecoder(decoder, calls, accept_damaged=request.accept_damaged)
-
-    def _answering_adapter(self, request_input: RequestInput, settings: Settings, body: bytes) -> ProviderAdapter:
+    def answering_adapter(self, request_input: RequestInput, settings: Settings, body: bytes) -> ProviderAdapter:
         """Return the adapter for the response to a request: for `body`, if it is there already."""
         return self.adapter.for_request(request_input, settings)
 
-    async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
-        """Return the input tokens of `request` as the provider counts them; None if it has no endpoint for that."""
-        adapter = await self.prepare(self._request_input(request)[0], backend)
-        exchange = self.token_counter(request, adapter)
-        if exchange is None:
-            return None
-        from .service import service_by
-        from .token_counts import provider_count
-
-        return await provider_count(service_by(self, adapter, backend, request.settings.timeouts), exchange, self.model)
-
-    def token_counter(self, request: ChatRequest, adapter: ProviderAdapter | None = None) -> Exchange[int] | None:
-        """Return the HTTP requests that count the input tokens of `request`; None if the provider does not count them.
-
-        `adapter` is that of `prepare`. Default: the LLM's own.
-        """
-        counting = self._counting_adapter(adapter or self.adapter)
-        return counting.count_tokens(self._request_input(request)[0], request.settings)
-
-    def _counting_adapter(self, adapter: ProviderAdapter) -> ProviderAdapter:
+    def counting_adapter(self, adapter: ProviderAdapter) -> ProviderAdapter:
         """Return the adapter whose endpoint counts the tokens of this LLM's requests."""
         return adapter
 
-    def _best_mode(self, request: ChatRequest) -> OutputMode:
+    def best_mode(self, request: ChatRequest) -> OutputMode:
         capabilities, thinking = self.metadata.capabilities, bool(request.settings.thinking)
         if request.server_tools and request.forces:
             beside = self._mode_beside_server_tools(request)
@@ -341,12 +386,6 @@ class ServiceLLM(FunctionCallingLLM):
         """
         return "tool_call"
 
-    def _request_input(self, request: ChatRequest) -> tuple[RequestInput, PromptedCalls | None]:
-        """Return the adapter's input for `request` in its output mode, and the parser of prompted calls, if any."""
-        mode = self.mode(request)
-        sent, calls = to_prompted(request) if mode == "prompted" else (request, None)
-        return sent.conversation(self.model, mode), calls
-
     def _required_key(self) -> tuple[str, ...] | None:
         """Return the environment variables of the API key; None if the service needs no key."""
         return None
@@ -354,30 +393,6 @@ class ServiceLLM(FunctionCallingLLM):
     @abstractmethod
     def _make_adapter(self) -> ProviderAdapter:
         """Return the provider's adapter for this model and key."""
-
-    def _send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
-        from .http_exchange import HTTPExchange  # with it, what decodes responses: not before the first call
-
-        extra = request.settings.extra
-        if request.server_tools or (extra is not None and not _RUNNING_TOOLS.isdisjoint(extra)):
-            from .resumed_events import ResumedEvents  # the service may pause such a response
-
-            return ResumedEvents(
-                request,
-                lambda each: HTTPExchange(self, each.conversation(self.model, mode), each.settings, backend, call),
-            )
-        return HTTPExchange(self, request.conversation(self.model, mode), request.settings, backend, call)
-
-    def _events(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[CallableTool],
-        tool_choice: ToolChoice,
-        settings: Settings,
-    ) -> AsyncIterator[Event]:
-        return iterate_response(
-            self, ChatRequest(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True)
-        )
 
     def secret(self, *names: str) -> Secret | None:
         """Return the key that was passed, or the first of these environment variables that is set; none with `auth`."""
@@ -391,9 +406,7 @@ class ServiceLLM(FunctionCallingLLM):
         shown = [f", {name}={given[name]!r}" for name in self._shown if given.get(name) is not None]
         return f"{type(self).__name__}({given.get('model')!r}{''.join(shown)})"
 
-    @property
     def passed_credentials(self) -> tuple[str, ...]:
-        """The credentials that were passed to the constructor, as text without their values: no pickle has them."""
         passed = {"api_key=": self._key, "auth=": self._auth}
         return (*[name for name, value in passed.items() if value is not None], *self._secret_parts())
 
@@ -408,7 +421,7 @@ class ServiceLLM(FunctionCallingLLM):
         headers = {name: value for name, value in self._headers.items() if not isinstance(value, Secret)}
         lost = self._secret_parts()
         gone: dict[str, Any] = {
-            **dict.fromkeys(("_key", "_made", "_origin", "_network", "_auth", "_limiter")),
+            **dict.fromkeys(("_key", "_made", "_origin", "_auth")),
             "hooks": (),
             "uploads": {},
         }
@@ -418,9 +431,9 @@ class ServiceLLM(FunctionCallingLLM):
     def __copy__(self) -> Self:
         """Return an LLM with the same key, headers and network."""
         copied = type(self).__new__(type(self))
-        copied.__setstate__({**self.__getstate__(), "_warned": set(self._warned)})
-        for name in ("_key", "_headers", "_address", "_auth", "_network", "_lost", "hooks"):
-            setattr(copied, name, getattr(self, name))
+        own = {name: getattr(self, name) for name in ("_key", "_headers", "_address", "_auth", "_lost", "hooks")}
+        connections = self.__toolcast__.limited(self.max_concurrency)
+        vars(copied).update(self.__getstate__(), _warned=set(self._warned), __toolcast__=connections, **own)
         return copied
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -429,14 +442,6 @@ class ServiceLLM(FunctionCallingLLM):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._address = SecretURL(state["_address"]) if state["_address"] else None
-        FunctionCallingLLM.__init__(
-            self,
-            settings=self.settings,
-            system_prompt=self.system_prompt,
-            network=self._network_name,
-            max_concurrency=self.max_concurrency,
-            prices=self.prices,
-        )
 
 
 class AuthFunction:
@@ -465,13 +470,6 @@ class AuthFunction:
     def renew(self, request: HTTPRequest) -> bool:
         """Return False: the function has been called for this request."""
         return False
-
-
-def iterate_response(llm: FunctionCallingLLM, request: ChatRequest) -> AsyncIterator[Event]:
-    """Return the events of one response of `llm` under an event loop, for an LLM that wraps it."""
-    backend = llm.async_backend()
-    call = llm.start_call(request.settings, backend)
-    return iterate_events(llm.open_events(request, backend, call), call)
 
 
 def _check_auth_headers(given: object) -> dict[str, Secret]:

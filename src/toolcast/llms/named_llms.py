@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from typing_extensions import Unpack
 
@@ -16,6 +16,7 @@ from ..output_mode import OutputMode
 from ..settings import Settings
 from ..tool_spec import ToolChoice
 from .base import FunctionCallingLLM
+from .client import LLMClient
 from .defaults import Configs, replacement
 from .http_llm import LLMOptions, take_options
 
@@ -33,13 +34,17 @@ def as_llm(given: object) -> FunctionCallingLLM:
     return made
 
 
+class _LaterClient(LLMClient):
+    def check_mode(self, mode: OutputMode | None) -> None:
+        """Accept any mode: the LLM that is found is checked, when it is called."""
+
+
 class _LaterLLM(FunctionCallingLLM):
+    __toolcast_client__: ClassVar[type[LLMClient[Any]]] = _LaterClient
+
     @property
     def metadata(self) -> LLMMetadata:
         raise _later_error()
-
-    def check_mode(self, mode: OutputMode | None) -> None:
-        """Accept any mode: the LLM that is found is checked, when it is called."""
 
     def _events(self, messages: Any, tools: Any, tool_choice: ToolChoice, settings: Settings) -> AsyncIterator[Event]:
         raise _later_error()

@@ -23,7 +23,8 @@ from ..output_mode import OutputMode
 from ..providers.base import ProviderAdapter, RequestInput
 from ..settings import Settings
 from ..transport.network import IOBackend
-from .http_llm import LLMOptions, ServiceLLM, known_metadata, take_options
+from .client import LLMClient
+from .http_llm import LLMOptions, ServiceClient, ServiceLLM, known_metadata, take_options
 from .request import ChatRequest
 from .request_state import RequestState, ResponseEvents
 
@@ -33,6 +34,20 @@ if TYPE_CHECKING:
     from ..providers.chat_completions.services import API, ServiceSpec as Row
 
 _KIND = re.compile(rb'"object":\s*"(chat\.completion|response)"')  # of a complete response
+
+
+class OpenAIClient(ServiceClient["OpenAICompatible"]):
+    """A client of an LLM whose service may store responses."""
+
+    def send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        """Return the events of the response to `request`, which is sent as it is."""
+        settings = request.settings
+        is_stored = settings.previous_response_id or settings.conversation or settings.background
+        if not (is_stored and self.llm.speaks_responses):
+            return super().send(request, mode, backend, call)
+        from .stored_responses import open_stored
+
+        return open_stored(self, request, mode, backend, call, stores=self.llm.stores_responses)
 
 
 class OpenAICompatible(ServiceLLM):
@@ -45,6 +60,7 @@ class OpenAICompatible(ServiceLLM):
     """
 
     provider = "openai-compatible"
+    __toolcast_client__: ClassVar[type[LLMClient[Any]]] = OpenAIClient
     _shown: ClassVar[tuple[str, ...]] = ("base_url", "api", "base_model")
 
     def __init__(
@@ -86,8 +102,8 @@ class OpenAICompatible(ServiceLLM):
     def _required_key(self) -> tuple[str, ...] | None:
         return (*self._row.key_env, *self._row.bearer_env) if self._row.needs_key else None
 
-    def _best_mode(self, request: ChatRequest) -> OutputMode:
-        mode = super()._best_mode(request)
+    def best_mode(self, request: ChatRequest) -> OutputMode:
+        mode = super().best_mode(request)
         if mode != "tool_call" or self._row.api == "chat":
             return mode
         adapter, settings = cast("OpenAIBaseAdapter", self.adapter), request.settings
@@ -98,7 +114,7 @@ class OpenAICompatible(ServiceLLM):
         return "json_schema" if holds and adapter.needs_chat(request.messages, settings, limits) else mode
 
     def _mode_beside_server_tools(self, request: ChatRequest) -> OutputMode:
-        if self._speaks_responses:
+        if self.speaks_responses:
             # OpenAI and xAI constrain the text after a search to a schema; a function is no output, and has to be
             # called.
             can = self._row.responses_tools in ("openai", "xai") and self.metadata.capabilities.json_schema
@@ -140,9 +156,9 @@ class OpenAICompatible(ServiceLLM):
         url = service_url(row, self._given_url, self.model, os.environ)
         return replace(row, key_header=header, base_model=self.base_model or ""), key, url, headers
 
-    def _counting_adapter(self, adapter: ProviderAdapter) -> ProviderAdapter:
+    def counting_adapter(self, adapter: ProviderAdapter) -> ProviderAdapter:
         # The endpoint takes requests of the Responses API, also for tokens of chat completions.
-        if self._row.counts != "responses" or self._speaks_responses:
+        if self._row.counts != "responses" or self.speaks_responses:
             return adapter
         return _responses_adapter(*self._endpoint())
 
@@ -164,15 +180,15 @@ class OpenAICompatible(ServiceLLM):
         return _responses_adapter(row, key, url, headers, None if api else chat)
 
     @property
-    def _speaks_responses(self) -> bool:
+    def speaks_responses(self) -> bool:
         """True if requests go to the Responses API, but for those that it cannot carry."""
         return self.api != "chat" and self.adapter.base_url.partition("?")[0].endswith("/responses")
 
-    def _answering_adapter(self, request_input: RequestInput, settings: Settings, body: bytes) -> ProviderAdapter:
+    def answering_adapter(self, request_input: RequestInput, settings: Settings, body: bytes) -> ProviderAdapter:
         if (kind := _KIND.search(body)) is None:
-            return super()._answering_adapter(request_input, settings, body)
+            return super().answering_adapter(request_input, settings, body)
         api: API = "responses" if kind[1] == b"response" else "chat"
-        if (api == "responses") == self._speaks_responses:
+        if (api == "responses") == self.speaks_responses:
             return self.adapter
         other = copy(self)  # for a response of the other protocol, such as of a batch of an earlier version
         other.api = api
@@ -181,16 +197,7 @@ class OpenAICompatible(ServiceLLM):
     @property
     def stores_responses(self) -> bool:
         """True if the service stores responses, so that requests can continue them."""
-        return self._speaks_responses and "responses" in self._row.stores
-
-    def _send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
-        settings = request.settings
-        is_stored = settings.previous_response_id or settings.conversation or settings.background
-        if not (is_stored and self._speaks_responses):
-            return super()._send(request, mode, backend, call)
-        from .stored_responses import open_stored
-
-        return open_stored(self, request, mode, backend, call, stores=self.stores_responses)
+        return self.speaks_responses and "responses" in self._row.stores
 
 
 class OpenAI(OpenAICompatible):

@@ -23,7 +23,7 @@ from ..providers.base import ProviderAdapter, RequestInput
 from ..providers.file_codec import Exchange
 from ..providers.http_adapter import HTTPAdapter
 from ..retries import RetryPolicy, next_wait
-from ..settings import Settings, Timeouts
+from ..settings import Timeouts
 from ..transport.network import Body, IOBackend
 from ..transport.transport_errors import scrub_exception
 from ..usage import Usage
@@ -54,6 +54,11 @@ class HTTPLLM(Protocol):
     @property
     def adapter(self) -> ProviderAdapter: ...
     @property
+    def timeouts(self) -> Timeouts:
+        """The time limits of a request, where its call sets none."""
+        ...
+
+    @property
     def authentication(self) -> Authentication | None:
         """Credentials that change; None if the adapter has all of them."""
         ...
@@ -61,14 +66,6 @@ class HTTPLLM(Protocol):
     @property
     def request_origin(self) -> RequestOrigin:
         """The service, the model and the credentials of the requests."""
-        ...
-
-    def merge_settings(self, settings: Settings | None) -> Settings:
-        """Return `settings` over the LLM's."""
-        ...
-
-    def price(self, usage: Usage, model: str | None = None) -> Usage:
-        """Return the usage of one request with its prices. `model` is the one that the response names."""
         ...
 
     async def prepare(
@@ -79,6 +76,17 @@ class HTTPLLM(Protocol):
 
     def warn_of_dropped_settings(self, request: HTTPRequest) -> None:
         """Log the settings that `request` leaves out."""
+        ...
+
+
+class HTTPClient(Protocol):
+    """A client of an LLM behind HTTP, as its requests need it: what `ServiceClient` has."""
+
+    @property
+    def llm(self) -> HTTPLLM: ...
+
+    def price(self, usage: Usage, model: str | None = None) -> Usage:
+        """Return the usage of one request with its prices. `model` is the one that the response names."""
         ...
 
 
@@ -276,8 +284,7 @@ async def service_of(llm: object, backend: IOBackend) -> Service[HTTPAdapter]:
 
 def service_by(llm: HTTPLLM, adapter: A, backend: IOBackend, timeouts: Timeouts | None = None) -> Service[A]:
     """Return the service of `llm` for requests that `adapter` makes. `timeouts`: those of the call it belongs to."""
-    timeouts = timeouts or llm.merge_settings(None).timeouts
-    return Service(adapter, backend, timeouts, llm.retry_policy, llm.authentication)
+    return Service(adapter, backend, timeouts or llm.timeouts, llm.retry_policy, llm.authentication)
 
 
 def _is_unprocessed(error: LLMError) -> bool:

@@ -23,7 +23,7 @@ from ..transport.network import IOBackend
 from .http_exchange import HTTPExchange
 from .request import ChatRequest, StoredResponse
 from .request_state import DirectReads, RequestState, ResponseEvents
-from .service import HTTPLLM
+from .service import HTTPClient
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -40,9 +40,10 @@ _LOST: Final = re.compile(
 
 
 def open_stored(
-    llm: HTTPLLM, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState, *, stores: bool
+    client: HTTPClient, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState, *, stores: bool
 ) -> ResponseEvents:
     """Return the events of a response with settings for stored responses. `stores`: the service stores them."""
+    llm = client.llm
 
     def exchange(sent: ChatRequest) -> ResponseEvents:
         background = None
@@ -50,7 +51,7 @@ def open_stored(
             from .background import Background
 
             background = Background(llm, backend)
-        return HTTPExchange(llm, sent.conversation(llm.model, mode), sent.settings, backend, call, background)
+        return HTTPExchange(client, sent.conversation(llm.model, mode), sent.settings, backend, call, background)
 
     settings = request.settings
     if not stores or (settings.previous_response_id != "auto" and settings.conversation is None):

@@ -32,7 +32,7 @@ from ..events import ChatResponse
 from ..hook_protocol import CallHooks
 from ..json_text import json_text
 from ..lazy_dataclasses import dataclass
-from ..llms.base import FunctionCallingLLM
+from ..llms.client import LLMClient
 from ..llms.request import ChatRequest, StoredResponse
 from ..llms.request_state import RequestState, read_response, start_call
 from ..plain_data import from_plain, hide_content, to_plain
@@ -144,7 +144,7 @@ class Result(Generic[T]):
 class PreparedCall:
     """One call, ready to be made."""
 
-    llm: FunctionCallingLLM
+    client: LLMClient
     request: ChatRequest
     validator: ResponseValidator
     max_attempts: int = 1
@@ -159,11 +159,11 @@ class PreparedCall:
         tools = ", ".join(self.validator.tools)
         return Account(
             f"{trace.call_id} {tools}",
-            lambda: self.llm.origin,
+            lambda: self.client.origin,
             backend.now,
             self.request.messages,
             verbose=self.verbose,
-            mode=lambda: self.llm.mode(self.request),
+            mode=lambda: self.client.mode(self.request),
             hooks=self.hooks,
             tools=self.request.tools,
             hidden=self.validator.hidden_tools,
@@ -217,8 +217,8 @@ async def run_call(
     try:
         while True:
             try:
-                source = call.open(prepared.llm.source(prepared.request, backend, call))
-                response = await read_response(source, prepared.llm.origin)
+                source = call.open(prepared.client.source(prepared.request, backend, call))
+                response = await read_response(source, prepared.client.origin)
             except MalformedEvent as error:
                 if prepared.max_attempts < 2:
                     raise
@@ -288,7 +288,7 @@ def validate_response(
     """
     try:
         return prepared.validator.validate(
-            response, complete, lambda: prepared.llm.mode(prepared.request) == "prompted"
+            response, complete, lambda: prepared.client.mode(prepared.request) == "prompted"
         )
     except CallError as error:
         call.mark_failed(error)

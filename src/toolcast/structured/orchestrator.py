@@ -25,6 +25,7 @@ from ..hook_protocol import CallHooks, Hooks, as_hooks
 from ..http_request import HTTPRequest
 from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
+from ..llms.client import client_of
 from ..llms.named_llms import LATER, chosen_llm, found_llm
 from ..llms.request import ChatRequest, resolve_tool_choice
 from ..messages import Message, ToolCallPart
@@ -118,7 +119,7 @@ class CallConfig:
         object.__setattr__(self, "hooks", as_hooks(self.hooks))
         object.__setattr__(self, "tools", _only_server_tools(self.tools))
         object.__setattr__(self, "llm", chosen_llm(self.llm))
-        self.llm.check_mode(self.mode)
+        client_of(self.llm).check_mode(self.mode)
         object.__setattr__(self, "prompt", as_prompt(self.prompt))
         require("max_attempts", self.max_attempts, int, "int")
         if self.max_attempts < 1:
@@ -273,7 +274,7 @@ class ToolOrchestratingLLM(Generic[T]):
         given = self._config.llm
         llm = found_llm(given)
         if llm is not given:
-            llm.check_mode(self._config.mode)
+            client_of(llm).check_mode(self._config.mode)
         return llm
 
     @property
@@ -351,7 +352,7 @@ class ToolOrchestratingLLM(Generic[T]):
             values = self._with_positional(value, values)
         trace = Trace(CALL, self._config.observer)
         prepared = self._prepare(values, trace, self._begin(trace))
-        return sync_driver.run(run_call(prepared, prepared.llm.sync_backend(), trace))
+        return sync_driver.run(run_call(prepared, prepared.client.sync_backend(), trace))
 
     async def arun(self, *value: Any, **values: Any) -> Result[T]:
         """Make one call; return its output with response, usage, attempts and repairs."""
@@ -366,7 +367,7 @@ class ToolOrchestratingLLM(Generic[T]):
             values = self._with_positional(value, values)
         trace = Trace(STREAM, self._config.observer)
         prepared = self._prepare(values, trace, self._begin(trace), stream=True)
-        return ObjectStream(StructuredStream(prepared, prepared.llm.sync_backend(), trace))
+        return ObjectStream(StructuredStream(prepared, prepared.client.sync_backend(), trace))
 
     def astream(self, *value: Any, **values: Any) -> AsyncObjectStream[T]:
         """Return a stream of partial outputs for `async for`. The request is sent when the first item is read."""
@@ -377,7 +378,7 @@ class ToolOrchestratingLLM(Generic[T]):
             values = self._with_positional(value, values)
         trace = Trace(STREAM, self._config.observer)
         prepared = self._prepare(values, trace, self._begin(trace), stream=True)
-        return AsyncObjectStream(StructuredStream(prepared, prepared.llm.async_backend(), trace))
+        return AsyncObjectStream(StructuredStream(prepared, prepared.client.async_backend(), trace))
 
     def map(self, inputs: Inputs, **options: Unpack[JobOptions]) -> Outcomes[T]:
         """Make one call for each input, many at once; return an iterator over their outcomes.
@@ -433,14 +434,14 @@ class ToolOrchestratingLLM(Generic[T]):
         if value:
             values = self._with_positional(value, values)
         prepared = self._prepare(values, Trace(CALL, self._config.observer))
-        request = prepared.llm.preview(prepared.request)
+        request = prepared.client.preview(prepared.request)
         return Preview(
             prepared.request.messages,
             {tool.name: tool.parameters for tool in prepared.request.tools},
-            prepared.llm.mode(prepared.request),
+            prepared.client.mode(prepared.request),
             request,
             request.notes if request is not None else (),
-            prepared.llm.metadata.family,
+            prepared.client.llm.metadata.family,
         )
 
     def request(self, *value: Any, **values: Any) -> HTTPRequest:
@@ -448,14 +449,14 @@ class ToolOrchestratingLLM(Generic[T]):
         if value:
             values = self._with_positional(value, values)
         prepared = self._prepare(values, Trace(CALL, self._config.observer))
-        request = prepared.llm.preview(prepared.request)
+        request = prepared.client.preview(prepared.request)
         if request is None:
-            raise TypeError(f"{type(prepared.llm).__name__} makes no HTTP requests of its own")
+            raise TypeError(f"{type(prepared.client.llm).__name__} makes no HTTP requests of its own")
         return request
 
     def parse(self, response: bytes | bytearray | memoryview | str | Mapping[str, Any] | ChatResponse) -> T:
         """Return the output in a response that you fetched yourself: a body, its JSON, or a `ChatResponse`."""
-        backend = self.llm.sync_backend()
+        backend = client_of(self.llm).sync_backend()
         if not isinstance(response, ChatResponse):
             response = self._decoded(response)
         calls = self._validator.validate(response)
@@ -503,12 +504,13 @@ class ToolOrchestratingLLM(Generic[T]):
             values = self._with_positional(value, values)
         trace = Trace(CALL, self._config.observer)
         prepared = self._prepare(values, trace, self._begin(trace))
-        return run_call(prepared, prepared.llm.async_backend(), trace)
+        return run_call(prepared, prepared.client.async_backend(), trace)
 
     def _begin(self, trace: Trace) -> CallHooks | None:
         """Return the hooks of a call that begins now, and let those that observe states observe the trace."""
-        llm = self._config.llm if self._config.llm is not LATER else self.llm
-        hooks = llm.begin_operation("structured", self._config.hooks, id=trace.call_id, name=self._name)
+        hooks = (self._client or client_of(self.llm)).begin_operation(
+            "structured", self._config.hooks, id=trace.call_id, name=self._name
+        )
         if hooks is not None:
             hooks.observe_states(trace)
         return hooks
@@ -524,12 +526,12 @@ class ToolOrchestratingLLM(Generic[T]):
         except PromptError:
             trace.step("failed")
             raise
-        llm = config.llm if config.llm is not LATER else self.llm
+        client = self._client or client_of(self.llm)
         request = ChatRequest(
-            llm.with_system_prompt(messages),
+            client.with_system_prompt(messages),
             self._tools,
             self._choice,
-            llm.merge_settings(config.settings),
+            client.merge_settings(config.settings),
             config.allow_parallel_tool_calls,
             stream,
             config.mode,
@@ -539,11 +541,14 @@ class ToolOrchestratingLLM(Generic[T]):
             forces_now=bool(config.tools) and config.tool_choice is not None,
         )
         trace.step("prompt_formatted", "messages_extended")
-        return PreparedCall(llm, request, self._validator, config.max_attempts, config.fail_fast, config.verbose, hooks)
+        return PreparedCall(
+            client, request, self._validator, config.max_attempts, config.fail_fast, config.verbose, hooks
+        )
 
     def _configure(self) -> None:
         """Compute once everything that all calls share."""
         config, choice = self._config, self._config.tool_choice
+        self._client = None if config.llm is LATER else client_of(config.llm)
         if choice is None:
             choice = self._tools[0].name if len(self._tools) == 1 else "required"
         self._choice = resolve_tool_choice(choice, list(self._by_name))
@@ -568,21 +573,21 @@ class ToolOrchestratingLLM(Generic[T]):
             raw = bytes(body)
         else:
             raw = (body if isinstance(body, str) else json.dumps(body)).encode()
-        llm, config = self.llm, self._config
+        client, config = self._client or client_of(self.llm), self._config
         request = ChatRequest(
             (),
             self._tools,
             self._choice,
-            llm.merge_settings(config.settings),
+            client.merge_settings(config.settings),
             config.allow_parallel_tool_calls,
             mode=config.mode,
             accept_damaged=config.accept_damaged,
             server_tools=config.tools,
         )
-        decoder = llm.decoder(request, raw)
+        decoder = client.decoder(request, raw)
         accumulator = Accumulator()
         accumulator.extend([*decoder.feed(raw), *decoder.close()])
-        return accumulator.response(**llm.origin)
+        return accumulator.response(**client.origin)
 
 
 def begin_call(make: ToolOrchestratingLLM[Any], values: Mapping[str, Any]) -> tuple[PreparedCall, Trace]:

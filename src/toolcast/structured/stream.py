@@ -150,7 +150,7 @@ class StructuredStream:
         if self._result is not None:
             return self._result.response
         request_id = self._source.request_id if self._source is not None else None
-        return self._accumulator.response(request_id=request_id, **self._prepared.llm.origin)
+        return self._accumulator.response(request_id=request_id, **self._prepared.client.origin)
 
     def result(self) -> Any:
         """Return the validated output; raise the error that ended the call otherwise."""
@@ -417,7 +417,7 @@ class StructuredStream:
         if self._call is None:
             self._call = start_call(prepared.request.settings, self._backend, prepared.hooks, self.trace.call_id)
         self.trace.step("opened")
-        return prepared.llm.source(prepared.request, self._backend, self._call)
+        return prepared.client.source(prepared.request, self._backend, self._call)
 
     def _apply(self, event: Event) -> bool:
         """Process one event; return whether it changed anything visible."""
@@ -594,4 +594,4 @@ def _is_read_to_the_end(prepared: PreparedCall) -> bool:
     ran at the end alone, and the next attempt needs its files.
     """
     runs_code = any(isinstance(tool, CodeExecution) for tool in prepared.request.server_tools)
-    return runs_code or prepared.llm.mode(prepared.request) == "prompted"
+    return runs_code or prepared.client.mode(prepared.request) == "prompted"

@@ -56,6 +56,7 @@ from toolcast.events import (
     ToolResult,
     UsageReport,
 )
+from toolcast.llms.client import LLMClient
 from toolcast.messages import Message, assistant, tool_result, user
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.context import ToolContext
@@ -494,12 +495,15 @@ def test_a_sync_stream_that_is_closed_elsewhere_while_an_event_arrives_ends_its_
 
 
 def test_a_sync_stream_begins_its_turn_once() -> None:
-    class Begun(ScriptedLLM):
+    class Beginning(LLMClient):
         def sync_backend(self) -> Any:
             if not others:
                 others.append(pool.submit(lambda: next(stream, None)))
                 wait(others, timeout=0.1)  # the other thread could begin the turn meanwhile
             return super().sync_backend()
+
+    class Begun(ScriptedLLM):
+        __toolcast_client__ = Beginning
 
     others: list[Future[Any]] = []
     engine = Engine(llm := Begun("Well then", "unused"))

@@ -32,6 +32,7 @@ from toolcast.errors import (
 from toolcast.events import ChatResponse, Event, TextDelta
 from toolcast.hook_protocol import CallInfo, Hooks, RequestInfo, hooks
 from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.client import LLMClient
 from toolcast.llms.defaults import Configs
 from toolcast.llms.wrappers.cached import CachedLLM
 from toolcast.messages import ImagePart, Message, ToolCallPart, assistant, system, tool_result, user
@@ -504,7 +505,7 @@ def test_a_search_that_is_cancelled_is_not_answered_by_words(
 ) -> None:
     llm, cancellation = ScriptedLLM(), Cancellation()
     source = Cut(cancellation)
-    monkeypatch.setattr(llm, "source", lambda *_: source)
+    monkeypatch.setattr(LLMClient, "source", lambda *_: source)
     with pytest.raises(StreamInterrupted):
         searched(LLMSearch(), "whales", llm=llm, cancellation=cancellation)
     in_loop = not request.node.callspec.id.startswith("sync")  # there, the task is cancelled instead

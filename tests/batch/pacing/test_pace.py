@@ -25,6 +25,7 @@ from toolcast.batch import JobInterrupted, JobStopped, Outcome, WaitTooLong, rea
 from toolcast.batch.pacing import Pace
 from toolcast.batch.pacing.pace import _registry
 from toolcast.errors import ConnectFailed, Overloaded, RateLimited, StreamInterrupted
+from toolcast.llms.client import client_of
 from toolcast.llms.request_gate import GateRequest, Passage, RequestOrigin, use_gate
 from toolcast.messages import user
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
@@ -32,7 +33,7 @@ from toolcast.transport.cancel_handle import CancelHandle
 from toolcast.usage import Usage
 
 LLM = ScriptedLLM("x")
-SYNC, ASYNC = LLM.sync_backend(), LLM.async_backend()
+SYNC, ASYNC = client_of(LLM).sync_backend(), client_of(LLM).async_backend()
 
 
 @pytest.fixture(autouse=True)

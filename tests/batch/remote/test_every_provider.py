@@ -31,6 +31,7 @@ from toolcast.batch.checkpoint import Checkpoint
 from toolcast.batch.remote.journal import Journal
 from toolcast.errors import BadRequest, LLMError, Timeout
 from toolcast.http_request import HTTPRequest
+from toolcast.llms.client import client_of
 from toolcast.providers.anthropic.batches import AnthropicBatches
 from toolcast.providers.google import batches as google_batches
 from toolcast.providers.mistral.batches import MistralBatches
@@ -136,7 +137,7 @@ def test_a_job_of_several_batches(setting: Setting) -> None:
     assert not setting.server.files
     usage = outcomes[0].usage
     assert (usage.input_tokens, usage.output_tokens) == (20, 10)
-    usual = setting.call.llm.price(Usage(20, 10)).cost
+    usual = client_of(setting.call.llm).price(Usage(20, 10)).cost
     assert usual
     assert {outcome.cost for outcome in outcomes} == {usual / 2}
 

@@ -26,6 +26,7 @@ from toolcast.batch.checkpoint import read_status
 from toolcast.batch.errors import JobError
 from toolcast.batch.results.result_file import JSONLinesFile, save_outcomes
 from toolcast.errors import AuthFailed
+from toolcast.llms.client import client_of
 from toolcast.testing import ScriptedLLM
 
 
@@ -140,7 +141,7 @@ def test_the_failed_items_are_run_again_from_the_errors_file(tmp_path: Path) -> 
 def test_the_usage_and_the_cost(tmp_path: Path) -> None:
     usage = Usage(1_000_000, 500_000)
     call = call_for()
-    outcome = Outcome(0, "k", "Ada", Person(name="Ada", age=1), None, 1, call.llm.price(usage), 1.23456)
+    outcome = Outcome(0, "k", "Ada", Person(name="Ada", age=1), None, 1, client_of(call.llm).price(usage), 1.23456)
     saved = save_outcomes([outcome, outcome], JSONLinesFile(tmp_path / "a.jsonl"))
     assert saved.usage == usage + usage
     assert saved.usage.cost == Decimal(3)

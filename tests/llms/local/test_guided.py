@@ -15,6 +15,7 @@ from toolcast import Message, assistant, system, tool_result, user
 from toolcast.async_support import sync_driver
 from toolcast.errors import ConnectFailed, ServerError
 from toolcast.events import Finish
+from toolcast.llms.client import client_of
 from toolcast.llms.local.guided import GuidedLlamaCpp
 from toolcast.llms.local.repetition import REPETITION
 from toolcast.messages import ToolCallPart
@@ -158,7 +159,9 @@ def test_errors_of_the_connection_name_the_provider(api: API) -> None:
 
 def test_its_adapter_has_the_address_of_the_server() -> None:
     llm = GuidedLlamaCpp(network=ReplayNetwork())
-    adapter = sync_driver.run(llm.prepare(RequestInput("smollm2", (user("Hi"),), stream=False), llm.sync_backend()))
+    adapter = sync_driver.run(
+        llm.prepare(RequestInput("smollm2", (user("Hi"),), stream=False), client_of(llm).sync_backend())
+    )
     assert adapter.base_url.startswith("http://127.0.0.1:9001/v1")
 
 

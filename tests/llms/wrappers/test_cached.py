@@ -52,6 +52,7 @@ from toolcast.llms import (
     SQLiteCache,
     WrapperLLM,
 )
+from toolcast.llms.client import client_of
 from toolcast.llms.wrappers import cached
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
 
@@ -146,7 +147,7 @@ def test_namespaces_are_apart(api: API, cache: Cache) -> None:
 
 def test_models_and_urls_are_apart(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     def key(llm: FunctionCallingLLM) -> str:
-        return str(llm.cache_data(llm.build_request("x", [], None, None, parallel=True)))
+        return str(client_of(llm).cache_data(client_of(llm).build_request("x", [], None, None, parallel=True)))
 
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     one = OpenAI("m-1", api="chat", api_key="one")
@@ -163,7 +164,7 @@ def test_models_and_urls_are_apart(cache: Cache, monkeypatch: pytest.MonkeyPatch
 def test_the_id_of_an_earlier_response_is_not_in_the_key() -> None:
     def key(id: str | None) -> list[Any]:
         history = [user("x"), Message("assistant", ("y",), response_id=id), user("z")]
-        return llm.cache_data(llm.build_request(history, [], None, None, parallel=True))
+        return client_of(llm).cache_data(client_of(llm).build_request(history, [], None, None, parallel=True))
 
     llm = ScriptedLLM()
     assert key("resp_1") == key("resp_2") == key(None)
@@ -176,7 +177,7 @@ def test_the_key_through_other_wrappers(tmp_path: Path) -> None:
                 yield event
 
     def data(llm: FunctionCallingLLM, text: str = "Ada") -> list[Any]:
-        return llm.cache_data(llm.build_request(text, [], None, None, parallel=True))
+        return client_of(llm).cache_data(client_of(llm).build_request(text, [], None, None, parallel=True))
 
     wrapped = ScriptedLLM()
     assert data(One(wrapped)) == data(One(wrapped)) != data(wrapped)
@@ -812,10 +813,10 @@ def test_an_answer_without_a_decision_ends_the_wait() -> None:
     from toolcast.async_support import sync_driver
 
     llm = CachedLLM(ScriptedLLM("a", "b"))
-    request = llm.build_request("x", [], None, None, parallel=True)
-    backend = llm.sync_backend()
-    state = llm.start_call(request.settings, backend)
-    sync_driver.run(llm.answer(request, backend, state))
+    request = client_of(llm).build_request("x", [], None, None, parallel=True)
+    backend = client_of(llm).sync_backend()
+    state = client_of(llm).start_call(request.settings, backend)
+    sync_driver.run(client_of(llm).answer(request, backend, state))
     assert len(cached._flights) == 1
     del state
     gc.collect()
@@ -845,9 +846,9 @@ def test_a_wait_ends_when_it_is_aborted(waits: Waits) -> None:
     llm = CachedLLM(wrapped)
     leaders, _ = in_threads(1, lambda: llm.chat("x").text)
     assert wrapped.begun.acquire(timeout=LONG)
-    request = llm.build_request("x", [], None, None, parallel=True)
-    backend = llm.sync_backend()
-    source = llm.open_events(request, backend, llm.start_call(request.settings, backend))
+    request = client_of(llm).build_request("x", [], None, None, parallel=True)
+    backend = client_of(llm).sync_backend()
+    source = client_of(llm).open_events(request, backend, client_of(llm).start_call(request.settings, backend))
     threads, results = in_threads(1, lambda: sync_driver.run(source.next_events()))
     waits.wait(1)
     source.break_off()

@@ -44,6 +44,7 @@ from toolcast.errors import (
 )
 from toolcast.events import Event, Finish, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart, UsageReport
 from toolcast.llms import Capabilities, ChatRequest, LLMMetadata, Next, WrapperLLM
+from toolcast.llms.client import client_of
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock, use_llm
 
 JSON = {"content-type": "application/json"}
@@ -433,9 +434,11 @@ def test_a_sync_response_is_aborted(begun: bool) -> None:
 
     wrapped, network = service(Recorded(album_stream(), headers=STREAM))
     llm = Passing(wrapped)
-    backend = llm.sync_backend()
-    request = llm.build_request("x", [Album], None, None, parallel=False)
-    source = llm.open_events(replace(request, stream=True), backend, llm.start_call(request.settings, backend))
+    backend = client_of(llm).sync_backend()
+    request = client_of(llm).build_request("x", [Album], None, None, parallel=False)
+    source = client_of(llm).open_events(
+        replace(request, stream=True), backend, client_of(llm).start_call(request.settings, backend)
+    )
     if begun:
         assert sync_driver.run(source.next_events())
     source.break_off()
@@ -455,7 +458,7 @@ def test_prompt_settings_and_metadata_of_the_wrapped_llm(api: API) -> None:
     (sent,) = wrapped.requests
     assert sent.messages == (system("Be brief."), user("Hi."))
     assert (sent.settings.temperature, sent.settings.seed) == (0.1, 2)
-    assert (llm.metadata, llm.origin) == (wrapped.metadata, wrapped.origin)
+    assert (llm.metadata, client_of(llm).origin) == (wrapped.metadata, client_of(wrapped).origin)
     assert repr(Passing(OpenAI("m-1", api="chat"))) == "Passing(OpenAI('m-1', api='chat'))"
 
 
@@ -471,7 +474,7 @@ def test_the_output_mode_of_the_wrapped_llm(api: API) -> None:
     with pytest.raises(UnsupportedLLMError, match="no mode 'grammar'"):
         ToolOrchestratingLLM(Album, "x", plain, mode="grammar")
     with pytest.raises(UnsupportedLLMError, match="no mode 'grammar'"):
-        FallbackLLM([Passing(wrapped)])._require_mode("grammar")
+        client_of(FallbackLLM([Passing(wrapped)])).require_mode("grammar")
 
 
 def test_the_halves_of_a_call() -> None:
@@ -484,8 +487,12 @@ def test_the_halves_of_a_call() -> None:
 def test_prices_of_the_wrapped_llm(api: API) -> None:
     wrapped = ScriptedLLM("x", prices=Prices(input=1, output=2))
     llm = Passing(wrapped)
-    llm.require_prices()
-    assert api.chat(llm, "x").usage.cost == wrapped.price(Usage(10, 5)).cost == llm.price(Usage(10, 5)).cost
+    client_of(llm).require_prices()
+    assert (
+        api.chat(llm, "x").usage.cost
+        == client_of(wrapped).price(Usage(10, 5)).cost
+        == client_of(llm).price(Usage(10, 5)).cost
+    )
     with pytest.raises(UnsupportedLLMError, match="prices"):
         Engine(Passing(ScriptedLLM("x")), [], budget=Budget(usd=1)).submit("Hi.")
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from support.bound_thoughts_service import BoundThoughtsService, Call
 from support.sync_and_async import API
 from toolcast import Anthropic, Engine, LLMError, Session, Settings, ToolOrchestratingLLM, user
+from toolcast.llms.client import client_of
 from toolcast.providers.anthropic.decoder import AnthropicDecoder
 from toolcast.providers.anthropic.tool_inputs import RenamedKeys, RenamingDecoder, tool_input, with_own_keys
 from toolcast.providers.base import RequestInput
@@ -156,7 +157,9 @@ def test_strict_tools(service: BoundThoughtsService) -> None:
 
     def asked(model: str, **settings: Any) -> Any:
         llm = Anthropic(model, api_key="k")
-        return llm.preview(llm.build_request("Hi", [find, note], None, Settings(**settings), parallel=True))
+        return client_of(llm).preview(
+            client_of(llm).build_request("Hi", [find, note], None, Settings(**settings), parallel=True)
+        )
 
     request = asked("claude-opus-5", strict=True)
     strict, loose = json.loads(request.body)["tools"]

@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 import toolcast
 from toolcast.errors import BadRequest, MalformedEvent, RateLimited, StreamTruncated
 from toolcast.http_request import HTTPResponse
+from toolcast.llms.client import client_of
 from toolcast.llms.request import ChatRequest
 from toolcast.messages import user
 from toolcast.providers.batch_codec import BatchCodec, BatchResult
@@ -89,7 +90,7 @@ def test_the_services_with_this_api() -> None:
 )
 def test_the_endpoints(llm: Any, line: str, url: str) -> None:
     codec = codec_of(llm)
-    request = llm.preview(ChatRequest((user("hello"),)))
+    request = client_of(llm).preview(ChatRequest((user("hello"),)))
     encoded = json.loads(codec.encode("t-0", request))
     assert encoded == {"custom_id": "t-0", "method": "POST", "url": line, "body": json.loads(request.body)}
     submitted = codec.submit("t", [], "file-1")

@@ -32,6 +32,7 @@ from toolcast import (
     user,
 )
 from toolcast.errors import BadRequest, StreamTruncated, UnsupportedLLMError
+from toolcast.llms.client import client_of
 from toolcast.llms.request import ChatRequest
 from toolcast.messages import (
     AudioPart,
@@ -123,7 +124,7 @@ def test_the_nearest_effort_that_a_model_has(service: OpenAIByRule, model: str, 
     only_responses = model in ("gpt-5-pro", "gpt-5.3-codex")
     for each in (used,) if only_responses else (used, llm(service, model, settings=settings, api="chat")):
         assert each.chat("Hi").text == "Done."
-        notes = each.preview(ChatRequest((user("Hi"),), settings=settings)).notes
+        notes = client_of(each).preview(ChatRequest((user("Hi"),), settings=settings)).notes
         wanted = {False: "none", 5000: "medium"}.get(thinking, thinking)
         assert any(note.startswith(f"thinking={thinking!r} (") for note in notes) == (wanted != expected)
         assert ("temperature" in notes) == (expected != "none")
@@ -216,8 +217,8 @@ def test_the_choice_is_checked() -> None:
     with pytest.raises(ValueError, match="api: expected 'chat', 'responses' or None, got 'Responses'"):
         OpenAI("m", api="Responses")  # type: ignore[arg-type]  # the error is the subject
     request = ChatRequest((user("Hi"),))
-    chat = toolcast.llm("openai:m", api="chat", api_key="k").preview(request)
-    azure = toolcast.llm("azure-v1:m", api_key="k", base_url=AZURE["base_url"]).preview(request)
+    chat = client_of(toolcast.llm("openai:m", api="chat", api_key="k")).preview(request)
+    azure = client_of(toolcast.llm("azure-v1:m", api_key="k", base_url=AZURE["base_url"])).preview(request)
     assert isinstance(toolcast.llm("anthropic:m", api=None, base_model=None), toolcast.Anthropic)
     assert chat and chat.url.endswith("/chat/completions")
     assert azure and azure.url == "https://me.openai.azure.com/openai/v1/responses"
@@ -332,7 +333,9 @@ def test_every_setting_and_part_is_carried_by_the_protocol_that_has_it(name: str
 
     def carried_by(api: Any) -> str:
         try:
-            request = OpenAI("gpt-4.1", api=api, api_key="k").preview(ChatRequest(messages, settings=settings))
+            request = client_of(OpenAI("gpt-4.1", api=api, api_key="k")).preview(
+                ChatRequest(messages, settings=settings)
+            )
         except BadRequest:
             return "none"
         assert request is not None
@@ -357,7 +360,7 @@ def test_a_model_with_chat_alone(service: OpenAIByRule, model: str) -> None:
 def test_a_model_without_chat(service: OpenAIByRule) -> None:
     used = llm(service, "gpt-5-pro")
     assert used.chat("Hi", settings=Settings(seed=1)).text == "Done."
-    assert used.preview(ChatRequest((user("Hi"),), settings=Settings(seed=1))).notes == ("seed",)
+    assert client_of(used).preview(ChatRequest((user("Hi"),), settings=Settings(seed=1))).notes == ("seed",)
     assert service.log == [RESPONSES]
     with pytest.raises(BadRequest, match="this model has no chat completions: leave api='chat' out"):
         llm(service, "gpt-5-pro", api="chat").chat("Hi")
@@ -408,21 +411,21 @@ def test_what_no_protocol_carries_is_refused(
 )
 def test_a_part_beside_what_only_chat_carries(name: str, other: str, settings: Settings, what: str) -> None:
     with pytest.raises(BadRequest, match=f"take {what}, and only the Responses API takes {other}"):
-        OpenAI("gpt-4.1", api_key="k").preview(ChatRequest(with_part(name), settings=settings))
+        client_of(OpenAI("gpt-4.1", api_key="k")).preview(ChatRequest(with_part(name), settings=settings))
 
 
 def test_an_image_of_the_model_beside_what_only_chat_carries() -> None:
     image = ImagePart(data=b"a", media_type="image/png", opaque={"provider": "openai", "responses": {"id": "ig_1"}})
     messages = (user("Draw"), assistant(image), user("Listen", WAV))
     with pytest.raises(BadRequest, match="take AudioPart, and only the Responses API takes images that the model has"):
-        OpenAI("gpt-4.1", api_key="k").preview(ChatRequest(messages))
+        client_of(OpenAI("gpt-4.1", api_key="k")).preview(ChatRequest(messages))
 
 
 def test_blocks_of_tools_that_openai_ran_are_left_out_of_chat(service: OpenAIByRule) -> None:
     """As for any protocol that takes none back, whether the caller or a request chooses chat."""
     searched = ServerToolPart("web_search", "ws_1", raw={"id": "ws_1", "type": "web_search_call"}, provider="openai")
     messages = (user("Hi"), assistant(searched, TextPart("Rain.")), user("And this?", WAV))
-    requests = [OpenAI("m", api_key="k", api=api).preview(ChatRequest(messages)) for api in (None, "chat")]
+    requests = [client_of(OpenAI("m", api_key="k", api=api)).preview(ChatRequest(messages)) for api in (None, "chat")]
     first, second = [json.loads(request.body)["messages"] for request in requests if request]
     assert first == second
     assert first[1] == {"role": "assistant", "content": "Rain."}
@@ -450,7 +453,8 @@ def test_a_cache_distinguishes_the_protocols(service: OpenAIByRule) -> None:
         assert used.chat("Hi", settings=settings).text == "Done."
     assert service.log == [RESPONSES, CHAT]
     keys = [
-        json.dumps(llm(service, "gpt-4.1", api=api).cache_data(ChatRequest((user("Hi"),)))) for api in ("chat", None)
+        json.dumps(client_of(llm(service, "gpt-4.1", api=api)).cache_data(ChatRequest((user("Hi"),))))
+        for api in ("chat", None)
     ]
     assert "chat/completions" in keys[0] and "responses" in keys[1]
 
@@ -475,9 +479,9 @@ def test_encrypted_thoughts_are_left_out_once_they_are_refused(service: OpenAIBy
     assert len(service.log) == 4
     assert named.metadata.model_name == "my-deployment"
     assert named.metadata.context_window == llm(service, "gpt-4.1").metadata.context_window
-    named.require_prices()
+    client_of(named).require_prices()
     with pytest.raises(UnsupportedLLMError, match="needs the prices of azure-v1 my-deployment"):
-        used.require_prices()
+        client_of(used).require_prices()
 
 
 def test_summaries_are_left_out_once_they_are_refused(service: OpenAIByRule, api: API) -> None:
@@ -501,7 +505,7 @@ def test_another_refusal_is_an_error_at_once(service: OpenAIByRule, api: API) ->
 def test_a_batch_that_was_submitted_as_chat_is_read(service: OpenAIByRule) -> None:
     request = ChatRequest((user("Hi"),))
     _, body = service.in_a_batch({"model": "gpt-4.1", "messages": [{"role": "user", "content": "Hi"}]})
-    decoder = llm(service, "gpt-4.1").decoder(request, json.dumps(body).encode())
+    decoder = client_of(llm(service, "gpt-4.1")).decoder(request, json.dumps(body).encode())
     events = [*decoder.feed(json.dumps(body).encode()), *decoder.close()]
     assert "".join(getattr(event, "text", "") for event in events) == "Done."
 
@@ -577,10 +581,10 @@ def test_what_the_name_of_a_model_says(model: str, takes_tools: bool) -> None:
     used = OpenAI(model, api="chat", api_key="k")
     request = ChatRequest((user("Hi"),), tools=(toolcast.CallableTool.from_function(look),))
     if takes_tools:
-        assert used.preview(request)
+        assert client_of(used).preview(request)
     else:
         with pytest.raises(BadRequest, match="leave api='chat' out"):
-            used.preview(request)
+            client_of(used).preview(request)
 
 
 @pytest.mark.parametrize("settings", [Settings(seed=7), Settings(max_tokens=5)])
@@ -600,8 +604,8 @@ def test_a_response_of_chat_is_not_continued(service: OpenAIByRule) -> None:
 def test_words_of_both_protocols(name: str) -> None:
     settings = Settings(seed=1, extra={name: 1, "stop": None})
     with pytest.raises(BadRequest, match=rf"take seed, and only the Responses API takes extra\['{name}'\]"):
-        OpenAI("gpt-4.1", api_key="k").preview(ChatRequest((user("Hi"),), settings=settings))
-    request = OpenAI("gpt-4.1", api_key="k").preview(ChatRequest((user("Hi"),), settings=Settings(stop=())))
+        client_of(OpenAI("gpt-4.1", api_key="k")).preview(ChatRequest((user("Hi"),), settings=settings))
+    request = client_of(OpenAI("gpt-4.1", api_key="k")).preview(ChatRequest((user("Hi"),), settings=Settings(stop=())))
     assert request and request.url.endswith("/responses")
 
 

@@ -11,6 +11,7 @@ from typing_extensions import TypeVar
 from ...hook_protocol import CallHooks, Hooks, as_hooks
 from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
+from ...llms.client import LLMClient, client_of
 from ...llms.named_llms import chosen_llm, found_llm
 from ...llms.request import Messages, Tools
 from ...option_suggestions import refuse_unknown
@@ -180,6 +181,7 @@ class EngineConfig:
     hooks: tuple[Hooks, ...] = ()
     output_cls: Any = None
     by_name: Mapping[str, CallableTool] = field(init=False)
+    client: LLMClient = field(init=False)
 
     def __post_init__(self) -> None:
         for name, (fits, wanted) in _EXPECTED.items():
@@ -190,6 +192,7 @@ class EngineConfig:
         check_output_limit(self.output_limit)
         check_tool_errors(self.tool_errors)
         object.__setattr__(self, "by_name", {tool.name: tool for tool in self.tools})
+        object.__setattr__(self, "client", client_of(self.llm))
 
     def with_found_llm(self) -> EngineConfig:
         """Return this configuration with the LLM that `LATER` stands for here."""
@@ -218,14 +221,14 @@ class EngineConfig:
 
     def begin_turn(self, id: str = "", session: str = "") -> CallHooks | None:
         """Return the hooks of a turn that begins now, by default with an id of their own; None if there are none."""
-        return self.llm.begin_operation("turn", self.hooks, id=id, session=session)
+        return self.client.begin_operation("turn", self.hooks, id=id, session=session)
 
     def require_prices(self) -> None:
         """Raise `UnsupportedLLMError` if the cost of the model, or of the one that writes summaries, is unknown."""
-        self.llm.require_prices()
+        self.client.require_prices()
         summarise = None if self.compaction is None else self.compaction.summarise
         if isinstance(summarise, FunctionCallingLLM):
-            summarise.require_prices()
+            client_of(summarise).require_prices()
 
 
 def configured(

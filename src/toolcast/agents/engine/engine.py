@@ -177,7 +177,7 @@ class Engine(Configured, Generic[D, Output_co]):
             TurnFailed: If a tool ended the turn.
             TypeError: If a tool has a `ToolContext[Shop]`, and there are no dependencies. Nothing was sent then.
         """
-        turn_loop = self._begin(self._request(message, output_cls, options), self.llm.sync_backend())
+        turn_loop = self._begin(self._request(message, output_cls, options), self._config.client.sync_backend())
         try:
             return sync_driver.run(turn_loop.finish())
         finally:
@@ -195,7 +195,7 @@ class Engine(Configured, Generic[D, Output_co]):
         self, message: Messages | None = None, *, output_cls: Any = None, **options: Unpack[TurnOptions[D]]
     ) -> Turn[Any]:
         """Run a turn to its end and return it: see `submit`."""
-        turn_loop = self._begin(self._request(message, output_cls, options), self.llm.async_backend())
+        turn_loop = self._begin(self._request(message, output_cls, options), self._config.client.async_backend())
         return await turn_loop.finish()
 
     @overload
@@ -211,7 +211,7 @@ class Engine(Configured, Generic[D, Output_co]):
     ) -> TurnStream[Any]:
         """Return the events of a turn as they arrive. The turn begins with the first `next()`. See `submit`."""
         request = self._request(message, output_cls, options)
-        return TurnStream(lambda: self._begin(request, self.llm.sync_backend()))
+        return TurnStream(lambda: self._begin(request, self._config.client.sync_backend()))
 
     @overload
     def astream(
@@ -226,7 +226,7 @@ class Engine(Configured, Generic[D, Output_co]):
     ) -> AsyncTurnStream[Any]:
         """Return the events of a turn as they arrive. The turn begins when the first is awaited. See `submit`."""
         request = self._request(message, output_cls, options)
-        return AsyncTurnStream(lambda: self._begin(request, self.llm.async_backend()))
+        return AsyncTurnStream(lambda: self._begin(request, self._config.client.async_backend()))
 
     def cancel(self) -> None:
         """Cancel the current turn, from any thread. Without one, do nothing."""
@@ -338,7 +338,9 @@ class Engine(Configured, Generic[D, Output_co]):
         request = self._request(message, output_cls, options)
         if checkpoint is not None:
             request = replace(request, checkpoint=checkpoint)
-        return self._begin(request, self.llm.async_backend() if concurrent else self.llm.sync_backend())
+        return self._begin(
+            request, self._config.client.async_backend() if concurrent else self._config.client.sync_backend()
+        )
 
     def _request(self, message: Messages | None, output_cls: Any, options: TurnOptions[D]) -> TurnRequest:
         return build_turn_request(self._config, self.conversation, message, output_cls, options)

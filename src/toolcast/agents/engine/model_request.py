@@ -67,23 +67,23 @@ class ModelRequest:
             if isinstance(instructions, SentInstructions)
             else (*instructions, *conversation.history)
         )
-        messages = config.llm.with_system_prompt(sent)
+        messages = config.client.with_system_prompt(sent)
         request = conversation.continued(_chat_request(config, messages, typed, last))
         if typed is not None:
             typed.begin_response()
-        llm = config.llm
+        client = config.client
         if hooks is None:
-            hooks = llm.begin_operation("chat", config.hooks)
+            hooks = client.begin_operation("chat", config.hooks)
         else:
-            hooks = hooks.child("chat", llm.origin, llm.hooks)
+            hooks = hooks.child("chat", client.origin, client.llm.hooks)
         self._call = call = start_call(request.settings, backend, hooks)
         self.attempts: list[Attempt] = call.attempts  # grows
         until = deadline_after(backend.now(), left)
         self.of_budget: bool = until is not None and (call.deadline is None or until < call.deadline)
         if self.of_budget:
             call.deadline = until
-        self._account = Account("round", lambda: llm.origin, backend.now, hooks=hooks)
-        self._source = llm.source(request, backend, self._call)
+        self._account = Account("round", lambda: client.origin, backend.now, hooks=hooks)
+        self._source = client.source(request, backend, self._call)
 
     async def next_events(self) -> list[AgentEvent]:
         """Return the next events of the response; an empty list at its end."""
@@ -138,7 +138,7 @@ class ModelRequest:
     @property
     def response(self) -> ChatResponse:
         """The response so far."""
-        return self.accumulated.response(request_id=self._source.request_id, **self._config.llm.origin)
+        return self.accumulated.response(request_id=self._source.request_id, **self._config.client.origin)
 
     @property
     def stored(self) -> StoredResponse | None:
@@ -182,9 +182,8 @@ def _chat_request(
     A typed result is required, but other tools may be called before. A model without function calling is offered no
     tools; a typed result is then requested without them.
     """
-    llm = config.llm
-    settings = llm.merge_settings(config.settings)
-    metadata = llm.metadata
+    settings = config.client.merge_settings(config.settings)
+    metadata = config.llm.metadata
     can_call = metadata.is_function_calling_model and metadata.capabilities.tools is not False
     run = config.server_tools
     if typed is None:
@@ -208,6 +207,6 @@ def _chat_request(
         cache_points=config.cache_points if others or run else (),
         answers=len(typed.tools),
     )
-    if not (last and others) or llm.mode(request) == "json_schema":
+    if not (last and others) or config.client.mode(request) == "json_schema":
         return request
     return replace(request, tools=typed.tools, cache_points=config.cache_points if run else ())

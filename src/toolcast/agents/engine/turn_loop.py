@@ -496,7 +496,7 @@ class TurnLoop:
             self._undecided.reject()
         if error is not None:
             response = None if self._undecided is None else self._undecided.response
-            set_requests(error, self._attempts, self.config.llm.origin, response)
+            set_requests(error, self._attempts, self.config.client.origin, response)
         self._model_request, self._undecided, self.error, self._end = None, None, error, end
         self._limits.spending.end(self._backend.now())
         self._forget()

@@ -24,6 +24,7 @@ from ...cancellation import Cancellation
 from ...errors import ToolcastError
 from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
+from ...llms.client import client_of
 from ...llms.named_llms import as_llm, chosen_llm
 from ...llms.request import ChatRequest
 from ...llms.request_state import read_response
@@ -139,7 +140,9 @@ class LLMSearch:
             return tuple(tools)
         llm = context.llm if self.llm is None else as_llm(self.llm)
         if context.needs_prices and llm is not None:
-            llm.require_prices()  # outside of `try`: it is a mistake in the program, not a failure of the LLM
+            client_of(
+                llm
+            ).require_prices()  # outside of `try`: it is a mistake in the program, not a failure of the LLM
         try:
             chosen = await self._choose(messages, tools, kept, context)
         except ToolcastError as error:
@@ -157,7 +160,7 @@ class LLMSearch:
         pool = self._pool(messages, tools, kept)
         llm = chosen_llm(context.llm if self.llm is None else self.llm)
         prompt, scores = search_prompt(messages, pool, self.limit), _scores_tool(pool, self.limit)
-        request = ChatRequest(prompt, (scores,), NamedTool(scores.name), llm.merge_settings(self.settings))
+        request = ChatRequest(prompt, (scores,), NamedTool(scores.name), client_of(llm).merge_settings(self.settings))
         read = await _ask_for_scores(llm, request, scores, context)
         best: dict[str, float] = {}
         for tool in read.tools:
@@ -201,12 +204,12 @@ async def _ask_for_scores(
     llm: FunctionCallingLLM, request: ChatRequest, tool: CallableTool, context: SearchContext
 ) -> ToolScores:
     """Return the LLM's valid answer to `request`, a call of `tool`."""
-    backend = llm.async_backend() if context.concurrent else llm.sync_backend()
-    with llm.reported_call("tool search", request.settings, backend) as call:
-        source = llm.source(request, backend, call)
+    backend = client_of(llm).async_backend() if context.concurrent else client_of(llm).sync_backend()
+    with client_of(llm).reported_call("tool search", request.settings, backend) as call:
+        source = client_of(llm).source(request, backend, call)
         forget = context.cancellation.then((lambda: None) if context.concurrent else source.break_off)
         try:
-            response = await read_response(source, llm.origin)
+            response = await read_response(source, client_of(llm).origin)
             scores: ToolScores = ResponseValidator({tool.name: tool}).validate(response)[0].value
             await call.accept()
             return scores

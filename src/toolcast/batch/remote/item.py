@@ -11,6 +11,7 @@ from ...errors import TryAgain
 from ...events import ChatResponse, UsageReport
 from ...http_request import HTTPRequest
 from ...lazy_dataclasses import dataclass
+from ...llms.client import client_of
 from ...llms.http_llm import ServiceLLM
 from ...llms.token_estimates import check_context
 from ...prices import DiscountedPricing
@@ -52,7 +53,7 @@ def request_of(llm: ServiceLLM, prepared: PreparedCall) -> HTTPRequest:
     """
     chat = prepared.request
     check_context(chat.messages, chat.tools, llm.metadata, chat.settings)
-    request = llm.preview(chat)
+    request = client_of(llm).preview(chat)
     assert request is not None  # an LLM behind HTTP has one
     llm.warn_of_dropped_settings(request)
     return request
@@ -64,18 +65,18 @@ def read_answer(llm: ServiceLLM, prepared: PreparedCall, body: bytes, factor: De
     Raises:
         LLMError: The body is no response.
     """
-    decoder = llm.decoder(prepared.request, body)
+    decoder = client_of(llm).decoder(prepared.request, body)
     accumulator = Accumulator()
     for event in (*decoder.feed(body), *decoder.close()):
         if isinstance(event, UsageReport):
             event = UsageReport(_priced(llm, event.usage, decoder.model, factor))
         accumulator.apply(event)
-    return accumulator.response(**llm.origin)
+    return accumulator.response(**client_of(llm).origin)
 
 
 def _priced(llm: ServiceLLM, usage: Usage, model: str | None, factor: Decimal) -> Usage:
     """Return the usage with its price in a batch. A cost that the service has reported is not changed."""
-    priced = llm.price(usage, model)
+    priced = client_of(llm).price(usage, model)
     if priced is usage or priced.pricing is None:
         return usage
     return priced.with_pricing(DiscountedPricing(priced.pricing, factor))

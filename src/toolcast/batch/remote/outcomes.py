@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from ...async_support import sync_driver
 from ...errors import LLMError
+from ...llms.client import client_of
 from ...structured.orchestrator import ToolOrchestratingLLM
 from ...transport.network import IOBackend
 from ...usage import NO_USAGE
@@ -39,7 +40,7 @@ class RemoteOutcomes(Outcomes[T]):
         rows = open_inputs(inputs, call.prompt.variables)
         if isinstance(rows, AsyncIterator):
             raise TypeError("inputs: expected an iterable, got an async one, which amap() reads")
-        self._job = _RemoteJob(call, rows, options, call.llm.sync_backend, length_of(inputs))
+        self._job = _RemoteJob(call, rows, options, client_of(call.llm).sync_backend, length_of(inputs))
 
     def __next__(self) -> Outcome[T]:
         outcome = sync_driver.run(self._job.next_outcome())
@@ -61,7 +62,11 @@ class AsyncRemoteOutcomes(AsyncOutcomes[T]):
 
     def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, options: JobOptions) -> None:
         self._job = _RemoteJob(
-            call, open_inputs(inputs, call.prompt.variables), options, call.llm.async_backend, length_of(inputs)
+            call,
+            open_inputs(inputs, call.prompt.variables),
+            options,
+            client_of(call.llm).async_backend,
+            length_of(inputs),
         )
 
     async def __anext__(self) -> Outcome[T]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from ...llms.client import client_of
 from ...llms.http_llm import ServiceLLM
 from ...llms.request_gate import GateRequest
 from ...structured.call import PreparedCall
@@ -47,7 +48,7 @@ class BatchSpending:
         request, llm = prepared.request, self._llm
         tools = tuple([tool.spec for tool in request.tools])
         limit, most = request.settings.max_tokens, llm.metadata.capabilities.max_output
-        asked = GateRequest(llm.request_origin, request.messages, tools, limit, llm.price, most)
+        asked = GateRequest(client_of(llm).request_origin, request.messages, tools, limit, client_of(llm).price, most)
         item.reserved = self._ledger.set_aside(asked, self._factor)
         return item.reserved is not None
 

@@ -27,6 +27,7 @@ from ...async_support import sync_driver
 from ...errors import BadRequest, CallError, ContextTooLong, NoToolCallError, UnknownToolError, ValidationError
 from ...events import ChatResponse
 from ...llms.base import FunctionCallingLLM
+from ...llms.client import client_of
 from ...llms.model_registry import choose_llm
 from ...llms.request import ChatRequest
 from ...messages import Message, assistant, user
@@ -119,11 +120,11 @@ class PEIAssessment:
 
     def rated_by(self, evaluator: FunctionCallingLLM, name: str | None = None) -> PEIResult:
         """Return the level that `evaluator` reports. `name` replaces its model's name in the result."""
-        return sync_driver.run(self._rated(evaluator, name, evaluator.sync_backend()))
+        return sync_driver.run(self._rated(evaluator, name, client_of(evaluator).sync_backend()))
 
     async def arated_by(self, evaluator: FunctionCallingLLM, name: str | None = None) -> PEIResult:
         """Return the level that `evaluator` reports. See `rated_by`."""
-        return await self._rated(evaluator, name, evaluator.async_backend())
+        return await self._rated(evaluator, name, client_of(evaluator).async_backend())
 
     async def _rated(self, llm: FunctionCallingLLM, name: str | None, backend: IOBackend) -> PEIResult:
         try:
@@ -186,13 +187,13 @@ class _Answer(NamedTuple):
 
 def _build_request(llm: FunctionCallingLLM, messages: Sequence[Message], settings: Settings | None) -> ChatRequest:
     """Build the request: with the tool, unless the model would only be prompted for it."""
-    merged = llm.merge_settings(settings)
+    merged = client_of(llm).merge_settings(settings)
     extra = merged.extra or {}
     if llm.metadata.provider == "ollama":
         extra = _unshortened(messages, extra, merged.num_ctx)
     settings = (settings or NOTHING_SET).over(Settings(temperature=TEMPERATURE)).with_(extra=extra or None)
-    request = llm.build_request(messages, (_TOOL,), _TOOL.name, settings, parallel=False)
-    return _without_tool(request) if llm.mode(request) == "prompted" else request
+    request = client_of(llm).build_request(messages, (_TOOL,), _TOOL.name, settings, parallel=False)
+    return _without_tool(request) if client_of(llm).mode(request) == "prompted" else request
 
 
 def _without_tool(request: ChatRequest) -> ChatRequest:
@@ -213,8 +214,8 @@ def _unshortened(messages: Sequence[Message], extra: Mapping[str, Any], window: 
 
 async def _ask_twice(llm: FunctionCallingLLM, request: ChatRequest, backend: IOBackend) -> _Answer:
     """Return the evaluator's answer; ask once more if it called a tool without a valid level."""
-    with llm.reported_call("assessment", request.settings, backend) as call:
-        response = await llm.answer(request, backend, call)
+    with client_of(llm).reported_call("assessment", request.settings, backend) as call:
+        response = await client_of(llm).answer(request, backend, call)
         try:
             answer = _parse_answer(response)
         except _NO_LEVEL as error:
@@ -223,7 +224,7 @@ async def _ask_twice(llm: FunctionCallingLLM, request: ChatRequest, backend: IOB
         else:
             await call.accept()
             return answer
-        response = await llm.answer(request, backend, call)
+        response = await client_of(llm).answer(request, backend, call)
         try:
             answer = _parse_answer(response)
         except _NO_LEVEL:

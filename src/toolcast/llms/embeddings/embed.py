@@ -34,6 +34,7 @@ from ...transport.network import IOBackend
 from ...transport.transport_errors import scrub_exception
 from ...usage import NO_USAGE, Usage
 from ..base import FunctionCallingLLM
+from ..client import client_of
 from ..http_llm import LLMOptions, take_options
 from ..named_llms import llm as make_llm, providers
 from ..service import Service, service_of
@@ -116,7 +117,7 @@ def embed(
     if not isinstance(found, FunctionCallingLLM):
         return _of_embedder(found, wanted, list(found.embed(wanted.texts)) if wanted.texts else [])
     try:
-        return sync_driver.run(_of_llm(found, wanted, found.sync_backend()))
+        return sync_driver.run(_of_llm(found, wanted, client_of(found).sync_backend()))
     finally:
         if own:
             found.close()
@@ -137,9 +138,9 @@ async def aembed(
     found, own = _resolve(model, options)
     if isinstance(found, FunctionCallingLLM):
         if not own:
-            return await _of_llm(found, wanted, found.async_backend())
+            return await _of_llm(found, wanted, client_of(found).async_backend())
         async with found:
-            return await _of_llm(found, wanted, found.async_backend())
+            return await _of_llm(found, wanted, client_of(found).async_backend())
     from anyio import to_thread
 
     call = partial(_embed_all, found, wanted.texts)
@@ -270,7 +271,7 @@ def _usage(llm: FunctionCallingLLM, batches: Sequence[EmbeddedBatch], model: str
     """Return the tokens of the batches, with a price only if all of them are known."""
     usage = Usage(input_tokens=sum([batch.input_tokens or 0 for batch in batches]))
     unknown = not batches or any(batch.input_tokens is None for batch in batches)
-    return usage if unknown else llm.price(usage, model)
+    return usage if unknown else client_of(llm).price(usage, model)
 
 
 def _batches(texts: Sequence[str], codec: EmbeddingCodec) -> Iterator[list[str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, cast
+from typing import TYPE_CHECKING, ClassVar, Final, TypedDict, cast
 
 from typing_extensions import Unpack
 
@@ -18,7 +18,6 @@ from ...providers.base import ProviderAdapter, RequestInput
 from ...settings import Settings, Timeouts
 from ...transport.network import IOBackend
 from ...transport.network_choice import NetworkChoice
-from ..base import FunctionCallingLLM
 from ..http_llm import ServiceLLM
 from ..request import ChatRequest
 
@@ -111,7 +110,7 @@ class LlamaCpp(ServiceLLM):
                 raise error
         return adapter
 
-    def _best_mode(self, request: ChatRequest) -> OutputMode:
+    def best_mode(self, request: ChatRequest) -> OutputMode:
         return "grammar" if request.tools and request.tool_choice != "none" else "tool_call"
 
     def _start(self) -> LlamaCppAdapter:
@@ -133,10 +132,6 @@ class LlamaCpp(ServiceLLM):
         else:
             path = pulled_path(self.model) or Path(self.model)
         return running(path, self._server_options)
-
-    def cache_data(self, request: ChatRequest) -> list[Any]:
-        """Return the data that a cached answer is found by. The port of the server is another one in each process."""
-        return FunctionCallingLLM.cache_data(self, request)
 
     def _make_adapter(self) -> ProviderAdapter:
         return self._build_adapter("http://127.0.0.1/v1", None)

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextvars import ContextVar
 from dataclasses import field
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, ClassVar, Final
 
 from ...async_support.waiters import Waiters
 from ...events import Event, UsageReport
@@ -26,16 +26,13 @@ from ...hook_protocol import Hooks
 from ...lazy_dataclasses import dataclass
 from ...option_types import require_flag, require_number, require_text
 from ...prices import ZERO
-from ...transport.network import IOBackend
 from ...usage import NO_USAGE
 from ..base import FunctionCallingLLM
+from ..client import LLMClient, client_of
 from ..request import ChatRequest
 from .cached_answers import cache_key, decode, encode, storable
 from .caches import Cache, MemoryCache
-from .wrapper import Next, WrapperLLM
-
-if TYPE_CHECKING:
-    from ..token_counts import TokenCount
+from .wrapper import Next, UnchangedClient, WrapperLLM
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -70,6 +67,8 @@ class CachedLLM(WrapperLLM):
         max_concurrency: The number of responses at once, from the cache too; None is no limit.
     """
 
+    __toolcast_client__: ClassVar[type[LLMClient[Any]]] = UnchangedClient
+
     def __init__(
         self,
         llm: FunctionCallingLLM | str,
@@ -92,13 +91,9 @@ class CachedLLM(WrapperLLM):
         self.namespace: str = namespace
         self.refresh: bool = refresh
 
-    async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
-        """Return the input tokens of `request` as the provider of the wrapped LLM counts them."""
-        return await self.llm.count_request(request, backend)
-
     async def respond(self, request: ChatRequest, call_next: Next) -> AsyncIterator[Event]:
         """Yield the events of the stored answer, or those of the wrapped LLM."""
-        key = cache_key(self.namespace, self.llm.cache_data(request))
+        key = cache_key(self.namespace, client_of(self.llm).cache_data(request))
         if key is None:
             async for event in call_next(request):
                 yield event

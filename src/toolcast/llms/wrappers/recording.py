@@ -8,20 +8,17 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, ClassVar, Final
 
 from ...accumulator import Accumulator
 from ...events import Event
 from ...hook_protocol import Hooks
 from ...json_text import json_text
 from ...stores.store import wrap_os_errors
-from ...transport.network import IOBackend
 from ..base import FunctionCallingLLM
+from ..client import LLMClient, client_of
 from ..request import ChatRequest
-from .wrapper import Next, WrapperLLM
-
-if TYPE_CHECKING:
-    from ..token_counts import TokenCount
+from .wrapper import Next, UnchangedClient, WrapperLLM
 
 logger: Final = logging.getLogger("toolcast")
 
@@ -46,6 +43,8 @@ class RecordingLLM(WrapperLLM):
         ToolcastError: The file cannot be written.
     """
 
+    __toolcast_client__: ClassVar[type[LLMClient[Any]]] = UnchangedClient
+
     def __init__(
         self,
         llm: FunctionCallingLLM | str,
@@ -60,15 +59,12 @@ class RecordingLLM(WrapperLLM):
         with wrap_os_errors(self.path):
             self._append(b"")  # a file that cannot be written is an error here, and not in a call
 
-    async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
-        """Return the input tokens of `request` as the provider of the wrapped LLM counts them."""
-        return await self.llm.count_request(request, backend)
-
     async def respond(self, request: ChatRequest, call_next: Next) -> AsyncIterator[Event]:
         """Yield the events of the wrapped LLM, and write them down at their end."""
         backend, folded = call_next.backend, Accumulator()
         began, line = backend.now(), {"time": datetime.fromtimestamp(backend.time(), UTC).isoformat()}
         end: dict[str, Any] = {}
+        origin = client_of(self).origin
         try:
             async for event in call_next(request):
                 folded.apply(event)
@@ -80,12 +76,12 @@ class RecordingLLM(WrapperLLM):
             end = {"error": {"type": type(error).__name__, "message": str(error)}}
             raise
         finally:
-            response = folded.response(request_id=call_next.request_id, **self.origin)
+            response = folded.response(request_id=call_next.request_id, **origin)
             self._write(
                 {
                     **line,
                     "seconds": round(backend.now() - began, 6),
-                    **self.origin,
+                    **origin,
                     "request": {**request.to_dict(), "stream": request.stream},
                     "response": response.to_dict() if folded.has_content or folded.finish else None,
                     **end,
@@ -94,7 +90,7 @@ class RecordingLLM(WrapperLLM):
 
     def cache_data(self, request: ChatRequest) -> list[Any]:
         """Return the data that a cached answer is found by: those of the wrapped LLM, which gets the same request."""
-        return self.llm.cache_data(request)
+        return client_of(self.llm).cache_data(request)
 
     def _write(self, line: dict[str, Any]) -> None:
         try:

@@ -7,12 +7,11 @@ import re
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from ...errors import BadRequest
 from ...events import Event
 from ...hook_protocol import Hooks
-from ...http_request import HTTPRequest
 from ...messages import (
     FILE_LIMIT,
     AudioPart,
@@ -30,19 +29,43 @@ from ...messages import (
 )
 from ...option_types import require, require_callable
 from ...providers.content_parts import inline_data
-from ...transport.network import IOBackend
 from ..base import FunctionCallingLLM
+from ..client import LLMClient, client_of
 from ..request import ChatRequest
-from .wrapper import Next, WrapperLLM
+from .wrapper import Next, WrapperClient, WrapperLLM
 
 if TYPE_CHECKING:
-    from ..token_counts import TokenCount
     from ..uploads import Upload
 
 _LIST: Any = list  # typed as Any, so that isinstance does not narrow Any to an unknown type
 _DICT: Any = dict
 _TEXT_TYPE: Final = re.compile(r"text/|application/(.+\+|x-)?(json|xml|yaml|ndjson|javascript)\b", re.IGNORECASE)
 M = TypeVar("M", bound=MediaPart)
+
+
+class RedactedClient(WrapperClient["RedactedLLM"]):
+    """A client of an LLM with redacted requests."""
+
+    def sent(self, request: ChatRequest) -> ChatRequest:
+        """Return the redacted request."""
+        return self.llm.redacted(request)
+
+    def prepare_upload(self, request: Upload) -> Upload:
+        """Return the upload with its name redacted, and its content if that is text."""
+        from ..uploads import file_content, file_name, file_type
+
+        name = file_name(request.source, request.name)
+        media_type = file_type(name, request.media_type)
+        source = request.source
+        if _TEXT_TYPE.match(media_type):
+            content = file_content(source)
+            if content.size > FILE_LIMIT:
+                raise BadRequest(
+                    f"{name!r} has {content.size:,} bytes of text, and at most {FILE_LIMIT:,} are redacted: split it"
+                )
+            source = self.llm.redacted_text(content.read(0, content.size).decode("utf-8", "replace")).encode()
+        request = replace(request, source=source, name=self.llm.redacted_text(name), media_type=media_type)
+        return self.wrapped.prepare_upload(request)
 
 
 class RedactedLLM(WrapperLLM):
@@ -69,6 +92,8 @@ class RedactedLLM(WrapperLLM):
         ```
     """
 
+    __toolcast_client__: ClassVar[type[LLMClient[Any]]] = RedactedClient
+
     def __init__(
         self,
         llm: FunctionCallingLLM | str,
@@ -83,39 +108,14 @@ class RedactedLLM(WrapperLLM):
 
     async def respond(self, request: ChatRequest, call_next: Next) -> AsyncIterator[Event]:
         """Yield the events of the response to the redacted request."""
-        async for event in call_next(self._redacted(request)):
+        async for event in call_next(self.redacted(request)):
             yield event
-
-    def preview(self, request: ChatRequest) -> HTTPRequest | None:
-        """Return the HTTP request with the redacted messages, without sending it."""
-        return self.llm.preview(self._redacted(request))
-
-    async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
-        """Return the input tokens of the redacted request as the provider counts them."""
-        return await self.llm.count_request(self._redacted(request), backend)
-
-    def prepare_upload(self, request: Upload) -> Upload:
-        """Return the upload with its name redacted, and its content if that is text."""
-        from ..uploads import file_content, file_name, file_type
-
-        name = file_name(request.source, request.name)
-        media_type = file_type(name, request.media_type)
-        source = request.source
-        if _TEXT_TYPE.match(media_type):
-            content = file_content(source)
-            if content.size > FILE_LIMIT:
-                raise BadRequest(
-                    f"{name!r} has {content.size:,} bytes of text, and at most {FILE_LIMIT:,} are redacted: split it"
-                )
-            source = self._text(content.read(0, content.size).decode("utf-8", "replace")).encode()
-        request = replace(request, source=source, name=self._text(name), media_type=media_type)
-        return self.llm.prepare_upload(request)
 
     def cache_data(self, request: ChatRequest) -> list[Any]:
         """Return the data that a cached answer is found by: those of the redacted request."""
-        return self.llm.cache_data(self._redacted(request))
+        return client_of(self.llm).cache_data(self.redacted(request))
 
-    def _redacted(self, request: ChatRequest) -> ChatRequest:
+    def redacted(self, request: ChatRequest) -> ChatRequest:
         return replace(request, messages=tuple([self._message(message) for message in request.messages]))
 
     def _message(self, message: Message) -> Message:
@@ -131,20 +131,20 @@ class RedactedLLM(WrapperLLM):
             case TextPart():
                 return self._cited(part)
             case ThinkingPart():
-                text = self._text(part.text)
+                text = self.redacted_text(part.text)
                 signed = part.signature is not None or part.opaque is not None
                 return None if signed and text != part.text else replace(part, text=text)
             case ToolCallPart():
                 return replace(part, arguments=self._arguments(part.arguments))
             case ToolResultPart():
                 images = tuple([self._media(image) for image in part.images])
-                return replace(part, content=self._text(part.content), images=images)
+                return replace(part, content=self.redacted_text(part.content), images=images)
             case ServerToolPart() | CachePoint():
                 return part
             case DocumentPart():
                 return self._document(part)
             case FileRef():
-                return part if part.name is None else replace(part, name=self._text(part.name))
+                return part if part.name is None else replace(part, name=self.redacted_text(part.name))
             case AudioPart():
                 return self._recording(part)
             case _:
@@ -152,7 +152,7 @@ class RedactedLLM(WrapperLLM):
 
     def _cited(self, part: TextPart) -> Part:
         """Return the redacted text, with its citations if neither they nor the text are changed."""
-        text = self._text(part.text)
+        text = self.redacted_text(part.text)
         unchanged = text == part.text and all(
             self._value(data) == data for data in [citation.to_dict() for citation in part.citations]
         )
@@ -164,23 +164,23 @@ class RedactedLLM(WrapperLLM):
 
     def _recording(self, part: AudioPart) -> Part:
         """Return the recording, or the redacted transcript alone where that is changed: the bytes speak the text."""
-        transcript = self._text(part.transcript or "")
+        transcript = self.redacted_text(part.transcript or "")
         return self._media(part) if transcript == (part.transcript or "") else TextPart(transcript)
 
     def _media(self, part: M) -> M:
         # A `data:` URL is the file itself, which a changed text would damage.
         if part.url is None or part.url.startswith("data:"):
             return part
-        return replace(part, url=self._text(part.url))
+        return replace(part, url=self.redacted_text(part.url))
 
     def _document(self, part: DocumentPart) -> DocumentPart:
         if part.name is not None:
-            part = replace(part, name=self._text(part.name))
+            part = replace(part, name=self.redacted_text(part.name))
         inline = inline_data(part)
         if inline is None or not _TEXT_TYPE.match(inline[0]):
             return self._media(part)
         text = b64decode(inline[1]).decode("utf-8", "replace")
-        return replace(part, url=None, data=self._text(text).encode(), media_type=inline[0])
+        return replace(part, url=None, data=self.redacted_text(text).encode(), media_type=inline[0])
 
     def _arguments(self, text: str) -> str:
         """Return the JSON text of arguments with its keys, strings and numbers redacted, and otherwise unchanged."""
@@ -196,24 +196,24 @@ class RedactedLLM(WrapperLLM):
             found: Any = json.loads(text, object_pairs_hook=to_dict)
             changed = self._value(found)
         except (json.JSONDecodeError, RecursionError):  # it was cut off, or the model wrote no JSON
-            return self._text(text)
+            return self.redacted_text(text)
         # A key that is repeated has values in the text that `redact` was not called with.
         return text if changed == found and not repeats else json.dumps(changed, ensure_ascii=False)
 
     def _value(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self._text(value)
+            return self.redacted_text(value)
         if isinstance(value, _LIST):
             return [self._value(item) for item in value]
         if isinstance(value, _DICT):
-            return {self._text(key): self._value(item) for key, item in value.items()}
+            return {self.redacted_text(key): self._value(item) for key, item in value.items()}
         if value is None or isinstance(value, bool):
             return value
         shown = json.dumps(value)
-        changed = self._text(shown)
+        changed = self.redacted_text(shown)
         return value if changed == shown else changed
 
-    def _text(self, text: str) -> str:
+    def redacted_text(self, text: str) -> str:
         changed = self.redact(text)
         require("the result of redact", changed, str, "str; nothing was sent")
         return changed

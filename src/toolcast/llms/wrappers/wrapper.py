@@ -13,7 +13,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from typing_extensions import TypeVar
 
 from ...async_support.exception_groups import collapse_groups
 from ...capabilities import LLMMetadata, Progress
@@ -26,27 +28,123 @@ from ...output_mode import OutputMode
 from ...providers.base import ResponseDecoder
 from ...reprs import safe_repr
 from ...settings import Settings
-from ...tool_spec import ToolChoice
-from ...tools.callable_tool import CallableTool
-from ...transport.network import Clock, IOBackend
+from ...transport.network import IOBackend
 from ...usage import Usage
-from ..base import FunctionCallingLLM
+from ..base import BuiltInLLM, FunctionCallingLLM
+from ..client import LLMClient, client_of
 from ..hooked_events import PREAMBLE, add_hooks, request_info
-from ..http_llm import iterate_response
 from ..named_llms import as_llm
 from ..request import ChatRequest
 from ..request_state import IteratorEvents, RequestState, ResponseEvents
 
 if TYPE_CHECKING:
     from ...async_support.waiters import Ready, Waiters
-    from ..file_methods import FileMethods
     from ..token_counts import TokenCount
     from ..uploads import Upload
 
 T = TypeVar("T")
+W = TypeVar("W", bound="WrapperLLM", default="WrapperLLM", covariant=True)
 
 
-class WrapperLLM(FunctionCallingLLM):
+class WrapperClient(LLMClient[W]):
+    """A client of a wrapper: what is not about the events of a response is that of the wrapped LLM."""
+
+    __slots__ = ("wrapped",)
+
+    def __init__(self, llm: W) -> None:
+        super().__init__(llm)
+        self.wrapped: LLMClient = client_of(llm.llm)
+
+    def merge_settings(self, settings: Settings | None) -> Settings:
+        """Return `settings` over those of the wrapped LLM."""
+        return self.wrapped.merge_settings(settings)
+
+    def with_system_prompt(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Return `messages` with the system prompt of the wrapped LLM, if there is one, in front."""
+        return self.wrapped.with_system_prompt(messages)
+
+    @property
+    def passed_credentials(self) -> tuple[str, ...]:
+        """The credentials that were passed to the wrapped LLM, without their values."""
+        return self.wrapped.passed_credentials
+
+    def price(self, usage: Usage, model: str | None = None) -> Usage:
+        """Return the usage of one request with the prices of the wrapped LLM."""
+        return self.wrapped.price(usage, model)
+
+    def require_prices(self) -> None:
+        """Raise `UnsupportedLLMError` if the cost of requests is unknown, for a budget in US dollars."""
+        self.wrapped.require_prices()
+
+    def mode(self, request: ChatRequest) -> OutputMode:
+        """Return the output mode of `request`, which the wrapped LLM decides."""
+        return self.wrapped.mode(request)
+
+    def check_mode(self, mode: OutputMode | None) -> None:
+        """Raise `UnsupportedLLMError` if typed output is impossible in `mode`."""
+        self.wrapped.check_mode(mode)
+
+    @property
+    def file_owner(self) -> FunctionCallingLLM:
+        """The LLM whose service stores the files: the wrapped one, or that inside of it."""
+        return self.wrapped.file_owner
+
+    def prepare_upload(self, request: Upload) -> Upload:
+        """Return the upload as the wrapped LLM sends it."""
+        return self.wrapped.prepare_upload(request)
+
+    def sent(self, request: ChatRequest) -> ChatRequest | None:
+        """Return what `respond` sends for `request`; None if it is not known before."""
+        return None
+
+    async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
+        """Return the tokens of what `respond` sends; None, so that they are estimated, if that is not known."""
+        sent = self.sent(request)
+        return None if sent is None else await self.wrapped.count_request(sent, backend)
+
+    def preview(self, request: ChatRequest) -> HTTPRequest | None:
+        """Return the HTTP request of the wrapped LLM for what `respond` sends, or for `request`."""
+        return self.wrapped.preview(self.sent(request) or request)
+
+    def decoder(self, request: ChatRequest, body: bytes = b"") -> ResponseDecoder:
+        """Return the wrapped LLM's decoder for the body of a response."""
+        return self.wrapped.decoder(request, body)
+
+    def cache_data(self, request: ChatRequest) -> list[Any]:
+        """Return the data that a `CachedLLM` around the wrapper finds an answer to `request` by."""
+        return self.llm.cache_data(request)
+
+    @property
+    def has_hooks_below(self) -> bool:
+        """True if the wrapped LLM has hooks, or one that it calls."""
+        return bool(self.wrapped.llm.hooks) or self.wrapped.has_hooks_below
+
+    def require_mode(self, mode: OutputMode) -> None:
+        """Raise `UnsupportedLLMError` if the wrapped LLM does not have this mode."""
+        self.wrapped.require_mode(mode)
+
+    def open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+        """Return the events that `respond` yields. The wrapped LLM has its own output mode."""
+        call_next = Next(self, backend, call)
+        method = f"{type(self.llm).__name__}.respond"
+        events: Any = self.llm.respond(request, call_next)
+        if not hasattr(events, "__anext__"):
+            if hasattr(events, "close"):
+                events.close()  # a coroutine, which would warn that it was never awaited
+            kind = type(events).__name__
+            raise TypeError(f"{method}: expected an async iterator, got {kind}; write `async def` with `yield`")
+        return WrapperEvents(events, call_next, method, request, self.llm.hooks)
+
+
+class UnchangedClient(WrapperClient):
+    """A client of a wrapper that sends each request as it is."""
+
+    def sent(self, request: ChatRequest) -> ChatRequest:
+        """Return the request."""
+        return request
+
+
+class WrapperLLM(BuiltInLLM):
     """An LLM that passes its requests on to another one. A subclass implements `respond`.
 
     Metadata, output modes, system prompt, settings, prices and connections are those of the wrapped LLM.
@@ -66,6 +164,8 @@ class WrapperLLM(FunctionCallingLLM):
         ```
     """
 
+    __toolcast_client__: ClassVar[type[LLMClient[Any]]] = WrapperClient
+
     def __init__(
         self,
         llm: FunctionCallingLLM | str,
@@ -75,7 +175,7 @@ class WrapperLLM(FunctionCallingLLM):
     ) -> None:
         super().__init__(hooks=hooks, max_concurrency=max_concurrency)
         self.llm: FunctionCallingLLM = as_llm(llm)
-        self.clock: Clock = self.llm.clock
+        self.__toolcast__ = self.llm.__toolcast__.limited(max_concurrency)
 
     @abstractmethod
     def respond(self, request: ChatRequest, call_next: Next) -> AsyncIterator[Event]:
@@ -94,84 +194,16 @@ class WrapperLLM(FunctionCallingLLM):
         """The name, provider and capabilities of the model."""
         return self.llm.metadata
 
-    @property
-    def prefers_event_loop(self) -> bool:
-        """True if async calls of the wrapped LLM are faster than sync ones, or the only ones."""
-        return self.llm.prefers_event_loop
-
     def load(self, progress: Progress | None = None) -> None:
         """Download the weights of a local model and start it; `progress(done, total)` is in bytes."""
         self.llm.load(progress)
-
-    def merge_settings(self, settings: Settings | None) -> Settings:
-        """Return `settings` over those of the wrapped LLM."""
-        return self.llm.merge_settings(settings)
-
-    def with_system_prompt(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Return `messages` with the system prompt of the wrapped LLM, if there is one, in front."""
-        return self.llm.with_system_prompt(messages)
-
-    @property
-    def passed_credentials(self) -> tuple[str, ...]:
-        """The credentials that were passed to the wrapped LLM, without their values."""
-        return self.llm.passed_credentials
-
-    def price(self, usage: Usage, model: str | None = None) -> Usage:
-        """Return the usage of one request with the prices of the wrapped LLM."""
-        return self.llm.price(usage, model)
-
-    def require_prices(self) -> None:
-        """Raise `UnsupportedLLMError` if the cost of requests is unknown, for a budget in US dollars."""
-        self.llm.require_prices()
-
-    def mode(self, request: ChatRequest) -> OutputMode:
-        """Return the output mode of `request`, which the wrapped LLM decides."""
-        return self.llm.mode(request)
-
-    def check_mode(self, mode: OutputMode | None) -> None:
-        """Raise `UnsupportedLLMError` if typed output is impossible in `mode`."""
-        self.llm.check_mode(mode)
-
-    async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
-        """Return None, so that the tokens are estimated: nothing is sent that `respond` might change before."""
-        return None
-
-    @property
-    def file_owner(self) -> FileMethods:
-        """The LLM whose service stores the files: the wrapped one, or that inside of it."""
-        return self.llm.file_owner
-
-    def prepare_upload(self, request: Upload) -> Upload:
-        """Return the upload as the wrapped LLM sends it."""
-        return self.llm.prepare_upload(request)
-
-    def preview(self, request: ChatRequest) -> HTTPRequest | None:
-        """Return the HTTP request of the wrapped LLM for `request`, as it is without `respond`."""
-        return self.llm.preview(request)
-
-    def decoder(self, request: ChatRequest, body: bytes = b"") -> ResponseDecoder:
-        """Return the wrapped LLM's decoder for the body of a response."""
-        return self.llm.decoder(request, body)
 
     def cache_data(self, request: ChatRequest) -> list[Any]:
         """Return the JSON-compatible data that a `CachedLLM` around this LLM finds an answer to `request` by.
 
         These are the class and the data of the wrapped LLM. Override it where answers also depend on options.
         """
-        return [f"{type(self).__module__}.{type(self).__qualname__}", self.llm.cache_data(request)]
-
-    @property
-    def has_hooks_below(self) -> bool:
-        """True if the wrapped LLM has hooks, or one that it calls."""
-        return bool(self.llm.hooks) or self.llm.has_hooks_below
-
-    def sync_backend(self) -> IOBackend:
-        """Return the I/O of sync calls of the wrapped LLM."""
-        return self.llm.sync_backend()
-
-    def async_backend(self) -> IOBackend:
-        """Return the I/O of async calls of the wrapped LLM."""
-        return self.llm.async_backend()
+        return [f"{type(self).__module__}.{type(self).__qualname__}", client_of(self.llm).cache_data(request)]
 
     def close(self) -> None:
         """Close the connections of sync calls of the wrapped LLM."""
@@ -185,37 +217,11 @@ class WrapperLLM(FunctionCallingLLM):
         return f"{type(self).__name__}({vars(self).get('llm')!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_network": None, "_limiter": None, "hooks": ()}
+        return {**vars(self), "hooks": ()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        FunctionCallingLLM.__init__(self, max_concurrency=self.max_concurrency)
-        self.clock = self.llm.clock
-
-    def _require_mode(self, mode: OutputMode) -> None:
-        self.llm._require_mode(mode)
-
-    def _open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
-        call_next = Next(self, backend, call)  # the wrapped LLM has its own output mode
-        method = f"{type(self).__name__}.respond"
-        events: Any = self.respond(request, call_next)
-        if not hasattr(events, "__anext__"):
-            if hasattr(events, "close"):
-                events.close()  # a coroutine, which would warn that it was never awaited
-            kind = type(events).__name__
-            raise TypeError(f"{method}: expected an async iterator, got {kind}; write `async def` with `yield`")
-        return WrapperEvents(events, call_next, method, request, self.hooks)
-
-    def _events(
-        self,
-        messages: Sequence[Message],
-        tools: Sequence[CallableTool],
-        tool_choice: ToolChoice,
-        settings: Settings,
-    ) -> AsyncIterator[Event]:
-        return iterate_response(
-            self, ChatRequest(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True)
-        )
+        self.__toolcast__ = self.llm.__toolcast__.limited(self.max_concurrency)
 
 
 class Next:
@@ -231,7 +237,7 @@ class Next:
         cached: True if the answer is from a cache: its `Attempt` has this mark.
     """
 
-    def __init__(self, owner: WrapperLLM, backend: IOBackend, call: RequestState) -> None:
+    def __init__(self, owner: WrapperClient, backend: IOBackend, call: RequestState) -> None:
         self.backend: IOBackend = backend
         self.call: RequestState = call
         self.cached: bool = False
@@ -242,15 +248,15 @@ class Next:
 
     @safe_repr
     def __repr__(self) -> str:
-        return f"Next({self._owner.llm!r})"
+        return f"Next({self._owner.wrapped.llm!r})"
 
     def __call__(self, request: ChatRequest) -> AsyncIterator[Event]:
         """Return the events of one response to `request`, which is sent when the first is awaited."""
-        llm, call = self._owner.llm, self.call
-        hooks = None if call.hooks is None else call.hooks.with_hooks(self._owner.hooks)
+        wrapped, call, now = self._owner.wrapped, self.call, self.backend.now
+        hooks = None if call.hooks is None else call.hooks.with_hooks(self._owner.llm.hooks)
         with _hooks_of(call, hooks):
-            source = llm.open_events(request, self.backend, call)
-            source = add_hooks(source, llm.hooks, call, self.backend.now, lambda: llm.origin, stream=request.stream)
+            source = wrapped.open_events(request, self.backend, call)
+            source = add_hooks(source, wrapped.llm.hooks, call, now, lambda: wrapped.origin, stream=request.stream)
         events = _NextEvents(source, call, hooks)
         self._opened.append(events)
         if self._broken:
