@@ -31,7 +31,7 @@ from ...settings import Settings
 from ...transport.network import IOBackend
 from ...usage import Usage
 from ..base import BuiltInLLM, FunctionCallingLLM
-from ..client import LLMClient, client_of
+from ..client import Connections, LLMClient, client_of
 from ..hooked_events import PREAMBLE, add_hooks, request_info
 from ..named_llms import as_llm
 from ..request import ChatRequest
@@ -175,7 +175,7 @@ class WrapperLLM(BuiltInLLM):
     ) -> None:
         super().__init__(hooks=hooks, max_concurrency=max_concurrency)
         self.llm: FunctionCallingLLM = as_llm(llm)
-        self.__toolcast__ = self.llm.__toolcast__.limited(max_concurrency)
+        self.__toolcast__: Connections = self.llm.__toolcast__.limited(max_concurrency)
 
     @abstractmethod
     def respond(self, request: ChatRequest, call_next: Next) -> AsyncIterator[Event]:
