@@ -55,6 +55,7 @@ from toolcast.agents import Compaction, ElfConfig, ElfManager
 from toolcast.errors import BadRequest, ServerError, TurnCancelled
 from toolcast.events import ChatResponse
 from toolcast.llms import CachedLLM
+from toolcast.llms.client import client_of
 from toolcast.observability import conventions as names
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
 
@@ -292,7 +293,7 @@ PROVIDERS: dict[str, FunctionCallingLLM] = {
 
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_providers_have_the_names_of_the_conventions(name: str) -> None:
-    call = CallInfo(f"chat-{name}", "chat", **PROVIDERS[name].origin)
+    call = CallInfo(f"chat-{name}", "chat", **client_of(PROVIDERS[name]).origin)
     with recorded() as telemetry:
         telemetry.hooks.error(call, ServerError("down"))
         telemetry.hooks.end(call, Usage(), 1.5)
