@@ -1,8 +1,9 @@
 """Checks of the folders in which commands run: links, repositories, files in place of programs and of options.
 
 A rule is about words, and words name files. So an allow rule that covers a command line is followed by this look at the
-folders in which the line runs, which returns why a person is asked after all. Behind a command that moves files or
-brings others, such as `mv` or `git checkout`, the look is too early: what the words of the others name is not known.
+folders in which the line runs, which returns why a person is asked after all. It is a look before the line: where one
+command moves files or brings others, as `mv` and `git checkout` do, the others may use no words for files, and a line
+goes into another folder at its beginning alone.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from itertools import islice, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from .protected_paths import LONGEST, leads_out, protected_name, resolved_path, word_texts
-from .shell.forms import escaped, forms, program, read
+from .protected_paths import LONGEST, has_links, leads_out, protected_name, resolved_path, word_texts
+from .shell.forms import Form, Reading, forms, matches, program, read, spelled_words
 from .shell.lexer import Word
 from .shell.parser import SimpleCommand
 from .shell.patterns import words_of
@@ -31,8 +32,17 @@ _WITH_FOLDER: Final = frozenset(("git", "env", "sudo"))
 """Programs that go into the folder behind an option, and run another program."""
 _MOST_FOLDERS: Final = 20
 """The maximum number of folders into which one command line goes."""
+_OTHER_VERSIONING: Final = frozenset((".hg", ".bzr", "_FOSSIL_", ".fslckout"))
+"""Files and folders by which go finds another program than git."""
 
-_deep = re.compile(r"-[A-Za-z]*[rRa]|--(?:rec|arch)").match  # of cp
+_following: Final = {
+    "mv": re.compile(r"").match,
+    "cp": re.compile(r"-[A-Za-z]*[rRa]|--(?:rec|arch)").match,
+    "diff": re.compile(r"-[A-Za-z]*r|--rec").match,
+    "rg": re.compile(r"-[A-Za-z]*L|--follow").match,
+    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-[A-Za-z]*R|--deref").match),
+}
+"""Options with which a program goes through the links below a folder, or takes them to another place."""
 
 
 def folders_of(listed: Sequence[SimpleCommand], start: str) -> list[str]:
@@ -43,7 +53,7 @@ def folders_of(listed: Sequence[SimpleCommand], start: str) -> list[str]:
     found = {start: None}
     for command in listed:
         texts = [word.text for word in command.words]
-        goes, has_option = not _GOING.isdisjoint(texts), not _WITH_FOLDER.isdisjoint(map(program, command.words))
+        goes, has_option = _goes(command), not _WITH_FOLDER.isdisjoint(map(program, command.words))
         for before, text in pairwise((*texts, "~") if texts[-1:] == ["cd"] else texts):
             if (has_option and before in ("-C", "--chdir")) or (goes and not text.startswith("-")):
                 path = os.path.expanduser(text[:LONGEST])
@@ -54,19 +64,27 @@ def folders_of(listed: Sequence[SimpleCommand], start: str) -> list[str]:
 
 
 def reason_to_ask(
-    listed: Sequence[SimpleCommand], patterns: Sequence[str], folders: Sequence[str], protected: Sequence[str]
+    texts: Sequence[str],
+    listed: Sequence[SimpleCommand],
+    patterns: Sequence[str],
+    folders: Sequence[str],
+    protected: Sequence[str],
 ) -> str:
-    """Return why commands that rules of these patterns cover need an approval in one of the folders, if they do."""
-    rules, movers, listed = [words_of(pattern) for pattern in patterns], _Movers(listed), [*dict.fromkeys(listed)]
-    if reason := _moved(listed, movers, rules):
+    """Return why the commands of `texts`, which rules of these patterns cover, need an approval after all, if they do.
+
+    `folders` are those in which they may run, the first of which is the working folder.
+    """
+    rules, changes = [words_of(pattern) for pattern in patterns], _Changes(listed, folders)
+    if reason := "" if ["*"] in rules else _gone(texts, listed, folders) or _changed(listed, changes, rules):
         return reason
+    listed = [*dict.fromkeys(listed)]
     for folder in folders:
         here = listed if os.path.isdir(folder) else ()  # noqa: PTH112  # a text is wanted
-        if way := _leading_out(here, rules, folder, protected):
+        if way := _leading_out(here, rules, folder, folders[0], protected):
             return f"{way!r:.200} leads out of the working folder, or to a protected path, by a link"
         if name := next(filter(None, (_file_run(each, folder) for each in here if each.words)), ""):
             return f"{name!r:.200} is a file or folder here, which would run in place of the program"
-        if reason := _repository_met(listed, movers, folder) or _option_met(here, folder):
+        if reason := _repository_met(listed, changes, folder) or _option_met(here, folder):
             return reason
     return ""
 
@@ -81,53 +99,145 @@ def words_named(words: Sequence[Word], root: str) -> Iterator[Word]:
                     yield Word(f"{folder.text}/{name}", word.literal)
 
 
-class _Movers:
-    """The commands of a line that move files or bring others, by their programs, and subcommands of git."""
-
-    def __init__(self, listed: Sequence[SimpleCommand]) -> None:
-        named = ((each, _moves(each.words)) for each in listed if each.words)
-        self._first = [*islice(((each, name) for each, name in named if name), 2)]
-
-    def beside(self, command: SimpleCommand) -> str:
-        """Return the name of one beside `command`. The order does not count, as loops and `&` change it."""
-        return next((name for each, name in self._first if each is not command), "")
+def _goes(command: SimpleCommand) -> bool:
+    texts = [word.text for word in command.words[:3]]
+    return not _GOING.isdisjoint(texts[:1] if texts[:1] not in (["builtin"], ["command"]) else texts)
 
 
-def _moves(words: Sequence[Word]) -> str:
-    """Return the word of a command that makes it one that moves files, if there is one."""
-    programs = [*map(program, words)]
-    names = (*programs, *(f"git {word.text}" for word in (words if "git" in programs else ())))
-    if name := next((each for each in names if each in forms() and forms()[each].has("moves")), ""):
-        return name
-    # A program without a form may do anything.
-    return "" if programs[0] in forms() or programs[0] in _GOING else programs[0]
+def _gone(texts: Sequence[str], listed: Sequence[SimpleCommand], folders: Sequence[str]) -> str:
+    """Return why a line that goes into another folder is asked about, if it is.
+
+    It may do so once, at its beginning, into one of the working folder. Elsewhere, as in a loop, the folder in which
+    the others run is not known. A shell reads `x/..` in a way of its own.
+    """
+    going = [each for each in listed if _goes(each)]
+    if not going:
+        return ""
+    named = next((word.text for word in going[0].words[1:] if not word.text.startswith("-")), "..")
+    leads = [folder for folder in folders if not _is_inside(folder, folders[0])]
+    if len(going) > 1 or listed[0] is not going[0] or len(texts) > 1 or not _begins(texts[0]):
+        return "a line is covered only if it goes into another folder once, at its beginning"
+    return "it goes out of the working folder" if leads or ".." in named.split("/") else ""
 
 
-def _moved(listed: Sequence[SimpleCommand], movers: _Movers, rules: Sequence[Sequence[str]]) -> str:
+def _begins(text: str) -> bool:
+    return text.lstrip().startswith((*_GOING,))
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return f"{path}{os.sep}".startswith(folder.rstrip(os.sep) + os.sep)
+
+
+def _read_all(words: Sequence[Word]) -> Iterator[tuple[int, Reading]]:
+    """Yield where each program of a command begins, as `timeout 9 cat x` has two, and its reading."""
+    at = 0
+    while at < len(words):
+        yield at, (reading := read(words, at))
+        if reading.problem or reading.at <= at:
+            return
+        at = reading.at
+
+
+class _Changes:
+    """The programs in a line that change files, as the look at the folders is before them.
+
+    `moves`: one brings files or links that may lead anywhere; `copies`: it moves what has no links; `makes`: it makes
+    or deletes.
+
+    Args:
+        listed: The commands of the line.
+        folders: Where they may run.
+    """
+
+    def __init__(self, listed: Sequence[SimpleCommand], folders: Sequence[str]) -> None:
+        self._found: dict[str, list[tuple[SimpleCommand, str]]] = {"moves": [], "copies": [], "makes": []}
+        for command in listed:
+            if (change := _change(command.words, folders)) and len(self._found[change[1]]) < 2:  # one beside each
+                self._found[change[1]].append((command, change[0]))
+
+    def beside(self, command: SimpleCommand, *kinds: str) -> str:
+        """Return the name of one of these kinds that is not in `command`.
+
+        The order does not count, as loops and `&` change it.
+        """
+        return next((name for kind in kinds for each, name in self._found[kind] if each is not command), "")
+
+
+def _change(words: Sequence[Word], folders: Sequence[str]) -> tuple[str, str] | None:
+    """Return a program of the command that changes files, and how; None without one.
+
+    One whose form is not known may do anything.
+    """
+    for at, (end, problem, form) in _read_all(words):
+        name = program(words[at])
+        if name in _GOING:
+            return None
+        if form is None:
+            return name, "moves"
+        name = " ".join([name, *(word.text for word in words[at + 1 : at + len(form.key.split())])])
+        if (form.key == "cp" and not problem) or _moves_by_git(form, words[at:end]):
+            given = words[at + 1 :]
+            is_open = any(not word.literal or has_links(word.text, folder) for word in given for folder in folders)
+            return name, "moves" if is_open else "copies"
+        # `git push origin main` has an operand that a rule has to spell, and no option that may do anything else.
+        is_git = form.key.startswith("git ") and not form.subcommand
+        is_operand = is_git and end < len(words) and not words[end].text.startswith("-")
+        if form.has("moves") or (problem and not is_operand):
+            return name, "moves"
+        if form.has("changes") and form.has("alike") and not is_git:
+            return name, "makes"
+    return None
+
+
+def _moves_by_git(form: Form, words: Sequence[Word]) -> bool:
+    return form.key == "git add" and any(word.text == "mv" for word in words)
+
+
+def _changed(listed: Sequence[SimpleCommand], changes: _Changes, rules: Sequence[Sequence[str]]) -> str:
     """Return why a word may be another file than the folder shows, once another command of the line has run."""
     for command in listed:
-        if not (mover := movers.beside(command)) or command.given or not command.words:
+        moves, copies = changes.beside(command, "moves"), changes.beside(command, "copies")
+        if command.given or not (mover := moves or copies):
             continue
-        form = read(command.words).form
-        programs = {*map(program, command.words)}
-        if runner := next(
-            (key for key, each in forms().items() if each.has("files") and {*key.split()} <= programs), ""
-        ):
-            return f"a file or folder may run in place of the program behind {runner!r}, once {mover!r} has run"
-        if "git" in programs or (form and (form.has("data") or (form.has("changes") and not form.has("alike")))):
-            continue  # it names no files, or runs what the folder has in any case
-        spelled = _spelled(command, rules)
-        for word in command.words:
-            is_open = not word.literal or mover not in ("cp", "mv")
-            if is_open and not word.text.startswith("-") and escaped(word.text) not in spelled:
-                return f"{word.text!r:.200} may be another file once {mover!r} has run"
+        spelled = _spelled(command.words, rules)
+        for at, (end, _, form) in _read_all(command.words):
+            if form and form.has("files"):
+                return f"a file or folder may run in place of the program behind {form.key!r}, once {mover!r} has run"
+            if form and (form.after is not None or _is_apart(form, command.words[at:end])):
+                continue
+            for place in range(at + (len(form.key.split()) if form else 1), len(command.words)):
+                word = command.words[place]
+                is_open = moves or not word.literal
+                if is_open and place not in spelled and not (form and _names_no_file(form, word)):
+                    return f"{word.text!r:.200} may be another file once {mover!r} has run"
     return ""
 
 
-def _spelled(command: SimpleCommand, rules: Sequence[Sequence[str]]) -> set[str]:
-    """Return the words of the rules for this command. A rule for one that reads does not apply to one that writes."""
-    names = [escaped(word.text) for word in command.words]
-    return {word for words in rules if words[0] in names for word in words}
+def _is_apart(form: Form, words: Sequence[Word]) -> bool:
+    """Return whether it reads and writes none of the files that its words name, or runs what the folder has anyway."""
+    is_git = form.key.startswith("git ") and not _moves_by_git(form, words)
+    return is_git or form.has("data") or (form.has("changes") and not form.has("alike"))
+
+
+def _names_no_file(form: Form, word: Word) -> bool:
+    """Return whether the word is an option without a value."""
+    is_option = word.literal and word.text.startswith("-") and word.text != "-"
+    return is_option and form.option(word.text, _refuse_value) == ("", "")
+
+
+def _refuse_value(name: str, value: str) -> str:
+    return f"{name} has the value {value!r}"
+
+
+def _spelled(words: Sequence[Word], rules: Sequence[Sequence[str]]) -> set[int]:
+    """Return the places of the words that rules spell which match the command, or a program in it."""
+    found = set[int]()
+    for start, _ in _read_all(words):
+        for wanted in rules:
+            pairs = [*zip(words[start:], wanted, strict=False)]
+            if len(pairs) == len(wanted) and all(word.literal and matches(word.text, want) for word, want in pairs):
+                found |= {start + place for place in spelled_words(words[start:], wanted)}
+    return found
 
 
 def _file_run(command: SimpleCommand, root: str) -> str:
@@ -154,7 +264,7 @@ def _file_behind(words: Sequence[Word], root: str) -> str:
     return ""
 
 
-def _repository_met(listed: Sequence[SimpleCommand], movers: _Movers, place: str) -> str:
+def _repository_met(listed: Sequence[SimpleCommand], changes: _Changes, place: str) -> str:
     """Return why git may run programs that other files than those in `.git` name, if it may.
 
     Without a `.git` it takes a folder with HEAD and refs for its repository, or one above it, and where no remote has
@@ -164,21 +274,25 @@ def _repository_met(listed: Sequence[SimpleCommand], movers: _Movers, place: str
         programs = [*map(program, command.words)]
         if (at := next((at for at, name in enumerate(programs) if name in ("git", "go")), None)) is None:
             continue
-        mover, config = movers.beside(command), ""
+        change, config = changes.beside(command, "moves", "copies", "makes"), ""
         for folder in (Path(place), *Path(place).parents):
-            has = {name for name in ("HEAD", "refs", "commondir", ".git", ".hg") if os.path.lexists(folder / name)}
+            has = {
+                name
+                for name in ("HEAD", "refs", "commondir", ".git", *_OTHER_VERSIONING)
+                if os.path.lexists(folder / name)
+            }
             if "HEAD" in has and has & {"refs", "commondir"}:
                 return f"{str(folder)!r:.200} is a repository without '.git', whose configuration git would follow"
-            if ".hg" in has and programs[at] == "go":
-                return f"{str(folder)!r:.200} is a repository of Mercurial, whose configuration go would follow"
+            if programs[at] == "go" and (other := next(iter(has & _OTHER_VERSIONING), "")):
+                return f"{str(folder / other)!r:.200} makes go run another program than git"
             if ".git" in has:
                 with suppress(OSError):  # a file, in another working tree
                     config = (folder / ".git" / "config").read_text("utf-8", "replace")
                 break
-            if mover and programs[at] == "git":
-                return f"{str(folder)!r:.200} may be a repository without '.git' once {mover!r} has run"
+            if change:
+                return f"{str(folder)!r:.200} may be a repository without '.git' once {change!r} has run"
         for name in _remotes([word.text for word in command.words[at:]]):
-            may_be = mover or _is_file(name, place) or _is_file(f"{name}.git", place)
+            may_be = change or _is_file(name, place) or _is_file(f"{name}.git", place)
             if may_be and not re.search(rf'^\[remote "{re.escape(name)}"\]\s+url = \S', config, re.MULTILINE):
                 return f"{name!r:.200} may be a file or folder here, which git may take for the remote"
     return ""
@@ -216,26 +330,34 @@ def _is_file(name: str, root: str) -> bool:
 
 
 def _leading_out(
-    listed: Sequence[SimpleCommand], rules: Sequence[Sequence[str]], root: str, protected: Sequence[str]
+    listed: Sequence[SimpleCommand], rules: Sequence[Sequence[str]], folder: str, root: str, protected: Sequence[str]
 ) -> str:
     """Return a word that no rule spells and that is a path in the folder `root`, from which a link leads out of it.
 
-    A recursive copy also goes through the links in folders, out of it or to protected paths; a move takes them along.
+    Some programs also go through the links below a folder, out of it or to protected paths; a move takes them along.
     """
+    base = root if _is_inside(folder, root) else folder
     for command in listed:
-        spelled, programs = _spelled(command, rules), {*map(program, command.words)}
-        copies = "mv" in programs or ("cp" in programs and any(_deep(word.text) for word in command.words))
-        for word in words_named(command.words[1:], root):
-            texts = () if escaped(word.text) in spelled else word_texts(word.text)
-            if copies and texts and _has_links(word.text, root, protected):
+        words = command.words
+        spelled = {words[place].text for place in _spelled(words, rules)}
+        options = [_following[name] for name in map(program, words) if name in _following]
+        follows = any(option(word.text) for option in options for word in words)
+        # The folder itself, where a search names none.
+        for word in (*words_named(words[1:], folder), *([Word(".")] if follows and _searches(words) else ())):
+            texts = () if word.text in spelled else word_texts(word.text)
+            if follows and texts and _has_ways_out(word.text, folder, base, protected):
                 return word.text
-            if found := next((text for text in texts if leads_out(text, root)), ""):
+            if found := next((text for text in texts if leads_out(text, folder, base)), ""):
                 return found
     return ""
 
 
-def _has_links(folder: str, root: str, protected: Sequence[str]) -> bool:
-    """Return whether it is a folder with links that lead out of `root`, or to protected paths."""
+def _searches(words: Sequence[Word]) -> bool:
+    return not {"rg", "grep", "egrep", "fgrep"}.isdisjoint(map(program, words))
+
+
+def _has_ways_out(folder: str, root: str, base: str, protected: Sequence[str]) -> bool:
+    """Return whether it is a folder with links that lead out of `base`, or to protected paths."""
     below = f"{folder.rstrip('/')}/**/*"
     is_folder = os.path.isdir(os.path.join(root, folder))  # noqa: PTH112, PTH118  # a text is wanted
-    return is_folder and (leads_out(below, root) or protected_name(below, protected, root) is not None)
+    return is_folder and (leads_out(below, root, base) or protected_name(below, protected, root) is not None)

@@ -356,7 +356,8 @@ def _allowed(call: _Call, rules: Sequence[Rule], protected: Sequence[str]) -> tu
         if not command.given and (found := uncovered(patterns, command)):
             is_usual = not found.pattern and len(call.commands) == 1 and bool(command.words)
             return None, "" if is_usual else _uncovered_text(found, command)
-    if reason := reason_to_ask(call.commands, patterns, call.folders, protected):
+    lines = [text for name in call.texts if isinstance(text := call.arguments[name], str)]
+    if reason := reason_to_ask(lines, call.commands, patterns, call.folders, protected):
         return None, reason
     return f"allowed by the rules for {', '.join(patterns)}", ""
 

@@ -20,6 +20,7 @@ from contextlib import suppress
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 from glob import escape, iglob
+from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
@@ -166,17 +167,32 @@ def resolved_path(text: str, root: str | None = None) -> str:
         raise ValueError(str(error)) from None
 
 
-def leads_out(text: str, root: str) -> bool:
-    """Return whether a word of a command may be a path in the folder `root` from which a link leads out of it.
+def leads_out(text: str, folder: str, root: str | None = None) -> bool:
+    """Return whether a word of a command in `folder` may be a path in `root` from which a link leads out of `root`.
 
-    So is one through a process (`/proc/self/cwd`), which leads elsewhere in the program that is run.
+    So is one through a process (`/proc/self/cwd`), which leads elsewhere in the program that is run. Default of `root`:
+    the folder.
     """
-    if _through_process(os.path.normpath(os.path.join(root, text))):  # noqa: PTH118  # a text is wanted
+    if _through_process(os.path.normpath(os.path.join(folder, text))):  # noqa: PTH118  # a text is wanted
         return True
-    inside = resolved_path(root).rstrip(os.sep) + os.sep
+    inside = resolved_path(root or folder).rstrip(os.sep) + os.sep
     # As a pattern, and as the name that it is between quotes.
-    links = _links((*_alternatives(_class.sub(_opened, text)), escape(text)), root)
-    return any(path.startswith(inside) and not f"{real}{os.sep}".startswith(inside) for path, real in links)
+    links = _links((*_alternatives(_class.sub(_opened, text)), escape(text)), folder)
+    leaving = (path for path, real in links if not f"{real}{os.sep}".startswith(inside))
+    # An absolute path may come to the folder by another link.
+    return any(path.startswith(inside) or any(_resolved_in(inside, Path(path).parents)) for path in leaving)
+
+
+def has_links(text: str, folder: str) -> bool:
+    """Return whether a path in `folder` is a link, or a folder with links in it."""
+    path = os.path.join(folder, text)  # noqa: PTH118  # a text is wanted
+    return os.path.islink(path) or next(_links_below(path, "*", ""), None) is not None  # noqa: PTH114  # likewise
+
+
+def _resolved_in(inside: str, folders: Iterable[Path]) -> Iterator[bool]:
+    for folder in folders:
+        with suppress(OSError):  # a link that another user alone may read
+            yield f"{os.path.realpath(folder)}{os.sep}".startswith(inside)
 
 
 @lru_cache(maxsize=1_000)
@@ -304,12 +320,13 @@ def _links(paths: Iterable[str], root: str | None, every: bool = False) -> Itera
                     yield f"{base}/{path}", "/"
                     break
                 rest = parts[last:] if last else []
-                full = os.path.normpath(os.path.join(base, match, *rest))  # noqa: PTH118  # a text is wanted
+                joined = os.path.join(base, match, *rest)  # noqa: PTH118  # a text is wanted
+                full = os.path.normpath(joined)
                 full = f"/{full.lstrip('/')}" if full.startswith("//") else full
                 if every:
                     yield full, full
                 try:
-                    real = os.path.realpath(full)
+                    real = os.path.realpath(joined)  # `link/..` is not beside the link
                 except OSError:  # a link that another user alone may read may lead anywhere
                     real = "/"
                 if real != full:

@@ -280,13 +280,13 @@ def spelled_words(words: Sequence[Word], wanted: Sequence[str]) -> set[int]:
 def matches(text: str, pattern: str) -> bool:
     """Return whether a literal word matches a pattern of one word.
 
-    With `..` and `:` only if the pattern has it: `:` begins what may mean all other files to git (`:!x`), and the
-    target of a push (`feature/x:main`). `src/` is the folder and not one of its files, `src/*`. Options and absolute
-    paths are matched by their like alone.
+    With at most as many `..` as the pattern has, and with `:` only if it has one: `:` begins what may mean all other
+    files to git (`:!x`), and the target of a push (`feature/x:main`). `src/` is the folder and not one of its files,
+    `src/*`. Options and absolute paths are matched by their like alone.
     """
     if text[:1] in ("-", "/", "~") and pattern[:1] not in (text[:1], "["):
         return False
-    is_upwards = ".." in text.split("/") and ".." not in pattern.split("/")
+    is_upwards = text.split("/").count("..") > pattern.split("/").count("..")
     is_other = (":" in text and ":" not in pattern) or (text.startswith(":") and not pattern.startswith(":"))
     is_folder = text.endswith("/") and "/" in pattern and not pattern.endswith("/")
     return fnmatchcase(text, pattern) and not (is_upwards or is_other or is_folder)

@@ -49,6 +49,7 @@ _bracket = re.compile(r"\[.*\]")
 _shell_for = re.compile(r"-[A-Za-z]*[si][A-Za-z]*|--shell|--login").fullmatch
 # `find -exec {}` and `fd -x {}` run the files that they find.
 _runs_found = re.compile(r"\0(?:-exec|-execdir|-ok|-okdir|-x|-X|--exec|--exec-batch)\0[^\0\s]*\{[./]*\}").search
+_NOTHING = frozenset(SimpleCommand((Word(name),)) for name in ("true", "false", ":"))
 _TAKING_INPUT = frozenset(("filter", "data"))
 _ANYWHERE = ("-", "+", ":")  # the beginnings of words that have no place among others
 _Words = tuple[Word, ...]
@@ -73,6 +74,8 @@ def uncovered(patterns: Sequence[str], command: SimpleCommand) -> Uncovered | No
     A program that another one runs needs a pattern as well: "timeout" and "pytest" cover `timeout 60 pytest -x`
     together, "timeout 60 pytest" covers it alone.
     """
+    if command in _NOTHING:
+        return None
     closest = Uncovered("", "", "no rule is about this command")
     most = -1
     for pattern in patterns:
