@@ -342,8 +342,10 @@ def _leading_out(
         spelled = {words[place].text for place in _spelled(words, rules)}
         options = [_following[name] for name in map(program, words) if name in _following]
         follows = any(option(word.text) for option in options for word in words)
-        # The folder itself, where a search names none.
-        for word in (*words_named(words[1:], folder), *([Word(".")] if follows and _searches(words) else ())):
+        named = [*words_named(words[1:], folder)]
+        if follows and _searches(words):
+            named.append(Word("."))  # which it searches if it names no other
+        for word in named:
             texts = () if word.text in spelled else word_texts(word.text)
             if follows and texts and _has_ways_out(word.text, folder, base, protected):
                 return word.text
