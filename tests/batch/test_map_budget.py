@@ -17,6 +17,7 @@ from pydantic import BaseModel, field_validator
 from toolcast import Budget, Prices, Settings, ToolOrchestratingLLM, Usage
 from toolcast.batch import Job, JobStopped, Outcome
 from toolcast.batch.errors import BudgetReached
+from toolcast.batch.job_options import JobPlan
 from toolcast.batch.progress.account import ProgressSnapshot
 from toolcast.batch.run import JobRun
 from toolcast.errors import NotFound, UnsupportedLLMError
@@ -191,7 +192,7 @@ def test_a_function_gets_the_progress(collect: Collect) -> None:
 
 
 def test_items_that_wait_to_be_admitted_do_not_count_as_running() -> None:
-    run = JobRun(numbers(), {})
+    run = JobRun(numbers(), JobPlan())
     for number in range(10):
         run.read(str(number))
         run.schedule.start()

@@ -14,6 +14,7 @@ from support.number_server import Number, NumberServer
 from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.async_support import sync_driver
 from toolcast.batch import JobStopped, Outcome, workers
+from toolcast.batch.job_options import JobPlan
 from toolcast.batch.run import AbortHandle, JobRun
 from toolcast.errors import NotFound
 from toolcast.llms.client import client_of
@@ -52,7 +53,7 @@ def test_a_call_that_begins_after_the_abort_is_broken_off() -> None:
 @pytest.mark.parametrize(("text", "requests"), [("7", 1), ("bad", 3)])
 def test_rows_that_wait_for_an_equal_one_get_its_output_or_are_asked(text: str, requests: int) -> None:
     call = numbers()
-    run = JobRun(call, {"ask_once": True, "max_concurrency": 3, "progress": False})
+    run = JobRun(call, JobPlan(ask_once=True, max_concurrency=3, progress=False))
     run.begin()
     for _ in range(3):
         run.read(text)
@@ -111,7 +112,7 @@ def test_a_job_that_is_closed_before_its_thread_begins_sends_nothing(monkeypatch
     monkeypatch.setattr(workers, "Thread", LateThread)
     with NumberServer() as server:
         call = ToolOrchestratingLLM(Number, "{text}", OpenAI("m", api_key="k", base_url=server.url, network="aiohttp"))
-        run = JobRun(call, {})
+        run = JobRun(call, JobPlan())
         run.read("1")
         made = workers.sync_workers(run)
         made.start()

@@ -19,7 +19,7 @@ from ..structured.orchestrator import ToolOrchestratingLLM
 from .estimate import SAMPLE, Estimate
 from .files import FileRows
 from .inputs import Inputs, length_of, open_inputs
-from .job_options import JobOptions, check_options
+from .job_options import JobOptions, JobPlan, plan_of
 from .outcome import Outcome, OutcomeList
 from .outcomes import AsyncOutcomes, Outcomes
 from .remote.journal import open_batches
@@ -55,7 +55,7 @@ class Job(Generic[T]):
     """
 
     def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, **options: Unpack[JobOptions]) -> None:
-        check_options("Job", options)
+        self.plan: JobPlan = plan_of(options)
         self.call: ToolOrchestratingLLM[T] = call.with_found_llm()  # its threads have contexts of their own
         self.inputs: Inputs = inputs
         self.options: JobOptions = options
@@ -74,7 +74,7 @@ class Job(Generic[T]):
         if self._is_remote:
             from .remote.outcomes import RemoteOutcomes  # only a job through a batch API uses it
 
-            return RemoteOutcomes(self.call, self.inputs, self.options)
+            return RemoteOutcomes(self.call, self.inputs, self.plan)
         rows = open_inputs(self.inputs, self.call.prompt.variables)
         if isinstance(rows, AsyncIterator):
             raise TypeError("inputs: expected an iterable, got an async one, which amap() and arun() read")
@@ -85,7 +85,7 @@ class Job(Generic[T]):
         if self._is_remote:
             from .remote.outcomes import AsyncRemoteOutcomes  # as in `run`
 
-            return AsyncRemoteOutcomes(self.call, self.inputs, self.options)
+            return AsyncRemoteOutcomes(self.call, self.inputs, self.plan)
         rows = open_inputs(self.inputs, self.call.prompt.variables)
         return AsyncOutcomes(self._live_run(), rows)
 
@@ -130,10 +130,10 @@ class Job(Generic[T]):
         chosen, total = self._sample(sample)
         if not chosen:
             raise ValueError("there are no inputs to estimate by")
-        run = JobRun(self.call, self.options, len(chosen))
+        run = JobRun(self.call, self.plan, len(chosen))
         with Outcomes(run, iter([each for _, each in chosen])) as outcomes:
             found = tuple([replace(outcome, index=chosen[outcome.index][0]) for outcome in outcomes])
-        return Estimate(found, total, run.schedule.limit, self.options.get("rpm"), self.options.get("tpm"))
+        return Estimate(found, total, run.schedule.limit, self.plan.rpm, self.plan.tpm)
 
     def _sample(self, count: int) -> tuple[list[tuple[int, Any]], int | None]:
         """Return up to `count` inputs with their indexes, and the number of all inputs if it is known."""
@@ -151,7 +151,7 @@ class Job(Generic[T]):
         return chosen, total
 
     def _live_run(self) -> JobRun[T]:
-        run = JobRun(self.call, self.options, length_of(self.inputs))
+        run = JobRun(self.call, self.plan, length_of(self.inputs))
         if run.checkpoint is not None and (batches := open_batches(run.checkpoint.file)):
             logger.warning(
                 "the job has batches at the provider whose results were not fetched (%s): their items are asked again "
@@ -163,7 +163,7 @@ class Job(Generic[T]):
     @property
     def _is_remote(self) -> bool:
         """True for a job through a batch API. A replacement of the LLM (`use_llm`) has none and is called live."""
-        return self.options.get("via") == "batch" and replacement() is None
+        return self.plan.via == "batch" and replacement() is None
 
     def to_jsonl(self, path: str | PathLike[str], **options: Unpack[ResultOptions]) -> SavedResults:
         """Run the job and write its outputs to a JSON Lines file, with the inputs, tokens and cost.
@@ -246,7 +246,7 @@ class Job(Generic[T]):
     def _if_exists(self, options: ResultOptions) -> IfExists:
         """Return the option, whose default is to replace results only if a checkpoint has all of them."""
         refuse_unknown("Job", options, [*ResultOptions.__annotations__])
-        default: IfExists = "error" if self.options.get("checkpoint") is None else "replace"
+        default: IfExists = "error" if self.plan.checkpoint is None else "replace"
         found = options.get("if_exists") or default
         if found not in get_args(IfExists):
             raise ValueError(f"if_exists={found!r:.100}: expected {', '.join(map(repr, get_args(IfExists)))}")

@@ -1,4 +1,4 @@
-"""`JobOptions`: the options that `map`, `amap` and `Job` share."""
+"""`JobOptions`: the options that `map`, `amap` and `Job` share, and `JobPlan`, what a job has of them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
+from ..lazy_dataclasses import dataclass
 from ..option_suggestions import refuse_unknown
 from ..option_types import require, require_callable, require_flag, require_limit, require_optional
 from ..usage import Budget
@@ -62,22 +63,47 @@ class JobOptions(TypedDict, total=False):
     progress: bool | Callable[[ProgressSnapshot], object] | None
 
 
-def check_options(owner: str, options: JobOptions) -> None:
-    """Raise `TypeError` or `ValueError` if an option is unknown or has a wrong value."""
-    refuse_unknown(owner, options, ("inputs", *JobOptions.__annotations__))
-    key = options.get("key")
-    if key is not None and not isinstance(key, str):
-        require_callable("key", key, "a function of an input, the name of a field, or None")
-    for name in ("ordered", "ask_once", "by_prefix"):
-        require_flag(name, options.get(name, True))
-    progress = options.get("progress")
-    if progress is not None and not callable(progress):
-        require("progress", progress, bool, "True, False, a function of a ProgressSnapshot, or None")
-    require_optional("checkpoint", options.get("checkpoint"), (str, PathLike), "the path of a file")
-    require_optional("budget", options.get("budget"), Budget, "a Budget")
-    for name in ("max_concurrency", "rpm", "tpm", "poll"):
-        require_limit(name, options.get(name), whole=name == "max_concurrency")
-    for name, choices in (("on_error", OnError), ("via", Via), ("reask", Reask)):
-        value = options.get(name, get_args(choices)[0])
-        if value not in get_args(choices):
-            raise ValueError(f"{name}={value!r}: expected {' or '.join(map(repr, get_args(choices)))}")
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """The options of a job, checked, with their defaults."""
+
+    key: Callable[[Any], str] | str | None = None
+    max_concurrency: int | None = None
+    rpm: float | None = None
+    tpm: float | None = None
+    ordered: bool = True
+    ask_once: bool = False
+    by_prefix: bool = False
+    checkpoint: str | PathLike[str] | None = None
+    budget: Budget | None = None
+    on_error: OnError = "outcome"
+    via: Via = "live"
+    poll: float | None = None
+    reask: Reask = "live"
+    progress: bool | Callable[[ProgressSnapshot], object] | None = None
+
+    def __post_init__(self) -> None:
+        if self.key is not None and not isinstance(self.key, str):
+            require_callable("key", self.key, "a function of an input, the name of a field, or None")
+        for name in ("ordered", "ask_once", "by_prefix"):
+            require_flag(name, getattr(self, name))
+        if self.progress is not None and not callable(self.progress):
+            require("progress", self.progress, bool, "True, False, a function of a ProgressSnapshot, or None")
+        require_optional("checkpoint", self.checkpoint, (str, PathLike), "the path of a file")
+        require_optional("budget", self.budget, Budget, "a Budget")
+        for name in ("max_concurrency", "rpm", "tpm", "poll"):
+            require_limit(name, getattr(self, name), whole=name == "max_concurrency")
+        for name, choices in (("on_error", OnError), ("via", Via), ("reask", Reask)):
+            if (value := getattr(self, name)) not in get_args(choices):
+                raise ValueError(f"{name}={value!r}: expected {' or '.join(map(repr, get_args(choices)))}")
+
+    @property
+    def raises(self) -> bool:
+        """True if the first error ends the job."""
+        return self.on_error == "raise"
+
+
+def plan_of(options: JobOptions) -> JobPlan:
+    """Return the plan of these options. Raises `TypeError` or `ValueError` for an unknown one or a wrong value."""
+    refuse_unknown("Job", options, ("inputs", *JobOptions.__annotations__))
+    return JobPlan(**options)

@@ -23,7 +23,7 @@ from ..structured.orchestrator import ToolOrchestratingLLM
 from ..transport.httpx_network import HttpxNetwork
 from ..transport.network import AsyncBackend, SystemClock
 from .inputs import require_columns
-from .job_options import JobOptions
+from .job_options import JobPlan
 from .outcome import Outcome
 from .outcome_columns import OutcomeColumns
 from .outcomes import AsyncOutcomes
@@ -228,8 +228,8 @@ class RayMapper(Generic[T]):
         require_columns(batch.column_names, self._call.prompt.variables)
         rows = batch.select(list(self._call.prompt.variables)).to_pylist()
         outcomes: list[Outcome[T]] = []
-        options: JobOptions = {"max_concurrency": max(len(rows), 1), "progress": False}
-        async with AsyncOutcomes(JobRun(self._call, options, gate=self._gate), iter(rows)) as job:
+        plan = JobPlan(max_concurrency=max(len(rows), 1), progress=False)
+        async with AsyncOutcomes(JobRun(self._call, plan, gate=self._gate), iter(rows)) as job:
             async for outcome in job:
                 if self._gate.lost is not None:
                     raise self._gate.lost

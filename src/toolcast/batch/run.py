@@ -25,7 +25,7 @@ from .equal_inputs import EqualInputs, copied
 from .errors import BudgetReached, CheckpointError, JobInterrupted, JobStopped, WaitTooLong
 from .inputs import InputRow, read_row
 from .item_keys import ItemKeys
-from .job_options import JobOptions
+from .job_options import JobPlan
 from .outcome import Outcome
 from .pacing import Pace
 from .progress.account import JobActivity, JobProgress
@@ -90,7 +90,7 @@ class JobRun(Generic[T]):
 
     Args:
         call: The call.
-        options: The options of the job.
+        plan: The options of the job.
         total: The number of inputs, if it is known.
         gate: A gate that admits the requests in place of the job's own limits: one for many machines.
         prepare: Returns the call that is made for a row. Default: a new one with its values.
@@ -99,44 +99,43 @@ class JobRun(Generic[T]):
     def __init__(
         self,
         call: ToolOrchestratingLLM[T],
-        options: JobOptions,
+        plan: JobPlan,
         total: int | None = None,
         *,
         gate: RequestGate | None = None,
         prepare: Callable[[InputRow], tuple[PreparedCall, Trace]] | None = None,
     ) -> None:
-        budget = options.get("budget")
-        if budget is not None:
-            check_budget(budget, call.llm)
+        if plan.budget is not None:
+            check_budget(plan.budget, call.llm)
         self.call: ToolOrchestratingLLM[T] = call
         self._prepare = prepare
         self._total = total
-        self._path = options.get("checkpoint")
-        self.schedule: Schedule[T] = Schedule(
-            limit=options.get("max_concurrency") or CONCURRENCY, ordered=options.get("ordered", True)
-        )
+        self._path = plan.checkpoint
+        self.schedule: Schedule[T] = Schedule(limit=plan.max_concurrency or CONCURRENCY, ordered=plan.ordered)
         self.changed: Waiters = Waiters()
         self.wake: Callable[[], None] = self.changed.wake
         self.reads_apart: bool = False
-        self.raises: bool = options.get("on_error") == "raise"
-        self._equal: EqualInputs[T] | None = EqualInputs() if options.get("ask_once") else None
-        self._block: list[InputRow] | None = [] if options.get("by_prefix") else None
+        self.raises: bool = plan.raises
+        self._equal: EqualInputs[T] | None = EqualInputs() if plan.ask_once else None
+        self._block: list[InputRow] | None = [] if plan.by_prefix else None
         self._read = 0
         self._unreached = 0  # items in a row; workers in threads may miscount by one or two
         self._begun = self._closed = False
         # Validators that are functions may take long: in an event loop they would stop all other items.
         self._blocks = any(tool.output_type is None or calls_functions(tool.output_type) for tool in call.tools)
-        self._keys = ItemKeys(options.get("key"), positions=self._path is None)
+        self._keys = ItemKeys(plan.key, positions=self._path is None)
         self.checkpoint: Checkpoint | None = None if self._path is None else Checkpoint(self._path, call)
         spent = NO_USAGE if self.checkpoint is None else self.checkpoint.spent
-        self._most: int | None = options.get("max_concurrency")
-        self._pace = Pace(rpm=options.get("rpm"), tpm=options.get("tpm"), max_concurrency=self._most)
+        self._most: int | None = plan.max_concurrency
+        self._pace = Pace(rpm=plan.rpm, tpm=plan.tpm, max_concurrency=self._most)
         estimate = self._pace.expected_input_tokens
-        self.ledger: Ledger | None = None if budget is None else Ledger(budget, spent=spent, estimate=estimate)
+        self.ledger: Ledger | None = (
+            None if plan.budget is None else Ledger(plan.budget, spent=spent, estimate=estimate)
+        )
         own = self._pace if self.ledger is None else Gates((self.ledger, self._pace))
         self._gate: RequestGate = gate or own
         self.progress: JobProgress = JobProgress(self._state)
-        display = choose_display(options.get("progress"))
+        display = choose_display(plan.progress)
         self._reporter = ProgressReporter(self.progress, display, monotonic)
         # The sums of a progress that nothing shows are not made: the first cost loads the list of all prices.
         self._counts = display is not None

@@ -29,7 +29,7 @@ from ...usage import NO_USAGE, Usage
 from ..budget import Spending
 from ..errors import BudgetReached, JobStopped
 from ..inputs import InputRow
-from ..job_options import JobOptions
+from ..job_options import JobPlan
 from ..outcome import Outcome
 from ..progress.account import JobActivity, JobProgress
 from ..run import stopped_by
@@ -63,7 +63,7 @@ class RemoteRun(Generic[T]):
         journal: The journal of the batches.
         progress: The counts of the job.
         backend: The network and the clock.
-        options: The options of the job.
+        plan: The options of the job.
         spent: The usage of earlier runs of the job.
 
     Attributes:
@@ -80,7 +80,7 @@ class RemoteRun(Generic[T]):
         journal: Journal,
         progress: JobProgress,
         backend: IOBackend,
-        options: JobOptions,
+        plan: JobPlan,
         spent: Usage = NO_USAGE,
     ) -> None:
         self._call = call
@@ -91,22 +91,22 @@ class RemoteRun(Generic[T]):
         self._journal = journal
         self._progress = progress
         self.backend = backend
-        self._reask_live = options.get("reask", "live") == "live"
+        self._reask_live = plan.reask == "live"
         self._ended: EndedItems[T] = EndedItems(
             store,
             journal,
             progress,
             backend.now,
-            ordered=options.get("ordered", True),
-            ask_once=options.get("ask_once", False),
+            ordered=plan.ordered,
+            ask_once=plan.ask_once,
         )
-        self._reasks: LiveReasks[T] = LiveReasks(call, options, backend)
+        self._reasks: LiveReasks[T] = LiveReasks(call, plan, backend)
         if self._reasks.ledger is not None:
             self._reasks.ledger.add(spent)
         self._begun = False
         self._service: BatchService
         self._spending: BatchSpending
-        self._open = OpenBatches(options.get("poll"))
+        self._open = OpenBatches(plan.poll)
         self._unfinished: list[RemoteBatch] = []  # whose results were read, with items that are asked again live
         self._waiting: dict[str, RemoteItem] = {}  # the items of earlier runs whose inputs have not been read
         self._fetch: Fetch | None = None

@@ -18,7 +18,7 @@ from ..budget import check_budget
 from ..checkpoint import Checkpoint
 from ..inputs import InputRow, Inputs, length_of, open_inputs, read_row
 from ..item_keys import ItemKeys
-from ..job_options import JobOptions
+from ..job_options import JobPlan
 from ..outcome import Outcome
 from ..outcomes import AsyncOutcomes, Outcomes, error_of
 from ..progress.account import JobActivity, JobProgress
@@ -36,11 +36,11 @@ logger: Final = logging.getLogger("toolcast")
 class RemoteOutcomes(Outcomes[T]):
     """The outcomes of a job through the batch API of the provider. All of it happens in the thread that iterates."""
 
-    def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, options: JobOptions) -> None:
+    def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, plan: JobPlan) -> None:
         rows = open_inputs(inputs, call.prompt.variables)
         if isinstance(rows, AsyncIterator):
             raise TypeError("inputs: expected an iterable, got an async one, which amap() reads")
-        self._job = _RemoteJob(call, rows, options, client_of(call.llm).sync_backend, length_of(inputs))
+        self._job = _RemoteJob(call, rows, plan, client_of(call.llm).sync_backend, length_of(inputs))
 
     def __next__(self) -> Outcome[T]:
         outcome = sync_driver.run(self._job.next_outcome())
@@ -60,11 +60,11 @@ class RemoteOutcomes(Outcomes[T]):
 class AsyncRemoteOutcomes(AsyncOutcomes[T]):
     """The outcomes of a job through the batch API of the provider. All of it happens in the task that iterates."""
 
-    def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, options: JobOptions) -> None:
+    def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, plan: JobPlan) -> None:
         self._job = _RemoteJob(
             call,
             open_inputs(inputs, call.prompt.variables),
-            options,
+            plan,
             client_of(call.llm).async_backend,
             length_of(inputs),
         )
@@ -91,15 +91,15 @@ class _RemoteJob(Generic[T]):
         self,
         call: ToolOrchestratingLLM[T],
         rows: Iterator[Any] | AsyncIterator[Any],
-        options: JobOptions,
+        plan: JobPlan,
         backend: Callable[[], IOBackend],
         total: int | None,
     ) -> None:
-        if (budget := options.get("budget")) is not None:
-            check_budget(budget, call.llm)
+        if plan.budget is not None:
+            check_budget(plan.budget, call.llm)
         self._call = call
         self._rows = rows
-        self._options = options
+        self._plan = plan
         self._backend = backend
         self._total = total
         self._count = 0
@@ -124,7 +124,7 @@ class _RemoteJob(Generic[T]):
             if not self._ready:
                 await self.close()
         outcome = self._ready.popleft()
-        if outcome.error is not None and self._options.get("on_error") == "raise":
+        if outcome.error is not None and self._plan.raises:
             await self._close_quietly()
             raise error_of(outcome)
         return outcome
@@ -169,8 +169,8 @@ class _RemoteJob(Generic[T]):
                 each.close()
 
     def _begin(self) -> RemoteRun[T]:
-        path = self._options.get("checkpoint")
-        self._keys = ItemKeys(self._options.get("key"), positions=path is None)
+        path = self._plan.checkpoint
+        self._keys = ItemKeys(self._plan.key, positions=path is None)
         if path is None:
             logger.warning(
                 "via='batch' without a checkpoint: if this process ends, the results of its batches are lost, and paid "
@@ -181,7 +181,7 @@ class _RemoteJob(Generic[T]):
         database = TemporaryDatabase() if self._checkpoint is None else self._checkpoint.file
         backend = self._backend()
         self._progress.begin(self._total, backend.now())
-        self._reporter = ProgressReporter(self._progress, choose_display(self._options.get("progress")), backend.now)
+        self._reporter = ProgressReporter(self._progress, choose_display(self._plan.progress), backend.now)
         self._run = RemoteRun(
             self._call,
             read_row=self._read_row,
@@ -190,7 +190,7 @@ class _RemoteJob(Generic[T]):
             journal=Journal(database),
             progress=self._progress,
             backend=backend,
-            options=self._options,
+            plan=self._plan,
             spent=NO_USAGE if self._checkpoint is None else self._checkpoint.spent,
         )
         self._reporter.start()

@@ -17,7 +17,7 @@ from ...transport.network import IOBackend
 from ...usage import Usage
 from ..budget import Ledger
 from ..inputs import InputRow
-from ..job_options import JobOptions
+from ..job_options import JobPlan
 from ..outcome import Outcome
 from ..run import JobRun
 from ..workers import SyncWorkers, TaskWorkers, sync_workers
@@ -56,25 +56,18 @@ class LiveReasks(Generic[T]):
 
     Args:
         call: The call of the job.
-        options: The options of the job: the budget and the limits of the requests.
+        plan: The options of the job: the budget and the limits of the requests.
         backend: The network of the consumer.
 
     Attributes:
         ledger: The budget of the job, if it has one.
     """
 
-    def __init__(self, call: ToolOrchestratingLLM[T], options: JobOptions, backend: IOBackend) -> None:
-        live = JobOptions(
-            budget=options.get("budget"),
-            max_concurrency=options.get("max_concurrency"),
-            rpm=options.get("rpm"),
-            tpm=options.get("tpm"),
-            ordered=False,
-            progress=False,
-        )
+    def __init__(self, call: ToolOrchestratingLLM[T], plan: JobPlan, backend: IOBackend) -> None:
+        limits = {name: getattr(plan, name) for name in ("budget", "max_concurrency", "rpm", "tpm")}
         self._call = call
         self._backend = backend
-        self._run: JobRun[T] = JobRun(call, live, prepare=self._prepare)
+        self._run: JobRun[T] = JobRun(call, JobPlan(**limits, ordered=False, progress=False), prepare=self._prepare)
         self._run.progress.begin(None, backend.now())  # and not the run: Ctrl-C ends the whole job
         self._asked: dict[int, Reask] = {}
         self._workers: TaskWorkers | SyncWorkers
