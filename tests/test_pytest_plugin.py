@@ -192,6 +192,7 @@ RECORDED = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", EACH_RUNNER)
 def test_recordings(project: Project, runner: str) -> None:
     write(project, "toolcast_block_requests = true\n", test_recorded=RECORDED)

@@ -46,6 +46,7 @@ def test_a_test_that_passes_alone_is_flaky(tmp_path: Path) -> None:
     assert (code, found) == (0, [["flaky", "test_a.py::test_a", "AssertionError: only the second time"]])
 
 
+@pytest.mark.slow
 def test_a_test_that_fails_twice_or_in_an_exact_folder_fails_the_run(tmp_path: Path) -> None:
     (tmp_path / "tests" / "chat").mkdir(parents=True)
     exact = {"tests/chat/test_c": FLAKY.format(name="c")}

@@ -127,6 +127,7 @@ def test_ctrl_c_once_finishes_what_runs_and_the_next_run_goes_on(tmp_path: Path)
     assert "9 from checkpoint" in again
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_stops_now(tmp_path: Path) -> None:
     path = tmp_path / "numbers.db"
     terminal = Terminal(tmp_path, str(path), "5", columns=80, NO_COLOR="1")

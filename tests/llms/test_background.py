@@ -211,6 +211,7 @@ def test_the_deadline_of_the_call_ends_the_polls(service: ResponsesService, api:
     assert service.cancelled == ["resp_1"]
 
 
+@pytest.mark.slow
 def test_a_silent_stream_is_opened_again(service: ResponsesService, api: API) -> None:
     created = service_events(service)[0]
     service.fail("POST /v1/responses$", head(200, "transfer-encoding: chunked"), chunk(b"data: %b\n\n" % created), HOLD)

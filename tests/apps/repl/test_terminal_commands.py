@@ -50,6 +50,7 @@ def test_help_fits_the_terminal(columns: int, server: OllamaServer, work: Path) 
         assert any(line.startswith("Ctrl-X Ctrl-E") for line in shown)
 
 
+@pytest.mark.slow
 def test_sessions_are_searched_renamed_deleted_and_resumed(server: OllamaServer, work: Path) -> None:
     home = work.parent / "home"
     for topic in ("apples", "bread", "cake"):

@@ -196,6 +196,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [*(tmp_path / "alone").iterdir()] == [tmp_path / "alone" / "report.html"]
 
 
+@pytest.mark.slow
 def test_whatever_a_model_wrote_is_text(tmp_path: Path) -> None:
     log = LogWriter(tmp_path / "run.jsonl").start({"model_name": EVIL, EVIL: EVIL}).begin().answer(EVIL)
     log.call(EVIL, EVIL, **{EVIL: EVIL}).write(EVIL, EVIL).error(EVIL, EVIL).end(EVIL, ended_by=EVIL, advisory=EVIL)
