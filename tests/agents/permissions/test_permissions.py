@@ -828,15 +828,16 @@ def test_a_line_goes_into_one_folder_at_its_beginning(tmp_path: Path, line: str)
 @pytest.mark.parametrize(
     ("rules", "command"),
     [
-        ("cat", "cat inl/../up"),
         ("cat", "cat {other}/src/in/up"),
-        ("cd inl|cat", "cd inl; cat ../up"),
         ("cat|ls src/in/up", "cat ls src/in/up"),
         ("git|git add src", "git mv src c"),
         ("cp|cp -r src site", "cp -r src c"),
-        ("grep", "grep -R x"),
-        ("rg", "rg --follow x src"),
-        ("diff", "diff -r src build"),
+        ("grep", "grep -R x src"),
+        ("rg", "rg -.L x src"),
+        ("diff", "diff src build"),
+        ("diff", "diff a src/*"),
+        ("cp", "cp -r src/* c"),
+        ("cp", "cp up src/*"),
     ],
 )
 def test_no_link_leads_out_unseen(tmp_path: Path, rules: str, command: str) -> None:
@@ -850,6 +851,36 @@ def test_no_link_leads_out_unseen(tmp_path: Path, rules: str, command: str) -> N
     assert verdict(permissions, BASH, {"command": line}) == "allow"
     (root / "src" / "in" / "up").symlink_to(tmp_path / "secret.txt")
     assert "leads out of the working folder" in permissions.decide(BASH, {"command": line}).reason
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("cat inl/../up", "cat inl/../../up", "cd inl; cat ../up", "cd here && cat ../x", "grep -R x"),
+        *("cp -rL src c", "time cd docs; cat x", "command command cd docs; cat x", "cp a s*c", "git diff a /x"),
+        *("rm inl && mkdir inl && git status", "rm inl; mkdir inl; cat e", "cd src && go build && git status"),
+        "uv --directory src run pytest",
+    ],
+)
+def test_links_and_folders_that_mislead(tmp_path: Path, command: str) -> None:
+    root = tmp_path / "work"
+    for folder in (".git", "src/in/deep", "src/pytest", "docs"):
+        (root / folder).mkdir(parents=True)
+    (root / "inl").symlink_to("src/in/deep")
+    (root / "src" / "inner").symlink_to("../docs")
+    (root / "src" / "a").symlink_to(tmp_path)
+    (root / "here").symlink_to(".")
+    going = ("cd inl", "cd here", "cd src", "cd docs", "uv --directory src run pytest")
+    names = ("cat", "grep", "cp", "time", "command", "git", "rm", "mkdir", "go", *going)
+    rules = [Rule("bash", "allow", {"command": each}) for each in names]
+    assert verdict(Permissions(rules=rules, approve=approve, root=str(root)), BASH, {"command": command}) == "ask"
+
+
+def test_a_repository_that_is_not_protected_is_asked_about(tmp_path: Path) -> None:
+    permissions = Permissions(rules=[Rule("bash", "allow", {"command": "git"})], approve=approve, root=str(tmp_path))
+    for named, expected in ((".bare", "ask"), (".git/modules/x", "allow"), ("../main/.git/worktrees/x", "allow")):
+        (tmp_path / ".git").write_text(f"gitdir: {named}\n")
+        assert verdict(permissions, BASH, {"command": "git status"}) == expected
 
 
 @pytest.mark.parametrize("path", ["../build/../out/x", "../build/x/../../out"])

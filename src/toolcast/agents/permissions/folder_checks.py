@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final
 
@@ -28,19 +28,21 @@ _WITH_REMOTES: Final = frozenset(("fetch", "pull", "push", "ls-remote", "remote"
 """Subcommands of git whose first operand may be a remote; of `remote`, that of its own subcommand."""
 _GOING: Final = frozenset(("cd", "pushd"))
 """Programs that go into the folder behind them."""
-_WITH_FOLDER: Final = frozenset(("git", "env", "sudo"))
+_WITH_FOLDER: Final = frozenset(("git", "env", "sudo", "uv", "poetry"))
 """Programs that go into the folder behind an option, and run another program."""
+_FOLDER_OPTIONS: Final = frozenset(("-C", "--chdir", "--directory"))
 _MOST_FOLDERS: Final = 20
 """The maximum number of folders into which one command line goes."""
+_MOST_MATCHES: Final = 1_000
+"""The maximum number of paths that are looked at for one wildcard."""
 _OTHER_VERSIONING: Final = frozenset((".hg", ".bzr", "_FOSSIL_", ".fslckout"))
 """Files and folders by which go finds another program than git."""
 
 _following: Final = {
-    "mv": re.compile(r"").match,
-    "cp": re.compile(r"-[A-Za-z]*[rRa]|--(?:rec|arch)").match,
-    "diff": re.compile(r"-[A-Za-z]*r|--rec").match,
-    "rg": re.compile(r"-[A-Za-z]*L|--follow").match,
-    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-[A-Za-z]*R|--deref").match),
+    **dict.fromkeys(("mv", "diff"), re.compile(r"").match),
+    "cp": re.compile(r"-[^-]*[rRaL]|--(?:rec|arch|deref)").match,
+    "rg": re.compile(r"-[^-]*L|--follow").match,
+    **dict.fromkeys(("grep", "egrep", "fgrep"), re.compile(r"-[^-]*R|--deref").match),
 }
 """Options with which a program goes through the links below a folder, or takes them to another place."""
 
@@ -55,7 +57,7 @@ def folders_of(listed: Sequence[SimpleCommand], start: str) -> list[str]:
         texts = [word.text for word in command.words]
         goes, has_option = _goes(command), not _WITH_FOLDER.isdisjoint(map(program, command.words))
         for before, text in pairwise((*texts, "~") if texts[-1:] == ["cd"] else texts):
-            if (has_option and before in ("-C", "--chdir")) or (goes and not text.startswith("-")):
+            if (has_option and before in _FOLDER_OPTIONS) or (goes and not text.startswith("-")):
                 path = os.path.expanduser(text[:LONGEST])
                 found |= dict.fromkeys(resolved_path(path, each) for each in (start, [*found][-1]))
         if len(found) > _MOST_FOLDERS:
@@ -92,16 +94,27 @@ def reason_to_ask(
 def words_named(words: Sequence[Word], root: str) -> Iterator[Word]:
     """Yield words, and what `cp a/x folder` names by two of them: `folder/x`, and `folder/a/x`."""
     yield from (words := tuple(dict.fromkeys(words)))  # each once, as they are combined
-    for folder in words:
-        if os.path.isdir(os.path.join(root, folder.text)):  # noqa: PTH112, PTH118  # a text is wanted
-            for word in (each for each in words if each is not folder):
-                for name in {word.text, word.text.rstrip("/").rpartition("/")[2]}:
-                    yield Word(f"{folder.text}/{name}", word.literal)
+    named = [Word(path, word.literal) for word in words for path in _matches(word, root)]
+    folders = (each for each in named if os.path.isdir(os.path.join(root, each.text)))  # noqa: PTH112, PTH118  # a text is wanted
+    for folder in islice(folders, _MOST_FOLDERS):
+        for word in (each for each in named if each is not folder):
+            for name in {word.text, word.text.rstrip("/").rpartition("/")[2]}:
+                yield Word(f"{folder.text}/{name}", word.literal)
+
+
+def _matches(word: Word, root: str) -> list[str]:
+    """Return the word, or the paths that a shell makes of it, up to a number."""
+    if word.literal or not any(char in word.text for char in "*?["):
+        return [word.text]
+    return [*islice(glob.iglob(word.text, root_dir=root), _MOST_MATCHES)]  # noqa: PTH207  # a text is wanted
 
 
 def _goes(command: SimpleCommand) -> bool:
-    texts = [word.text for word in command.words[:3]]
-    return not _GOING.isdisjoint(texts[:1] if texts[:1] not in (["builtin"], ["command"]) else texts)
+    """Return whether a shell goes into a folder: also by `command cd x` and `time cd x`."""
+    words = command.words
+    starts = [at for at, _ in _read_all(words)]
+    behind = [at + 1 for at in starts if words[at].text in ("builtin", "command") and at + 1 < len(words)]
+    return any(program(words[at]) in _GOING for at in (*starts, *behind))
 
 
 def _gone(texts: Sequence[str], listed: Sequence[SimpleCommand], folders: Sequence[str]) -> str:
@@ -115,9 +128,12 @@ def _gone(texts: Sequence[str], listed: Sequence[SimpleCommand], folders: Sequen
         return ""
     named = next((word.text for word in going[0].words[1:] if not word.text.startswith("-")), "..")
     leads = [folder for folder in folders if not _is_inside(folder, folders[0])]
+    by_link = not os.path.isabs(named) and os.path.normpath(os.path.join(folders[0], named)) not in folders  # noqa: PTH117, PTH118  # a text is wanted
     if len(going) > 1 or listed[0] is not going[0] or len(texts) > 1 or not _begins(texts[0]):
         return "a line is covered only if it goes into another folder once, at its beginning"
-    return "it goes out of the working folder" if leads or ".." in named.split("/") else ""
+    return (
+        "it goes out of the working folder, or through a link" if leads or by_link or ".." in named.split("/") else ""
+    )
 
 
 def _begins(text: str) -> bool:
@@ -175,22 +191,24 @@ def _change(words: Sequence[Word], folders: Sequence[str]) -> tuple[str, str] | 
         if form is None:
             return name, "moves"
         name = " ".join([name, *(word.text for word in words[at + 1 : at + len(form.key.split())])])
-        if (form.key == "cp" and not problem) or _moves_by_git(form, words[at:end]):
+        is_plain = form.has("changes") and form.has("alike") and not form.key.startswith("git ") and not problem
+        if is_plain or _moves_by_git(form, words[at:end]):
+            # A link is moved, or one that leads through it is another then.
             given = words[at + 1 :]
             is_open = any(not word.literal or has_links(word.text, folder) for word in given for folder in folders)
-            return name, "moves" if is_open else "copies"
+            return name, "moves" if is_open else "makes" if is_plain and form.key != "cp" else "copies"
         # `git push origin main` has an operand that a rule has to spell, and no option that may do anything else.
         is_git = form.key.startswith("git ") and not form.subcommand
         is_operand = is_git and end < len(words) and not words[end].text.startswith("-")
-        if form.has("moves") or (problem and not is_operand):
+        if form.has("moves") or (problem and not is_operand and len(words) > 1):
             return name, "moves"
-        if form.has("changes") and form.has("alike") and not is_git:
+        if form.has("makes"):
             return name, "makes"
     return None
 
 
 def _moves_by_git(form: Form, words: Sequence[Word]) -> bool:
-    return form.key == "git add" and any(word.text == "mv" for word in words)
+    return form.key == "git add" and any(word.text in ("mv", "rm") for word in words)
 
 
 def _changed(listed: Sequence[SimpleCommand], changes: _Changes, rules: Sequence[Sequence[str]]) -> str:
@@ -286,6 +304,8 @@ def _repository_met(listed: Sequence[SimpleCommand], changes: _Changes, place: s
             if programs[at] == "go" and (other := next(iter(has & _OTHER_VERSIONING), "")):
                 return f"{str(folder / other)!r:.200} makes go run another program than git"
             if ".git" in has:
+                if _is_elsewhere(folder, place):
+                    return f"the repository of {str(folder)!r:.200} is not protected, as its name is not '.git'"
                 with suppress(OSError):  # a file, in another working tree
                     config = (folder / ".git" / "config").read_text("utf-8", "replace")
                 break
@@ -296,6 +316,17 @@ def _repository_met(listed: Sequence[SimpleCommand], changes: _Changes, place: s
             if may_be and not re.search(rf'^\[remote "{re.escape(name)}"\]\s+url = \S', config, re.MULTILINE):
                 return f"{name!r:.200} may be a file or folder here, which git may take for the remote"
     return ""
+
+
+def _is_elsewhere(folder: Path, place: str) -> bool:
+    """Return whether `.git` is a file that names a repository in the folder by another name than `.git`."""
+    try:
+        named = (folder / ".git").read_text("utf-8", "replace").removeprefix("gitdir:").strip()
+    except OSError:
+        return False
+    found = resolved_path(named, str(folder))
+    is_known = not named or ".git" in Path(found).parts
+    return not is_known and (_is_inside(found, place) or _is_inside(found, str(folder)))
 
 
 def _remotes(texts: Sequence[str], key: str = "git") -> Iterator[str]:
@@ -340,15 +371,17 @@ def _leading_out(
     for command in listed:
         words = command.words
         spelled = {words[place].text for place in _spelled(words, rules)}
-        options = [_following[name] for name in map(program, words) if name in _following]
+        programs = [*map(program, words)]
+        options = [_following[name] for name in programs if name in _following]
         follows = any(option(word.text) for option in options for word in words)
         named = [*words_named(words[1:], folder)]
-        if follows and _searches(words):
+        if follows and _searches(words) and not any(os.path.isdir(os.path.join(folder, each.text)) for each in named):  # noqa: PTH112, PTH118  # a text is wanted
             named.append(Word("."))  # which it searches if it names no other
         for word in named:
             texts = () if word.text in spelled else word_texts(word.text)
-            if follows and texts and _has_ways_out(word.text, folder, base, protected):
-                return word.text
+            for path in _matches(word, folder) if follows and texts else ():
+                if _has_ways_out(path, folder, base, protected, "mv" not in programs):
+                    return word.text
             if found := next((text for text in texts if leads_out(text, folder, base)), ""):
                 return found
     return ""
@@ -358,8 +391,13 @@ def _searches(words: Sequence[Word]) -> bool:
     return not {"rg", "grep", "egrep", "fgrep"}.isdisjoint(map(program, words))
 
 
-def _has_ways_out(folder: str, root: str, base: str, protected: Sequence[str]) -> bool:
-    """Return whether it is a folder with links that lead out of `base`, or to protected paths."""
+def _has_ways_out(folder: str, root: str, base: str, protected: Sequence[str], follows: bool) -> bool:
+    """Return whether it is a folder with links that lead out of `base`, or to protected paths.
+
+    `follows`: also with links to folders, as those have links of their own.
+    """
     below = f"{folder.rstrip('/')}/**/*"
-    is_folder = os.path.isdir(os.path.join(root, folder))  # noqa: PTH112, PTH118  # a text is wanted
-    return is_folder and (leads_out(below, root, base) or protected_name(below, protected, root) is not None)
+    if not os.path.isdir(os.path.join(root, folder)):  # noqa: PTH112, PTH118  # a text is wanted
+        return False
+    leading = leads_out(below, root, base) or protected_name(below, protected, root) is not None
+    return leading or (follows and has_links(folder, root, to_folders=True))

@@ -175,6 +175,12 @@ def leads_out(text: str, folder: str, root: str | None = None) -> bool:
     """
     if _through_process(os.path.normpath(os.path.join(folder, text))):  # noqa: PTH118  # a text is wanted
         return True
+    parts = text.split("/")
+    for at, part in enumerate(parts):
+        before = "/".join(parts[:at])
+        # `link/..` is not beside the link.
+        if part == ".." and before and (_is_pattern(before) or os.path.islink(os.path.join(folder, before))):  # noqa: PTH114, PTH118  # a text is wanted
+            return True
     inside = resolved_path(root or folder).rstrip(os.sep) + os.sep
     # As a pattern, and as the name that it is between quotes.
     links = _links((*_alternatives(_class.sub(_opened, text)), escape(text)), folder)
@@ -183,10 +189,11 @@ def leads_out(text: str, folder: str, root: str | None = None) -> bool:
     return any(path.startswith(inside) or any(_resolved_in(inside, Path(path).parents)) for path in leaving)
 
 
-def has_links(text: str, folder: str) -> bool:
-    """Return whether a path in `folder` is a link, or a folder with links in it."""
+def has_links(text: str, folder: str, *, to_folders: bool = False) -> bool:
+    """Return whether a path in `folder` is a link, or a folder with links in it; `to_folders`: to folders."""
     path = os.path.join(folder, text)  # noqa: PTH118  # a text is wanted
-    return os.path.islink(path) or next(_links_below(path, "*", ""), None) is not None  # noqa: PTH114  # likewise
+    below = (real for _, real in _links_below(path, "*", "") if not to_folders or os.path.isdir(real))  # noqa: PTH112  # likewise
+    return (os.path.islink(path) and not to_folders) or next(below, None) is not None  # noqa: PTH114  # likewise
 
 
 def _resolved_in(inside: str, folders: Iterable[Path]) -> Iterator[bool]:

@@ -31,6 +31,7 @@ The fields of a row:
 * `alike`: it changes what its operands name, so that the last operand of a rule is a pattern for others behind it, and
   for values. Elsewhere it is one if it has wildcards.
 * `moves`: it brings files to other places, so that words of other commands in the line may become other files.
+* `makes`: it makes files and folders whose names the project chooses.
 * `inside`: its operands are in the working folder, unless the rule names another, as those of others may have a
   configuration that runs or is written, or are not the project's.
 * `expands`: it may give its words to a shell in double quotes. So names of files that a shell adds are not covered.

@@ -74,7 +74,7 @@ def uncovered(patterns: Sequence[str], command: SimpleCommand) -> Uncovered | No
     A program that another one runs needs a pattern as well: "timeout" and "pytest" cover `timeout 60 pytest -x`
     together, "timeout 60 pytest" covers it alone.
     """
-    if command in _NOTHING:
+    if command._replace(fed=False) in _NOTHING:
         return None
     closest = Uncovered("", "", "no rule is about this command")
     most = -1
