@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import pickle
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
@@ -43,8 +44,8 @@ from toolcast.errors import (
 from toolcast.events import Event, Finish, TextDelta, ToolCallDone
 from toolcast.llms import CachedLLM, ChatRequest, LLMMetadata, Next, WrapperLLM
 from toolcast.llms.base import AgentChatResponse
-from toolcast.llms.client import LLMClient
-from toolcast.testing import ReplayNetwork, ScriptedLLM
+from toolcast.llms.client import LLMClient, client_of
+from toolcast.testing import ReplayNetwork, ScriptedLLM, VirtualClock
 from toolcast.tool_spec import NamedTool
 
 
@@ -231,6 +232,26 @@ def test_a_custom_llm_may_have_any_names_of_its_own(api: API) -> None:
         assert Engine(used).submit("x").text == "hi"
         assert used.count_tokens("x").estimated
         assert used.clock and used.network and used.calls_in_progress == 0
+
+
+class Offline:
+    """A network that is passed; it sends nothing."""
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda llm: pickle.loads(pickle.dumps(llm))])
+def test_a_copy_of_a_custom_llm_has_its_network_and_limit(again: Callable[[Any], Any]) -> None:
+    made = again(Echo(network=Offline(), max_concurrency=3))  # type: ignore[arg-type]  # a call does not use it
+    assert isinstance(made.network, Offline) and made.max_concurrency == 3
+    assert made.chat("x").text == "x" and made.calls_in_progress == 0
+
+
+def test_a_wrapper_has_the_clock_of_the_wrapped_llm() -> None:
+    wrapped = Echo()
+    wrapper = CachedLLM(wrapped)
+    wrapped.clock = clock = VirtualClock()
+    assert client_of(wrapper).sync_backend().now == clock.now
 
 
 class Waiting(Echo):

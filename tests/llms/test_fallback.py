@@ -467,3 +467,4 @@ def test_a_wrapper_prefers_what_its_llm_prefers() -> None:
         llm = OpenAI("gpt-5.4", api_key="k", network=network)
         assert client_of(FallbackLLM([llm])).prefers_event_loop is prefers
         assert client_of(CachedLLM(llm, MemoryCache())).prefers_event_loop is prefers
+        assert client_of(CachedLLM(FallbackLLM([llm]), MemoryCache())).prefers_event_loop is prefers

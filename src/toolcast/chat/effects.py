@@ -129,7 +129,7 @@ class StageTask:
 
     def backend(self, llm: FunctionCallingLLM) -> IOBackend:
         """Return the I/O backend for the place where the work runs."""
-        return client_of(llm).async_backend() if self.concurrent else client_of(llm).sync_backend()
+        return client_of(llm).backend(self.concurrent)
 
 
 Perform: TypeAlias = Callable[[StageTask], Awaitable[None]]

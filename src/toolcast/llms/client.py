@@ -52,7 +52,7 @@ def client_of(llm: FunctionCallingLLM) -> LLMClient:
 
 
 class Connections:
-    """The network, the clock and the limit of an LLM. A pickle has none of its connections."""
+    """The network, the clock and the limit of an LLM. A pickle has the network that was passed, and no other."""
 
     __slots__ = ("chosen", "clock", "limiter", "network")
 
@@ -70,9 +70,16 @@ class Connections:
         found.network, found.clock = self.network, self.clock
         return found
 
+    def named(self) -> Connections:
+        """Return connections of the same kind, over a network of their own."""
+        return Connections(self.chosen if isinstance(self.chosen, str) else None, self._limit)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        named = self.chosen if isinstance(self.chosen, str) else None
-        return Connections, (named, None if self.limiter is None else self.limiter.limit)
+        return Connections, (self.chosen, self._limit)
+
+    @property
+    def _limit(self) -> int | None:
+        return None if self.limiter is None else self.limiter.limit
 
 
 class LLMClient(Generic[L]):
@@ -313,6 +320,10 @@ class LLMClient(Generic[L]):
     def async_backend(self) -> IOBackend:
         """Return the I/O of async calls."""
         return AsyncBackend(self.connections.network, self.connections.clock)
+
+    def backend(self, concurrent: bool) -> IOBackend:
+        """Return the I/O of async calls, or of sync ones."""
+        return self.async_backend() if concurrent else self.sync_backend()
 
     @property
     def prefers_event_loop(self) -> bool:

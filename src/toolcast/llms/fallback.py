@@ -69,7 +69,7 @@ class FallbackClient(LLMClient["FallbackLLM"]):
     async def count_request(self, request: ChatRequest, backend: IOBackend) -> TokenCount | None:
         """Return the input tokens of the current LLM's request as its provider counts them."""
         current = self.current
-        own = current.async_backend() if backend.concurrent else current.sync_backend()
+        own = current.backend(backend.concurrent)
         return await current.count_request(self.request_for(current, request), own)
 
     def request_for(self, one: LLMClient, request: ChatRequest) -> ChatRequest:
@@ -265,7 +265,7 @@ class _Through:
     """The network of one LLM with the clock of the whole call."""
 
     def __init__(self, client: LLMClient, backend: IOBackend) -> None:
-        own = client.async_backend() if backend.concurrent else client.sync_backend()
+        own = client.backend(backend.concurrent)
         self.concurrent: bool = backend.concurrent
         self.open = own.open
         self.sleep = backend.sleep

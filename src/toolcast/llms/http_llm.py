@@ -422,6 +422,7 @@ class ServiceLLM(BuiltInLLM):
         lost = self._secret_parts()
         gone: dict[str, Any] = {
             **dict.fromkeys(("_key", "_made", "_origin", "_auth")),
+            "__toolcast__": self.__toolcast__.named(),
             "hooks": (),
             "uploads": {},
         }

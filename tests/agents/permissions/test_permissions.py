@@ -823,6 +823,7 @@ def test_a_line_goes_into_one_folder_at_its_beginning(tmp_path: Path, line: str)
     assert verdict(permissions, BASH, {"command": f"cd {root}/docs && cat a && ls"}) == "allow"
     everything = Permissions(rules=[Rule("bash", "allow", {"command": "*"})], approve=approve, root=str(root))
     assert verdict(everything, BASH, {"command": line}) == "allow"
+    assert [verdict(permissions, BASH, {"command": ["cd", each]}) for each in ("docs", "..")] == ["allow", "ask"]
 
 
 @pytest.mark.parametrize(

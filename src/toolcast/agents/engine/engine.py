@@ -338,9 +338,7 @@ class Engine(Configured, Generic[D, Output_co]):
         request = self._request(message, output_cls, options)
         if checkpoint is not None:
             request = replace(request, checkpoint=checkpoint)
-        return self._begin(
-            request, self._config.client.async_backend() if concurrent else self._config.client.sync_backend()
-        )
+        return self._begin(request, self._config.client.backend(concurrent))
 
     def _request(self, message: Messages | None, output_cls: Any, options: TurnOptions[D]) -> TurnRequest:
         return build_turn_request(self._config, self.conversation, message, output_cls, options)

@@ -81,7 +81,7 @@ def reason_to_ask(
         return reason
     listed = [*dict.fromkeys(listed)]
     for folder in folders:
-        here = listed if os.path.isdir(folder) else ()  # noqa: PTH112  # a text is wanted
+        here = listed if _is_folder(folder, "") else ()
         if way := _leading_out(here, rules, folder, folders[0], protected):
             return f"{way!r:.200} leads out of the working folder, or to a protected path, by a link"
         if name := next(filter(None, (_file_run(each, folder) for each in here if each.words)), ""):
@@ -95,7 +95,7 @@ def words_named(words: Sequence[Word], root: str) -> Iterator[Word]:
     """Yield words, and what `cp a/x folder` names by two of them: `folder/x`, and `folder/a/x`."""
     yield from (words := tuple(dict.fromkeys(words)))  # each once, as they are combined
     named = [Word(path, word.literal) for word in words for path in _matches(word, root)]
-    folders = (each for each in named if os.path.isdir(os.path.join(root, each.text)))  # noqa: PTH112, PTH118  # a text is wanted
+    folders = (each for each in named if _is_folder(each.text, root))
     for folder in islice(folders, _MOST_FOLDERS):
         for word in (each for each in named if each is not folder):
             for name in {word.text, word.text.rstrip("/").rpartition("/")[2]}:
@@ -129,15 +129,12 @@ def _gone(texts: Sequence[str], listed: Sequence[SimpleCommand], folders: Sequen
     named = next((word.text for word in going[0].words[1:] if not word.text.startswith("-")), "..")
     leads = [folder for folder in folders if not _is_inside(folder, folders[0])]
     by_link = not os.path.isabs(named) and os.path.normpath(os.path.join(folders[0], named)) not in folders  # noqa: PTH117, PTH118  # a text is wanted
-    if len(going) > 1 or listed[0] is not going[0] or len(texts) > 1 or not _begins(texts[0]):
+    begins = [text.lstrip().startswith((*_GOING,)) for text in texts]  # of no text, where the command is a list
+    if len(going) > 1 or listed[0] is not going[0] or len(begins) > 1 or False in begins:
         return "a line is covered only if it goes into another folder once, at its beginning"
     return (
         "it goes out of the working folder, or through a link" if leads or by_link or ".." in named.split("/") else ""
     )
-
-
-def _begins(text: str) -> bool:
-    return text.lstrip().startswith((*_GOING,))
 
 
 def _is_inside(path: str, folder: str) -> bool:
@@ -260,12 +257,13 @@ def _spelled(words: Sequence[Word], rules: Sequence[Sequence[str]]) -> set[int]:
 
 def _file_run(command: SimpleCommand, root: str) -> str:
     """Return the program that a command such as `uv run` has behind it, if a file or folder of this name is run."""
-    words, at = command.words, 0
-    while not (reading := read(words, at)).problem and at < reading.at < len(words):
-        at = reading.at
-        if reading.form and reading.form.has("files") and _is_file(words[at].text, root):
+    words = command.words
+    for start, (at, problem, form) in _read_all(words):
+        if problem:
+            return _file_behind(words[start:], root)
+        if form and form.has("files") and at < len(words) and _is_file(words[at].text, root):
             return words[at].text
-    return _file_behind(words[at:], root) if reading.problem else ""
+    return ""
 
 
 def _file_behind(words: Sequence[Word], root: str) -> str:
@@ -322,9 +320,11 @@ def _is_elsewhere(folder: Path, place: str) -> bool:
     """Return whether `.git` is a file that names a repository in the folder by another name than `.git`."""
     try:
         named = (folder / ".git").read_text("utf-8", "replace").removeprefix("gitdir:").strip()
+        found = resolved_path(named, str(folder))
     except OSError:
-        return False
-    found = resolved_path(named, str(folder))
+        return False  # it is a folder
+    except ValueError:
+        return True
     is_known = not named or ".git" in Path(found).parts
     return not is_known and (_is_inside(found, place) or _is_inside(found, str(folder)))
 
@@ -356,6 +356,10 @@ def _option_met(listed: Sequence[SimpleCommand], root: str) -> str:
     return ""
 
 
+def _is_folder(name: str, root: str) -> bool:
+    return os.path.isdir(os.path.join(root, name))  # noqa: PTH112, PTH118  # a text is wanted
+
+
 def _is_file(name: str, root: str) -> bool:
     return os.path.exists(os.path.join(root, name))  # noqa: PTH110, PTH118  # a text is wanted
 
@@ -375,7 +379,7 @@ def _leading_out(
         options = [_following[name] for name in programs if name in _following]
         follows = any(option(word.text) for option in options for word in words)
         named = [*words_named(words[1:], folder)]
-        if follows and _searches(words) and not any(os.path.isdir(os.path.join(folder, each.text)) for each in named):  # noqa: PTH112, PTH118  # a text is wanted
+        if follows and _searches(words) and not any(_is_folder(each.text, folder) for each in named):
             named.append(Word("."))  # which it searches if it names no other
         for word in named:
             texts = () if word.text in spelled else word_texts(word.text)
@@ -397,7 +401,7 @@ def _has_ways_out(folder: str, root: str, base: str, protected: Sequence[str], f
     `follows`: also with links to folders, as those have links of their own.
     """
     below = f"{folder.rstrip('/')}/**/*"
-    if not os.path.isdir(os.path.join(root, folder)):  # noqa: PTH112, PTH118  # a text is wanted
+    if not _is_folder(folder, root):
         return False
     leading = leads_out(below, root, base) or protected_name(below, protected, root) is not None
     return leading or (follows and has_links(folder, root, to_folders=True))

@@ -204,7 +204,7 @@ async def _ask_for_scores(
     llm: FunctionCallingLLM, request: ChatRequest, tool: CallableTool, context: SearchContext
 ) -> ToolScores:
     """Return the LLM's valid answer to `request`, a call of `tool`."""
-    backend = client_of(llm).async_backend() if context.concurrent else client_of(llm).sync_backend()
+    backend = client_of(llm).backend(context.concurrent)
     with client_of(llm).reported_call("tool search", request.settings, backend) as call:
         source = client_of(llm).source(request, backend, call)
         forget = context.cancellation.then((lambda: None) if context.concurrent else source.break_off)

@@ -48,7 +48,8 @@ class BatchSpending:
         request, llm = prepared.request, self._llm
         tools = tuple([tool.spec for tool in request.tools])
         limit, most = request.settings.max_tokens, llm.metadata.capabilities.max_output
-        asked = GateRequest(client_of(llm).request_origin, request.messages, tools, limit, client_of(llm).price, most)
+        client = client_of(llm)
+        asked = GateRequest(client.request_origin, request.messages, tools, limit, client.price, most)
         item.reserved = self._ledger.set_aside(asked, self._factor)
         return item.reserved is not None
 

@@ -49,11 +49,23 @@ W = TypeVar("W", bound="WrapperLLM", default="WrapperLLM", covariant=True)
 class WrapperClient(LLMClient[W]):
     """A client of a wrapper: what is not about the events of a response is that of the wrapped LLM."""
 
-    __slots__ = ("wrapped",)
+    @property
+    def wrapped(self) -> LLMClient:
+        """A client of the wrapped LLM."""
+        return client_of(self.llm.llm)
 
-    def __init__(self, llm: W) -> None:
-        super().__init__(llm)
-        self.wrapped: LLMClient = client_of(llm.llm)
+    def sync_backend(self) -> IOBackend:
+        """Return the I/O of sync calls of the wrapped LLM."""
+        return self.wrapped.sync_backend()
+
+    def async_backend(self) -> IOBackend:
+        """Return the I/O of async calls of the wrapped LLM."""
+        return self.wrapped.async_backend()
+
+    @property
+    def prefers_event_loop(self) -> bool:
+        """True if async calls of the wrapped LLM are faster than sync ones, or the only ones."""
+        return self.wrapped.prefers_event_loop
 
     def merge_settings(self, settings: Settings | None) -> Settings:
         """Return `settings` over those of the wrapped LLM."""
@@ -217,7 +229,7 @@ class WrapperLLM(BuiltInLLM):
         return f"{type(self).__name__}({vars(self).get('llm')!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "hooks": ()}
+        return {**vars(self), "__toolcast__": None, "hooks": ()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
