@@ -161,6 +161,7 @@ def test_a_history_of_inputs_that_may_not_be_written_or_read(tmp_path: Path, sea
     assert kept.read_text() == unread.read_text() == "\n# 2026\n+one\n"
 
 
+@pytest.mark.slow
 @pytest.mark.fault(144)
 def test_logs_of_experiments_that_may_not_be_written_or_read(tmp_path: Path, sealed: Path) -> None:
     log = whole_run(tmp_path / "grid" / "a.jsonl", "a")

@@ -53,6 +53,7 @@ def write(project: Project, ini: str = "", **files: str) -> None:
     project.write(ini, offline=OFFLINE, **files)
 
 
+@pytest.mark.slow
 def test_without_opt_in_nothing_changes_and_nothing_is_imported(project: Project) -> None:
     write(
         project,
@@ -230,6 +231,7 @@ def test_wrong_settings(project: Project) -> None:
     assert "toolcast_tool_errors = explode: expected return or raise" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runner", EACH_RUNNER)
 def test_the_example(runner: str, tmp_path: Path) -> None:
     """The application of examples/, whose tests are scripted, recorded and automatic."""

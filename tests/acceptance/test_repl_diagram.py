@@ -223,6 +223,7 @@ def test_an_error_line_in_the_stream_is_shown(server: OllamaServer, terminal: Dr
 # Pipes: what other programs see
 
 
+@pytest.mark.slow
 @needs_a_shell
 @pytest.mark.parametrize("answer", [b'{"foo": 1}\n', b"[1, 2]\n", b""], ids=["unknown", "array", "nothing"])
 def test_an_answer_without_content_is_an_error_for_a_script(

@@ -81,6 +81,7 @@ def completed(request: pytest.FixtureRequest, home: Path) -> Iterator[Callable[[
         shell.close(force=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal of POSIX")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("completed", SHELLS, indirect=True)

@@ -110,6 +110,7 @@ def test_progress_is_below_what_the_program_prints(tmp_path: Path) -> None:
     assert not [line for line in lines[:end] if "/20" in line]  # one bar, drawn over itself
 
 
+@pytest.mark.slow
 def test_ctrl_c_once_finishes_what_runs_and_the_next_run_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "numbers.db"
     terminal = Terminal(tmp_path, str(path), "5")

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from support.example_counts import cut_places
 from toolcast import RemoteMCP, Settings, ToolCallPart, WebSearch, user
 from toolcast.accumulator import Accumulator
 from toolcast.credentials import Secret
@@ -439,7 +440,7 @@ def test_every_cut_gives_the_same_events(name: str) -> None:
     for body, stream in ((whole(case), False), (streamed(case), True)):
         events = events_of(case, body, stream=stream)
         assert events_of(case, *(body[at : at + 1] for at in range(len(body))), stream=stream) == events
-        for at in range(len(body)):
+        for at in cut_places(body):
             assert events_of(case, body[:at], body[at:], stream=stream) == events
 
 
@@ -492,7 +493,7 @@ def test_a_call_that_needs_an_approval_is_a_call() -> None:
     server = RemoteMCP("dmcp", "https://dmcp-server.deno.dev/sse")
     call = ToolCallPart("mcpr_1", "mcp.dmcp.roll", APPROVAL["arguments"], opaque={"responses": APPROVAL})
     for body, stream in ((whole(case), False), (streamed(case), True)):
-        for cut in range(len(body)):
+        for cut in cut_places(body):
             decoder = RESPONSES.decoder(RequestInput("gpt-5.4", (user("Hi"),), stream=stream, server_tools=(server,)))
             response = response_of([*decoder.feed(body[:cut]), *decoder.feed(body[cut:]), *decoder.close()])
             assert (response.message.tool_calls, response.stop_reason) == ((call,), "tool_use")
@@ -573,7 +574,7 @@ def test_groq_reports_the_tools_that_it_ran() -> None:
     stream = b"".join(b"data: %b\n\n" % json.dumps(chunk).encode() for chunk in chunks) + b"data: [DONE]\n\n"
     events = events_of(case, stream)
     assert response_of(events).message.server_tools == (part,)
-    for at in range(len(stream)):
+    for at in cut_places(stream):
         assert events_of(case, stream[:at], stream[at:]) == events
     unknown = json.dumps(
         {"choices": [{"message": {"content": "x", "executed_tools": [{"type": "new"}]}, "finish_reason": "stop"}]}

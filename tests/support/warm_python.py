@@ -16,9 +16,11 @@ from __future__ import annotations
 import atexit
 import fcntl
 import gc
+import importlib
 import io
 import json
 import os
+import pkgutil
 import select
 import signal
 import socket
@@ -266,10 +268,10 @@ def _stream(number: int, old: io.TextIOWrapper, unbuffered: bool) -> io.TextIOWr
 
 def _warm_up() -> None:
     """Import what programs use, and make a call that cannot connect."""
+    import genai_prices.data_snapshot  # noqa: F401  # of the first price
     import pydantic
 
-    import toolcast
-    import toolcast.apps.cli
+    import toolcast.apps
 
     class Song(pydantic.BaseModel):
         title: str
@@ -277,6 +279,8 @@ def _warm_up() -> None:
     for package in [getattr(toolcast, name) for name in toolcast.__all__]:
         for name in getattr(package, "__all__", ()):
             getattr(package, name)
+    for module in pkgutil.walk_packages(toolcast.apps.__path__, "toolcast.apps."):
+        importlib.import_module(module.name)
     llm = toolcast.OpenAI("m-1", base_url="http://127.0.0.1:9/v1", api_key="k", max_retries=0)
     with llm, suppress(toolcast.errors.ConnectFailed):
         toolcast.ToolOrchestratingLLM(Song, "A song about {topic}", llm)(topic="the sea")

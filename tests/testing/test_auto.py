@@ -171,6 +171,12 @@ def test_every_kind_of_field(kind: str, size: Size) -> None:
         assert isinstance(made, model)
 
 
+def test_a_refused_value_below_a_key_that_is_not_shown_is_tried_again() -> None:
+    model = create_model("M", secret=(pydantic.SecretStr, ...), links=(dict[str, list[list[pydantic.RedisDsn]]], ...))
+    for seed in range(10):
+        assert ToolOrchestratingLLM(model, "x", AutoLLM(seed))().links
+
+
 @pytest.mark.parametrize("kind", [list[Code], dict[str, pydantic.RedisDsn], pydantic.ImportString, ZoneInfo])
 def test_outputs_that_are_no_objects(kind: Any) -> None:
     for size in SIZES:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from ..errors import ToolcastError
 from ..json_text import json_text
+from ..plain_data import HIDDEN
 from ..providers.schemas.normalize import normalize
 from .string_values import Size, make_text, words
 
@@ -238,9 +239,9 @@ def _merged(schemas: Sequence[Schema]) -> Schema:
 
 
 def _is_within(path: Path, place: Place) -> bool:
-    """Return whether the items of `path` are items of `place`, in this order."""
+    """Return whether the items of `path` are items of `place`, in this order; a key that is not shown may be any."""
     items = iter(place)
-    return all(item in items for item in path)
+    return all(any(each in (item, HIDDEN) for each in items) for item in path)
 
 
 def _heights(definitions: Mapping[str, Any]) -> dict[str, float]:

@@ -289,6 +289,7 @@ def test_a_dry_run_names_what_follows(server: OllamaByRule, capsys: pytest.Captu
     assert server.requests == [] and not Path("report").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for another process")
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("rated", [0, 1])

@@ -45,6 +45,7 @@ def in_terminal(folder: Path, server: OllamaByRule, *words: str, **changes: Any)
         terminal.close()
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_all_runs_and_is_130(tmp_path: Path) -> None:
     opened = Event()
 

@@ -307,6 +307,7 @@ def test_ctrl_c_is_130_and_shows_how_to_resume(
 GRID = {"grid": {"model_options.seed": [1, 2]}}
 
 
+@pytest.mark.slow
 def test_a_grid_of_runs(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]) -> None:
     config = configured(ollama.host, cycle_count=1, **GRID)
     assert run("--config", config, "--dry-run") == 0
@@ -325,6 +326,7 @@ def test_a_grid_of_runs(ollama: OllamaByRule, capsys: pytest.CaptureFixture[str]
     assert planned.count("its log already has 1 cycles") == planned.count("  next: cycle 2 of 3\n") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grid", [False, True])
 def test_cycles_without_a_final_reflection_fail(
     ollama: OllamaByRule, capsys: pytest.CaptureFixture[str], grid: bool

@@ -201,6 +201,7 @@ def test_each_result_is_below_its_call_and_only_a_failure_has_a_cross(server: Ol
         ]
 
 
+@pytest.mark.slow
 def test_calls_that_a_killed_program_left_have_their_rows(server: OllamaServer, folder: Path) -> None:
     command = call("run_command", command="touch made")
     with asked(server, folder, EDIT, command, mode="auto") as terminal:

@@ -477,6 +477,7 @@ def test_a_model_as_an_input_keeps_its_secrets(tmp_path: Path) -> None:
 # Parquet.
 
 
+@pytest.mark.slow
 def test_a_parquet_file_has_the_schema_of_the_output(tmp_path: Path) -> None:
     path = tmp_path / "people.parquet"
     saved = job_for(*[f"n{number} {number}" for number in range(1_500)], "Bob").to_parquet(path)

@@ -218,6 +218,7 @@ def on(server: OllamaByRule, folder: Path, /, **changes: Any) -> ExperimentConfi
 NAMES = [f"demo-{model}-seed_{seed}" for model in (MODEL, "other") for seed in (1, 2)]
 
 
+@pytest.mark.slow
 def test_a_run_of_a_grid_is_what_it_is_alone(server: OllamaByRule, tmp_path: Path) -> None:
     received: list[tuple[str, LogEvent]] = []
     results = run_grid(on(server, tmp_path), workers=2, listener=lambda *what: received.append(what))

@@ -99,6 +99,7 @@ def test_one_run(tmp_path: Path) -> None:
     assert "nav" not in page.tags and "Comparison" not in made.html
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scripts", [True, False])
 def test_the_page_stands_alone(tmp_path: Path, scripts: bool) -> None:
     logs = [whole_run(tmp_path / f"{name}.jsonl", name) for name in ("one", "two")]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
+from support.example_counts import cut_places
 from toolcast.accumulator import Accumulator
 from toolcast.answer_details import SafetyRating
 from toolcast.citations import Citation
@@ -508,7 +509,7 @@ def decode(body: bytes, **about: Any) -> list[Event]:
     whole = outcome([body], **about)
     for form in (body, body.replace(b"\n", b"\r\n")) if body.startswith(b"event") else (body,):
         assert outcome([form[at : at + 1] for at in range(len(form))], **about) == whole
-        for at in range(len(form)):
+        for at in cut_places(form):
             assert outcome([form[:at], form[at:]], **about) == whole, at
     events, error = whole
     if error is not None:

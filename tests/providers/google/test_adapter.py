@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 from pydantic import BaseModel
 
+from support.example_counts import cut_places
 from toolcast import Google, ToolOrchestratingLLM
 from toolcast.accumulator import Accumulator
 from toolcast.answer_details import SafetyRating
@@ -602,7 +603,7 @@ def test_events(chunks: list[bytes], events: list[Event]) -> None:
     body = stream(*chunks)
     assert decode(body) == events
     assert decode(*[body[at : at + 1] for at in range(len(body))]) == events
-    for cut in range(len(body)):
+    for cut in cut_places(body):
         assert decode(body[:cut], body[cut:]) == events, cut
     assert decode(stream(*chunks, end=b"\n\n")) == events
     if b"setupComplete" in body:  # which is no answer
@@ -683,7 +684,7 @@ def test_arguments_in_pieces(last: list[bytes]) -> None:
         ToolCallDelta("call_1", 'lo\\"'),
     ]
     assert events[-1] == Finish("tool_use", None, "STOP")
-    for cut in range(len(body)):
+    for cut in cut_places(body):
         assert decode(body[:cut], body[cut:]) == events, cut
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.albums import SEA, Album
+from support.example_counts import cut_places
 from support.sync_and_async import API
 from toolcast import OpenAIResponses, ToolOrchestratingLLM
 from toolcast.accumulator import Accumulator
@@ -458,7 +459,7 @@ def decode(body: bytes, **about: Any) -> list[Event]:
     assert outcome([body.replace(b"\n", b"\r\n")], **about) == whole
     if len(body) < 4_000:
         assert outcome([body[at : at + 1] for at in range(len(body))], **about) == whole
-        for at in range(len(body)):
+        for at in cut_places(body):
             assert outcome([body[:at], body[at:]], **about) == whole, at
     events, error = whole
     if error is not None:
