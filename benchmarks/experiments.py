@@ -30,8 +30,8 @@ from toolcast.experiments.event_log import JsonlLogger, read_log
 from toolcast.experiments.log_events import EventType, LogEvent
 from toolcast.experiments.pei.assessment import assess
 from toolcast.llms import LLMMetadata
+from toolcast.llms.call_state import CallState
 from toolcast.llms.request import ChatRequest
-from toolcast.llms.request_state import RequestState
 from toolcast.messages import assistant
 from toolcast.testing import ScriptedLLM
 from toolcast.transport.network import IOBackend
@@ -89,7 +89,7 @@ class _AtOnce(FunctionCallingLLM):
     def metadata(self) -> LLMMetadata:
         return LLMMetadata("at-once", "benchmark", True)
 
-    async def answer(self, ask: ChatRequest, backend: IOBackend, call: RequestState | None = None) -> ChatResponse:
+    async def answer(self, ask: ChatRequest, backend: IOBackend, call: CallState | None = None) -> ChatResponse:
         return next(self._answers)
 
     def _events(self, *asked: Any) -> Any:

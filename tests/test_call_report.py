@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ from support.sync_and_async import API
 from toolcast import Engine, OpenAI, Prices, ToolOrchestratingLLM, ValidationError
 from toolcast.call_report import Account
 from toolcast.errors import Attempt, BadRequest
+from toolcast.llms.call_state import CallState
 from toolcast.messages import ImagePart, assistant, user
+from toolcast.settings import Settings
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
 from toolcast.usage import Usage
 
@@ -59,7 +62,7 @@ def test_an_account_and_a_line_have_the_known_part_of_a_cost(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "toolcast")
-    account().end(Usage(10, 5).with_cost("0.5") + Usage(10, 5), output=1)
+    call().end(output=1, usage=Usage(10, 5).with_cost("0.5") + Usage(10, 5))
     assert written(capsys)[-1] == "  20 tokens in, 10 out, at least $0.500000"
     assert lines(caplog) == [r"call-1 with p m\x07: done (20 tokens in, 10 out, at least $0.500000)"]
 
@@ -122,7 +125,7 @@ def test_answers_in_an_account_have_no_credentials(api: API, capsys: pytest.Capt
 
 
 def test_an_error_after_a_valid_answer_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    account().end(Usage(), [Attempt(1, BadRequest("no")), Attempt(2)], error=RuntimeError("the tool"))
+    call(attempts=[Attempt(1, BadRequest("no")), Attempt(2)]).end(RuntimeError("the tool"))
     assert written(capsys)[1:4] == [
         "  attempt 1, 0.00 s: BadRequest: no",
         "  attempt 2, 0.00 s",
@@ -212,8 +215,9 @@ def test_no_line_where_no_one_wants_one(caplog: pytest.LogCaptureFixture) -> Non
     assert caplog.records == []
 
 
-def account(*messages: Any) -> Account:
-    return Account("call-1", lambda: {"provider": "p", "model": "m\x07"}, lambda: 1.0, messages, verbose=True)
+def call(*messages: Any, attempts: Sequence[Attempt] = ()) -> CallState:
+    account = Account("call-1", {"provider": "p", "model": "m\x07"}, messages)
+    return CallState(attempts=[*attempts]).begin(Settings(), lambda: 1.0, lambda: account, verbose=True)
 
 
 class Rude:
@@ -222,14 +226,14 @@ class Rude:
 
 
 def test_an_output_that_cannot_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    account().end(Usage(), output=Rude())
+    call().end(output=Rude())
     assert "  the result cannot be shown, as its __repr__ raised RuntimeError" in written(capsys)
 
 
 def test_what_is_long_is_cut_and_what_is_no_text_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     picture = ImagePart(data=b"x", media_type="image/png")
     attempts = [Attempt(1, seconds=2, wait=0.25), Attempt(2, seconds=1)]
-    account(user("a\n" * 1000), user("look", picture), assistant("ok")).end(Usage(), attempts, output="b" * 9000)
+    call(user("a\n" * 1000), user("look", picture), assistant("ok"), attempts=attempts).end(output="b" * 9000)
     title, long, look, answer, first, second, result, _ = written(capsys)
     assert title == r"toolcast call-N with p m\x07"
     assert (len(long), long[-1]) == (302, "…")
@@ -240,9 +244,9 @@ def test_what_is_long_is_cut_and_what_is_no_text_is_named(capsys: pytest.Capture
 
 
 def test_an_account_is_written_once(capsys: pytest.CaptureFixture[str]) -> None:
-    twice = account()
-    twice.end(Usage(), output=1)
-    twice.end(Usage(), error=ValueError())
+    twice = call()
+    twice.end(output=1)
+    twice.end(ValueError())
     assert len(written(capsys)) == 3
 
 
@@ -251,7 +255,7 @@ def test_without_a_stderr_nothing_is_written(stream: str | None, process: Proces
     closed = io.StringIO()
     closed.close()
     process.stream("stderr", None if stream is None else closed)
-    account().end(Usage(), output=1)
+    call().end(output=1)
 
 
 KEY = "sk-canary-0123456789"

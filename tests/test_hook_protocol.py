@@ -452,7 +452,7 @@ def test_a_replaced_llm_is_observed_by_the_hooks_of_the_call(api: API) -> None:
 
 def test_a_call_without_hooks_has_no_dispatcher() -> None:
     llm = service()
-    assert client_of(llm).start_call(Settings(), client_of(llm).sync_backend()).hooks is None
+    assert client_of(llm).begin_call(Settings(), client_of(llm).sync_backend()).hooks is None
 
 
 # Tools.

@@ -9,11 +9,11 @@ from contextlib import suppress
 from typing import Any, Final
 
 from .errors import Attempt, CallError
-from .hook_protocol import CallHooks, NamedSpec
+from .hook_protocol import NamedSpec
+from .lazy_dataclasses import dataclass
 from .messages import Message, Part
 from .plain_data import hide_content
 from .retries import wait_reason
-from .secret_patterns import mask_secrets
 from .terminal_text import visible
 from .usage import Usage
 
@@ -25,116 +25,78 @@ _OUTPUT: Final = 2000  # and of the output or the error
 _MESSAGES: Final = 10
 
 
+@dataclass(frozen=True, slots=True)
 class Account:
-    """The account of one call, written once, by the first `end`.
+    """The names and messages in the report of one call; `write` writes it.
 
-    Args:
+    Attributes:
         name: The name of the call.
-        origin: Returns the provider and the model.
-        now: Returns the time in seconds.
+        origin: The provider and the model.
         messages: The messages that are shown with `verbose`.
-        verbose: Write the account on stderr.
-        mode: Returns the output mode, which is shown with `verbose`.
-        hooks: The hooks of the call, whose `error` and `end` are called.
+        mode: The output mode, which is shown with `verbose`.
         tools: The tools, which are shown with `verbose`.
         hidden: The tools whose types hide their input: their arguments are not shown.
     """
 
-    __slots__ = (
-        "_added",
-        "_began",
-        "_ended",
-        "_hidden",
-        "_hooks",
-        "_messages",
-        "_mode",
-        "_name",
-        "_now",
-        "_origin",
-        "_tools",
-        "_verbose",
-    )
+    name: str
+    origin: Mapping[str, Any]
+    messages: Sequence[Message] = ()
+    mode: str = ""
+    tools: Sequence[NamedSpec] = ()
+    hidden: Collection[str] = ()
 
-    def __init__(
+    def write(
         self,
-        name: str,
-        origin: Callable[[], Mapping[str, Any]],
-        now: Callable[[], float],
-        messages: Sequence[Message] = (),
-        *,
-        verbose: bool = False,
-        mode: Callable[[], str] | None = None,
-        hooks: CallHooks | None = None,
-        tools: Sequence[NamedSpec] = (),
-        hidden: Collection[str] = (),
-    ) -> None:
-        self._added: dict[int, list[str]] = {}  # the lines of the messages that were added, by the attempt before them
-        self._tools = tools
-        self._hidden = hidden
-        self._hooks = hooks
-        self._mode = mode
-        self._name = name
-        self._origin = origin
-        self._now = now
-        self._messages = messages
-        self._verbose = verbose
-        self._ended = False
-        self._began = now()
-
-    def add_messages(self, attempt: int, messages: Sequence[Message], mask: Callable[[str], str]) -> None:
-        """Show `messages`, which were added to the request after the attempt of this number, with `verbose`.
-
-        `mask` removes the credentials of the attempt.
-        """
-        if self._verbose:
-            self._added[attempt] = [_shown(message, mask) for message in messages[-_MESSAGES:]]
-
-    def end(
-        self,
+        seconds: float,
         usage: Usage,
-        attempts: Sequence[Attempt] = (),
-        error: BaseException | None = None,
-        output: Any = NO_OUTPUT,
-        mask: Callable[[str], str] = mask_secrets,
+        attempts: Sequence[Attempt],
+        result: Any,
+        mask: Callable[[str], str],
+        added: Mapping[int, Sequence[str]],
+        *,
+        verbose: bool,
     ) -> None:
-        """Write the account of a call that ended with `output` or `error`, or was closed without either.
+        """Write the report of a call that took so many `seconds`.
 
-        `mask` removes the credentials of the last request.
+        Args:
+            seconds: The time from its begin to its end.
+            usage: Tokens, summed over all requests.
+            attempts: One entry for each request.
+            result: The output, the error, or `NO_OUTPUT` of a call that was closed.
+            mask: Removes the credentials of the last request.
+            added: The lines of the messages that were added, by the number of the attempt before them.
+            verbose: Write it on stderr, too, with the messages.
         """
-        if self._ended:
-            return
-        self._ended = True
-        if self._hooks is not None:
-            hooks = self._hooks.for_last_request()
-            if error is not None:
-                hooks.emit("error", error)
-            hooks.emit("end", usage, self._now() - self._began)
-        if not (self._verbose or logger.isEnabledFor(logging.INFO)):
-            return
-        seconds = self._now() - self._began
-        origin = self._origin()
-        title = visible(f"{self._name} with {origin['provider']} {origin['model']}")
+        title = visible(f"{self.name} with {self.origin['provider']} {self.origin['model']}")
         cost = f"{seconds:.2f} s, {usage.input_tokens} tokens in, {usage.output_tokens} out"
         if len(attempts) > 1:
             cost = f"{cost}, {len(attempts)} requests"
         if any(attempt.cached for attempt in attempts):
             cost = f"{cost}, from the cache"
-        end = "closed before its end" if output is NO_OUTPUT else "done"
+        end = "closed before its end" if result is NO_OUTPUT else "done"
         money = _money(usage)
-        logger.info("%s: %s (%s%s)", title, end if error is None else type(error).__name__, cost, money)
-        if self._verbose:
-            result = output if error is None else error
+        logger.info(
+            "%s: %s (%s%s)", title, type(result).__name__ if isinstance(result, BaseException) else end, cost, money
+        )
+        if verbose:
             if not money and usage.total_tokens:
                 money = ", cost unknown"
-            mode = "" if self._mode is None else f" ({self._mode()})"
-            _print("\n  ".join([f"toolcast {title}{mode}", *self._lines(attempts, result, mask), f"{cost}{money}"]))
+            mode = f" ({self.mode})" if self.mode else ""
+            lines = self._lines(attempts, result, mask, added)
+            _print("\n  ".join([f"toolcast {title}{mode}", *lines, f"{cost}{money}"]))
 
-    def _lines(self, attempts: Sequence[Attempt], result: Any, mask: Callable[[str], str]) -> list[str]:
-        lines = [_one_line(f"tools: {', '.join(map(_signature, self._tools))}", _MESSAGE)] if self._tools else []
-        lines += [_shown(message, mask) for message in self._messages[-_MESSAGES:]]
+    def _lines(
+        self,
+        attempts: Sequence[Attempt],
+        result: Any,
+        mask: Callable[[str], str],
+        added: Mapping[int, Sequence[str]],
+    ) -> list[str]:
+        lines = [_one_line(f"tools: {', '.join(map(_signature, self.tools))}", _MESSAGE)] if self.tools else []
+        lines += shown_messages(self.messages, mask)
         try:
             for each in attempts[:-1]:
-                lines += [_attempt_line(each), *self._added.get(each.number, ())]
+                lines += [_attempt_line(each), *added.get(each.number, ())]
             # The text of the error is masked where it is made; the output is the caller's own.
             last = _one_line(_describe(result), _OUTPUT)
             if len(attempts) > 1:
@@ -144,11 +106,16 @@ class Account:
                 lines.append(start)
             lines += [last] if last else []
             if isinstance(result, CallError) and result.response is not None and result.response.message.parts:
-                lines.append(_shown(hide_content(result.response.message, self._hidden), mask))
+                lines.append(_shown(hide_content(result.response.message, self.hidden), mask))
         except Exception as error:  # the user's output or error, shown: what fails is written instead
             # The output and the error may be of the user's own types, whose __repr__ may raise.
             lines.append(f"the result cannot be shown, as its __repr__ raised {type(error).__name__}")
         return lines
+
+
+def shown_messages(messages: Sequence[Message], mask: Callable[[str], str]) -> list[str]:
+    """Return the last of `messages` as lines; `mask` removes the credentials of a request."""
+    return [_shown(message, mask) for message in messages[-_MESSAGES:]]
 
 
 def _money(usage: Usage) -> str:

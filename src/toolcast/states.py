@@ -150,8 +150,8 @@ class Trace:
 
     __slots__ = ("_observer", "_table", "call_id", "observed", "state")
 
-    def __init__(self, table: Table, observer: Observer | None = None) -> None:
-        self.call_id: str = f"call-{next(_numbers)}"
+    def __init__(self, table: Table, observer: Observer | None = None, call_id: str | None = None) -> None:
+        self.call_id: str = f"call-{next(_numbers)}" if call_id is None else call_id
         self.state: State = next(iter(table))
         self.observed: bool = observer is not None
         self._table = table
@@ -179,10 +179,7 @@ class Trace:
         """Return the traces of `count` tool calls, `call-1.1`, `call-1.2`, ..., or none without an observer."""
         if self._observer is None:
             return ()
-        forks = tuple([Trace(TOOL_CALL, self._observer) for _ in range(count)])
-        for number, fork in enumerate(forks, 1):
-            fork.call_id = f"{self.call_id}.{number}"
-        return forks
+        return tuple([Trace(TOOL_CALL, self._observer, f"{self.call_id}.{n}") for n in range(1, count + 1)])
 
 
 def notify(observer: Observer, id: str, state: State) -> None:

@@ -17,8 +17,8 @@ from toolcast.batch import JobStopped, Outcome, workers
 from toolcast.batch.job_options import JobPlan
 from toolcast.batch.run import AbortHandle, JobRun
 from toolcast.errors import NotFound
+from toolcast.llms.call_state import CallState
 from toolcast.llms.client import client_of
-from toolcast.llms.request_state import RequestState
 from toolcast.testing import ScriptedLLM, ScriptedRequest
 
 
@@ -43,7 +43,7 @@ class Breakable:
 def test_a_call_that_begins_after_the_abort_is_broken_off() -> None:
     handle, call = AbortHandle(), Breakable()
     handle.abort()
-    begun: RequestState = call  # type: ignore[assignment]  # the part of it that the handle uses
+    begun: CallState = call  # type: ignore[assignment]  # the part of it that the handle uses
     handle.begin(begun)
     assert call.times == 1
     handle.abort()

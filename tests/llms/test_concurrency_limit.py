@@ -534,11 +534,9 @@ def test_no_limit_costs_nothing() -> None:
     for limit, kind in ((None, False), (1, True)):
         llm = at_most(limit)
         ask = client_of(llm).build_request("x", (), None, None, parallel=True)
-        from toolcast.llms.request_state import RequestState
+        from toolcast.llms.call_state import CallState
 
-        assert (
-            isinstance(client_of(llm).source(ask, client_of(llm).sync_backend(), RequestState()), LimitedEvents) is kind
-        )
+        assert isinstance(client_of(llm).source(ask, client_of(llm).sync_backend(), CallState()), LimitedEvents) is kind
 
 
 def test_every_ready_made_llm_takes_it() -> None:

@@ -30,8 +30,8 @@ from toolcast.async_support import sync_driver
 from toolcast.errors import AuthFailed, ConnectFailed, Overloaded, RateLimited, Timeout, UnsupportedLLMError
 from toolcast.events import Event, Failover, Finish, Routing, TextDelta, UsageReport
 from toolcast.llms import CachedLLM, LLMMetadata, MemoryCache
+from toolcast.llms.call_state import CallState
 from toolcast.llms.client import client_of
-from toolcast.llms.request_state import RequestState, start_call
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock, use_llm
 
 JSON = {"content-type": "application/json"}
@@ -182,7 +182,7 @@ def test_after_its_end_a_stream_says_no_more() -> None:
     source = client_of(llm).source(
         client_of(llm).build_request("Hello", (), None, None, parallel=True),
         client_of(llm).sync_backend(),
-        RequestState(),
+        CallState(),
     )
     run = sync_driver.run
     assert len(run(source.next_events())) == 3
@@ -246,7 +246,7 @@ def test_the_time_of_the_call_is_given_back(timeout: Any) -> None:
     llm = FallbackLLM([scripted("a", "Hi", settings=Settings(timeout=3))], settings=Settings(timeout=timeout))
     clock = standing_still(llm)
     ask = client_of(llm).build_request("Hello", (), None, None, parallel=True)
-    call = start_call(ask.settings, client_of(llm).sync_backend())
+    call = CallState().begin(ask.settings, client_of(llm).sync_backend().now)
     whole = call.deadline
     source = client_of(llm).source(ask, client_of(llm).sync_backend(), call)
     sync_driver.run(source.next_events())

@@ -358,7 +358,7 @@ def test_a_second_request_of_one_call_is_nested() -> None:
     gate = Recorder()
     llm = ScriptedLLM("a", "b")
     with use_gate(gate):
-        call = client_of(llm).start_call(Settings(), client_of(llm).sync_backend())
+        call = client_of(llm).begin_call(Settings(), client_of(llm).sync_backend())
         request = client_of(llm).build_request("x", (), None, None, parallel=True)
         first, second = (client_of(llm).open_events(request, client_of(llm).sync_backend(), call) for _ in range(2))
         for source in (first, second):

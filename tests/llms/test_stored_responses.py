@@ -36,9 +36,9 @@ from toolcast.agents.engine.session_state import fold
 from toolcast.async_support import sync_driver
 from toolcast.errors import BadRequest, NotFound, ServerError
 from toolcast.events import Event, Finish, TextDelta
+from toolcast.llms.call_state import CallState
 from toolcast.llms.client import client_of
 from toolcast.llms.request import ChatRequest, StoredResponse
-from toolcast.llms.request_state import RequestState
 from toolcast.llms.stored_responses import ContinuedEvents, continuation, is_lost
 from toolcast.stores import SQLiteStore
 
@@ -412,7 +412,7 @@ class Source:
         self.broken = True
 
 
-def continued(call: RequestState, *sources: Source) -> ContinuedEvents:
+def continued(call: CallState, *sources: Source) -> ContinuedEvents:
     request = ChatRequest((*SEEN, user("Two?")), settings=AUTO, continues=STORED, seen=SEEN)
     waiting = iter(sources)
     return ContinuedEvents(request, OWN, lambda _: next(waiting), call)
@@ -420,7 +420,7 @@ def continued(call: RequestState, *sources: Source) -> ContinuedEvents:
 
 def test_an_aborted_call_aborts_the_replacement_too() -> None:
     first, second = Source(LOST), Source(None, TextDelta("2."))
-    events = continued(RequestState(), first, second)
+    events = continued(CallState(), first, second)
     events.break_off()
     assert sync_driver.run(events.next_events()) == [TextDelta("2.")]
     assert (first.closed, first.broken, second.broken) == (True, True, True)
@@ -429,7 +429,7 @@ def test_an_aborted_call_aborts_the_replacement_too() -> None:
 
 def test_nothing_is_replaced_after_the_first_event() -> None:
     source = Source(None, TextDelta("2."))
-    events = continued(RequestState(), source, Source(None))
+    events = continued(CallState(), source, Source(None))
     sync_driver.run(events.next_events())
     source.error = LOST
     with pytest.raises(BadRequest):
@@ -446,6 +446,6 @@ def test_nothing_is_replaced_after_the_first_event() -> None:
     ],
 )
 def test_only_a_complete_response_is_continued(finish: Finish, stored: str | None) -> None:
-    call = RequestState()
+    call = CallState()
     sync_driver.run(continued(call, Source(None, finish)).next_events())
     assert (None if call.stored is None else call.stored.id) == stored

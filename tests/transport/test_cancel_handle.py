@@ -22,11 +22,11 @@ from toolcast.errors import StreamClosed, StreamInterrupted
 from toolcast.events import TextDelta
 from toolcast.http_request import HTTPRequest
 from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.call_state import CallState, ResponseEvents
 from toolcast.llms.client import client_of
 from toolcast.llms.concurrency_limiter import LimitedEvents
 from toolcast.llms.prompted import PromptedEvents
 from toolcast.llms.request import ChatRequest
-from toolcast.llms.request_state import ResponseEvents, start_call
 from toolcast.messages import user
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 from toolcast.transport.cancel_handle import CancelHandle, current_handle, shut
@@ -56,7 +56,7 @@ def openai(server: Loopback, **options: Any) -> OpenAI:
 def asked(llm: FunctionCallingLLM, *, stream: bool = True) -> ResponseEvents:
     backend = client_of(llm).sync_backend()
     ask = ChatRequest((user("x"),), settings=client_of(llm).merge_settings(None), stream=stream, parallel=True)
-    return client_of(llm).source(ask, backend, start_call(ask.settings, backend))
+    return client_of(llm).source(ask, backend, CallState().begin(ask.settings, backend.now))
 
 
 class Reading(threading.Thread):
@@ -275,7 +275,7 @@ def test_a_model_that_is_held_in_words() -> None:
 @pytest.mark.parametrize("early", [True, False])
 def test_a_call_is_broken_off_before_and_after_its_source_is_open(early: bool) -> None:
     llm = OpenAI("m-1", api_key="sk", network=ReplayNetwork())
-    call, source = start_call(Settings(), client_of(llm).sync_backend()), asked(llm)
+    call, source = CallState().begin(Settings(), client_of(llm).sync_backend().now), asked(llm)
     for step in (call.break_off, partial(call.open, source))[:: 1 if early else -1]:
         step()
     with pytest.raises(StreamInterrupted, match="aborted"):

@@ -10,9 +10,8 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from ..async_support.waiters import Waiters
 from ..errors import AuthFailed, ConnectFailed, NotFound, QuotaExceeded, UnsupportedLLMError, WouldSuspend
+from ..llms.call_state import CallState
 from ..llms.request_gate import Gates, RequestGate, use_gate
-from ..llms.request_state import RequestState, start_call
-from ..states import Trace
 from ..structured.call import PreparedCall, run_call
 from ..structured.orchestrator import ToolOrchestratingLLM, begin_call
 from ..tools.output_schema import calls_functions
@@ -58,12 +57,12 @@ class AbortHandle:
 
     def __init__(self) -> None:
         self.aborted: bool = False
-        self._call: RequestState | None = None
+        self._call: CallState | None = None
 
-    def begin(self, call: RequestState) -> None:
+    def begin(self, call: CallState) -> None:
         """Set the call that begins."""
         self._call = call
-        if self.aborted:  # after the assignment, as in `RequestState.open`
+        if self.aborted:  # after the assignment, as in `CallState.open`
             call.break_off()
 
     def abort(self) -> None:
@@ -103,7 +102,7 @@ class JobRun(Generic[T]):
         total: int | None = None,
         *,
         gate: RequestGate | None = None,
-        prepare: Callable[[InputRow], tuple[PreparedCall, Trace]] | None = None,
+        prepare: Callable[[InputRow], tuple[PreparedCall, CallState]] | None = None,
     ) -> None:
         if plan.budget is not None:
             check_budget(plan.budget, call.llm)
@@ -284,15 +283,14 @@ class JobRun(Generic[T]):
 
     async def _outcome(self, row: InputRow, backend: IOBackend, handle: AbortHandle) -> Outcome[T]:
         began = backend.now()
-        state: RequestState | None = None
+        state: CallState | None = None
         output, error = None, None
         try:
-            prepared, trace = begin_call(self.call, row.values) if self._prepare is None else self._prepare(row)
+            prepared, state = begin_call(self.call, row.values) if self._prepare is None else self._prepare(row)
             if self._blocks and backend.concurrent:
                 prepared = replace(prepared, blocks=True)
-            state = start_call(prepared.request.settings, backend, prepared.hooks, trace.call_id)
             handle.begin(state)
-            output = cast("T", (await run_call(prepared, backend, trace, state)).output)
+            output = cast("T", (await run_call(prepared, backend, state)).output)
         except Exception as raised:  # the item's: any error of the call, a validator or a tool
             error = raised
         attempts, usage = (0, NO_USAGE) if state is None else (len(state.attempts), state.usage)

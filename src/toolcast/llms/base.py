@@ -11,7 +11,7 @@ methods run it without an event loop.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypedDict, overload
 
@@ -36,12 +36,12 @@ from ..tools.callable_tool import CallableTool, ToolOutput
 from ..tools.execution import run_tools
 from ..transport.network import Clock, IOBackend, Network
 from ..transport.network_choice import NetworkChoice
+from .call_state import CallState, ResponseEvents, iterate_events
 from .client import Connections, LLMClient, client_of
 from .defaults import replacement
 from .event_streams import AsyncEventStream, EventStream
 from .file_methods import FileMethods
 from .request import ChatRequest, Messages, Tools
-from .request_state import RequestState, ResponseEvents, iterate_events
 
 if TYPE_CHECKING:
     from .token_counts import CountMethod, TokenCount
@@ -367,7 +367,7 @@ class BuiltInLLM(FunctionCallingLLM):
             client.async_backend(),
             ChatRequest(tuple(messages), tuple(tools), tool_choice, settings, parallel=True, stream=True),
         )
-        call = client.start_call(request.settings, backend)
+        call = client.begin_call(request.settings, backend)
         return iterate_events(client.open_events(request, backend, call), call)
 
 
@@ -388,10 +388,10 @@ def _request(
 
 def _streamed(
     client: LLMClient, request: ChatRequest, backend: IOBackend
-) -> tuple[ResponseEvents, Mapping[str, Any], Callable[[], float], RequestState]:
+) -> tuple[ResponseEvents, Mapping[str, Any], CallState]:
     """Return what a stream of the events of a response needs."""
-    call = client.start_call(request.settings, backend)
-    return client.source(replace(request, stream=True), backend, call), client.origin, backend.now, call
+    call = client.begin_call(request.settings, backend)
+    return client.source(replace(request, stream=True), backend, call), client.origin, call
 
 
 async def _predict(
@@ -400,8 +400,7 @@ async def _predict(
     with client.reported_call("chat", request.settings, backend) as call:
         response = await client.answer(request, backend, call)
         calls = client.llm.get_tool_calls_from_response(response, error_on_no_tool_call=error_on_no_tool_call)
-        hooks = None if call.hooks is None else call.hooks.for_last_request()
-        outputs = await run_tools(request.tools, calls, concurrent=backend.concurrent, hooks=hooks)
+        outputs = await run_tools(request.tools, calls, concurrent=backend.concurrent, hooks=call.last_hooks)
         await call.accept()
         return AgentChatResponse(response, tuple(outputs))
 

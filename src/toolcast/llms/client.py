@@ -31,12 +31,12 @@ from ..tools.callable_tool import as_tools
 from ..transport.network import AsyncBackend, Clock, IOBackend, Network, SyncBackend, SystemClock
 from ..transport.network_choice import NetworkChoice, resolve_network
 from ..usage import Usage
+from .call_state import CallState, IteratorEvents, ResponseEvents, read_response
 from .concurrency_limiter import ConcurrencyLimiter, LimitedEvents
 from .defaults import Configs, replacement
 from .hooked_events import HookedEvents, request_info
 from .request import ChatRequest, Messages, Tools, as_messages, resolve_tool_choice
 from .request_gate import GateRequest, RequestOrigin
-from .request_state import IteratorEvents, RequestState, ResponseEvents, read_response, start_call
 
 if TYPE_CHECKING:
     from .base import FunctionCallingLLM
@@ -194,7 +194,7 @@ class LLMClient(Generic[L]):
         """Return the output mode for a request that requires none."""
         return "prompted" if request.forces and not self.llm.metadata.is_function_calling_model else "tool_call"
 
-    def source(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+    def source(self, request: ChatRequest, backend: IOBackend, call: CallState) -> ResponseEvents:
         """Return the events of one response of this LLM, or of its replacement (`use_llm`), in the latter's mode."""
         other = replacement()
         client: LLMClient = self if other is None else client_of(other)
@@ -205,12 +205,12 @@ class LLMClient(Generic[L]):
             return events
         return HookedEvents(events, call.hooks, call, backend.now, lambda: client.origin, stream=request.stream)
 
-    def open_events(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+    def open_events(self, request: ChatRequest, backend: IOBackend, call: CallState) -> ResponseEvents:
         """Return the events of one response of this LLM, limited to `max_concurrency`."""
         source, limiter = self.open(request, backend, call), self.connections.limiter
         return source if limiter is None else LimitedEvents(source, limiter, backend, call, self.origin)
 
-    def open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+    def open(self, request: ChatRequest, backend: IOBackend, call: CallState) -> ResponseEvents:
         """Return the events of one response. The output mode is decided here, and passed down."""
         mode = self.mode(request) if request.tools else "tool_call"
         if mode != "prompted":
@@ -221,7 +221,7 @@ class LLMClient(Generic[L]):
         source = self.send(prompted, mode, backend, call)
         return source if calls is None else PromptedEvents(source, calls, call, accept_damaged=request.accept_damaged)
 
-    def send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
+    def send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: CallState) -> ResponseEvents:
         """Return the events of the response to `request`, which is sent as it is."""
         if request.server_tools and not self.llm.takes_server_tools:
             label = request.server_tools[0].label
@@ -249,7 +249,7 @@ class LLMClient(Generic[L]):
             begin_events(), backend, call, parallel=request.parallel, begin=observed, price=self.price, gated=gated
         )
 
-    async def answer(self, request: ChatRequest, backend: IOBackend, call: RequestState | None = None) -> ChatResponse:
+    async def answer(self, request: ChatRequest, backend: IOBackend, call: CallState | None = None) -> ChatResponse:
         """Return the complete response. Where `call` is passed, its owner accepts or rejects the response."""
         if call is not None:
             return await read_response(self.source(request, backend, call), self.origin)
@@ -259,25 +259,25 @@ class LLMClient(Generic[L]):
             return response
 
     @contextmanager
-    def reported_call(self, name: str, settings: Settings, backend: IOBackend) -> Generator[RequestState]:
+    def reported_call(self, name: str, settings: Settings, backend: IOBackend) -> Generator[CallState]:
         """Begin a call, and report its end: the account in the log and the hooks' `error` and `end`.
 
         A response that the block has not accepted is rejected.
         """
-        call = self.start_call(settings, backend)
-        account = Account(name, lambda: self.origin, backend.now, hooks=call.hooks)
+        call = self.begin_call(settings, backend, name)
         try:
             yield call
         except BaseException as error:
-            account.end(call.usage, call.attempts, error)
+            call.end(error)
             raise
         finally:
             call.reject()
-        account.end(call.usage, call.attempts, output=None)
+        call.end(output=None)
 
-    def start_call(self, settings: Settings, backend: IOBackend) -> RequestState:
+    def begin_call(self, settings: Settings, backend: IOBackend, name: str = "chat") -> CallState:
         """Return the state of a call of this LLM that begins now, with its hooks."""
-        return start_call(settings, backend, self.begin_operation("chat"))
+        call = CallState(self.begin_operation("chat"))
+        return call.begin(settings, backend.now, lambda: Account(name, self.origin))
 
     def begin_operation(self, operation: Operation, *more: tuple[Hooks, ...], **info: str) -> CallHooks | None:
         """Return the hooks of an operation that uses this LLM: its own, and `more`. None if there are none."""

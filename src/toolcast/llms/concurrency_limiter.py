@@ -21,7 +21,7 @@ from typing import Any
 from ..errors import CallError, LimitExceeded, StreamClosed, Timeout
 from ..events import Event, Finish
 from ..transport.network import IOBackend
-from .request_state import DirectReads, RequestState, ResponseEvents
+from .call_state import CallState, DirectReads, ResponseEvents
 
 _LATE = "max_concurrency responses of this LLM were under way and none ended in time; raise max_concurrency or timeout"
 _STUCK = (
@@ -38,7 +38,7 @@ class LimitedEvents:
         source: ResponseEvents,
         limiter: ConcurrencyLimiter,
         backend: IOBackend,
-        call: RequestState,
+        call: CallState,
         origin: Mapping[str, Any],
     ) -> None:
         self._source = source

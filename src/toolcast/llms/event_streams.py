@@ -6,19 +6,18 @@ async class awaits them. Nothing is read ahead of the event that the caller asks
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ..accumulator import Accumulator
 from ..async_support import sync_driver
-from ..call_report import Account
 from ..closing import AsyncClosing, Closing, Uncopyable
 from ..errors import CallError, LLMError, StreamBusy, StreamClosed
 from ..events import ChatResponse, Event
 from ..reprs import safe_repr
 from ..usage import Usage
-from .request_state import RequestState, ResponseEvents
+from .call_state import CallState, ResponseEvents
 
 if TYPE_CHECKING:
     from ..live_display import Frame, LiveDisplay
@@ -31,14 +30,11 @@ class _EventState(Uncopyable):
         self,
         source: ResponseEvents,
         origin: Mapping[str, Any],
-        now: Callable[[], float],
-        call: RequestState,
+        call: CallState,
     ) -> None:
-        self._account = Account("chat", lambda: origin, now, hooks=call.hooks)
         self._source = source
         self._call = call
         self._origin = origin
-        self._now = now
         self._queue: list[Event] = []
         self._position = 0
         self._current: Event | None = None
@@ -80,7 +76,7 @@ class _EventState(Uncopyable):
     def _display(self) -> LiveDisplay:
         from ..live_display import LiveDisplay, find_surface  # most streams are not shown
 
-        return LiveDisplay(self._frame, self._now, find_surface())
+        return LiveDisplay(self._frame, self._call.now, find_surface())
 
     def _frame(self) -> Frame:
         from ..live_display import Frame
@@ -119,12 +115,12 @@ class _EventState(Uncopyable):
             self.state, self.err = "errored", error
             if isinstance(error, CallError) and error.partial is None:
                 error.partial = self.response.text or None
-            self._account.end(self.usage, self._call.attempts, error)
+            self._call.end(error, usage=self.usage)
             return False
         if self._queue:
             return self._take()
         self.state = "exhausted"
-        self._account.end(self.usage, self._call.attempts, output=None)
+        self._call.end(output=None, usage=self.usage)
         return False
 
     async def _stop(self) -> None:
@@ -137,7 +133,7 @@ class _EventState(Uncopyable):
     def _abandon(self) -> None:
         """End the account of a stream that was begun, unless it has ended."""
         if self._started:
-            self._account.end(self.usage, self._call.attempts)
+            self._call.end(usage=self.usage)
 
     def _whole(self) -> ChatResponse:
         if self.err is not None:

@@ -22,11 +22,11 @@ from ..providers.base import ResponseDecoder
 from ..settings import Settings
 from ..transport.network import IOBackend
 from .base import BuiltInLLM, FunctionCallingLLM
+from .call_state import CallState, DirectReads, ResponseEvents, deadline_after
 from .client import LLMClient, client_of
 from .hooked_events import PREAMBLE, add_hooks
 from .named_llms import as_llm
 from .request import ChatRequest
-from .request_state import DirectReads, RequestState, ResponseEvents, deadline_after
 
 if TYPE_CHECKING:
     from .token_counts import TokenCount
@@ -101,7 +101,7 @@ class FallbackClient(LLMClient["FallbackLLM"]):
         for each in self.clients:
             each.require_mode(mode)
 
-    def open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+    def open(self, request: ChatRequest, backend: IOBackend, call: CallState) -> ResponseEvents:
         """Return the events of one response. Each LLM has its own output mode."""
         return _FirstAnswer(self, request, backend, call)
 
@@ -171,7 +171,7 @@ class _FirstAnswer:
     A `Routing` comes with the first events of its model, or with the `Failover` before it.
     """
 
-    def __init__(self, owner: FallbackClient, request: ChatRequest, backend: IOBackend, call: RequestState) -> None:
+    def __init__(self, owner: FallbackClient, request: ChatRequest, backend: IOBackend, call: CallState) -> None:
         self.request_id: str | None = None
         self._owner = owner
         self._request = request

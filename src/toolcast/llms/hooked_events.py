@@ -8,8 +8,8 @@ from typing import Any, Final
 from ..accumulator import Accumulator
 from ..events import Event, Failover, Routing, UsageReport
 from ..hook_protocol import CallHooks, Hooks, RequestInfo
+from .call_state import CallState, ResponseEvents
 from .request import ChatRequest
-from .request_state import RequestState, ResponseEvents
 
 PREAMBLE: Final = frozenset((UsageReport, Routing, Failover))
 """The events before the first content of a response."""
@@ -31,7 +31,7 @@ def request_info(request: ChatRequest) -> RequestInfo:
 def add_hooks(
     events: ResponseEvents,
     own: tuple[Hooks, ...],
-    call: RequestState,
+    call: CallState,
     now: Callable[[], float],
     origin: Callable[[], Mapping[str, Any]],
     *,
@@ -58,7 +58,7 @@ class HookedEvents:
         self,
         source: ResponseEvents,
         hooks: CallHooks,
-        call: RequestState,
+        call: CallState,
         now: Callable[[], float],
         origin: Callable[[], Mapping[str, Any]],
         *,

@@ -34,9 +34,9 @@ from ..transport.cancel_handle import CancelHandle
 from ..transport.network import Body, IOBackend, nothing_is_sent
 from ..transport.transport_errors import scrub_exception
 from ..usage import NO_USAGE, Usage
+from .call_state import CallState, DirectReads, SingleCallFilter
 from .http_attempt import MAX_RESPONSE_BYTES, authorized, connected, masked_id, refusal
 from .request_gate import GateRequest, Passage, RequestGate
-from .request_state import DirectReads, RequestState, SingleCallFilter
 from .service import HTTPClient
 from .time_limits import TimeLimits, aborted
 from .token_estimates import check_context
@@ -113,7 +113,7 @@ class HTTPExchange:
         conversation: RequestInput,
         settings: Settings,
         backend: IOBackend,
-        call: RequestState,
+        call: CallState,
         background: Background | None = None,
     ) -> None:
         self.request_id: str | None = None

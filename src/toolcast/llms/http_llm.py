@@ -35,11 +35,11 @@ from ..settings import Settings, Timeouts
 from ..transport.network import IOBackend, is_sent_to
 from ..transport.network_choice import NetworkChoice
 from .base import BuiltInLLM
+from .call_state import CallState, ResponseEvents
 from .client import LLMClient, client_of
 from .prompted import to_prompted
 from .request import ChatRequest
 from .request_gate import RequestOrigin, key_fingerprint
-from .request_state import RequestState, ResponseEvents
 
 if TYPE_CHECKING:
     from ..messages import FileRef
@@ -149,7 +149,7 @@ class ServiceClient(LLMClient[S]):
         counting = self.llm.counting_adapter(adapter or self.llm.adapter)
         return counting.count_tokens(self._request_input(request)[0], request.settings)
 
-    def send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
+    def send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: CallState) -> ResponseEvents:
         from .http_exchange import HTTPExchange  # with it, what decodes responses: not before the first call
 
         extra = request.settings.extra

@@ -23,10 +23,10 @@ from ..output_mode import OutputMode
 from ..providers.base import ProviderAdapter, RequestInput
 from ..settings import Settings
 from ..transport.network import IOBackend
+from .call_state import CallState, ResponseEvents
 from .client import LLMClient
 from .http_llm import LLMOptions, ServiceClient, ServiceLLM, known_metadata, take_options
 from .request import ChatRequest
-from .request_state import RequestState, ResponseEvents
 
 if TYPE_CHECKING:
     from ..providers.chat_completions.adapter import OpenAIChatAdapter
@@ -39,7 +39,7 @@ _KIND = re.compile(rb'"object":\s*"(chat\.completion|response)"')  # of a comple
 class OpenAIClient(ServiceClient["OpenAICompatible"]):
     """A client of an LLM whose service may store responses."""
 
-    def send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState) -> ResponseEvents:
+    def send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: CallState) -> ResponseEvents:
         """Return the events of the response to `request`, which is sent as it is."""
         settings = request.settings
         is_stored = settings.previous_response_id or settings.conversation or settings.background

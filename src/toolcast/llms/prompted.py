@@ -10,8 +10,8 @@ from dataclasses import replace
 from ..events import Event
 from ..providers.tool_calls.json_text import JSONTextFilter, call_format
 from ..providers.tool_calls.prompted import PromptedCalls, to_prompted_messages
+from .call_state import CallState, DirectReads, ResponseEvents
 from .request import ChatRequest
-from .request_state import DirectReads, RequestState, ResponseEvents
 
 
 def to_prompted(request: ChatRequest) -> tuple[ChatRequest, PromptedCalls | None]:
@@ -31,9 +31,7 @@ def to_prompted(request: ChatRequest) -> tuple[ChatRequest, PromptedCalls | None
 class PromptedEvents:
     """The events of `source`, with tool calls in place of the text that contains them."""
 
-    def __init__(
-        self, source: ResponseEvents, calls: PromptedCalls, call: RequestState, *, accept_damaged: bool
-    ) -> None:
+    def __init__(self, source: ResponseEvents, calls: PromptedCalls, call: CallState, *, accept_damaged: bool) -> None:
         self._source = source
         self._read = JSONTextFilter(calls, accept_damaged=accept_damaged)
         self._call = call

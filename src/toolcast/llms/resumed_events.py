@@ -16,8 +16,8 @@ from ..citations import shifted
 from ..events import Event, Finish, TextCitation, UsageReport
 from ..messages import Message
 from ..usage import NO_USAGE
+from .call_state import ResponseEvents
 from .request import ChatRequest
-from .request_state import ResponseEvents
 
 MOST_RESUMPTIONS: Final = 5
 """The most requests that continue one response. One that is still paused then ends with the stop reason `pause`."""

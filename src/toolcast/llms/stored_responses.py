@@ -20,9 +20,9 @@ from ..events import Event, Finish
 from ..output_mode import OutputMode
 from ..providers.content_parts import count_system_messages
 from ..transport.network import IOBackend
+from .call_state import CallState, DirectReads, ResponseEvents
 from .http_exchange import HTTPExchange
 from .request import ChatRequest, StoredResponse
-from .request_state import DirectReads, RequestState, ResponseEvents
 from .service import HTTPClient
 
 logger: Final = logging.getLogger("toolcast")
@@ -40,7 +40,7 @@ _LOST: Final = re.compile(
 
 
 def open_stored(
-    client: HTTPClient, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: RequestState, *, stores: bool
+    client: HTTPClient, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: CallState, *, stores: bool
 ) -> ResponseEvents:
     """Return the events of a response with settings for stored responses. `stores`: the service stores them."""
     llm = client.llm
@@ -79,7 +79,7 @@ class ContinuedEvents:
         request: ChatRequest,
         own: StoredResponse,
         open: Callable[[ChatRequest], ResponseEvents],
-        call: RequestState,
+        call: CallState,
     ) -> None:
         self._request = request
         self._own = own

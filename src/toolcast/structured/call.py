@@ -32,9 +32,9 @@ from ..events import ChatResponse
 from ..hook_protocol import CallHooks
 from ..json_text import json_text
 from ..lazy_dataclasses import dataclass
+from ..llms.call_state import CallState, read_response
 from ..llms.client import LLMClient
 from ..llms.request import ChatRequest, StoredResponse
-from ..llms.request_state import RequestState, read_response, start_call
 from ..plain_data import from_plain, hide_content, to_plain
 from ..states import Trace
 from ..tools.callable_tool import ParsedArguments
@@ -150,24 +150,23 @@ class PreparedCall:
     max_attempts: int = 1
     fail_fast: bool = True
     verbose: bool = False
-    hooks: CallHooks | None = None
     repeated: bool = False  # an answer of the call was rejected before
     blocks: bool = False  # validation may block: in an event loop it runs in a worker thread
 
-    def account(self, trace: Trace, backend: IOBackend) -> Account:
-        """Return the report of the call, which starts now."""
-        tools = ", ".join(self.validator.tools)
-        return Account(
-            f"{trace.call_id} {tools}",
-            lambda: self.client.origin,
-            backend.now,
-            self.request.messages,
-            verbose=self.verbose,
-            mode=lambda: self.client.mode(self.request),
-            hooks=self.hooks,
-            tools=self.request.tools,
-            hidden=self.validator.hidden_tools,
-        )
+    def begin(self, call: CallState, backend: IOBackend) -> None:
+        """Begin `call`, the state of this call."""
+
+        def account() -> Account:
+            return Account(
+                f"{call.id} {', '.join(self.validator.tools)}",
+                self.client.origin,
+                self.request.messages,
+                self.client.mode(self.request),
+                self.request.tools,
+                self.validator.hidden_tools,
+            )
+
+        call.begin(self.request.settings, backend.now, account, verbose=self.verbose)
 
     def with_retry_messages(self, response: ChatResponse, error: CallError | TryAgain) -> PreparedCall:
         """Return the call with the error appended to its messages, and one attempt less.
@@ -195,25 +194,15 @@ class PreparedCall:
         """Return the same call with one attempt less: the response was damaged, which the model did not cause."""
         return replace(self, max_attempts=self.max_attempts - 1, repeated=True)
 
-    @property
-    def hooks_of_tools(self) -> CallHooks | None:
-        """The hooks for the tools that the last response calls."""
-        return None if self.hooks is None else self.hooks.for_last_request()
-
     def build_output(self, values: Sequence[Any]) -> Any:
         """Return the output made of the values: all of them, or the only one."""
         return list(values) if self.request.parallel else values[0]
 
 
-async def run_call(
-    prepared: PreparedCall, backend: IOBackend, trace: Trace, call: RequestState | None = None
-) -> Result[Any]:
-    """Make one call and return its result, retrying invalid responses while attempts are left.
-
-    `call` is its state, for a caller that reads it after an error or aborts the call.
-    """
-    call = call or start_call(prepared.request.settings, backend, prepared.hooks, trace.call_id)
-    account = prepared.account(trace, backend)
+async def run_call(prepared: PreparedCall, backend: IOBackend, call: CallState) -> Result[Any]:
+    """Make the call of this state and return its result, retrying invalid responses while attempts are left."""
+    trace = call.trace
+    prepared.begin(call, backend)
     try:
         while True:
             try:
@@ -222,7 +211,7 @@ async def run_call(
             except MalformedEvent as error:
                 if prepared.max_attempts < 2:
                     raise
-                notify_retry(prepared, error)
+                notify_retry(call, error)
                 prepared = prepared.with_one_attempt_less()
                 trace.step("answered", "asked_again")
                 continue
@@ -237,24 +226,24 @@ async def run_call(
                 if trace.state == "parsing_tool_calls":
                     trace.step("calls_parsed")
             except (*RETRYABLE, TryAgain) as error:
-                prepared = retry_call(prepared, response, error, call, account)
+                prepared = retry_call(prepared, response, error, call)
                 trace.step("asked_again")
                 continue
             try:
-                values = await run_parsed_calls(calls, backend, forks, prepared.hooks_of_tools)
+                values = await run_parsed_calls(calls, backend, forks, call.last_hooks)
             except TryAgain as error:
-                prepared = retry_call(prepared, response, error, call, account)
+                prepared = retry_call(prepared, response, error, call)
                 trace.step("asked_again")
                 continue
             if call.undecided:
                 await call.accept()
             trace.step("tools_executed", "response_created", "returned")
             result = build_result(prepared, response, calls, values, call)
-            account.end(call.usage, call.attempts, output=result.output, mask=call.mask)
+            call.end(output=result.output)
             return result
     except BaseException as error:
         call.reject()
-        account.end(call.usage, call.attempts, error, mask=call.mask)
+        call.end(error)
         trace.step("failed" if isinstance(error, Exception) else "closed")
         raise
 
@@ -280,7 +269,7 @@ def validating(trace: Trace, response: ChatResponse, *, parallel: bool) -> Gener
 
 
 def validate_response(
-    prepared: PreparedCall, response: ChatResponse, call: RequestState, complete: CompleteValue = no_value
+    prepared: PreparedCall, response: ChatResponse, call: CallState, complete: CompleteValue = no_value
 ) -> list[ValidatedCall]:
     """Return the valid calls of a response; errors get the attempts of the call.
 
@@ -295,7 +284,7 @@ def validate_response(
         raise
 
 
-async def _validated(prepared: PreparedCall, response: ChatResponse, call: RequestState) -> list[ValidatedCall]:
+async def _validated(prepared: PreparedCall, response: ChatResponse, call: CallState) -> list[ValidatedCall]:
     """Return the valid calls of a complete response, as `validate_response`."""
     if not prepared.blocks:
         return validate_response(prepared, response, call)
@@ -346,7 +335,7 @@ def build_result(
     response: ChatResponse,
     calls: Sequence[ValidatedCall],
     values: Sequence[Any],
-    call: RequestState,
+    call: CallState,
 ) -> Result[Any]:
     """Return the result of a call whose last response is `response`."""
     repairs = tuple([repair for read in calls for repair in read.repairs])
@@ -361,8 +350,7 @@ def retry_call(
     prepared: PreparedCall,
     response: ChatResponse,
     error: CallError | TryAgain,
-    call: RequestState,
-    account: Account,
+    call: CallState,
 ) -> PreparedCall:
     """Return the call for the next attempt; raise `error` if no attempt is left."""
     call.mark_failed(error)
@@ -373,20 +361,20 @@ def retry_call(
         add_advice(final, 1)
     forces = prepared.may_force(error)
     if forces or prepared.max_attempts > 1:
-        notify_retry(prepared, error)
+        notify_retry(call, error)
         following = prepared.with_retry_messages(response, error)
         if forces:
             following = replace(following, max_attempts=prepared.max_attempts)
         added = following.request.messages[len(prepared.request.messages) :]
-        account.add_messages(len(call.attempts), added, call.mask)
+        call.show_messages(added)
         return following
     raise call.with_attempts(final) from final.__cause__
 
 
-def notify_retry(prepared: PreparedCall, error: Exception) -> None:
+def notify_retry(call: CallState, error: Exception) -> None:
     """Notify the hooks that the model is asked again because of `error`."""
-    if prepared.hooks is not None:
-        prepared.hooks.for_last_request().emit("retry", error, 0.0)
+    if (hooks := call.last_hooks) is not None:
+        hooks.emit("retry", error, 0.0)
 
 
 def _final(error: CallError | TryAgain, response: ChatResponse) -> CallError:

@@ -21,10 +21,11 @@ from ..accumulator import Accumulator
 from ..async_support import sync_driver
 from ..errors import PromptError
 from ..events import ChatResponse
-from ..hook_protocol import CallHooks, Hooks, as_hooks
+from ..hook_protocol import Hooks, as_hooks
 from ..http_request import HTTPRequest
 from ..lazy_dataclasses import dataclass
 from ..llms.base import FunctionCallingLLM
+from ..llms.call_state import CallState
 from ..llms.client import client_of
 from ..llms.named_llms import LATER, chosen_llm, found_llm
 from ..llms.request import ChatRequest, resolve_tool_choice
@@ -35,7 +36,7 @@ from ..output_mode import OutputMode
 from ..prompts import ChatPromptTemplate, PromptTemplate, as_prompt, input_values
 from ..server_tools import ServerTool, split_tools
 from ..settings import Settings
-from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Trace, notify
+from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Table, Trace, notify
 from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool, output_tools
 from .call import PreparedCall, Result, run_call, run_parsed_calls
@@ -350,9 +351,9 @@ class ToolOrchestratingLLM(Generic[T]):
         """Make one call; return its output with response, usage, attempts and repairs."""
         if value:
             values = self._with_positional(value, values)
-        trace = Trace(CALL, self._config.observer)
-        prepared = self._prepare(values, trace, self._begin(trace))
-        return sync_driver.run(run_call(prepared, prepared.client.sync_backend(), trace))
+        call = self._begin(CALL)
+        prepared = self._prepare(values, call.trace)
+        return sync_driver.run(run_call(prepared, prepared.client.sync_backend(), call))
 
     async def arun(self, *value: Any, **values: Any) -> Result[T]:
         """Make one call; return its output with response, usage, attempts and repairs."""
@@ -365,9 +366,9 @@ class ToolOrchestratingLLM(Generic[T]):
 
         if value:
             values = self._with_positional(value, values)
-        trace = Trace(STREAM, self._config.observer)
-        prepared = self._prepare(values, trace, self._begin(trace), stream=True)
-        return ObjectStream(StructuredStream(prepared, prepared.client.sync_backend(), trace))
+        call = self._begin(STREAM)
+        prepared = self._prepare(values, call.trace, stream=True)
+        return ObjectStream(StructuredStream(prepared, prepared.client.sync_backend(), call))
 
     def astream(self, *value: Any, **values: Any) -> AsyncObjectStream[T]:
         """Return a stream of partial outputs for `async for`. The request is sent when the first item is read."""
@@ -376,9 +377,9 @@ class ToolOrchestratingLLM(Generic[T]):
 
         if value:
             values = self._with_positional(value, values)
-        trace = Trace(STREAM, self._config.observer)
-        prepared = self._prepare(values, trace, self._begin(trace), stream=True)
-        return AsyncObjectStream(StructuredStream(prepared, prepared.client.async_backend(), trace))
+        call = self._begin(STREAM)
+        prepared = self._prepare(values, call.trace, stream=True)
+        return AsyncObjectStream(StructuredStream(prepared, prepared.client.async_backend(), call))
 
     def map(self, inputs: Inputs, **options: Unpack[JobOptions]) -> Outcomes[T]:
         """Make one call for each input, many at once; return an iterator over their outcomes.
@@ -502,22 +503,21 @@ class ToolOrchestratingLLM(Generic[T]):
         """Return the coroutine of one call under an event loop."""
         if value:
             values = self._with_positional(value, values)
-        trace = Trace(CALL, self._config.observer)
-        prepared = self._prepare(values, trace, self._begin(trace))
-        return run_call(prepared, prepared.client.async_backend(), trace)
+        call = self._begin(CALL)
+        prepared = self._prepare(values, call.trace)
+        return run_call(prepared, prepared.client.async_backend(), call)
 
-    def _begin(self, trace: Trace) -> CallHooks | None:
-        """Return the hooks of a call that begins now, and let those that observe states observe the trace."""
+    def _begin(self, states: Table) -> CallState:
+        """Return the state of a call, with the trace and the hooks of one that begins now."""
+        trace = Trace(states, self._config.observer)
         hooks = (self._client or client_of(self.llm)).begin_operation(
             "structured", self._config.hooks, id=trace.call_id, name=self._name
         )
         if hooks is not None:
             hooks.observe_states(trace)
-        return hooks
+        return CallState(hooks, trace)
 
-    def _prepare(
-        self, values: Mapping[str, Any], trace: Trace, hooks: CallHooks | None = None, *, stream: bool = False
-    ) -> PreparedCall:
+    def _prepare(self, values: Mapping[str, Any], trace: Trace, *, stream: bool = False) -> PreparedCall:
         config = self._config
         trace.step("called", "tool_created")
         try:
@@ -541,9 +541,7 @@ class ToolOrchestratingLLM(Generic[T]):
             forces_now=bool(config.tools) and config.tool_choice is not None,
         )
         trace.step("prompt_formatted", "messages_extended")
-        return PreparedCall(
-            client, request, self._validator, config.max_attempts, config.fail_fast, config.verbose, hooks
-        )
+        return PreparedCall(client, request, self._validator, config.max_attempts, config.fail_fast, config.verbose)
 
     def _configure(self) -> None:
         """Compute once everything that all calls share."""
@@ -590,11 +588,10 @@ class ToolOrchestratingLLM(Generic[T]):
         return accumulator.response(**client.origin)
 
 
-def begin_call(make: ToolOrchestratingLLM[Any], values: Mapping[str, Any]) -> tuple[PreparedCall, Trace]:
-    """Return one call of `make` that begins now, and its trace, for `run_call`."""
-    trace = Trace(CALL, make._config.observer)  # pyright: ignore[reportPrivateUsage] - the class of this module
-    hooks = make._begin(trace)  # pyright: ignore[reportPrivateUsage] - as above
-    return make._prepare(values, trace, hooks), trace  # pyright: ignore[reportPrivateUsage] - as above
+def begin_call(make: ToolOrchestratingLLM[Any], values: Mapping[str, Any]) -> tuple[PreparedCall, CallState]:
+    """Return one call of `make` that begins now, and its state, for `run_call`."""
+    call = make._begin(CALL)  # pyright: ignore[reportPrivateUsage] - the class of this module
+    return make._prepare(values, call.trace), call  # pyright: ignore[reportPrivateUsage] - as above
 
 
 def prepare_call(make: ToolOrchestratingLLM[Any], values: Mapping[str, Any]) -> PreparedCall:

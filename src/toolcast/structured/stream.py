@@ -16,7 +16,7 @@ import pydantic
 from ..accumulator import Accumulator
 from ..errors import CallError, LLMError, MalformedEvent, StreamClosed, TryAgain, ValidationError
 from ..events import LIBRARY_EVENTS, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
-from ..llms.request_state import DirectReads, RequestState, ResponseEvents, start_call
+from ..llms.call_state import CallState, DirectReads, ResponseEvents
 from ..messages import ToolCallPart
 from ..parsing.missing import MISSING
 from ..parsing.partial_value import PartialValue
@@ -49,8 +49,8 @@ BUFFERED_WITHIN: Final = 0.001
 class StructuredStream:
     """One streamed call. `advance` processes arrived events, `fill` waits for more; nothing is read ahead."""
 
-    def __init__(self, prepared: PreparedCall, backend: IOBackend, trace: Trace) -> None:
-        self.trace = trace
+    def __init__(self, prepared: PreparedCall, backend: IOBackend, call: CallState) -> None:
+        self.trace: Trace = call.trace
         self.ended: bool = False
         self.closing: bool = False  # set by any thread; the one that reads then ends the call
         self.event: Event | None = None
@@ -58,9 +58,8 @@ class StructuredStream:
         self.shown: bool = False
         self.parallel: bool = prepared.request.parallel
         self._prepared = prepared
-        self._account = prepared.account(trace, backend)
         self._backend = backend
-        self._call: RequestState | None = None
+        self._call = call
         self._source: ResponseEvents | None = None
         self._events: Iterator[Event] = iter(())  # arrived, not processed yet
         self._fast_path: DeltaFastPath | None = None
@@ -414,8 +413,8 @@ class StructuredStream:
 
     def _begin_request(self) -> ResponseEvents:
         prepared = self._prepared
-        if self._call is None:
-            self._call = start_call(prepared.request.settings, self._backend, prepared.hooks, self.trace.call_id)
+        if not self._call.begun:
+            prepared.begin(self._call, self._backend)
         self.trace.step("opened")
         return prepared.client.source(prepared.request, self._backend, self._call)
 
@@ -492,7 +491,6 @@ class StructuredStream:
     async def _validate_response(self) -> None:
         self._leave_yielding()
         response = self.response
-        assert self._call is not None
         if self._damage is not None and self.processor.reading_text and not response.message.tool_calls:
             damaged = damaged_text(response, self._damage)
             self._call.mark_failed(damaged)
@@ -506,7 +504,7 @@ class StructuredStream:
             await self._retry_response(response, error)
             return
         try:
-            values = await run_parsed_calls(calls, self._backend, forks, self._prepared.hooks_of_tools)
+            values = await run_parsed_calls(calls, self._backend, forks, self._call.last_hooks)
         except TryAgain as error:
             await self._retry_response(response, error)
             return
@@ -514,7 +512,7 @@ class StructuredStream:
         await self._call.accept()
         self.trace.step("exhausted")
         self._result = build_result(self._prepared, response, calls, values, self._call)
-        self._account.end(self._call.usage, self._call.attempts, output=self._result.output, mask=self._call.mask)
+        self._call.end(output=self._result.output)
 
     async def _retry_invalid(self, error: CallError) -> None:
         self._leave_yielding()
@@ -522,7 +520,6 @@ class StructuredStream:
         for name in ("provider", "model", "request_id"):
             setattr(error, name, getattr(error, name) or getattr(response, name))
         error.response = response
-        assert self._call is not None
         self._call.stopped_early = True
         try:
             await self._stop()
@@ -532,21 +529,18 @@ class StructuredStream:
 
     async def _retry_response(self, response: ChatResponse, error: CallError | TryAgain) -> None:
         await self._stop()
-        assert self._call is not None
-        self._begin_attempt(retry_call(self._prepared, response, error, self._call, self._account), error)
+        self._begin_attempt(retry_call(self._prepared, response, error, self._call), error)
 
     async def _retry_damaged(self, error: MalformedEvent) -> None:
         """Repeat the request after a damaged response; raise `error` if no attempt is left."""
         self._leave_yielding()
         if self._prepared.max_attempts < 2:
             raise error
-        assert self._call is not None
-        notify_retry(self._prepared, error)
+        notify_retry(self._call, error)
         await self._stop()
         self._begin_attempt(self._prepared.with_one_attempt_less(), error)
 
     def _begin_attempt(self, prepared: PreparedCall, error: CallError | TryAgain) -> None:
-        assert self._call is not None
         self._prepared = prepared
         self._source, self._failure, self._damage = None, None, None
         self._skipped_changes.clear()
@@ -582,9 +576,9 @@ class StructuredStream:
         return self._prepared.validator.valid_values(self.response.message.tool_calls)
 
     def _end_account(self, error: BaseException | None = None) -> None:
-        if self._call is not None:
+        if self._call.begun:
             self._call.reject()
-            self._account.end(self._call.usage, self._call.attempts, error, mask=self._call.mask)
+            self._call.end(error)
 
 
 def _is_read_to_the_end(prepared: PreparedCall) -> bool:

@@ -815,7 +815,7 @@ def test_an_answer_without_a_decision_ends_the_wait() -> None:
     llm = CachedLLM(ScriptedLLM("a", "b"))
     request = client_of(llm).build_request("x", [], None, None, parallel=True)
     backend = client_of(llm).sync_backend()
-    state = client_of(llm).start_call(request.settings, backend)
+    state = client_of(llm).begin_call(request.settings, backend)
     sync_driver.run(client_of(llm).answer(request, backend, state))
     assert len(cached._flights) == 1
     del state
@@ -848,7 +848,7 @@ def test_a_wait_ends_when_it_is_aborted(waits: Waits) -> None:
     assert wrapped.begun.acquire(timeout=LONG)
     request = client_of(llm).build_request("x", [], None, None, parallel=True)
     backend = client_of(llm).sync_backend()
-    source = client_of(llm).open_events(request, backend, client_of(llm).start_call(request.settings, backend))
+    source = client_of(llm).open_events(request, backend, client_of(llm).begin_call(request.settings, backend))
     threads, results = in_threads(1, lambda: sync_driver.run(source.next_events()))
     waits.wait(1)
     source.break_off()

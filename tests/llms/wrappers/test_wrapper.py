@@ -437,7 +437,7 @@ def test_a_sync_response_is_aborted(begun: bool) -> None:
     backend = client_of(llm).sync_backend()
     request = client_of(llm).build_request("x", [Album], None, None, parallel=False)
     source = client_of(llm).open_events(
-        replace(request, stream=True), backend, client_of(llm).start_call(request.settings, backend)
+        replace(request, stream=True), backend, client_of(llm).begin_call(request.settings, backend)
     )
     if begun:
         assert sync_driver.run(source.next_events())

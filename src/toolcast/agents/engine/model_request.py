@@ -18,8 +18,8 @@ from ...events import (
     ToolCallStart,
 )
 from ...hook_protocol import CallHooks
+from ...llms.call_state import CallState, deadline_after
 from ...llms.request import ChatRequest, StoredResponse
-from ...llms.request_state import deadline_after, start_call
 from ...messages import Message
 from ...parsing.missing import MISSING
 from ...parsing.partial_value import PartialValue, plan_for
@@ -76,13 +76,14 @@ class ModelRequest:
             hooks = client.begin_operation("chat", config.hooks)
         else:
             hooks = hooks.child("chat", client.origin, client.llm.hooks)
-        self._call = call = start_call(request.settings, backend, hooks)
+        self._call = call = CallState(hooks).begin(
+            request.settings, backend.now, lambda: Account("round", client.origin)
+        )
         self.attempts: list[Attempt] = call.attempts  # grows
         until = deadline_after(backend.now(), left)
         self.of_budget: bool = until is not None and (call.deadline is None or until < call.deadline)
         if self.of_budget:
             call.deadline = until
-        self._account = Account("round", lambda: client.origin, backend.now, hooks=hooks)
         self._source = client.source(request, backend, self._call)
 
     async def next_events(self) -> list[AgentEvent]:
@@ -91,10 +92,10 @@ class ModelRequest:
         try:
             events = await self._source.next_events()
         except BaseException as error:
-            self._account.end(self.cost, self._call.attempts, error)
+            self._call.end(error, usage=self.cost)
             raise
         if not events:
-            self._account.end(self.cost, self._call.attempts, output=None)
+            self._call.end(output=None, usage=self.cost)
         for event in events:
             if isinstance(event, _CALL_EVENTS):
                 event = self._with_unique_id(event)
@@ -104,12 +105,12 @@ class ModelRequest:
 
     async def close(self) -> None:
         """Release the connection."""
-        self._account.end(self.cost, self._call.attempts)
+        self._call.end(usage=self.cost)
         await self._source.close()
 
     def abandon(self) -> None:
         """End the account without awaiting: the connection is closed when it is garbage-collected."""
-        self._account.end(self.cost, self._call.attempts)
+        self._call.end(usage=self.cost)
 
     @property
     def cost(self) -> Usage:

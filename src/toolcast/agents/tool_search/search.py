@@ -24,10 +24,10 @@ from ...cancellation import Cancellation
 from ...errors import ToolcastError
 from ...lazy_dataclasses import dataclass
 from ...llms.base import FunctionCallingLLM
+from ...llms.call_state import read_response
 from ...llms.client import client_of
 from ...llms.named_llms import as_llm, chosen_llm
 from ...llms.request import ChatRequest
-from ...llms.request_state import read_response
 from ...messages import Message, system, user
 from ...settings import Settings
 from ...structured.response_validation import ResponseValidator

@@ -6,11 +6,10 @@ methods are called by the thread or task of the consumer.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final, Generic, TypeVar
 
 from ...lazy_dataclasses import dataclass
-from ...states import Trace
+from ...llms.call_state import CallState
 from ...structured.call import PreparedCall
 from ...structured.orchestrator import ToolOrchestratingLLM, begin_call
 from ...transport.network import IOBackend
@@ -145,7 +144,7 @@ class LiveReasks(Generic[T]):
         self._workers.abandon()
         self._run.close()
 
-    def _prepare(self, row: InputRow) -> tuple[PreparedCall, Trace]:
-        """Return the call for the next attempt of an item, with the hooks of a call that begins now."""
-        begun, trace = begin_call(self._call, row.values)
-        return replace(self._asked[row.index].prepared, hooks=begun.hooks), trace
+    def _prepare(self, row: InputRow) -> tuple[PreparedCall, CallState]:
+        """Return the call for the next attempt of an item, and the state of a call that begins now."""
+        _, state = begin_call(self._call, row.values)
+        return self._asked[row.index].prepared, state

@@ -31,11 +31,11 @@ from ...settings import Settings
 from ...transport.network import IOBackend
 from ...usage import Usage
 from ..base import BuiltInLLM, FunctionCallingLLM
+from ..call_state import CallState, IteratorEvents, ResponseEvents
 from ..client import Connections, LLMClient, client_of
 from ..hooked_events import PREAMBLE, add_hooks, request_info
 from ..named_llms import as_llm
 from ..request import ChatRequest
-from ..request_state import IteratorEvents, RequestState, ResponseEvents
 
 if TYPE_CHECKING:
     from ...async_support.waiters import Ready, Waiters
@@ -135,7 +135,7 @@ class WrapperClient(LLMClient[W]):
         """Raise `UnsupportedLLMError` if the wrapped LLM does not have this mode."""
         self.wrapped.require_mode(mode)
 
-    def open(self, request: ChatRequest, backend: IOBackend, call: RequestState) -> ResponseEvents:
+    def open(self, request: ChatRequest, backend: IOBackend, call: CallState) -> ResponseEvents:
         """Return the events that `respond` yields. The wrapped LLM has its own output mode."""
         call_next = Next(self, backend, call)
         method = f"{type(self.llm).__name__}.respond"
@@ -249,9 +249,9 @@ class Next:
         cached: True if the answer is from a cache: its `Attempt` has this mark.
     """
 
-    def __init__(self, owner: WrapperClient, backend: IOBackend, call: RequestState) -> None:
+    def __init__(self, owner: WrapperClient, backend: IOBackend, call: CallState) -> None:
         self.backend: IOBackend = backend
-        self.call: RequestState = call
+        self.call: CallState = call
         self.cached: bool = False
         self._owner = owner
         self._opened: list[_NextEvents] = []
@@ -347,7 +347,7 @@ class _NextEvents:
     It is no generator: one that `respond` abandons would be closed by the event loop, in a later task.
     """
 
-    def __init__(self, source: ResponseEvents, call: RequestState, hooks: CallHooks | None) -> None:
+    def __init__(self, source: ResponseEvents, call: CallState, hooks: CallHooks | None) -> None:
         self.source = source
         self._call = call
         self._hooks = hooks
@@ -376,7 +376,7 @@ class _NextEvents:
 
 
 @contextmanager
-def _hooks_of(call: RequestState, hooks: CallHooks | None) -> Generator[None]:
+def _hooks_of(call: CallState, hooks: CallHooks | None) -> Generator[None]:
     """Set the hooks that observe the requests sent in the block: those of the wrapper are among them."""
     before, call.hooks = call.hooks, hooks
     try:

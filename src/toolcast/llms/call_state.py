@@ -1,4 +1,4 @@
-"""`ResponseEvents`, the source of the events of one response, and `RequestState`, shared by all requests of one call.
+"""`CallState`, the one object that a call updates, and `ResponseEvents`, the source of the events of one response.
 
 The events of an LLM behind HTTP come from an `HTTPExchange` (http_exchange.py), those of a custom one from its
 iterator.
@@ -7,20 +7,24 @@ iterator.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import field, replace
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..accumulator import Accumulator
 from ..async_support.exception_groups import collapse_groups
+from ..call_report import NO_OUTPUT, Account, shown_messages
 from ..errors import Attempt, CallError, LLMError, StreamTruncated
 from ..events import ChatResponse, Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
 from ..hook_protocol import CallHooks, Hooks
 from ..http_request import HTTPRequest
 from ..lazy_dataclasses import dataclass
+from ..messages import Message
 from ..providers.content_parts import CallIds
 from ..secret_patterns import mask_secrets
 from ..settings import Settings
+from ..states import Trace
 from ..transport.network import IOBackend
 from ..usage import NO_USAGE, Usage
 from .request import StoredResponse
@@ -30,6 +34,8 @@ if TYPE_CHECKING:
     from ..async_support.shielding import Loop
 
 logger: Final = logging.getLogger("toolcast")
+
+_UNTRACED: Final = Trace({"": {}}, call_id="")  # of a call without states
 
 
 class DirectReads(Protocol):
@@ -97,26 +103,28 @@ class Acceptance(Protocol):
 
 
 @dataclass(slots=True)
-class RequestState:
-    """The deadline, retries and attempts that all requests of one call share.
+class CallState:
+    """The state of one call, which its driver updates where things happen, and which all its requests share.
+
+    `begin` starts its total time, and `end` reports its end, once.
 
     A complete response is accepted or rejected by the caller that reads it: a structured call that validates it, an
     engine that runs its tools, a chat at its end. `undecided` are the caches that wait for that.
     `stopped_early` is True while a response is closed that was found invalid before its end.
-    `id` is that of a structured call, for its log lines; `request` is the last HTTP request. `gate` admits requests,
+    `trace` is that of a structured call; `request` is the last HTTP request. `gate` admits requests,
     `passages` counts those that have not ended, `postponed` is by how many seconds waits in the gate have moved the
     deadline. `source` is set by a structured call, which `break_off` aborts then. `stored` is the last response, if the
     service stores it and requests may continue it.
     """
 
+    hooks: CallHooks | None = None
+    trace: Trace = _UNTRACED
     deadline: float | None = None
     retries_used: int = 0
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     usage: Usage = NO_USAGE
-    hooks: CallHooks | None = None
     undecided: tuple[Acceptance, ...] = ()
     stopped_early: bool = False
-    id: str = ""
     broken: bool = False
     source: ResponseEvents | None = field(default=None, repr=False)
     request: HTTPRequest | None = field(default=None, repr=False)
@@ -124,6 +132,72 @@ class RequestState:
     passages: int = 0
     postponed: float = 0.0
     stored: StoredResponse | None = None
+    now: Callable[[], float] = monotonic
+    began: float = 0.0
+    ended: bool = False
+    account: Callable[[], Account] | None = None
+    verbose: bool = False
+    added: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+
+    def begin(
+        self,
+        settings: Settings,
+        now: Callable[[], float],
+        account: Callable[[], Account] | None = None,
+        *,
+        verbose: bool = False,
+    ) -> CallState:
+        """Begin the call, whose total time starts now, and return it.
+
+        Args:
+            settings: The settings of its requests, which limit the total time.
+            now: Returns the time in seconds.
+            account: Returns what the report of the call names.
+            verbose: Write the report on stderr, too.
+        """
+        self.now, self.account, self.verbose = now, account, verbose
+        self.began = now()
+        total = settings.timeouts.total
+        self.deadline = None if total is None else self.began + total
+        self.gate = current_gate()
+        return self
+
+    def end(self, error: BaseException | None = None, output: Any = NO_OUTPUT, usage: Usage | None = None) -> None:
+        """Report the end of the call, once: to the hooks, in the log, and with `verbose` on stderr.
+
+        It ended with `output` or `error`, or was closed without either. `usage` is that of its requests by default.
+        """
+        if self.ended:
+            return
+        self.ended = True
+        used, seconds = self.usage if usage is None else usage, self.now() - self.began
+        if (hooks := self.last_hooks) is not None:
+            if error is not None:
+                hooks.emit("error", error)
+            hooks.emit("end", used, seconds)
+        if self.account is not None and (self.verbose or logger.isEnabledFor(logging.INFO)):
+            result = output if error is None else error
+            self.account().write(seconds, used, self.attempts, result, self.mask, self.added, verbose=self.verbose)
+
+    def show_messages(self, messages: Sequence[Message]) -> None:
+        """Show `messages`, which were added to the request after the last attempt, with `verbose`."""
+        if self.verbose:
+            self.added[len(self.attempts)] = shown_messages(messages, self.mask)
+
+    @property
+    def begun(self) -> bool:
+        """True after `begin`."""
+        return self.account is not None
+
+    @property
+    def last_hooks(self) -> CallHooks | None:
+        """The hooks for the last request, and for the tools that its response calls."""
+        return None if self.hooks is None else self.hooks.for_last_request()
+
+    @property
+    def id(self) -> str:
+        """The id of a structured call, for its log lines; else empty."""
+        return self.trace.call_id
 
     def open(self, source: ResponseEvents) -> ResponseEvents:
         """Set the source of the response that the call waits for, and return it."""
@@ -209,14 +283,7 @@ class RequestState:
         return error
 
 
-def start_call(settings: Settings, backend: IOBackend, hooks: CallHooks | None = None, id: str = "") -> RequestState:
-    """Return the state of a new call, whose total time starts now."""
-    total = settings.timeouts.total
-    deadline = None if total is None else backend.now() + total
-    return RequestState(deadline=deadline, hooks=hooks, id=id, gate=current_gate())
-
-
-async def iterate_events(source: ResponseEvents, call: RequestState) -> AsyncIterator[Event]:
+async def iterate_events(source: ResponseEvents, call: CallState) -> AsyncIterator[Event]:
     """Yield the events of `source`, and close it at the end; a complete response is accepted."""
     try:
         while events := await source.next_events():
@@ -252,7 +319,7 @@ class IteratorEvents:
         self,
         events: AsyncIterator[Event],
         backend: IOBackend,
-        call: RequestState,
+        call: CallState,
         *,
         parallel: bool,
         begin: Callable[[float], object] | None = None,
