@@ -11,6 +11,7 @@ from toolcast.events import (
     ChatResponse,
     Event,
     Finish,
+    ImageOutput,
     RawEvent,
     Restarted,
     TextDelta,
@@ -22,15 +23,18 @@ from toolcast.events import (
     UsageReport,
 )
 from toolcast.llms import Accumulator
-from toolcast.messages import AudioPart, TextPart, ThinkingPart
+from toolcast.messages import AudioPart, ImagePart, TextPart, ThinkingPart
 from toolcast.text_buffer import JOIN_THRESHOLD, TextBuffer
 
 
 def folded(*events: Event) -> ChatResponse:
-    accumulator = Accumulator()
+    accumulator, at_once = Accumulator(), Accumulator()
     for event in events:
         accumulator.apply(event)
-    return accumulator.response(provider="p", model="asked")
+    at_once.extend(events)
+    response = accumulator.response(provider="p", model="asked")
+    assert at_once.response(provider="p", model="asked") == response
+    return response
 
 
 def test_parts_keep_the_order_in_which_they_began() -> None:
@@ -148,10 +152,16 @@ def test_a_reset_ends_the_sharing() -> None:
     assert pieces.whole() == "old"
 
 
-def test_only_a_call_that_was_announced_is_shared() -> None:
-    """As with a delta that comes without a start."""
+def test_only_a_call_that_was_announced_grows_and_is_shared() -> None:
+    with pytest.raises(MalformedEvent):
+        folded(ToolCallDelta("1", "{"))
     with pytest.raises(MalformedEvent):
         Accumulator().share("1", TextBuffer())
+
+
+def test_a_preview_of_an_image_is_no_part() -> None:
+    preview, image = (ImagePart(data=data, media_type="image/png") for data in (b"1", b"2"))
+    assert folded(ImageOutput(preview, partial=0), ImageOutput(image)).message.parts == (image,)
 
 
 def test_many_deltas_are_all_kept() -> None:
