@@ -781,8 +781,8 @@ MOVING = ("mv", "cp", "mkdir", "rm", "touch", "git", "git push origin", "cat", "
     ],
 )
 def test_behind_a_command_that_moves_files_others_are_asked_about(tmp_path: Path, command: str, reason: str) -> None:
-    for folder in (".git", "certs", "old", "src", "sub", "out"):
-        (tmp_path / folder).mkdir()
+    for folder in (".git/HEAD", "certs", "old", "src", "sub", "out"):
+        (tmp_path / folder).mkdir(parents=True)
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "x").symlink_to("../a.txt")
     (tmp_path / ".git" / "config").write_text('[remote "origin"]\n\tfetch = x\n[remote "upstream"]\n\turl = x\n')
@@ -839,6 +839,9 @@ def test_a_line_goes_into_one_folder_at_its_beginning(tmp_path: Path, line: str)
         ("diff", "diff a src/*"),
         ("cp", "cp -r src/* c"),
         ("cp", "cp up src/*"),
+        ("grep", "grep -R x 'x{{1,2}}'"),
+        ("diff", "diff -r c 'd[!a]'"),
+        ("rg", "rg -L x '~'"),
     ],
 )
 def test_no_link_leads_out_unseen(tmp_path: Path, rules: str, command: str) -> None:
@@ -846,11 +849,14 @@ def test_no_link_leads_out_unseen(tmp_path: Path, rules: str, command: str) -> N
     (root / "src" / "in" / "deep").mkdir(parents=True)
     other.symlink_to(root)
     (root / "inl").symlink_to("src/in/deep")
+    for odd in ("x{1,2}", "d[!a]", "~"):
+        (root / odd / "in").mkdir(parents=True)
     allow = [Rule("bash", "allow", {"command": each}) for each in rules.split("|")]
     permissions = Permissions(rules=allow, approve=approve, root=str(root))
     line = command.format(other=other)
     assert verdict(permissions, BASH, {"command": line}) == "allow"
-    (root / "src" / "in" / "up").symlink_to(tmp_path / "secret.txt")
+    for folder in ("src", "x{1,2}", "d[!a]", "~"):
+        (root / folder / "in" / "up").symlink_to(tmp_path / "secret.txt")
     assert "leads out of the working folder" in permissions.decide(BASH, {"command": line}).reason
 
 
@@ -860,7 +866,7 @@ def test_no_link_leads_out_unseen(tmp_path: Path, rules: str, command: str) -> N
         *("cat inl/../up", "cat inl/../../up", "cd inl; cat ../up", "cd here && cat ../x", "grep -R x"),
         *("cp -rL src c", "time cd docs; cat x", "command command cd docs; cat x", "cp a s*c", "git diff a /x"),
         *("rm inl && mkdir inl && git status", "rm inl; mkdir inl; cat e", "cd src && go build && git status"),
-        "uv --directory src run pytest",
+        *("uv --directory src run pytest", "uv --directory=src run pytest", "git diff .. a"),
     ],
 )
 def test_links_and_folders_that_mislead(tmp_path: Path, command: str) -> None:
@@ -871,10 +877,80 @@ def test_links_and_folders_that_mislead(tmp_path: Path, command: str) -> None:
     (root / "src" / "inner").symlink_to("../docs")
     (root / "src" / "a").symlink_to(tmp_path)
     (root / "here").symlink_to(".")
-    going = ("cd inl", "cd here", "cd src", "cd docs", "uv --directory src run pytest")
+    going = ("cd inl", "cd here", "cd src", "cd docs", *(f"uv --directory{sep}src run pytest" for sep in " ="))
     names = ("cat", "grep", "cp", "time", "command", "git", "rm", "mkdir", "go", *going)
     rules = [Rule("bash", "allow", {"command": each}) for each in names]
     assert verdict(Permissions(rules=rules, approve=approve, root=str(root)), BASH, {"command": command}) == "ask"
+
+
+@pytest.mark.parametrize("name", ["file:", "d[!a]", "d[]a]", "d[[:alpha:]]", "a\tb", "a\nb", "~"])
+def test_a_link_of_any_name_leads_to_a_protected_path(tmp_path: Path, name: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / name).symlink_to(".git")
+    rules = [Rule("bash", "allow", {"command": each}) for each in ("cat", "cp")] + [Rule("write", "allow")]
+    permissions = Permissions(rules=rules, approve=approve, root=str(tmp_path))
+    for command in (["cat", f"{name}/config"], ["cp", "new", f"{name}/config"]):
+        assert verdict(permissions, BASH, {"command": command}) == "deny"
+    assert verdict(permissions, Facts("write"), {"path": f"{name}/config"}) == "deny"
+
+
+def test_more_paths_than_are_looked_at_are_asked_about(tmp_path: Path) -> None:
+    root, many = tmp_path / "work", tmp_path / "work" / "pkg"
+    for number in range(1001):
+        (many / f"{number}").mkdir(parents=True)
+    rules = [Rule("bash", "allow", {"command": each}) for each in ("cp", "grep", "ls", "git")]
+    permissions = Permissions(rules=rules, approve=approve, root=str(root))
+    here = " ".join("./" * at for at in range(1, 40))
+    for command in ("cp pkg/*", f"cp {here} a zz", "grep -R x pkg/*", "cp -rL pkg/* cc"):
+        assert "leads out" in permissions.decide(BASH, {"command": command}).reason
+    for command in ("ls pkg/*", f"git add {here}"):
+        assert verdict(permissions, BASH, {"command": command}) == "allow"
+
+
+def test_a_path_that_is_too_long_to_be_looked_at_is_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = [Rule("bash", "allow", {"command": each}) for each in ("cat", "grep", "echo")]
+    permissions = Permissions(rules=rules, approve=approve, root=str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for _ in range(22):
+        os.mkdir("d" * 200)  # noqa: PTH102  # the path of all together is too long for an absolute one
+        os.chdir("d" * 200)
+    long = "/".join(["d" * 200] * 22)
+    assert verdict(permissions, BASH, {"command": f"cat {long}/link"}) == "deny"
+    assert "leads out" in permissions.decide(BASH, {"command": f"grep -R x {'d' * 200}"}).reason
+    assert verdict(permissions, BASH, {"command": f"echo {long.replace('d', 'e')}"}) == "allow"
+
+
+def test_a_program_of_the_working_folder_in_place_of_another_is_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = [Rule("bash", "allow", {"command": each}) for each in ("git", "pytest", "timeout")]
+    permissions = Permissions(rules=rules, approve=approve, root=str(tmp_path))
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
+    assert verdict(permissions, BASH, {"command": "timeout 9 git status"}) == "allow"
+    for name in ("git", "pytest"):
+        (tmp_path / "bin" / name).touch(0o755)
+    assert "in place of another program" in permissions.decide(BASH, {"command": "timeout 9 git status"}).reason
+    assert verdict(permissions, BASH, {"command": "pytest -q"}) == "allow"
+
+
+def test_a_folder_of_another_name_for_the_repository_is_asked_about(tmp_path: Path) -> None:
+    permissions = Permissions(rules=[Rule("bash", "allow", {"command": "git"})], approve=approve, root=str(tmp_path))
+    (tmp_path / "foo.git").mkdir()
+    (tmp_path / ".git").symlink_to("foo.git")
+    (tmp_path / "foo.git" / "HEAD").touch()
+    assert "is not protected" in permissions.decide(BASH, {"command": "git status"}).reason
+
+
+def test_a_folder_named_git_that_is_no_repository_ends_no_search(tmp_path: Path) -> None:
+    """A linter may keep its cache in it."""
+    root = tmp_path / "b"
+    permissions = Permissions(rules=[Rule("bash", "allow", {"command": "git"})], approve=approve, root=str(root))
+    for name in ("HEAD", "refs", "b/.git/x"):
+        (tmp_path / name).mkdir(parents=True)
+    assert "is a repository without" in permissions.decide(BASH, {"command": "git status"}).reason
 
 
 def test_a_repository_that_is_not_protected_is_asked_about(tmp_path: Path) -> None:

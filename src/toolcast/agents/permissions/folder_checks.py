@@ -11,6 +11,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -18,7 +19,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final
 
-from .protected_paths import LONGEST, has_links, leads_out, protected_name, resolved_path, word_texts
+from .protected_paths import LONGEST, has_links, leads_out, links_below, protected_name, resolved_path, word_texts
 from .shell.forms import Form, Reading, forms, matches, program, read, spelled_words
 from .shell.lexer import Word
 from .shell.parser import SimpleCommand
@@ -31,8 +32,12 @@ _GOING: Final = frozenset(("cd", "pushd"))
 _WITH_FOLDER: Final = frozenset(("git", "env", "sudo", "uv", "poetry"))
 """Programs that go into the folder behind an option, and run another program."""
 _FOLDER_OPTIONS: Final = frozenset(("-C", "--chdir", "--directory"))
+_PAIRING: Final = frozenset(("cp", "mv", "diff"))
+"""Programs that look for what one operand names in the folder of another."""
 _MOST_FOLDERS: Final = 20
 """The maximum number of folders into which one command line goes."""
+_MOST_PAIRS: Final = 1_000
+"""The maximum number of paths that the words of one command name by two of them."""
 _MOST_MATCHES: Final = 1_000
 """The maximum number of paths that are looked at for one wildcard."""
 _OTHER_VERSIONING: Final = frozenset((".hg", ".bzr", "_FOSSIL_", ".fslckout"))
@@ -56,6 +61,7 @@ def folders_of(listed: Sequence[SimpleCommand], start: str) -> list[str]:
     for command in listed:
         texts = [word.text for word in command.words]
         goes, has_option = _goes(command), not _WITH_FOLDER.isdisjoint(map(program, command.words))
+        texts = [piece for text in texts for piece in _option_pieces(text, has_option)]
         for before, text in pairwise((*texts, "~") if texts[-1:] == ["cd"] else texts):
             if (has_option and before in _FOLDER_OPTIONS) or (goes and not text.startswith("-")):
                 path = os.path.expanduser(text[:LONGEST])
@@ -63,6 +69,12 @@ def folders_of(listed: Sequence[SimpleCommand], start: str) -> list[str]:
         if len(found) > _MOST_FOLDERS:
             raise ValueError("it goes through too many folders")
     return [*found]
+
+
+def _option_pieces(text: str, has_option: bool) -> Sequence[str]:
+    """Return `--directory=x` as two words."""
+    name, equals, value = text.partition("=")
+    return (name, value) if has_option and equals and name in _FOLDER_OPTIONS else (text,)
 
 
 def reason_to_ask(
@@ -86,6 +98,8 @@ def reason_to_ask(
             return f"{way!r:.200} leads out of the working folder, or to a protected path, by a link"
         if name := next(filter(None, (_file_run(each, folder) for each in here if each.words)), ""):
             return f"{name!r:.200} is a file or folder here, which would run in place of the program"
+        if name := next(filter(None, (_shadowed(each, folders[0]) for each in here)), ""):
+            return f"{name!r:.200} is in the working folder, and would run in place of another program of that name"
         if reason := _repository_met(listed, changes, folder) or _option_met(here, folder):
             return reason
     return ""
@@ -94,12 +108,23 @@ def reason_to_ask(
 def words_named(words: Sequence[Word], root: str) -> Iterator[Word]:
     """Yield words, and what `cp a/x folder` names by two of them: `folder/x`, and `folder/a/x`."""
     yield from (words := tuple(dict.fromkeys(words)))  # each once, as they are combined
-    named = [Word(path, word.literal) for word in words for path in _matches(word, root)]
-    folders = (each for each in named if _is_folder(each.text, root))
-    for folder in islice(folders, _MOST_FOLDERS):
-        for word in (each for each in named if each is not folder):
-            for name in {word.text, word.text.rstrip("/").rpartition("/")[2]}:
-                yield Word(f"{folder.text}/{name}", word.literal)
+    yield from _pairs(words, root) or ()
+
+
+def _pairs(words: Sequence[Word], root: str) -> list[Word] | None:
+    """Return what words name by two of them; None where they, or the paths of a wildcard, are too many to look at."""
+    matches = [(word, _matches(word, root)) for word in words]
+    named = [Word(path, word.literal) for word, paths in matches for path in paths]
+    folders = [each for each in named if _is_folder(each.text, root)]
+    if len(folders) * len(named) > _MOST_PAIRS or any(len(paths) == _MOST_MATCHES for _, paths in matches):
+        return None
+    return [
+        Word(f"{folder.text}/{name}", word.literal)
+        for folder in folders
+        for word in named
+        if word is not folder
+        for name in {word.text, word.text.rstrip("/").rpartition("/")[2]}
+    ]
 
 
 def _matches(word: Word, root: str) -> list[str]:
@@ -266,6 +291,20 @@ def _file_run(command: SimpleCommand, root: str) -> str:
     return ""
 
 
+def _shadowed(command: SimpleCommand, root: str) -> str:
+    """Return the file of the working folder that a program's name finds in a folder of PATH, before another one.
+
+    Tools of the project, such as pytest, and interpreters are in its environment, `.venv/bin`.
+    """
+    for start, (_, _, form) in _read_all(command.words):
+        name = command.words[start].text
+        is_tool = form is None or form.has("script") or form.has("environment")
+        found = None if is_tool or "/" in name else shutil.which(name)
+        if found and _is_inside(os.path.abspath(found), root):  # noqa: PTH100  # a text is wanted
+            return found
+    return ""
+
+
 def _file_behind(words: Sequence[Word], root: str) -> str:
     """Return the word that `_file_run` does, behind options that no row has, each of which may have a value."""
     runners = [tuple(name.split()) for name, form in forms().items() if form.has("files")]
@@ -301,7 +340,7 @@ def _repository_met(listed: Sequence[SimpleCommand], changes: _Changes, place: s
                 return f"{str(folder)!r:.200} is a repository without '.git', whose configuration git would follow"
             if programs[at] == "go" and (other := next(iter(has & _OTHER_VERSIONING), "")):
                 return f"{str(folder / other)!r:.200} makes go run another program than git"
-            if ".git" in has:
+            if ".git" in has and _is_repository(folder / ".git"):
                 if _is_elsewhere(folder, place):
                     return f"the repository of {str(folder)!r:.200} is not protected, as its name is not '.git'"
                 with suppress(OSError):  # a file, in another working tree
@@ -317,16 +356,20 @@ def _repository_met(listed: Sequence[SimpleCommand], changes: _Changes, place: s
 
 
 def _is_elsewhere(folder: Path, place: str) -> bool:
-    """Return whether `.git` is a file that names a repository in the folder by another name than `.git`."""
+    """Return whether `.git` is a file or link to a repository in the folder by another name than `.git`."""
+    git, named = folder / ".git", ".git"
     try:
-        named = (folder / ".git").read_text("utf-8", "replace").removeprefix("gitdir:").strip()
-        found = resolved_path(named, str(folder))
-    except OSError:
-        return False  # it is a folder
-    except ValueError:
+        if git.is_file():
+            named = git.read_text("utf-8", "replace").removeprefix("gitdir:").strip()
+        found = resolved_path(named or ".git", str(folder))
+    except (OSError, ValueError):
         return True
-    is_known = not named or ".git" in Path(found).parts
-    return not is_known and (_is_inside(found, place) or _is_inside(found, str(folder)))
+    return ".git" not in Path(found).parts and (_is_inside(found, place) or _is_inside(found, str(folder)))
+
+
+def _is_repository(git: Path) -> bool:
+    """Return whether a `.git` is one to git, which else looks in the folder above."""
+    return not git.is_dir() or (git / "HEAD").exists()
 
 
 def _remotes(texts: Sequence[str], key: str = "git") -> Iterator[str]:
@@ -378,12 +421,17 @@ def _leading_out(
         programs = [*map(program, words)]
         options = [_following[name] for name in programs if name in _following]
         follows = any(option(word.text) for option in options for word in words)
+        if not _PAIRING.isdisjoint(programs) and _pairs(words[1:], folder) is None:
+            return " ".join(word.text for word in words)
         named = [*words_named(words[1:], folder)]
         if follows and _searches(words) and not any(_is_folder(each.text, folder) for each in named):
             named.append(Word("."))  # which it searches if it names no other
         for word in named:
             texts = () if word.text in spelled else word_texts(word.text)
-            for path in _matches(word, folder) if follows and texts else ():
+            paths = _matches(word, folder) if follows and texts else ()
+            if len(paths) == _MOST_MATCHES:  # those that are left may be folders with links
+                return word.text
+            for path in paths:
                 if _has_ways_out(path, folder, base, protected, "mv" not in programs):
                     return word.text
             if found := next((text for text in texts if leads_out(text, folder, base)), ""):
@@ -400,8 +448,10 @@ def _has_ways_out(folder: str, root: str, base: str, protected: Sequence[str], f
 
     `follows`: also with links to folders, as those have links of their own.
     """
-    below = f"{folder.rstrip('/')}/**/*"
     if not _is_folder(folder, root):
         return False
-    leading = leads_out(below, root, base) or protected_name(below, protected, root) is not None
-    return leading or (follows and has_links(folder, root, to_folders=True))
+    base = resolved_path(base)
+    return any(
+        not _is_inside(real, base) or protected_name(real, protected) or (follows and _is_folder(real, "/"))
+        for real in links_below(os.path.join(root, folder))  # noqa: PTH118  # a text is wanted
+    )

@@ -17,6 +17,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from errno import ENAMETOOLONG
 from fnmatch import fnmatchcase, translate
 from functools import lru_cache
 from glob import escape, iglob
@@ -55,6 +56,7 @@ LONGEST: Final = 16_384
 """The maximum length of a path, or of a list of paths in one text, in characters."""
 
 _LONGEST = 4096  # no system opens a longer path
+_LONGEST_NAME = 255
 _MOST_STEPS = 256  # of brace expansion
 _MOST_WILDCARDS = 64  # in a component with wildcards
 _MOST_MATCHES = 10_000  # of a path with wildcards
@@ -93,7 +95,7 @@ def protected_name(
     `expanded`: a shell expands its wildcards, so that it is also the files that they match.
     """
     names, of_processes = _folded(tuple(names))
-    if len(text) > LONGEST:
+    if len(text) > LONGEST or is_too_deep(text, root):
         return text[:40]
     for component in _component.split(_linked(text, root)):
         if found := _name_of(component, names):
@@ -173,7 +175,7 @@ def leads_out(text: str, folder: str, root: str | None = None) -> bool:
     So is one through a process (`/proc/self/cwd`), which leads elsewhere in the program that is run. Default of `root`:
     the folder.
     """
-    if _through_process(os.path.normpath(os.path.join(folder, text))):  # noqa: PTH118  # a text is wanted
+    if is_too_deep(text, folder) or _through_process(os.path.normpath(os.path.join(folder, text))):  # noqa: PTH118  # a text is wanted
         return True
     parts = text.split("/")
     for at, part in enumerate(parts):
@@ -189,11 +191,15 @@ def leads_out(text: str, folder: str, root: str | None = None) -> bool:
     return any(path.startswith(inside) or any(_resolved_in(inside, Path(path).parents)) for path in leaving)
 
 
-def has_links(text: str, folder: str, *, to_folders: bool = False) -> bool:
-    """Return whether a path in `folder` is a link, or a folder with links in it; `to_folders`: to folders."""
+def has_links(text: str, folder: str) -> bool:
+    """Return whether a path in `folder` is a link, or a folder with links in it."""
     path = os.path.join(folder, text)  # noqa: PTH118  # a text is wanted
-    below = (real for _, real in _links_below(path, "*", "") if not to_folders or os.path.isdir(real))  # noqa: PTH112  # likewise
-    return (os.path.islink(path) and not to_folders) or next(below, None) is not None  # noqa: PTH114  # likewise
+    return os.path.islink(path) or next(links_below(path), None) is not None  # noqa: PTH114  # likewise
+
+
+def links_below(folder: str) -> Iterator[str]:
+    """Yield where the links below `folder` lead: `/` where they are too many, or too deep, to be found."""
+    return (real for _, real in _links_below(folder, "*", ""))
 
 
 def _resolved_in(inside: str, folders: Iterable[Path]) -> Iterator[bool]:
@@ -282,11 +288,22 @@ def _value(variable: re.Match[str]) -> str:
 
 
 def _linked(text: str, root: str | None) -> str:
-    """Return where the text leads as it is, if it is the name of a link: `~`, `file:x`, one with a tab in it."""
+    """Return where the text leads as it is, if there is a link in it: `~`, `file:x/y`, one with a tab in it."""
     with suppress(ValueError, OSError):  # no system has names like this
         path = os.path.join(root or "", text)  # noqa: PTH118  # a text is wanted
-        return os.path.realpath(path) if os.path.islink(path) else ""  # noqa: PTH114  # likewise
+        return os.path.realpath(path) if "/" in text or os.path.islink(path) else ""  # noqa: PTH114  # likewise
     return ""
+
+
+def is_too_deep(text: str, root: str | None) -> bool:
+    """Return whether it is a path in a folder whose absolute form no system opens, so that its links are not found.
+
+    A program that is there may open it.
+    """
+    if len(text) + len(root or "") < _LONGEST - _LONGEST_NAME:
+        return False
+    first, root = text.lstrip("/").partition("/")[0][:_LONGEST_NAME], root or ""
+    return len(root) > _LONGEST - 2 * _LONGEST_NAME or os.path.lexists(os.path.join(root, first))  # noqa: PTH118  # a text is wanted
 
 
 def _resolved(paths: Iterable[str], root: str | None) -> Iterator[str]:
@@ -345,8 +362,8 @@ def _links_below(folder: str, name: str, pattern: str) -> Iterator[tuple[str, st
 
     Yield also what else matches `pattern`, if there is one, as a shell does, without hidden files and folders.
     """
-    seen = 0
-    for at, folders, files in os.walk(folder):
+    seen, errors = 0, list[OSError]()
+    for at, folders, files in os.walk(folder, onerror=errors.append):
         if pattern and "/." not in at[len(folder) :]:
             matching = (each for each in (*folders, *files) if fnmatchcase(each, name))
             found = (f"{at}/{each}" for each in matching if name.startswith(".") or not each.startswith("."))
@@ -357,6 +374,8 @@ def _links_below(folder: str, name: str, pattern: str) -> Iterator[tuple[str, st
         if (seen := seen + len(folders) + len(files)) > _MOST_MATCHES:
             yield folder, "/"
             return
+    if any(error.errno == ENAMETOOLONG for error in errors):
+        yield folder, "/"
 
 
 def _name_of(component: str, names: tuple[str, ...]) -> str | None:

@@ -36,6 +36,7 @@ The fields of a row:
   configuration that runs or is written, or are not the project's.
 * `expands`: it may give its words to a shell in double quotes. So names of files that a shell adds are not covered.
   `files`: it runs a file or folder of the program's name, or of the module's.
+* `environment`: it is a tool of the project, and may be installed in the working folder, as in `.venv/bin`.
 * `data`: all words are data, also those that are only known at run time.
 * `changes`: it changes files or runs what its operands name, so that "always allow" means the command as it is, and a
   rule with an option covers no other one: `prettier --check` not `--write`.
