@@ -925,15 +925,16 @@ def test_a_path_that_is_too_long_to_be_looked_at_is_asked_about(
 def test_a_program_of_the_working_folder_in_place_of_another_is_asked_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rules = [Rule("bash", "allow", {"command": each}) for each in ("git", "pytest", "timeout")]
+    rules = [Rule("bash", "allow", {"command": each}) for each in ("git", "pytest", "timeout", "python -m pytest")]
     permissions = Permissions(rules=rules, approve=approve, root=str(tmp_path))
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
     assert verdict(permissions, BASH, {"command": "timeout 9 git status"}) == "allow"
-    for name in ("git", "pytest"):
+    for name in ("git", "pytest", "python"):
         (tmp_path / "bin" / name).touch(0o755)
     assert "in place of another program" in permissions.decide(BASH, {"command": "timeout 9 git status"}).reason
-    assert verdict(permissions, BASH, {"command": "pytest -q"}) == "allow"
+    for command in ("pytest -q", "python -m pytest -q"):
+        assert verdict(permissions, BASH, {"command": command}) == "allow"
 
 
 def test_a_folder_of_another_name_for_the_repository_is_asked_about(tmp_path: Path) -> None:
