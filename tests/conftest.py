@@ -29,6 +29,7 @@ import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 import toolcast
+from support.example_counts import FEW
 
 pytest_plugins = (
     "support.sync_and_async",
@@ -47,7 +48,7 @@ settings.register_profile("dev", deadline=None, suppress_health_check=slow_is_fi
 settings.register_profile("ci", parent=settings.get_profile("dev"), derandomize=True, print_blob=True)
 settings.register_profile("nightly", parent=settings.get_profile("dev"), max_examples=20_000)
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
-settings.register_profile("fast", parent=settings.get_profile(PROFILE), max_examples=10)
+settings.register_profile("fast", parent=settings.get_profile(PROFILE), max_examples=FEW)
 settings.register_profile("steps", parent=settings.get_profile(PROFILE), max_examples=33)
 PROFILES = {"fast": "fast", "ci": "steps"}  # of the parts of the suite that have their own
 

@@ -33,7 +33,7 @@ class Account:
         name: The name of the call.
         origin: The provider and the model.
         messages: The messages that are shown with `verbose`.
-        mode: The output mode, which is shown with `verbose`.
+        mode: Returns the output mode, which is shown with `verbose`.
         tools: The tools, which are shown with `verbose`.
         hidden: The tools whose types hide their input: their arguments are not shown.
     """
@@ -41,7 +41,7 @@ class Account:
     name: str
     origin: Mapping[str, Any]
     messages: Sequence[Message] = ()
-    mode: str = ""
+    mode: Callable[[], str] | None = None
     tools: Sequence[NamedSpec] = ()
     hidden: Collection[str] = ()
 
@@ -81,7 +81,7 @@ class Account:
         if verbose:
             if not money and usage.total_tokens:
                 money = ", cost unknown"
-            mode = f" ({self.mode})" if self.mode else ""
+            mode = "" if self.mode is None else f" ({self.mode()})"
             lines = self._lines(attempts, result, mask, added)
             _print("\n  ".join([f"toolcast {title}{mode}", *lines, f"{cost}{money}"]))
 

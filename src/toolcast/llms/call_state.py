@@ -157,8 +157,7 @@ class CallState:
         """
         self.now, self.account, self.verbose = now, account, verbose
         self.began = now()
-        total = settings.timeouts.total
-        self.deadline = None if total is None else self.began + total
+        self.deadline = deadline_after(self.began, settings.timeouts.total)
         self.gate = current_gate()
         return self
 

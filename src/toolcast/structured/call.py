@@ -161,7 +161,7 @@ class PreparedCall:
                 f"{call.id} {', '.join(self.validator.tools)}",
                 self.client.origin,
                 self.request.messages,
-                self.client.mode(self.request),
+                lambda: self.client.mode(self.request),
                 self.request.tools,
                 self.validator.hidden_tools,
             )

@@ -928,7 +928,8 @@ def test_a_program_of_the_working_folder_in_place_of_another_is_asked_about(
     rules = [Rule("bash", "allow", {"command": each}) for each in ("git", "pytest", "timeout", "python -m pytest")]
     permissions = Permissions(rules=rules, approve=approve, root=str(tmp_path))
     (tmp_path / "bin").mkdir()
-    monkeypatch.setenv("PATH", f"{tmp_path}/bin{os.pathsep}{os.environ['PATH']}")
+    (linked := tmp_path.parent / f"{tmp_path.name}-link").symlink_to(tmp_path)
+    monkeypatch.setenv("PATH", f"{linked}/bin{os.pathsep}{os.environ['PATH']}")
     assert verdict(permissions, BASH, {"command": "timeout 9 git status"}) == "allow"
     for name in ("git", "pytest", "python"):
         (tmp_path / "bin" / name).touch(0o755)

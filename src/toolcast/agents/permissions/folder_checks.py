@@ -92,14 +92,14 @@ def reason_to_ask(
     if reason := "" if ["*"] in rules else _gone(texts, listed, folders) or _changed(listed, changes, rules):
         return reason
     listed = [*dict.fromkeys(listed)]
+    if name := next(filter(None, (_shadowed(each, folders[0]) for each in listed)), ""):
+        return f"{name!r:.200} is in the working folder, and would run in place of another program of that name"
     for folder in folders:
         here = listed if _is_folder(folder, "") else ()
         if way := _leading_out(here, rules, folder, folders[0], protected):
             return f"{way!r:.200} leads out of the working folder, or to a protected path, by a link"
         if name := next(filter(None, (_file_run(each, folder) for each in here if each.words)), ""):
             return f"{name!r:.200} is a file or folder here, which would run in place of the program"
-        if name := next(filter(None, (_shadowed(each, folders[0]) for each in here)), ""):
-            return f"{name!r:.200} is in the working folder, and would run in place of another program of that name"
         if reason := _repository_met(listed, changes, folder) or _option_met(here, folder):
             return reason
     return ""
@@ -300,7 +300,7 @@ def _shadowed(command: SimpleCommand, root: str) -> str:
         name = command.words[start].text
         is_tool = form is None or form.has("script") or form.has("environment")
         found = None if is_tool or "/" in name else shutil.which(name)
-        if found and _is_inside(os.path.abspath(found), root):  # noqa: PTH100  # a text is wanted
+        if found and _is_inside(resolved_path(os.path.dirname(found)), resolved_path(root)):  # noqa: PTH120  # a text is wanted
             return found
     return ""
 
@@ -414,16 +414,17 @@ def _leading_out(
 
     Some programs also go through the links below a folder, out of it or to protected paths; a move takes them along.
     """
-    base = root if _is_inside(folder, root) else folder
+    base = resolved_path(root if _is_inside(folder, root) else folder)
     for command in listed:
         words = command.words
         spelled = {words[place].text for place in _spelled(words, rules)}
         programs = [*map(program, words)]
         options = [_following[name] for name in programs if name in _following]
         follows = any(option(word.text) for option in options for word in words)
-        if not _PAIRING.isdisjoint(programs) and _pairs(words[1:], folder) is None:
+        operands = [*dict.fromkeys(words[1:])]
+        if (pairs := _pairs(operands, folder)) is None and not _PAIRING.isdisjoint(programs):
             return " ".join(word.text for word in words)
-        named = [*words_named(words[1:], folder)]
+        named: list[Word] = [*operands, *(pairs or ())]
         if follows and _searches(words) and not any(_is_folder(each.text, folder) for each in named):
             named.append(Word("."))  # which it searches if it names no other
         for word in named:
@@ -450,7 +451,6 @@ def _has_ways_out(folder: str, root: str, base: str, protected: Sequence[str], f
     """
     if not _is_folder(folder, root):
         return False
-    base = resolved_path(base)
     return any(
         not _is_inside(real, base) or protected_name(real, protected) or (follows and _is_folder(real, "/"))
         for real in links_below(os.path.join(root, folder))  # noqa: PTH118  # a text is wanted

@@ -95,7 +95,7 @@ def protected_name(
     `expanded`: a shell expands its wildcards, so that it is also the files that they match.
     """
     names, of_processes = _folded(tuple(names))
-    if len(text) > LONGEST or is_too_deep(text, root):
+    if len(text) > LONGEST or _is_too_deep(text, root):
         return text[:40]
     for component in _component.split(_linked(text, root)):
         if found := _name_of(component, names):
@@ -175,7 +175,7 @@ def leads_out(text: str, folder: str, root: str | None = None) -> bool:
     So is one through a process (`/proc/self/cwd`), which leads elsewhere in the program that is run. Default of `root`:
     the folder.
     """
-    if is_too_deep(text, folder) or _through_process(os.path.normpath(os.path.join(folder, text))):  # noqa: PTH118  # a text is wanted
+    if _is_too_deep(text, folder) or _through_process(os.path.normpath(os.path.join(folder, text))):  # noqa: PTH118  # a text is wanted
         return True
     parts = text.split("/")
     for at, part in enumerate(parts):
@@ -295,7 +295,7 @@ def _linked(text: str, root: str | None) -> str:
     return ""
 
 
-def is_too_deep(text: str, root: str | None) -> bool:
+def _is_too_deep(text: str, root: str | None) -> bool:
     """Return whether it is a path in a folder whose absolute form no system opens, so that its links are not found.
 
     A program that is there may open it.
