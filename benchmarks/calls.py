@@ -236,10 +236,11 @@ def rows() -> list[Row]:
         Row("toolcast, async", _with(toolcast_async, "HttpxNetwork"), "raw httpx, async"),
     ]
     if find_spec("aiohttp"):
-        found.append(Row("raw aiohttp", raw_aiohttp))
-        if hasattr(toolcast, "AiohttpNetwork"):
-            found.append(Row("Network, aiohttp", _with(network_async, "AiohttpNetwork"), "raw aiohttp"))
-            found.append(Row("toolcast, aiohttp", _with(toolcast_async, "AiohttpNetwork"), "raw aiohttp"))
+        found += [
+            Row("raw aiohttp", raw_aiohttp),
+            Row("Network, aiohttp", _with(network_async, "AiohttpNetwork"), "raw aiohttp"),
+            Row("toolcast, aiohttp", _with(toolcast_async, "AiohttpNetwork"), "raw aiohttp"),
+        ]
     return found
 
 

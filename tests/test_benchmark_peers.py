@@ -55,6 +55,10 @@ CELLS = {
 }
 
 
+def test_every_client_that_a_goal_names_is_measured() -> None:
+    assert {*goals.COMPARED} <= {row.name for row in goals.calls.rows()}
+
+
 @pytest.mark.parametrize("name", CELLS)
 def test_a_cell_of_the_table(name: str) -> None:
     text, shown = CELLS[name]
