@@ -920,17 +920,23 @@ def test_a_path_that_is_too_long_to_be_looked_at_is_asked_about(
     assert verdict(permissions, BASH, {"command": f"cat {long}/link"}) == "deny"
     assert "leads out" in permissions.decide(BASH, {"command": f"grep -R x {'d' * 200}"}).reason
     assert verdict(permissions, BASH, {"command": f"echo {long.replace('d', 'e')}"}) == "allow"
+    assert verdict(permissions, BASH, {"command": f"echo '{'d' * 200}/{'a word ' * 600}'"}) == "allow"
 
 
 def test_a_program_of_the_working_folder_in_place_of_another_is_asked_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rules = [Rule("bash", "allow", {"command": each}) for each in ("git", "pytest", "timeout", "python -m pytest")]
+    commands = ("git", "pytest", "timeout", "python -m pytest", "cp", "mv", "ls")
+    rules = [Rule("bash", "allow", {"command": each}) for each in commands]
     permissions = Permissions(rules=rules, approve=approve, root=str(tmp_path))
     (tmp_path / "bin").mkdir()
     (linked := tmp_path.parent / f"{tmp_path.name}-link").symlink_to(tmp_path)
     monkeypatch.setenv("PATH", f"{linked}/bin{os.pathsep}{os.environ['PATH']}")
     assert verdict(permissions, BASH, {"command": "timeout 9 git status"}) == "allow"
+    for command in ("cp a bin/git", "mv a bin", "mv tools/bin ."):
+        assert verdict(permissions, BASH, {"command": command}) == "allow", command
+        assert verdict(permissions, BASH, {"command": f"{command} && ls"}) == "ask", command
+    assert verdict(permissions, BASH, {"command": "cp a b && ls"}) == "allow"
     for name in ("git", "pytest", "python"):
         (tmp_path / "bin" / name).touch(0o755)
     assert "in place of another program" in permissions.decide(BASH, {"command": "timeout 9 git status"}).reason

@@ -94,6 +94,8 @@ def reason_to_ask(
     listed = [*dict.fromkeys(listed)]
     if name := next(filter(None, (_shadowed(each, folders[0]) for each in listed)), ""):
         return f"{name!r:.200} is in the working folder, and would run in place of another program of that name"
+    if len(listed) > 1 and (name := next(filter(None, (_made(each.words, folders[0]) for each in listed)), "")):
+        return f"{name!r:.200} may be a folder of programs, one of which the line may run"
     for folder in folders:
         here = listed if _is_folder(folder, "") else ()
         if way := _leading_out(here, rules, folder, folders[0], protected):
@@ -302,6 +304,19 @@ def _shadowed(command: SimpleCommand, root: str) -> str:
         found = None if is_tool or "/" in name else shutil.which(name)
         if found and _is_inside(resolved_path(os.path.dirname(found)), resolved_path(root)):  # noqa: PTH120  # a text is wanted
             return found
+    return ""
+
+
+def _made(words: Sequence[Word], root: str) -> str:
+    """Return the word by which a program may be copied or moved to a folder of PATH in the working folder."""
+    if {"cp", "mv"}.isdisjoint(map(program, words)):
+        return ""
+    paths = map(resolved_path, os.environ.get("PATH", "").split(os.pathsep))
+    folders = [path for path in paths if _is_inside(path, resolved_path(root))]
+    for word in words[1:] if folders else ():
+        reals = [resolved_path(path, root) for path in _matches(word, root)]
+        if any(_is_inside(real, each) or _is_inside(each, real) for real in reals for each in folders):
+            return word.text
     return ""
 
 

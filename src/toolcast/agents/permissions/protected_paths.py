@@ -300,9 +300,9 @@ def _is_too_deep(text: str, root: str | None) -> bool:
 
     A program that is there may open it.
     """
-    if len(text) + len(root or "") < _LONGEST - _LONGEST_NAME:
-        return False
-    first, root = text.lstrip("/").partition("/")[0][:_LONGEST_NAME], root or ""
+    if len(text) + len(root or "") < _LONGEST - _LONGEST_NAME or max(map(len, text.split("/"))) > _LONGEST_NAME:
+        return False  # short enough, or no path: a part of it is longer than a name
+    first, root = text.lstrip("/").partition("/")[0], root or ""
     return len(root) > _LONGEST - 2 * _LONGEST_NAME or os.path.lexists(os.path.join(root, first))  # noqa: PTH118  # a text is wanted
 
 

@@ -451,7 +451,7 @@ def _may_be_option(word: Word, want: str) -> bool:
     if want.startswith("--"):
         return len(text) > len("--") and want.startswith(text.partition("=")[0]) and text.startswith("--")
     wild = "" if word.literal else r"*?\["
-    return len(want) == len("-x") and bool(re.match(rf"-[A-Za-z0-9]*[{re.escape(want[1])}{wild}]", text))
+    return len(want) == len("-x") and bool(re.match(rf"-[A-Za-z0-9.]*[{re.escape(want[1])}{wild}]", text))
 
 
 def _program_may_be(word: Word, want: str) -> bool:
