@@ -2,7 +2,9 @@
 
 `python benchmarks/calls.py` prints the tables, in less than a minute. A call is compared with the same request made
 with the bare HTTP client that toolcast uses, in the same run: what toolcast adds is the message. The rows "Network"
-measure toolcast's `Network` alone, bytes in and bytes out. All rows in turn, the least of several rounds.
+measure toolcast's `Network` alone, bytes in and bytes out. The rows "by hand" are a floor: from the prompt's field to
+the object, and to each snapshot, with jiter and pydantic and nothing of toolcast, so without retries, time limits,
+hooks, reports and other providers. All rows in turn, the least of several rounds.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 from canned import CHUNKS, Person, serving
+from jiter import from_json
 from page import summary, table
 
 import toolcast
@@ -164,6 +167,83 @@ def raw_aiohttp(url: str) -> Client:
     return Client(call, stream, session.close, hold)
 
 
+class ByHand:
+    """A call written for one type, one provider and one client."""
+
+    def __init__(self, url: str) -> None:
+        request = _request(url, False)
+        self.url = request.url
+        self.headers = _plain(request)
+        self._known = {name: value for name, value in json.loads(request.body).items() if name != "messages"}
+
+    def body(self, stream: bool) -> bytes:
+        """The body of the request."""
+        message = {"role": "user", "content": "Someone who lived in {place}".format(place="London")}
+        return json.dumps({**self._known, "messages": [message], "stream": stream}, ensure_ascii=False).encode()
+
+    def parsed(self, status: int, data: bytes) -> Person:
+        """The object of a response."""
+        assert status == 200, data
+        (choice,) = from_json(data)["choices"]
+        assert choice["finish_reason"] in ("stop", "tool_calls"), choice
+        (call,) = choice["message"]["tool_calls"]
+        return Person.model_validate_json(call["function"]["arguments"])
+
+
+class Growing:
+    """The arguments of a streamed call so far."""
+
+    text = ""
+
+    def snapshots(self, piece: bytes) -> Iterator[Person]:
+        """A snapshot for each event of a piece of whole events."""
+        for event in piece.split(b"\n\n"):
+            for choice in from_json(event[6:])["choices"] if event[6:] not in (b"", b"[DONE]") else ():
+                for call in choice["delta"].get("tool_calls", ()):
+                    self.text += call["function"]["arguments"]
+                    known = from_json(self.text.encode(), partial_mode="trailing-strings") if self.text else {}
+                    yield Person.model_construct(**known)
+
+
+def by_hand_sync(url: str) -> Client:
+    """Over httpx."""
+    client, hand = importlib.import_module("httpx").Client(), ByHand(url)
+
+    def call() -> Person:
+        response = client.post(hand.url, content=hand.body(False), headers=hand.headers)
+        return hand.parsed(response.status_code, response.content)
+
+    def stream() -> Person:
+        growing = Growing()
+        with client.stream("POST", hand.url, content=hand.body(True), headers=hand.headers) as response:
+            for piece in response.iter_raw():
+                for _ in growing.snapshots(piece):
+                    pass
+        return Person.model_validate_json(growing.text)
+
+    return Client(call, stream, client.close)
+
+
+def by_hand_aiohttp(url: str) -> Client:
+    """Over aiohttp."""
+    aiohttp, hand = importlib.import_module("aiohttp"), ByHand(url)
+    session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=STREAMS))
+
+    async def call() -> Person:
+        async with session.post(hand.url, data=hand.body(False), headers=hand.headers) as response:
+            return hand.parsed(response.status, await response.read())
+
+    async def stream() -> Person:
+        growing = Growing()
+        async with session.post(hand.url, data=hand.body(True), headers=hand.headers) as response:
+            async for piece in response.content.iter_any():
+                for _ in growing.snapshots(piece):
+                    pass
+        return Person.model_validate_json(growing.text)
+
+    return Client(call, stream, session.close, call)
+
+
 def network_sync(url: str) -> Client:
     """`Network.open`, and what it opened read to its end."""
     network = HttpxNetwork()
@@ -230,6 +310,7 @@ def rows() -> list[Row]:
             found.append(Row(f"raw {library}, sync", _with(raw_sync, library)))
             found.append(Row(f"raw {library}, async", _with(raw_async, library)))
     found += [
+        Row("by hand, sync", by_hand_sync, "raw httpx, sync"),
         Row("Network, sync", network_sync, "raw httpx, sync"),
         Row("Network, async", _with(network_async, "HttpxNetwork"), "raw httpx, async"),
         Row("toolcast, sync", toolcast_sync, "raw httpx, sync"),
@@ -238,6 +319,7 @@ def rows() -> list[Row]:
     if find_spec("aiohttp"):
         found += [
             Row("raw aiohttp", raw_aiohttp),
+            Row("by hand, aiohttp", by_hand_aiohttp, "raw aiohttp"),
             Row("Network, aiohttp", _with(network_async, "AiohttpNetwork"), "raw aiohttp"),
             Row("toolcast, aiohttp", _with(toolcast_async, "AiohttpNetwork"), "raw aiohttp"),
         ]
