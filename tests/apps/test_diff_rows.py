@@ -138,10 +138,11 @@ def test_a_gap_of_one_line_is_that_line() -> None:
     assert [text for _, text in texts(diff)] == ["a", "A", "1", "2", "3", "b", "B"]
 
 
-def test_a_moved_block_is_found_by_its_unique_lines() -> None:
-    block, tail = [f"line {n}" for n in range(300)], [f"tail {n}" for n in range(300)]
+@pytest.mark.parametrize("moved", [300, 200])
+def test_a_moved_block_is_found_by_its_unique_lines(moved: int) -> None:
+    block, tail = [f"line {n}" for n in range(300)], [f"tail {n}" for n in range(moved)]
     diff = diff_texts("\n".join([*block, *tail, ""]), "\n".join([*tail, *block, ""]))
-    assert (diff.added, diff.removed) == (300, 300)
+    assert (diff.added, diff.removed) == (moved, moved)
 
 
 def test_large_blocks_without_unique_lines_are_replaced_as_a_whole() -> None:

@@ -71,6 +71,7 @@ def test_the_table_as_json(home: Path, capsys: pytest.CaptureFixture[str]) -> No
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["session"] for row in rows] == ["second", "first"]
     assert (rows[1]["turns"], rows[1]["tokens"], rows[1]["title"]) == (1, 30, "What is 1 and 2?")
+    assert rows[1]["cost"] is None
 
 
 @pytest.mark.parametrize("wanted", ["first", "fir"])
@@ -302,6 +303,8 @@ def test_cost_and_time_of_a_call(
     _, facts, more = capsys.readouterr().out.splitlines()
     assert facts.endswith("tokens: 1,500 (1,200 in, 300 out), cost: $0.0012, 1.2 s")
     assert more == "model: m, mode: get"
+    assert cli.main(["logs", "--json", "--search", "name"]) == 0
+    assert json.loads(capsys.readouterr().out)["cost"] == "0.00123"
 
 
 @pytest.mark.parametrize(

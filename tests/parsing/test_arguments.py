@@ -40,7 +40,7 @@ from typing_extensions import TypedDict
 from support.shared_data import json_suite, needs_shared
 from toolcast.errors import TryAgain
 from toolcast.parsing import arguments, lenient_json
-from toolcast.parsing.arguments import is_lax, parse_json, validate_json_text
+from toolcast.parsing.arguments import is_lax, parse_json, portable_object, validate_json_text
 from toolcast.parsing.json_stream import JSONStream, JSONStreamError
 from toolcast.parsing.partial_value import PartialValue, plan_for
 from toolcast.tools.output_schema import output_schema
@@ -725,3 +725,11 @@ def test_decode_once_is_for_json_that_was_read_before() -> None:
     assert validate_json_text(validator, "[[1]]") == ([[1]], ())
     assert validate_json_text(validator, '"[[1]]"') == ([[1]], ("decoded the JSON text in the whole answer",))
     assert validate_json_text(validator, '["[1]"]') == ([[1]], ("decoded the JSON text in `[0]`",))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [('{"a": 1}', {"a": 1}), ('{"a": NaN}', None), (f'{{"a": 1{"0" * 400}}}', None), ("[1]", None), ('{"a"', None)],
+)
+def test_an_object_that_every_service_can_read(text: str, found: object) -> None:
+    assert portable_object(text) == found

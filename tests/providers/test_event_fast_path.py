@@ -95,6 +95,14 @@ def test_gives_up_where_every_event_is_another() -> None:
     assert envelope.text(event("abcd", created=99)) is None
 
 
+@pytest.mark.parametrize(("length", "text"), [(4000, "abcd"), (4001, None)])
+def test_longer_events_are_not_learned(length: int, text: str | None) -> None:
+    first = event("x" * (length - len(event(""))))
+    envelope = Envelope()
+    envelope.learn(first, "arguments", "x" * (length - len(event(""))))
+    assert envelope.text(event("abcd")) == text
+
+
 def test_a_clock_that_ticks_now_and_then_is_learned_anew() -> None:
     envelope = Envelope()
     for number in range(100):

@@ -237,7 +237,7 @@ def _format_cost(cost: str) -> str:
     if not cost:
         return "-"
     amount = float(cost)
-    return f"${amount:.2f}" if amount >= 1 or not amount else f"${amount:.{max(2, 1 - _exponent(amount))}f}"
+    return f"${amount:.2f}" if amount >= 1 else f"${amount:.{max(2, 1 - _exponent(amount))}f}"
 
 
 def _exponent(amount: float) -> int:

@@ -74,8 +74,9 @@ def test_the_end_is_kept() -> None:
     assert Compaction(keep=200).cut(HISTORY) == (tuple(OLD), (SYSTEM, NEW))
 
 
-def test_at_most_half_is_kept() -> None:
-    assert Compaction(keep=1_000_000).cut(HISTORY) == (tuple(OLD[:4]), (SYSTEM, *OLD[4:], NEW))
+@pytest.mark.parametrize("first", [SYSTEM, system(LONG * 9)], ids=["short", "long"])
+def test_at_most_half_is_kept(first: Message) -> None:
+    assert Compaction(keep=1_000_000).cut((first, *OLD, NEW)) == (tuple(OLD[:4]), (first, *OLD[4:], NEW))
 
 
 def test_there_may_be_nothing_to_cut_out() -> None:

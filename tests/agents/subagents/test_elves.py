@@ -57,6 +57,17 @@ def double(n: int) -> int:
     return 2 * n
 
 
+@pytest.mark.parametrize(("own", "seen"), [(None, "the caller's"), ("its own", "its own")])
+def test_the_dependencies_of_an_elf(own: str | None, seen: str) -> None:
+    def look(context: ToolContext[str]) -> str:
+        """Return the dependencies."""
+        return context.deps
+
+    manager = ElfManager(Engine(ScriptedLLM(ToolCallPart("c", "look", "{}"), "Done."), [look]))
+    config = ElfConfig("Look.", deps=own, background=False)
+    assert seen in str(manager.spawn(config, context=ToolContext(deps="the caller's")).wait().messages[1])
+
+
 def test_ids_count_up() -> None:
     manager = ElfManager(Engine(Mirror()))
     numbers = [int(manager.spawn(name).id.removeprefix("elf-")) for name in "ab"]

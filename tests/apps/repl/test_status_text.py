@@ -96,7 +96,9 @@ def test_a_sub_agent_has_a_sign_its_task_and_its_activity() -> None:
         agent_text("elf-1", agent, "*", 100) == "    * elf-1 Review the parser and the lexer · Running read_file · 0 s"
     )
     assert agent_text("elf-1", agent, "*", 40) == "    * elf-1 Revie… · Running read… · 0 s"
+    assert agent_text("elf-1", agent, "*", 19) == "    * elf-1 R…"
     agent.observe(TextDelta("x" * 40))
+    assert agent_text("e", activity_of(TextDelta("x"), task="x"), "*", 23) == "    * e x · Answeri…"
     agent.observe(Finish("end_turn"))
     assert agent_text("elf-1", agent, "*", 100).endswith(
         "✓ elf-1 Review the parser and the lexer · completed · 0 s · 10 tokens"
@@ -115,7 +117,7 @@ def test_counts(count: int, text: str) -> None:
     assert short_count(count) == text
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (65, "1 min 05 s"), (3725, "1 h 02 min")])
+@pytest.mark.parametrize(("seconds", "text"), [(5, "5 s"), (65, "1 min 05 s"), (3600, "1 h 00 min")])
 def test_durations(seconds: int, text: str) -> None:
     assert duration(seconds) == text
 

@@ -699,7 +699,7 @@ STREAMS = [
                                                 ("", "Hello", "stop")))),
                  [TextDelta("He"), TextDelta("llo"), Finish("end_turn", None, "stop")],
                  id="message beside each delta"),
-    pytest.param(sse({"choices": [{"delta": {"role": "assistant"}, "message": {"content": "Hi"}}]},
+    pytest.param(sse({"choices": [{"delta": {"role": "assistant"}, "message": {"content": "H"}}]},
                      {"choices": [{"delta": {"content": ""}, "message": {"content": "Hi"}, "finish_reason": "stop"}]}),
                  [TextDelta("Hi"), Finish("end_turn", None, "stop")], id="message in place of the deltas"),
     pytest.param(sse({"content": "a"}, "noise", '"text"', "", {"content": "b"}, stop()),

@@ -520,6 +520,9 @@ def test_odd_events_of_calls() -> None:
         decode(stream(START, start, cohere_event("tool-call-end", 0), cut), tools=(CLOCK,))
     ).message.tool_calls
     assert (call.truncated, call.arguments) == (True, "{")
+    # Such a block may be begun anew.
+    seen = folded(decode(stream(START, start, cohere_event("tool-call-end", 0), start, more, END), tools=(CLOCK,)))
+    assert [call.arguments for call in seen.message.tool_calls] == ["{", "{}"]
     # A call of a tool that takes nothing has no pieces.
     begun = cohere_event("tool-call-start", None, tool_calls={"id": "a", "function": {"name": "now"}})
     (call,) = folded(decode(stream(START, begun, {"type": "tool-call-end"}, END), tools=(CLOCK,))).message.tool_calls

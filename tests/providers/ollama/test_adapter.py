@@ -267,7 +267,7 @@ def _answer(body: bytes, choice: ToolChoice = None) -> Any:
     return whole
 
 
-END = _line({"content": ""}, done=True, done_reason="stop", prompt_eval_count=9, eval_count=2)
+END = _line({"content": ""}, done=True, done_reason="stop", prompt_eval_count=9, eval_count=1)
 
 
 def _call(id: str, name: str, arguments: str) -> list[Event]:
@@ -279,7 +279,7 @@ def test_text_and_thinking() -> None:
     assert _answer(body) == [
         ThinkingDelta("Hm"),
         TextDelta("é\u2028"),
-        UsageReport(Usage(9, 2)),
+        UsageReport(Usage(9, 1)),
         Finish("end_turn", "qwen3", "stop"),
     ]
 
@@ -299,7 +299,7 @@ def test_whole_calls_with_and_without_ids() -> None:
         *_call("call_3", "other", '{"a": 1}'),
         *_call("call_4", "album", "{}"),
         *_call("call_5", "", "{}"),
-        UsageReport(Usage(9, 2)),
+        UsageReport(Usage(9, 1)),
         Finish("tool_use", "qwen3", "stop"),
     ]
 
@@ -318,7 +318,7 @@ def test_a_forced_call_grows_out_of_the_text() -> None:
     assert _answer(body, NamedTool("album")) == [
         ToolCallStart("call_1", "album"),
         ToolCallDelta("call_1", '{"songs": []}'),
-        UsageReport(Usage(9, 2)),
+        UsageReport(Usage(9, 1)),
         ToolCallDone("call_1", "album", '{"songs": []}'),
         Finish("tool_use", "qwen3", "stop"),
     ]

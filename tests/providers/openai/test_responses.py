@@ -899,6 +899,13 @@ def test_one_document_gives_the_same_events(answer: dict[str, Any], expected: li
     assert (finish.stop_reason, finish.model) == (stop, "m1")
 
 
+@pytest.mark.parametrize(("more", "id"), [({}, "r1"), ({"id": "r2"}, "r2")])
+def test_the_last_id_of_a_response_counts(more: dict[str, Any], id: str) -> None:
+    finish = decode(sse(event_of("created", response={"id": "r1"}), *text("Hi"), done(**more)))[-1]
+    assert isinstance(finish, Finish)
+    assert finish.response_id == id
+
+
 def test_of_a_list_of_documents_the_first_answer_counts() -> None:
     answers = [{"status": "completed", "output": [message(text)]} for text in ("Hi", "Ho")]
     assert decode(json.dumps(answers).encode()) == [TextDelta("Hi"), Finish("end_turn", None, "completed")]

@@ -48,6 +48,7 @@ READ: list[tuple[str, list[str]]] = [
     # within one another
     ("git $(rm -rf /)", ["rm -rf /", "git ?$()"]),
     ("git `rm x`", ["rm x", "git ?$()"]),
+    ("git ``", ["git ?$()"]),
     ('echo "a $(b "c" `d`) e"', ["d", "b c ?$()", "echo ?a $() e"]),
     ("cat <(a) x>(b)", ["a", "b", "cat ?$() ?x$()"]),
     ("cat < <(a)", ["a", "cat <:$()"]),
