@@ -308,7 +308,8 @@ def test_cost_and_time_of_a_call(
 
 
 @pytest.mark.parametrize(
-    ("cost", "shown"), [("", "-"), ("0", "$0.00"), ("12.345", "$12.35"), ("0.5", "$0.50"), ("0.00000123", "$0.0000012")]
+    ("cost", "shown"),
+    [("", "-"), ("0.0", "$0.00"), ("12.345", "$12.34"), ("0.5", "$0.50"), ("0.00000123", "$0.0000012")],
 )
 def test_how_a_cost_is_written(cost: str, shown: str) -> None:
     assert sessions_command._format_cost(cost) == shown

@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -236,12 +237,8 @@ def _format_cost(cost: str) -> str:
     """Return an amount in US dollars with two significant digits; `-` if it is not known."""
     if not cost:
         return "-"
-    amount = float(cost)
-    return f"${amount:.2f}" if amount >= 1 else f"${amount:.{max(2, 1 - _exponent(amount))}f}"
-
-
-def _exponent(amount: float) -> int:
-    return int(f"{amount:e}".partition("e")[2])
+    amount = Decimal(cost)
+    return f"${amount:.{max(2, 1 - amount.adjusted())}f}" if amount else "$0.00"
 
 
 def _conversation_lines(state: SessionState, details: Mapping[str, Any]) -> Iterator[str]:
