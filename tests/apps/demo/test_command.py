@@ -71,6 +71,7 @@ def test_each_part_shows_the_code_that_runs_and_its_output(
         assert f"->Item(quantity={item['quantity']}" in shown
     assert "->[Person(name='Ann',age=40,city='Oslo'),Person(name='Bo',age=40,city='Oslo')]" in shown
     assert "  -> 391\n" in out
+    assert "  22 states, 10 tokens in, 5 out, " in out
     assert "$ toolcast get 'name, age int' 'Ingrid is 51.' -m local --no-log\n" in out
     assert '{"name":"Ingrid","age":51}' in out
 

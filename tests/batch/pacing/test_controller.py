@@ -282,6 +282,28 @@ def test_a_reported_limit_explains_a_refusal() -> None:
     assert control.limited_by(5) == "rate limit"
 
 
+def test_known_limits_explain_four_refusals_in_a_row() -> None:
+    control, rates = controller(tpm=1e6), list[float | None]()
+    first = admitted(control, 0)
+    control.accepted(first, 0)
+    control.ended(first, 0)
+    for now in range(1, 6):
+        permit = admitted(control, now)
+        control.refused(permit, 0.0, 0.0, now)
+        control.ended(permit, now)
+        rates.append(control._rate)
+    assert [rate is None for rate in rates] == [True] * 4 + [False]
+
+
+@pytest.mark.parametrize(("seconds", "window"), [(25, 20), (35, 16)])
+def test_responses_three_times_as_slow_shrink_the_window(seconds: float, window: float) -> None:
+    control = controller()
+    control._set_window(20)
+    for each in [10.0] * 8 + [seconds] * 20:
+        control._measure(each)
+    assert control._window == window
+
+
 def test_the_phase_of_a_window_does_not_matter() -> None:
     for phase in (0.0, 1.0, 59.0):
         found = run(Service([("requests", FixedWindow(60, phase=phase))]), controller(60), [Item()] * 300)

@@ -370,6 +370,13 @@ def test_patience_counts_from_the_first_refusal_of_an_unbroken_row() -> None:
     assert enter(pace, of).leave(Usage(), Overloaded("busy", retry_after=0.0))
 
 
+def test_a_request_without_a_status_is_accepted_at_its_end() -> None:
+    pace = Pace()
+    for passage in [enter(pace), enter(pace)]:
+        passage.leave(Usage(), None)
+    assert pace.concurrency == 5
+
+
 def test_other_errors_are_not_the_paces() -> None:
     pace = Pace()
     assert not enter(pace).leave(Usage(), ZeroDivisionError())

@@ -238,7 +238,7 @@ class _SharedPace:
         readings = read_limits(headers, wall_clock())
         with self.queue.lock:
             now = self._clock()
-            if status < 300 and not permit.accepted:
+            if status < 300:
                 self.controller.accepted(permit, now)
             if readings:
                 self.controller.read(permit, readings, now)
@@ -248,7 +248,7 @@ class _SharedPace:
             now = self._clock()
             if isinstance(error, _REFUSALS):
                 self.controller.refused(permit, error.retry_after, random.random(), now)
-            elif error is None and not permit.accepted:
+            elif error is None:
                 self.controller.accepted(permit, now)
             self.controller.ended(permit, now, usage.input_tokens, usage.output_tokens)
             self.queue.wake_first()
