@@ -18,7 +18,7 @@ from random import Random
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, computed_field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, computed_field, field_validator, model_serializer
 from pydantic_core import PydanticCustomError
 
 from support import warm_python
@@ -203,6 +203,14 @@ class Drawing(BaseModel):
         return len(self.points)
 
 
+class Labelled(BaseModel):
+    title: str = Field(alias="the title")
+
+    @model_serializer
+    def by_label(self) -> dict[str, str]:
+        return {"the title": self.title}
+
+
 def summary(text: str) -> dict[str, int]:
     """Count."""
     return {text: 1}
@@ -218,6 +226,7 @@ async def places(text: str) -> list[Place]:
     [
         (call_for(), Person(name="Ada \U0001f600 \u2028", age=-1)),
         (call_for(Drawing), Drawing(**{"the title": "a"}, points=[Point(1.5, {"b"})], raw=b"ab")),
+        (call_for(Labelled), Labelled(**{"the title": "a"})),
         (call_for(list[int]), [1, 2]),
         (call_for(str), "text"),
         (call_for(Person | Place), Place(name="London")),

@@ -55,7 +55,7 @@ def test_a_page() -> None:
     assert "2 requests" in page.texts
     assert "1.2 s" in page.texts
     assert f"${Decimal(2):.6f}" in page.texts
-    assert "more characters" in text
+    assert "… 10005 more characters" in text
     assert "\x1b" not in text
 
 
