@@ -29,7 +29,6 @@ from ..errors import (
     drop_general_advice,
 )
 from ..events import ChatResponse
-from ..hook_protocol import CallHooks
 from ..json_text import json_text
 from ..lazy_dataclasses import dataclass
 from ..llms.call_state import CallState, read_response
@@ -46,7 +45,6 @@ from .response_validation import (
     CompleteValue,
     ResponseValidator,
     ValidatedCall,
-    no_value,
     retry_messages,
 )
 
@@ -220,9 +218,9 @@ async def run_call(prepared: PreparedCall, backend: IOBackend, call: CallState) 
             try:
                 if trace.observed:
                     with validating(trace, response, parallel=prepared.request.parallel) as forks:
-                        calls = await _validated(prepared, response, call)
+                        calls = await validate_response(prepared, response, call)
                 else:
-                    calls = await _validated(prepared, response, call)
+                    calls = await validate_response(prepared, response, call)
                 if trace.state == "parsing_tool_calls":
                     trace.step("calls_parsed")
             except (*RETRYABLE, TryAgain) as error:
@@ -230,7 +228,7 @@ async def run_call(prepared: PreparedCall, backend: IOBackend, call: CallState) 
                 trace.step("asked_again")
                 continue
             try:
-                values = await run_parsed_calls(calls, backend, forks, call.last_hooks)
+                values = await run_parsed_calls(calls, backend, forks, call)
             except TryAgain as error:
                 prepared = retry_call(prepared, response, error, call)
                 trace.step("asked_again")
@@ -268,49 +266,45 @@ def validating(trace: Trace, response: ChatResponse, *, parallel: bool) -> Gener
         fork.step("validated")
 
 
-def validate_response(
-    prepared: PreparedCall, response: ChatResponse, call: CallState, complete: CompleteValue = no_value
+async def validate_response(
+    prepared: PreparedCall, response: ChatResponse, call: CallState, complete: CompleteValue | None = None
 ) -> list[ValidatedCall]:
     """Return the valid calls of a response; errors get the attempts of the call.
 
     `complete` returns the values that were validated while the response arrived.
     """
+    validate = partial(
+        prepared.validator.validate, response, complete, lambda: prepared.client.mode(prepared.request) == "prompted"
+    )
     try:
-        return prepared.validator.validate(
-            response, complete, lambda: prepared.client.mode(prepared.request) == "prompted"
-        )
+        if not prepared.blocks:
+            return validate()
+        from ..async_support.thread_bridge import run_in_thread
+
+        # A cancelled caller does not wait for a validator, which only reads.
+        valid: list[ValidatedCall] = await run_in_thread(validate, abandon=True)
+        return valid
     except CallError as error:
         call.mark_failed(error)
         raise
-
-
-async def _validated(prepared: PreparedCall, response: ChatResponse, call: CallState) -> list[ValidatedCall]:
-    """Return the valid calls of a complete response, as `validate_response`."""
-    if not prepared.blocks:
-        return validate_response(prepared, response, call)
-    from ..async_support.thread_bridge import run_in_thread
-
-    validated = partial(validate_response, prepared, response, call)
-    # A cancelled caller does not wait for a validator, which only reads.
-    valid: list[ValidatedCall] = await run_in_thread(validated, abandon=True)
-    return valid
 
 
 async def run_parsed_calls(
     calls: Sequence[ValidatedCall],
     backend: IOBackend,
     forks: Sequence[Trace] = (),
-    hooks: CallHooks | None = None,
+    call: CallState | None = None,
 ) -> list[Any]:
     """Run the tools of valid calls; return, in their order, the instance of a model or the return value of a function.
 
-    `forks` are the traces of parallel tool calls, `hooks` are those of the request.
+    `forks` are the traces of parallel tool calls; the tools have the hooks of the last request of `call`.
     """
     values = [read.value for read in calls if read.tool.output_type is not None]
     if len(values) == len(calls):
         if forks:
             _join(forks)
         return values
+    hooks = None if call is None else call.last_hooks
     jobs = [ValueJob(read.call, read.tool, ParsedArguments(read.value), structured=True, hooks=hooks) for read in calls]
     try:
         await run_calls(jobs, concurrent=backend.concurrent)

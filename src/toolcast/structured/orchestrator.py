@@ -521,10 +521,10 @@ class ToolOrchestratingLLM(Generic[T]):
         config = self._config
         trace.step("called", "tool_created")
         try:
-            _check_options(values, config.prompt.variables)
             messages = config.prompt.fill(values, self._as_calls)
         except PromptError:
             trace.step("failed")
+            _refuse_options(values, config.prompt.variables)
             raise
         client = self._client or client_of(self.llm)
         request = ChatRequest(
@@ -599,7 +599,7 @@ def prepare_call(make: ToolOrchestratingLLM[Any], values: Mapping[str, Any]) -> 
     return make._prepare(values, Trace(CALL))  # pyright: ignore[reportPrivateUsage] - the class of this module
 
 
-def _check_options(values: Mapping[str, Any], variables: Sequence[str]) -> None:
+def _refuse_options(values: Mapping[str, Any], variables: Sequence[str]) -> None:
     """Raise `PromptError` if an option was passed to a call, which takes only values of variables."""
     for name in values:
         if name in variables:
@@ -613,7 +613,7 @@ def _check_options(values: Mapping[str, Any], variables: Sequence[str]) -> None:
         raise PromptError(
             f"no variable of the prompt is named {name!r}, which is an option: make a copy that has it with {way}, "
             "and call that"
-        )
+        ) from None
 
 
 def _type_name(output_cls: Any) -> str:

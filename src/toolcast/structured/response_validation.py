@@ -69,11 +69,6 @@ CompleteValue: TypeAlias = Callable[[ToolCallPart], Any]
 """A function that returns the validated value of a call, if there is one already; else `MISSING`."""
 
 
-def no_value(call: ToolCallPart) -> Any:
-    """Return `MISSING`: no call has been validated."""
-    return MISSING
-
-
 def _never() -> bool:
     return False
 
@@ -111,30 +106,25 @@ class ResponseValidator:
         object.__setattr__(self, "hidden_tools", frozenset(self.tools if hides else ()))
 
     def validate(
-        self, response: ChatResponse, complete: CompleteValue = no_value, in_text: Callable[[], bool] = _never
+        self, response: ChatResponse, complete: CompleteValue | None = None, in_text: Callable[[], bool] = _never
     ) -> list[ValidatedCall]:
         """Return the valid calls of `response`; raise the first error if not all of them are valid.
 
         `in_text` returns whether the calls were values in a text. Then only one may fit, where one is expected.
         """
+        calls = response.message.tool_calls
         try:
-            return self._validated(response, complete, in_text)
+            if (stop := _STOPS.get(response.stop_reason)) is not None:
+                raise _stopped(stop, response, self.hides_input)  # also valid calls: the service withdrew the answer
+            if not calls:
+                return self._validate_written_calls(response) or [self._validate_text(response)]
+            if calls[1:] and not self.parallel and in_text():
+                calls = self._fitting(calls)
+            return self._validate_calls(calls if self.parallel else calls[:1], response, complete)
         except CallError as error:
             error.partial = self._partial(response.message)
             _with_response(error, response)
             raise
-
-    def _validated(
-        self, response: ChatResponse, complete: CompleteValue, in_text: Callable[[], bool]
-    ) -> list[ValidatedCall]:
-        calls = response.message.tool_calls
-        if (stop := _STOPS.get(response.stop_reason)) is not None:
-            raise _stopped(stop, response, self.hides_input)  # even with valid calls: the service withdrew the answer
-        if not calls:
-            return self._validate_written_calls(response) or [self._validate_text(response)]
-        if calls[1:] and not self.parallel and in_text():
-            calls = self._fitting(calls)
-        return self._validate_calls(calls if self.parallel else calls[:1], response, complete)
 
     def _fitting(self, calls: tuple[ToolCallPart, ...]) -> tuple[ToolCallPart, ...]:
         """Return the one call that fits; all if none does. Raise `ValidationError` if several do."""
@@ -180,7 +170,7 @@ class ResponseValidator:
             return None
 
     def _validate_calls(
-        self, calls: Sequence[ToolCallPart], response: ChatResponse, complete: CompleteValue
+        self, calls: Sequence[ToolCallPart], response: ChatResponse, complete: CompleteValue | None
     ) -> list[ValidatedCall]:
         valid: list[ValidatedCall] = []
         failed: list[CallError] = []
@@ -197,7 +187,7 @@ class ResponseValidator:
         return valid
 
     def validate_call(
-        self, call: ToolCallPart, response: ChatResponse, complete: CompleteValue = no_value
+        self, call: ToolCallPart, response: ChatResponse, complete: CompleteValue | None = None
     ) -> ValidatedCall:
         """Return one validated call; raise the error of an invalid one."""
         if call.opaque is not None and waits_for_approval(call):
@@ -208,7 +198,7 @@ class ResponseValidator:
             raise UnknownToolError(f"the model called a tool {call.name!r}; it was offered: {offered}")
         if _has_call(call.arguments, 0, _LONGEST_START) and (within := self._call_within(call)) is not None:
             return replace(within, repairs=("read the call from its arguments", *within.repairs))
-        if not call.truncated and (value := complete(call)) is not MISSING:
+        if complete is not None and not call.truncated and (value := complete(call)) is not MISSING:
             return ValidatedCall(tool, value, call)
         try:
             read = self._parse_arguments(tool, call, response)

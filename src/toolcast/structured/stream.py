@@ -134,9 +134,10 @@ class StructuredStream:
         """The latest snapshot, or the result once the call has ended."""
         if self._result is not None:
             return self._result.output
-        if self._reads is not None and self._fast_path is not None and not self.parallel:
-            return self._fast_path.growing.value  # most items: what `processor.item` would return
-        return self.processor.item
+        if self._fast_path is None or self.parallel:
+            return self.processor.item
+        value = self._fast_path.growing.value  # most items: as `processor.item`, without its frame
+        return None if value is MISSING else value
 
     @property
     def usage(self) -> Usage:
@@ -499,12 +500,12 @@ class StructuredStream:
         try:
             observed = self.trace.observed
             with validating(self.trace, response, parallel=self.parallel) if observed else nullcontext(()) as forks:
-                calls = validate_response(self._prepared, response, self._call, self.processor.take_complete)
+                calls = await validate_response(self._prepared, response, self._call, self.processor.take_complete)
         except (*RETRYABLE, TryAgain) as error:
             await self._retry_response(response, error)
             return
         try:
-            values = await run_parsed_calls(calls, self._backend, forks, self._call.last_hooks)
+            values = await run_parsed_calls(calls, self._backend, forks, self._call)
         except TryAgain as error:
             await self._retry_response(response, error)
             return
