@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
 from .lazy_dataclasses import dataclass
@@ -69,12 +70,18 @@ def legal_name(name: str, limit: int = 64) -> str:
 class ToolNames:
     """The names of one request's tools: `sent[name]` is in the request, `original(name)` translates a response's name.
 
-    Two names may differ because not every provider takes every character.
+    Two names may differ because not every provider takes every character. `offered` are those that are sent, `complete`
+    those of them that no longer one begins with.
     """
 
     def __init__(self, tools: Iterable[ToolSpec]) -> None:
         self.sent: dict[str, str] = {tool.name: legal_name(tool.name) for tool in tools}
         self._original = {sent: name for name, sent in self.sent.items()}
+        self.offered: frozenset[str] = frozenset(self._original)
+        ordered = [*sorted(self.offered), ""]  # a name that begins others comes right before one of them
+        self.complete: frozenset[str] = frozenset(
+            [name for name, following in pairwise(ordered) if not following.startswith(name)]
+        )
 
     def original(self, name: str) -> str:
         """Return the tool's own name for a name in a response; an unknown name is returned as it is."""

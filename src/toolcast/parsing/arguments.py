@@ -237,8 +237,20 @@ def is_lax(text: str, *, integers: bool = False) -> bool:
     that Pydantic rejects, the result is arbitrary. All of the work is done by string methods and regular expressions,
     at a fraction of the cost of a `JSONStream`.
     """
-    if not _may_be_lax(text):
-        return False
+    # The cheap test, at a third of the cost of validating the text. A number too large for a float has three exponent
+    # digits, or hundreds of digits in a row.
+    before, brackets = b"", bytearray()
+    for start in range(0, len(text), _PART):
+        # Lone surrogates, which JSON does not allow, are rejected elsewhere.
+        part = text[start : start + _PART].encode(errors="surrogatepass").translate(_CLASSES, _LETTERS)
+        data = before + part
+        if b"NaN" in data or b"Ify" in data or b"0e000" in data or b"0" * _MAX_DIGITS in data:
+            break
+        before = data[-_MAX_DIGITS:]  # what continues in the next part
+        brackets += part.translate(None, _NOT_BRACKETS)
+    else:
+        if brackets.count(b"[") <= _MAX_DEPTH or not _is_too_deep(bytes(brackets)):
+            return False
     bare = _string.sub("", text.replace(r"\\", "").replace(r"\"", ""))
     if "NaN" in bare or "Infinity" in bare:
         return True
@@ -258,24 +270,6 @@ def portable_object(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return cast("dict[str, Any]", found) if isinstance(found, dict) and not is_lax(text, integers=True) else None
-
-
-def _may_be_lax(text: str) -> bool:
-    """Return whether `text` may be lax, at a third of the cost of validating it.
-
-    A number too large for a float has three exponent digits, or hundreds of digits in a row.
-    """
-    before = b""
-    brackets = bytearray()
-    for start in range(0, len(text), _PART):
-        # Lone surrogates, which JSON does not allow, are rejected elsewhere.
-        part = text[start : start + _PART].encode(errors="surrogatepass").translate(_CLASSES, _LETTERS)
-        data = before + part
-        if b"NaN" in data or b"Ify" in data or b"0e000" in data or b"0" * _MAX_DIGITS in data:
-            return True
-        before = data[-_MAX_DIGITS:]  # what continues in the next part
-        brackets += part.translate(None, _NOT_BRACKETS)
-    return brackets.count(b"[") > _MAX_DEPTH and _is_too_deep(bytes(brackets))
 
 
 def _may_be_too_deep(text: str) -> bool:

@@ -29,7 +29,7 @@ from pydantic_core import SchemaValidator, from_json
 
 from .json_stream import ARRAY, CLOSE, GROW, KEY, SCALAR, STRING_END, Change
 from .missing import MISSING
-from .partial_instances import RootModelFactories, lazy_instance, new_instance, set_attribute, wrap_in_root_models
+from .partial_instances import RootModelFactories, new_instance, set_attribute, wrap_in_root_models
 from .type_plan import DictPlan, FieldPlan, FieldSlot, ListPlan, ObjectPlan, TaggedPlan
 
 # Without reference counts, or with other threads changing them, `id` makes every list look referenced.
@@ -287,10 +287,6 @@ class ObjectContainer(Container):
 
     def extra_values(self) -> dict[str, Any]:
         return self._extra or {}
-
-    def lazy_snapshot(self, unread: LazyValues) -> Any:
-        """Return a snapshot with values that are made when it is read."""
-        return lazy_instance(self.container_plan.lazy_class, unread)
 
     def snapshot(self, child: Any) -> Any:
         values = self.values.copy()

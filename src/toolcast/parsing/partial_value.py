@@ -27,7 +27,7 @@ from .core_schemas import Done, NotNull
 from .json_stream import JSONStream, JSONStreamError
 from .missing import MISSING
 from .partial_builder import PartialBuilder
-from .partial_instances import is_partial
+from .partial_instances import is_partial, lazy_instance
 from .path_changes import (
     OPENED,
     SET,
@@ -240,7 +240,8 @@ class PartialValue:
             outermost = container.lazy_root
             if outermost is not None:
                 size = len(container.values) - (open_value is not MISSING)  # the open value is the last one
-                value = outermost.lazy_snapshot(LazyValues(container, size, open_value))
+                unread = LazyValues(container, size, open_value)
+                value = lazy_instance(outermost.container_plan.lazy_class, unread)
                 assert outermost.parent is not None
                 container = outermost.parent
             while container.parent is not None:

@@ -266,7 +266,7 @@ def drop_foreign_data(
     """
     for message in messages:
         for part in message.parts:
-            if _is_foreign(part, model, recipient) or type(part) in _CHECKED:
+            if type(part) is not TextPart and (type(part) in _CHECKED or _is_foreign(part, model, recipient)):
                 break
         else:
             continue

@@ -45,7 +45,7 @@ class FramedDecoder(ABC, Generic[F]):
     Attributes:
         kind: The name of such a response in error messages.
         vital: The strings by which a damaged frame is recognized as part of a tool call.
-        _model: The model in the response.
+        model: The model that the response names, once it has.
         _response_id: The id in the response.
         _body: The decoded body, if it is one JSON document.
         _over: The response has ended; nothing more is read.
@@ -66,16 +66,11 @@ class FramedDecoder(ABC, Generic[F]):
         self._head: bytearray = bytearray()
         self._failure: LLMError | None = None
         self.failed: bool = False  # `close` will raise, whatever else arrives
-        self._model: str | None = None
+        self.model: str | None = None
         self._response_id: str | None = None
         self._body: Any = None
         self._damaged = False
         self._over = False
-
-    @property
-    def model(self) -> str | None:
-        """The model that the response names, once it has."""
-        return self._model
 
     def feed(self, data: Bytes) -> list[Event]:
         """Return the events that `data` completes."""
@@ -196,11 +191,11 @@ class FramedDecoder(ABC, Generic[F]):
 
     def _finished(self, reason: StopReason, raw: str | None) -> Finish:
         """Return the event that ends the response. `raw` is the service's value of the stop reason."""
-        return Finish(reason, self._model, raw, self._response_id, self._body)
+        return Finish(reason, self.model, raw, self._response_id, self._body)
 
     def _failed(self, error: LLMError) -> None:
         error.provider = self._source.provider
-        error.model = self._model or self._source.model
+        error.model = self.model or self._source.model
         self._envelope.forget()
         self._failure, self.failed = error, True
 
@@ -325,7 +320,7 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         self._body = document
         is_answer = False
         # A list: Gemini's events without `alt=sse`, which a proxy may remove from the URL.
-        for part in as_list(document) or [document]:
+        for part in document if document and type(document) is _ARRAY else [document]:
             if not self._over:
                 is_answer |= self._message(as_dict(part), out)
         if not is_answer:
@@ -370,8 +365,13 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         elif chunk is not None:
             out.append(RawEvent(chunk, damaged=True))
         # An event that made two of ours has more in it than one text.
-        if len(out) == before + 1 and b"\n" not in payload:
-            self._learn(self._framed(name, payload), out[-1])
+        if len(out) != before + 1 or b"\n" in payload:
+            return
+        event = out[-1]
+        if (key := self.grown.get(type(event))) and isinstance(event, (TextDelta, ToolCallDelta)):
+            text, self._call_id = (event.text, None) if isinstance(event, TextDelta) else (event.arguments, event.id)
+            self._envelope.learn(self._framed(name, payload), key, text)
+            self._add = self._adder(type(event))
 
     def _framed(self, name: str, payload: bytes) -> bytes:
         """Return the event as it arrived, or nothing if its form is uncommon."""
@@ -379,13 +379,6 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         if name:
             return b"event: %b%bdata: %b%b%b" % (name.encode(), line, payload, line, line)
         return b"data: %b%b%b" % (payload, line, line)
-
-    def _learn(self, framed: bytes, event: Event) -> None:
-        """Remember the bytes around the text of a frame that contains this one event."""
-        if (key := self.grown.get(type(event))) and isinstance(event, (TextDelta, ToolCallDelta)):
-            text, self._call_id = (event.text, None) if isinstance(event, TextDelta) else (event.arguments, event.id)
-            self._envelope.learn(framed, key, text)
-            self._add = self._adder(type(event))
 
     def _odd(self, payload: bytes, out: list[Event]) -> Any:
         """Return the object in an event that is no valid JSON, repaired if possible, or None.

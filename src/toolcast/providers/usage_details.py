@@ -77,7 +77,7 @@ def openai_counts(usage: Mapping[str, Any], into: Mapping[str, Any], out_of: Map
         counts |= _read(out_of, _OUT_OF)
     if ran:
         counts |= _read(ran, _TOOLS)
-    if (searches := as_count(usage.get("num_search_queries"))) is not None:  # Perplexity
+    if "num_search_queries" in usage and (searches := as_count(usage["num_search_queries"])) is not None:  # Perplexity
         counts["web_searches"] = searches
     return counts
 

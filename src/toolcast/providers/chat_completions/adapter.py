@@ -5,7 +5,7 @@ The differences between services are in the `ServiceSpec` row; no service is nam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ...credentials import SecretURL
@@ -249,7 +249,7 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
             rest[1:] = [_by_user(message) if message.role == "system" else message for message in rest[1:]]
         return [sent for message in rest for sent in self._message(message)]
 
-    def _message(self, message: Message) -> Iterator[dict[str, Any]]:
+    def _message(self, message: Message) -> list[dict[str, Any]]:
         points: list[CachePoint] = []
         for part in message.parts:  # without a comprehension, which is a call for each message
             if type(part) is CachePoint:
@@ -257,25 +257,24 @@ class ChatRequestEncoder(OpenAIBaseEncoder):
         if points and (message.role in ("assistant", "tool") or len(points) == len(message.parts)):
             # They are taken out again, with their place (cache_marks.py).
             rest = tuple([part for part in message.parts if type(part) is not CachePoint])
-            yield from self._message(Message(message.role, rest)) if rest else ()
-            yield from map(point_block, points)
-            return
+            return [*(self._message(Message(message.role, rest)) if rest else ()), *map(point_block, points)]
         if message.role == "assistant":
-            yield self._assistant(message)
-            return
+            return [self._assistant(message)]
+        sent: list[dict[str, Any]] = []
         others: list[Part] = []
         for part in message.parts:
             if isinstance(part, ToolResultPart):
-                yield self._result(part)
+                sent.append(self._result(part))
             else:
                 others.append(part)
         if message.role == "tool":
             check_parts(self.provider, others, (), "a tool message takes only ToolResultPart")
         elif message.role == "system":
             check_parts(self.provider, others, (TextPart, CachePoint), "a system message takes only text")
-            yield {"role": "system", "content": self._content(others) if points else message.text}
+            sent.append({"role": "system", "content": self._content(others) if points else message.text})
         elif others or not message.parts:
-            yield {"role": "user", "content": self._content(others)}
+            sent.append({"role": "user", "content": self._content(others)})
+        return sent
 
     def _part(self, part: Part) -> dict[str, Any]:
         match part:

@@ -118,16 +118,16 @@ class OpenAIChatDecoder(StreamDecoder):
     def _chunk(self, chunk: dict[str, Any], out: list[Event]) -> None:
         if chunk.get("error"):
             raise stream_error(chunk, self._source)
-        if not self._model:
-            self._model = as_str(chunk.get("model")) or None
+        if not self.model:
+            self.model = as_str(chunk.get("model")) or None
             self._response_id = as_str(chunk.get("id")) or self._response_id
         # `in` costs less than `get`, and most chunks have none of these.
         if "service_tier" in chunk:
             self._tier = chunk["service_tier"] or self._tier
         if "prompt_filter_results" in chunk or "prompt_annotations" in chunk:  # Azure
             self._rate_prompt(chunk.get("prompt_filter_results") or chunk.get("prompt_annotations"), out)
-        choices = as_list(chunk.get("choices"))
-        if choices:
+        choices: Any = chunk.get("choices")
+        if choices and type(choices) is list:
             for choice in choices:
                 self._choice(choice, out)
         else:
@@ -157,9 +157,9 @@ class OpenAIChatDecoder(StreamDecoder):
         delta: Any = choice.get("delta")
         if delta is None or "message" in choice:
             delta = self._whole_message(choice, out)
-        elif delta and type(delta) is not dict:
-            self._refuse(delta, "choices.delta", "an object", out)
-        for name, value in as_dict(delta).items():
+        elif type(delta) is not dict:
+            delta = self._object(delta, "choices.delta", out)
+        for name, value in delta.items():
             if value and name not in _SILENT:
                 reader = self._readers.get(name)
                 if reader is not None:
@@ -364,9 +364,17 @@ class OpenAIChatDecoder(StreamDecoder):
 
     def _usage(self, found: Any, out: list[Event]) -> None:
         report = as_dict(found)
-        self._tokens.update(_counts(report))
-        usage, cost = _usage_of(self._tokens, self._tier), reported_cost(report)
-        if cost is not None or usage != self._reported:
+        tokens = self._tokens
+        tokens.update(_counts(report))
+        input_, output, thought = tokens.get("input", 0), tokens.get("output", 0), tokens.get("thought", 0)
+        if thought and tokens.get("total") == input_ + output + thought:
+            # xAI counts thoughts in the total, but not in the completion.
+            output += thought
+        details = details_of(tokens, self._tier)
+        audio = details.input_audio_tokens + details.output_audio_tokens
+        cached, written = tokens.get("cached", 0), tokens.get("written", 0)
+        usage, cost = Usage(input_, output, cached, written, thought, audio, details=details), reported_cost(report)
+        if cost is not None or self._reported is None or usage != self._reported:
             self._reported = usage
             out.append(UsageReport(usage if cost is None else usage.with_cost(cost)))
 
@@ -463,13 +471,3 @@ def _counts(found: dict[str, Any]) -> dict[str, int]:
 
 # The fields of DeepSeek, Mistral and Moonshot for tokens read from the cache.
 _CACHED = ("prompt_cache_hit_tokens", "num_cached_tokens", "cached_tokens")
-
-
-def _usage_of(tokens: dict[str, int], tier: object) -> Usage:
-    input_, output, thought = tokens.get("input", 0), tokens.get("output", 0), tokens.get("thought", 0)
-    if thought and tokens.get("total") == input_ + output + thought:
-        # xAI counts thoughts in the total, but not in the completion.
-        output += thought
-    details = details_of(tokens, tier)
-    audio = details.input_audio_tokens + details.output_audio_tokens
-    return Usage(input_, output, tokens.get("cached", 0), tokens.get("written", 0), thought, audio, details=details)

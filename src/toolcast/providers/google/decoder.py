@@ -136,8 +136,8 @@ class GoogleDecoder(StreamDecoder):
     def _chunk(self, chunk: dict[str, Any], out: list[Event]) -> None:
         if chunk.get("error"):
             raise stream_error(chunk, self._source)
-        if not self._model:
-            self._model = as_str(chunk.get("modelVersion")) or None
+        if not self.model:
+            self.model = as_str(chunk.get("modelVersion")) or None
             self._response_id = as_str(chunk.get("responseId")) or self._response_id
         for candidate in self._objects(chunk.get("candidates"), "candidates", out):
             self._answered = True

@@ -9,7 +9,7 @@ if the user does, because a turn was cancelled, an assistant message is inserted
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
@@ -136,10 +136,10 @@ class MistralRequestEncoder(ChatRequestEncoder):
             sent.insert(calls if role == "system" else len(sent), message)
         return sent
 
-    def _message(self, message: Message) -> Iterator[dict[str, Any]]:
+    def _message(self, message: Message) -> list[dict[str, Any]]:
         # An empty assistant message is rejected.
-        if message.role != "assistant" or message.text or message.tool_calls or _thoughts(message):
-            yield from super()._message(message)
+        is_sent = message.role != "assistant" or message.text or message.tool_calls or _thoughts(message)
+        return super()._message(message) if is_sent else []
 
     def _part(self, part: Part) -> dict[str, Any]:
         match part:

@@ -80,7 +80,7 @@ class OllamaDecoder(FramedDecoder[JSONLines]):
         if document and document.keys().isdisjoint(_KNOWN):
             self._refuse(document, "a line", "an object with a message", out)
             return
-        self._model = as_str(document.get("model")) or self._model
+        self.model = as_str(document.get("model")) or self.model
         key = self._message(self._object(document.get("message"), "message", out), document, out)
         if document.get("done"):
             if not self._streams:  # one line is the whole response

@@ -43,7 +43,6 @@ class ToolCalls:
 
     def __init__(self, names: ToolNames, before: int = 0) -> None:
         self._names = names
-        self._offered = frozenset(names.sent.values())
         self._before = before
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
@@ -101,7 +100,7 @@ class ToolCalls:
                 for name, parameters in inner:
                     self._add_whole(name, parameters, out)
                 continue
-            if call.is_empty:
+            if not (call.wire_id or call.name or call.pieces):  # nothing has arrived
                 continue
             if not call.started:
                 self._start(call, out)
@@ -131,10 +130,10 @@ class ToolCalls:
             call.opaque = entry.opaque
         if entry.name and not call.started:
             call.name = entry.name if entry.name.startswith(call.name) else call.name + entry.name
-            call.wrapper = call.name in WRAPPERS and call.name not in self._offered
+            call.wrapper = call.name in WRAPPERS and call.name not in self._names.offered
         if entry.arguments:
             self._grow(call, entry.arguments, out)
-        elif not call.started and self._is_complete_name(call.name):
+        elif not call.started and call.name in self._names.complete:
             self._start(call, out)
 
     def _find(self, entry: _Entry) -> _Call | None:
@@ -180,7 +179,11 @@ class ToolCalls:
             number += 1
             call.id = f"call_{number}"
         self._ids.add(call.id)
-        call.own_name = self._own(call.name)
+        # gpt-oss leaks channel tokens into names; others prepend the namespace of their prompt format.
+        name = call.name.partition("<|")[0].strip()
+        if name not in self._names.offered and name.removeprefix("functions.") in self._names.offered:
+            name = name.removeprefix("functions.")
+        call.own_name = self._names.original(name)
         out.append(ToolCallStart(call.id, call.own_name))
         if call.pieces:
             out.append(ToolCallDelta(call.id, "".join(call.pieces)))
@@ -192,16 +195,6 @@ class ToolCalls:
         if not call.wrapper and call.name:
             self._start(call, out)
         call.grow(text, out if call.started else [])
-
-    def _own(self, name: str) -> str:
-        # gpt-oss leaks channel tokens into names; others prepend the namespace of their prompt format.
-        name = name.partition("<|")[0].strip()
-        if name not in self._offered and name.removeprefix("functions.") in self._offered:
-            name = name.removeprefix("functions.")
-        return self._names.original(name)
-
-    def _is_complete_name(self, name: str) -> bool:
-        return name in self._offered and not any(other != name and other.startswith(name) for other in self._offered)
 
 
 class _Entry:
@@ -272,10 +265,6 @@ class _Call:
         self.again: list[str] | None = None
         self.scan: JSONStream | None = None
         self.scanned = 0
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.wire_id or self.name or self.pieces)
 
     def grow(self, text: str, out: list[Event]) -> None:
         """Add one fragment that is not empty."""
