@@ -38,7 +38,7 @@ EXECUTES = {
 
 # Caches without a limit: what there can be of keys.
 UNBOUNDED = {
-    ("transport.content_decoding", "whole_body"): "the HTTP libraries that are imported: httpx and its fork",
+    ("transport.httpx_connections", "_body_of"): "the HTTP libraries that are imported: httpx and its fork",
     ("providers.event_fast_path", "_finder"): "the keys that the decoders look for",
 }
 

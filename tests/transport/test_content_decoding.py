@@ -30,7 +30,8 @@ def read(body: Plain | Inflated, pieces: list[bytes]) -> list[bytes]:
         body.feed(piece)
         while data := body.take():
             plain.append(data)
-    body.close()
+    if isinstance(body, Inflated):
+        body.close()
     return plain
 
 

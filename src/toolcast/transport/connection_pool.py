@@ -242,8 +242,15 @@ class ConnectionPool:
     def pick(self, origin: str) -> PooledConnection:
         """Return a connection for one request, if possible one that was used for `origin`."""
         with self._lock:
-            connection = self._last_from(origin)
-            if connection is None:
+            idle = self._idle
+            # The newest first: it is the least likely to have been closed by the server, and the others may expire.
+            for place in range(len(idle) - 1, -1, -1):
+                if idle[place].origin == origin:
+                    return idle.pop(place)
+            if self._count >= self.most and idle:
+                # The oldest, of another origin: its transport closes its connection for a new one.
+                connection = idle.pop(0)
+            else:
                 connection = PooledConnection(self._new())
                 self._count += 1
             connection.origin = origin
@@ -260,7 +267,7 @@ class ConnectionPool:
                 self._idle.append(connection)
             else:
                 spent.append(connection)
-            # The oldest is first, since `put` appends and `_last_from` takes the newest.
+            # The oldest is first, since `put` appends and `pick` takes the newest.
             while self._idle and (len(self._idle) > self._max_idle or self._idle[0].since < now - EXPIRY):
                 spent.append(self._idle.pop(0))
             self._count -= len(spent)
@@ -287,15 +294,6 @@ class ConnectionPool:
             )
         # Outside of the `except`: the error of the library contains the proxy's user.
         raise failure
-
-    def _last_from(self, origin: str) -> PooledConnection | None:
-        idle = self._idle
-        # The newest first: it is the least likely to have been closed by the server, and the others may expire.
-        for place in range(len(idle) - 1, -1, -1):
-            if idle[place].origin == origin:
-                return idle.pop(place)
-        # If the pool is full, an idle transport of another origin is used, which closes its connection for a new one.
-        return idle.pop(0) if self._count >= self.most else None
 
 
 class SingleConnection(ConnectionPool):

@@ -1,4 +1,4 @@
-"""Content encodings of response bodies, decoded incrementally, and the stream of a request body.
+"""Content encodings of response bodies, decoded incrementally.
 
 httpx decompresses all data of one network read at once, so that 291 kB of gzip become 300 MB in memory. Here a chunk is
 at most `PIECE` bytes, and a body at most `LIMIT`. A decoder is fed with the received bytes, and then read until it
@@ -8,10 +8,8 @@ returns none. There is no I/O here.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping
-from functools import cache
-from types import ModuleType
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Protocol
 
 from ..errors import LimitExceeded, MalformedEvent, StreamInterrupted
 
@@ -32,7 +30,7 @@ class Decompressor(Protocol):
 
 
 class Plain:
-    """A decoder of bodies that are not encoded."""
+    """A decoder of bodies that are not encoded. The HTTP library itself detects a truncated one."""
 
     def __init__(self) -> None:
         self._held = b""
@@ -45,9 +43,6 @@ class Plain:
         """Return decoded bytes; none if more must be fed."""
         data, self._held = self._held, b""
         return data
-
-    def close(self) -> None:
-        """End the body. The HTTP library itself detects a truncated one."""
 
 
 class Inflated:
@@ -135,38 +130,3 @@ def _deflate(start: bytes) -> Decompressor | None:
         return None
     wrapped = start[0] & 15 == 8 and int.from_bytes(start[:2], "big") % 31 == 0
     return zlib.decompressobj(15 if wrapped else -15)
-
-
-@cache
-def whole_body(library: ModuleType) -> type[Any]:
-    """Return a stream class for request bodies without an async generator.
-
-    That of httpx stays open when a request is cancelled, until the event loop finalizes it.
-    """
-
-    class Whole(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc, name-defined]  # a module's
-        def __init__(self, content: bytes) -> None:
-            self._content = content
-
-        def __iter__(self) -> Iterator[bytes]:
-            return iter((self._content,))
-
-        def __aiter__(self) -> _Once:
-            return _Once(self._content)
-
-    return Whole
-
-
-class _Once:
-    """An async iterator over one chunk."""
-
-    def __init__(self, piece: bytes) -> None:
-        self._pieces = [piece]
-
-    def __aiter__(self) -> _Once:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if not self._pieces:
-            raise StopAsyncIteration
-        return self._pieces.pop()

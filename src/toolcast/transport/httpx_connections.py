@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -24,7 +24,6 @@ from ..errors import ConnectFailed, LLMError, StreamInterrupted
 from ..http_request import HTTPRequest
 from .cancel_handle import CancelHandle, current_handle, shut
 from .connection_pool import ConnectionPool, LoopConnections, Origin, PooledConnection, origin_of
-from .content_decoding import whole_body
 from .httpx_responses import ActiveResponse, HttpxAsyncResponse, SyncResponse
 from .transport_errors import checked, guard_logs, map_transport_errors, plain_headers, transport_errors
 
@@ -38,18 +37,13 @@ class _RequestTrace:
 
     def __init__(self, handle: CancelHandle | None = None) -> None:
         self.handle: CancelHandle | None = handle
+        self.extensions: dict[str, Any] = {}  # of the request of the library
         self._first = ""
-        self._extensions: dict[str, Any] = {}
-
-    def attach(self, sent: Any, observe: Callable[[str, Mapping[str, Any]], object]) -> None:
-        """Trace `sent`, a request of the library, with `observe`."""
-        self._extensions = sent.extensions
-        self._extensions["trace"] = observe
 
     def observe(self, event: str, info: Mapping[str, Any]) -> None:
         self._first = self._first or event
         if self.handle is None or event.startswith("http"):
-            self._extensions.pop("trace", None)
+            self.extensions.pop("trace", None)
         elif hasattr(stream := info.get("return_value"), "get_extra_info"):
             self.handle.register(partial(shut, stream))
 
@@ -62,6 +56,41 @@ class _RequestTrace:
         return self._first.startswith("http11.")
 
 
+@cache
+def _body_of(library: ModuleType) -> type[Any]:
+    """Return a stream class for request bodies without an async generator.
+
+    That of httpx stays open when a request is cancelled, until the event loop finalizes it.
+    """
+
+    class Body(library.SyncByteStream, library.AsyncByteStream):  # type: ignore[misc, name-defined]  # a module's
+        def __init__(self, content: bytes) -> None:
+            self._content = content
+
+        def __iter__(self) -> Iterator[bytes]:
+            return iter((self._content,))
+
+        def __aiter__(self) -> _Once:
+            return _Once(self._content)
+
+    return Body
+
+
+class _Once:
+    """An async iterator over one chunk."""
+
+    def __init__(self, piece: bytes) -> None:
+        self._pieces = [piece]
+
+    def __aiter__(self) -> _Once:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._pieces:
+            raise StopAsyncIteration
+        return self._pieces.pop()
+
+
 class _BaseConnections:
     """The common base of the sync and async clients: their pool and their open responses."""
 
@@ -72,7 +101,7 @@ class _BaseConnections:
         guard_logs()
         self.failures: tuple[type[Exception], ...] = transport_errors(self.library)
         self._pool = pool
-        self._body: Callable[[bytes], Any] = whole_body(self.library)
+        self._body: Callable[[bytes], Any] = _body_of(self.library)
 
     @property
     def in_use(self) -> int:
@@ -151,7 +180,8 @@ class SyncConnections(_BaseConnections):
     ) -> SyncResponse:
         place = origin_of(self.library, request.target, request.tls_name)
         sent = self._request(request, place, connect, read)
-        trace.attach(sent, trace.observe)
+        trace.extensions = sent.extensions
+        sent.extensions["trace"] = trace.observe
         if not self._slots.acquire(timeout=connect):
             raise self._full()
         connection = None
@@ -179,9 +209,10 @@ class SyncConnections(_BaseConnections):
         """Release the connection of a response, whether it was read to its end or not."""
         if not self.forget(active):
             return
-        active.release()
-        if active.reading:
-            shut(active.stream)
+        if (stream := active.stream) is not None:
+            vars(stream).pop("read", None)  # the method of httpcore again
+            if active.reading:
+                shut(stream)
         whole = active.response.is_closed
         with suppress(*self.failures):
             active.response.close()
@@ -260,7 +291,8 @@ class AsyncConnections(_BaseConnections, LoopConnections[_RequestTrace, HttpxAsy
         limit = None if connect is None or read is None else connect + read
         place = origin_of(self.library, request.target, request.tls_name)
         sent = self._request(request, place, connect, read)
-        trace.attach(sent, trace.aobserve)
+        trace.extensions = sent.extensions
+        sent.extensions["trace"] = trace.aobserve
         answered = partial(self._answered, sent, place.origin, connect)
         connection, response = await run_or_undo(answered, self._undo, limit)
         # httpcore takes one limit when the body begins, but each read here has its own.

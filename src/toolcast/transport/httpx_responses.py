@@ -48,11 +48,6 @@ class ActiveResponse:
 
             stream.read = read
 
-    def release(self) -> None:
-        """Restore the read method of httpcore."""
-        if (stream := self.stream) is not None:
-            stream.__dict__.pop("read", None)
-
 
 class _BaseHttpxResponse(BaseResponse[ActiveResponse]):
     """The common base of both kinds of response."""

@@ -55,7 +55,8 @@ class BaseResponse(Generic[K]):
         if raw is not None:
             body.feed(raw)
             return True
-        body.close()
+        if isinstance(body, Inflated):
+            body.close()
         self._ended = True
         return False
 
