@@ -76,3 +76,22 @@ def build_request(
     """Return a request to `url` that shows none of the credentials in the URL; `secrets` are those in the body."""
     shown = url if url.has_secrets else None
     return HTTPRequest(method, url.shown, headers, body, notes, secret_url=shown, secrets=secrets)
+
+
+def request_id(headers: Mapping[str, str]) -> str | None:
+    """Return the provider's id of a request, from whichever header has it."""
+    for name in _REQUEST_ID:
+        if found := headers.get(name):
+            return found
+    return None
+
+
+_REQUEST_ID = (
+    "x-request-id",
+    "request-id",
+    "apim-request-id",
+    "x-amzn-requestid",
+    "mistral-correlation-id",
+    "x-generation-id",
+    "cf-ray",
+)

@@ -26,13 +26,13 @@ from toolcast.errors import (
     ServerError,
 )
 from toolcast.events import SafetyRating
+from toolcast.http_request import request_id
 from toolcast.providers.http_errors import (
     BODY_LIMIT,
     ErrorSource,
     ServiceError,
     http_error,
     read_service_error,
-    request_id,
     shortened,
     stream_error,
 )

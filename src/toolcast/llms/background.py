@@ -23,9 +23,8 @@ from ..providers.openai.background import BackgroundRequests, NumberedEvents, ru
 from ..retries import RetryPolicy
 from ..transport.cancel_handle import CancelHandle
 from ..transport.network import Body, IOBackend
-from .http_attempt import MAX_RESPONSE_BYTES, read_content
+from .http_attempt import MAX_RESPONSE_BYTES, TimeLimits, read_content
 from .service import HTTPLLM, Service, service_by
-from .time_limits import TimeLimits
 
 logger: Final = logging.getLogger("toolcast")
 

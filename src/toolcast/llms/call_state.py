@@ -157,7 +157,8 @@ class CallState:
         """
         self.now, self.account, self.verbose = now, account, verbose
         self.began = now()
-        self.deadline = deadline_after(self.began, settings.timeouts.total)
+        total = settings.timeouts.total
+        self.deadline = None if total is None else self.began + total
         self.gate = current_gate()
         return self
 
@@ -170,7 +171,8 @@ class CallState:
             return
         self.ended = True
         used, seconds = self.usage if usage is None else usage, self.now() - self.began
-        if (hooks := self.last_hooks) is not None:
+        if self.hooks is not None:
+            hooks = self.hooks.for_last_request()
             if error is not None:
                 hooks.emit("error", error)
             hooks.emit("end", used, seconds)
@@ -302,11 +304,6 @@ async def read_response(source: ResponseEvents, origin: Mapping[str, Any]) -> Ch
     finally:
         await source.close()
     return accumulator.response(request_id=source.request_id, **origin)
-
-
-def deadline_after(now: float, seconds: float | None) -> float | None:
-    """Return the time `seconds` after `now`, or None without a limit."""
-    return None if seconds is None else now + seconds
 
 
 class IteratorEvents:

@@ -22,7 +22,7 @@ from ..providers.base import ResponseDecoder
 from ..settings import Settings
 from ..transport.network import IOBackend
 from .base import BuiltInLLM, FunctionCallingLLM
-from .call_state import CallState, DirectReads, ResponseEvents, deadline_after
+from .call_state import CallState, DirectReads, ResponseEvents
 from .client import LLMClient, client_of
 from .hooked_events import PREAMBLE, add_hooks
 from .named_llms import as_llm
@@ -242,7 +242,8 @@ class _FirstAnswer:
         self._called += 1
         one = client_of(llms[self._number])
         request = self._owner.request_for(one, self._request)
-        own = deadline_after(self._backend.now(), request.settings.timeouts.total)
+        total = request.settings.timeouts.total
+        own = None if total is None else self._backend.now() + total
         self._call.deadline = min((end for end in (self._own_deadline, own) if end is not None), default=None)
         source = one.open_events(request, _Through(one, self._backend), self._call)
         now = self._backend.now

@@ -21,7 +21,7 @@ from ..async_support import sync_driver
 from ..errors import BadRequest, LimitExceeded, LLMError, Timeout
 from ..events import Event, Finish, TextDelta, ThinkingDelta, ToolCallDelta, ToolCallDone, UsageReport
 from ..hook_protocol import CallHooks, RequestInfo
-from ..http_request import HTTPRequest
+from ..http_request import HTTPRequest, request_id
 from ..messages import FileRef
 from ..providers.base import PartEnd, ProviderAdapter, RequestInput, ResponseDecoder
 from ..providers.content_parts import this_turn
@@ -35,10 +35,9 @@ from ..transport.network import Body, IOBackend, nothing_is_sent
 from ..transport.transport_errors import scrub_exception
 from ..usage import NO_USAGE, Usage
 from .call_state import CallState, DirectReads, SingleCallFilter
-from .http_attempt import MAX_RESPONSE_BYTES, authorized, connected, masked_id, refusal
+from .http_attempt import MAX_RESPONSE_BYTES, TimeLimits, aborted, authorized, connected, refusal
 from .request_gate import GateRequest, Passage, RequestGate
 from .service import HTTPClient
-from .time_limits import TimeLimits, aborted
 from .token_estimates import check_context
 
 if TYPE_CHECKING:
@@ -156,9 +155,12 @@ class HTTPExchange:
                     read: Any = b"" if decoder.failed else body.direct_read(limit)
                     data = await read if hasattr(read, "__await__") else read  # in sync calls it is there
                     attempt.bytes_left -= len(data)
-                events = self._decoded(data, decoder, attempt)
+                events: list[Any] = self._decoded(data, decoder, attempt)
                 if not data:
-                    await self._end_body(events, attempt, decoder)
+                    if events and type(events[-1]) is PartEnd:
+                        await self._end_part(events, attempt, decoder)
+                    else:
+                        await self.close()
             except (LLMError, TimeoutError) as error:
                 data = b""  # a traceback must not show data that may contain the key
                 await self._fail(error, before)
@@ -250,8 +252,9 @@ class HTTPExchange:
         if logs or self._keeps_raw:
             attempt.received = bytearray()
         if body.status >= 300:
-            raise await refusal(adapter, body, request, backend, limits, attempt.received)
-        self.request_id = masked_id(body, request)
+            raise await refusal(adapter, body, backend, limits, attempt.received)
+        if id := request_id(body.headers):
+            self.request_id = request.mask(id)
         if self._background is not None:
             handle, stream = self._cancel_handle, chat.stream
             attempt.body = self._background.body(body, request, adapter, limits, handle, stream=stream)
@@ -289,7 +292,10 @@ class HTTPExchange:
             raise expired
 
     def _decoded(self, data: bytes, decoder: ResponseDecoder, attempt: _Attempt) -> list[Event]:
-        """Return the events that `data` completes, or those of the end."""
+        """Return the events that `data` completes, or those of the end.
+
+        Usage in them is recorded, and data for the service is tagged with its origin.
+        """
         if attempt.bytes_left < 0:
             raise LimitExceeded(f"the response is longer than {MAX_RESPONSE_BYTES} bytes: the service does not end it")
         if attempt.received is not None:
@@ -303,14 +309,10 @@ class HTTPExchange:
             return events
         if len(events) == 1 and type(events[0]) in _MORE and not (self._only and self._only.dropping):
             return events
-        return self._record_events(events, attempt)
-
-    def _record_events(self, events: list[Event], attempt: _Attempt) -> list[Event]:
-        """Return the events to emit, after recording usage and tagging data for the service."""
         for place, event in enumerate(events):
             if type(event) is UsageReport:
-                decoder, parts = attempt.decoder, self._parts
-                attempt.usage = self._price(event.usage, decoder.model if decoder else None)
+                attempt.usage = self._price(event.usage, decoder.model)
+                parts = self._parts
                 events[place] = UsageReport(attempt.usage if parts is None else parts.usage + attempt.usage)
             elif type(event) in _SIGNED:
                 prefix = attempt.request.prefix if attempt.request else None
@@ -319,11 +321,8 @@ class HTTPExchange:
                 events[place] = replace(event, body=decoded_frames(bytes(attempt.received)))
         return events if self._only is None else self._only.of(events)
 
-    async def _end_body(self, events: list[Any], attempt: _Attempt, decoder: ResponseDecoder) -> None:
-        """End the response, or prepare the request for its next part."""
-        if not events or type(events[-1]) is not PartEnd:
-            await self.close()
-            return
+    async def _end_part(self, events: list[Any], attempt: _Attempt, decoder: ResponseDecoder) -> None:
+        """Prepare the request for the next part of the response."""
         part: PartEnd = events.pop()
         parts = self._parts = self._parts or _Parts(decoder)
         parts.count += 1

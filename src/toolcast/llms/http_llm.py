@@ -104,9 +104,9 @@ class ServiceClient(LLMClient[S]):
         """The credentials that were passed to the constructor, as text without their values: no pickle has them."""
         return self.llm.passed_credentials()
 
-    def best_mode(self, request: ChatRequest) -> OutputMode:
-        """Return the output mode for a request that requires none."""
-        return self.llm.best_mode(request)
+    def mode(self, request: ChatRequest) -> OutputMode:
+        """Return the output mode of `request`, by the rules of the service where it requires none."""
+        return self.llm.best_mode(request) if request.mode is None else super().mode(request)
 
     def cache_data(self, request: ChatRequest) -> list[Any]:
         """Return the JSON-compatible data that a cached answer to `request` is found by, without credentials."""
@@ -152,15 +152,20 @@ class ServiceClient(LLMClient[S]):
     def send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: CallState) -> ResponseEvents:
         from .http_exchange import HTTPExchange  # with it, what decodes responses: not before the first call
 
-        extra = request.settings.extra
+        settings, llm = request.settings, self.llm
+        if (settings.previous_response_id or settings.conversation or settings.background) and llm.speaks_responses:
+            from .stored_responses import open_stored
+
+            return open_stored(self, request, mode, backend, call, stores=llm.stores_responses)
+        extra = settings.extra
         if request.server_tools or (extra is not None and not _RUNNING_TOOLS.isdisjoint(extra)):
             from .resumed_events import ResumedEvents  # the service may pause such a response
 
             return ResumedEvents(
                 request,
-                lambda each: HTTPExchange(self, each.conversation(self.llm.model, mode), each.settings, backend, call),
+                lambda each: HTTPExchange(self, each.conversation(llm.model, mode), each.settings, backend, call),
             )
-        return HTTPExchange(self, request.conversation(self.llm.model, mode), request.settings, backend, call)
+        return HTTPExchange(self, request.conversation(llm.model, mode), settings, backend, call)
 
     def _request_input(self, request: ChatRequest) -> tuple[RequestInput, PromptedCalls | None]:
         """Return the adapter's input for `request` in its output mode, and the parser of prompted calls, if any."""
@@ -361,6 +366,16 @@ class ServiceLLM(BuiltInLLM):
     def _auth_identity(self) -> str:
         """A text in place of the credentials of an `auth`, which change; empty without one."""
         return "" if self._auth is None else f"auth {id(self._auth)}"
+
+    @property
+    def speaks_responses(self) -> bool:
+        """True if requests go to OpenAI's Responses API, but for those that it cannot carry."""
+        return False
+
+    @property
+    def stores_responses(self) -> bool:
+        """True if the service stores responses, so that requests can continue them."""
+        return False
 
     def answering_adapter(self, request_input: RequestInput, settings: Settings, body: bytes) -> ProviderAdapter:
         """Return the adapter for the response to a request: for `body`, if it is there already."""

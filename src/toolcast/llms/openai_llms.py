@@ -22,10 +22,7 @@ from ..option_types import require_text
 from ..output_mode import OutputMode
 from ..providers.base import ProviderAdapter, RequestInput
 from ..settings import Settings
-from ..transport.network import IOBackend
-from .call_state import CallState, ResponseEvents
-from .client import LLMClient
-from .http_llm import LLMOptions, ServiceClient, ServiceLLM, known_metadata, take_options
+from .http_llm import LLMOptions, ServiceLLM, known_metadata, take_options
 from .request import ChatRequest
 
 if TYPE_CHECKING:
@@ -34,20 +31,6 @@ if TYPE_CHECKING:
     from ..providers.chat_completions.services import API, ServiceSpec as Row
 
 _KIND = re.compile(rb'"object":\s*"(chat\.completion|response)"')  # of a complete response
-
-
-class OpenAIClient(ServiceClient["OpenAICompatible"]):
-    """A client of an LLM whose service may store responses."""
-
-    def send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: CallState) -> ResponseEvents:
-        """Return the events of the response to `request`, which is sent as it is."""
-        settings = request.settings
-        is_stored = settings.previous_response_id or settings.conversation or settings.background
-        if not (is_stored and self.llm.speaks_responses):
-            return super().send(request, mode, backend, call)
-        from .stored_responses import open_stored
-
-        return open_stored(self, request, mode, backend, call, stores=self.llm.stores_responses)
 
 
 class OpenAICompatible(ServiceLLM):
@@ -60,7 +43,6 @@ class OpenAICompatible(ServiceLLM):
     """
 
     provider = "openai-compatible"
-    __toolcast_client__: ClassVar[type[LLMClient[Any]]] = OpenAIClient
     _shown: ClassVar[tuple[str, ...]] = ("base_url", "api", "base_model")
 
     def __init__(
@@ -181,7 +163,6 @@ class OpenAICompatible(ServiceLLM):
 
     @property
     def speaks_responses(self) -> bool:
-        """True if requests go to the Responses API, but for those that it cannot carry."""
         return self.api != "chat" and self.adapter.base_url.partition("?")[0].endswith("/responses")
 
     def answering_adapter(self, request_input: RequestInput, settings: Settings, body: bytes) -> ProviderAdapter:
@@ -196,7 +177,6 @@ class OpenAICompatible(ServiceLLM):
 
     @property
     def stores_responses(self) -> bool:
-        """True if the service stores responses, so that requests can continue them."""
         return self.speaks_responses and "responses" in self._row.stores
 
 

@@ -89,7 +89,8 @@ class ChatRequest:
         now = self.answers > 0 and self.forces_now
         # Constrained text is of the answer alone; a call has to be, too.
         offered = self.tools[-self.answers :] if now and mode != "json_schema" else self.tools
-        tools = () if _drops_tools(choice, model) else tuple([tool.spec for tool in offered])
+        is_none = isinstance(choice, str) and choice == "none"
+        tools = () if is_none and not _binds_thoughts(model) else tuple([tool.spec for tool in offered])
         choice = None if not tools else self.choice_in(mode) if self.server_tools else self.tool_choice
         points = self.cache_points if tools or self.server_tools else ()
         options = (self.parallel, self.stream, mode, self.accept_damaged, self.server_tools, points)
@@ -145,14 +146,12 @@ class ChatRequest:
         return bool(self.tools) and not free
 
 
-def _drops_tools(choice: ToolChoice, model: str) -> bool:
-    """Return True if no tool may be called, and no thought is bound to the tools."""
-    if not isinstance(choice, str) or choice != "none":
-        return False
-    from ..providers.model_features import claude_family  # such a choice is rare
+def _binds_thoughts(model: str) -> bool:
+    """Return True for a model whose thoughts are bound to the tools."""
+    from ..providers.model_features import claude_family  # few requests have the choice "none"
 
     family = claude_family(model)
-    return family is None or not family.has("binds_thoughts")
+    return family is not None and family.has("binds_thoughts")
 
 
 # Answers do not depend on these.

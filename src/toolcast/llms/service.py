@@ -27,9 +27,8 @@ from ..settings import Timeouts
 from ..transport.network import Body, IOBackend
 from ..transport.transport_errors import scrub_exception
 from ..usage import Usage
-from .http_attempt import Authentication, authorized, connected, read_content, refusal
+from .http_attempt import Authentication, TimeLimits, authorized, connected, read_content, refusal
 from .request_gate import RequestOrigin
-from .time_limits import TimeLimits
 
 T = TypeVar("T")
 A = TypeVar("A", bound=ProviderAdapter)
@@ -205,7 +204,7 @@ class Service(Generic[A]):
                 if body.status < 300:
                     return await receive(body, sent, limits)
                 try:
-                    raise await refusal(self.adapter, body, sent, backend, limits)
+                    raise await refusal(self.adapter, body, backend, limits)
                 finally:
                     await body.close()
             except LLMError as error:

@@ -28,6 +28,7 @@ from ..errors import (
     RateLimited,
     ServerError,
 )
+from ..http_request import request_id
 from ..lazy_dataclasses import dataclass
 from ..retries import should_retry, wait_in_text
 
@@ -112,25 +113,6 @@ def stream_error(body: object, source: ErrorSource) -> LLMError:
     """Return the exception for an error in a response with status 200; `body` is the decoded JSON that contains it."""
     problem = read_service_error(body)
     return _error(problem, problem.status, source, None)
-
-
-def request_id(headers: Mapping[str, str]) -> str | None:
-    """Return the provider's id of a request, from whichever header has it."""
-    for name in _REQUEST_ID:
-        if found := headers.get(name):
-            return found
-    return None
-
-
-_REQUEST_ID = (
-    "x-request-id",
-    "request-id",
-    "apim-request-id",
-    "x-amzn-requestid",
-    "mistral-correlation-id",
-    "x-generation-id",
-    "cf-ray",
-)
 
 
 # -- the message in a body

@@ -18,7 +18,7 @@ from ...events import (
     ToolCallStart,
 )
 from ...hook_protocol import CallHooks
-from ...llms.call_state import CallState, deadline_after
+from ...llms.call_state import CallState
 from ...llms.request import ChatRequest, StoredResponse
 from ...messages import Message
 from ...parsing.missing import MISSING
@@ -80,7 +80,7 @@ class ModelRequest:
             request.settings, backend.now, lambda: Account("round", client.origin)
         )
         self.attempts: list[Attempt] = call.attempts  # grows
-        until = deadline_after(backend.now(), left)
+        until = None if left is None else backend.now() + left
         self.of_budget: bool = until is not None and (call.deadline is None or until < call.deadline)
         if self.of_budget:
             call.deadline = until

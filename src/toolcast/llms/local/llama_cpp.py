@@ -147,8 +147,7 @@ _LONGEST: Final = 1024 * 1024  # bytes of a short response
 
 async def fetched(request: HTTPRequest, backend: IOBackend) -> bytes:
     """Return the body of a short response of a local server."""
-    from ..http_attempt import connected, read_content
-    from ..time_limits import TimeLimits
+    from ..http_attempt import TimeLimits, connected, read_content
 
     limits = TimeLimits(Timeouts(first_token=60), backend.now)
     limits.begin()
