@@ -6,7 +6,7 @@ from its text. The complete response is validated again at its end (`response_va
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import pydantic
@@ -32,7 +32,8 @@ class StreamingObjectProcessor(Uncopyable):
     """
 
     def __init__(self, output_cls: Any, allow_parallel_tool_calls: bool = False) -> None:
-        self._configure(output_tools(output_cls), allow_parallel_tool_calls, True, None)
+        tools = {tool.name: tool for tool in output_tools(output_cls)}
+        self._configure(tools, allow_parallel_tool_calls, True, None)
 
     @safe_repr
     def __repr__(self) -> str:
@@ -40,15 +41,15 @@ class StreamingObjectProcessor(Uncopyable):
 
     @classmethod
     def for_tools(
-        cls, tools: Iterable[CallableTool], *, parallel: bool, fail_fast: bool, context: Any = None
+        cls, tools: Mapping[str, CallableTool], *, parallel: bool, fail_fast: bool, context: Any = None
     ) -> StreamingObjectProcessor:
-        """Return a processor for calls of these tools."""
+        """Return a processor for calls of these tools, by their names."""
         processor = cls.__new__(cls)
         processor._configure(tools, parallel, fail_fast, context)
         return processor
 
-    def _configure(self, tools: Iterable[CallableTool], parallel: bool, fail_fast: bool, context: Any) -> None:
-        self._tools: Mapping[str, CallableTool] = {tool.name: tool for tool in tools}
+    def _configure(self, tools: Mapping[str, CallableTool], parallel: bool, fail_fast: bool, context: Any) -> None:
+        self._tools = tools
         self._parallel = parallel
         self._fail_fast = fail_fast
         self._context = context

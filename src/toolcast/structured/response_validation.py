@@ -140,8 +140,7 @@ class ResponseValidator:
 
         if self.parallel:
             return self.valid_values(message.tool_calls)
-        tools = self.tools.values()
-        reader = StreamingObjectProcessor.for_tools(tools, parallel=False, fail_fast=False, context=self.context)
+        reader = StreamingObjectProcessor.for_tools(self.tools, parallel=False, fail_fast=False, context=self.context)
         for call in message.tool_calls[:1]:
             reader.apply(ToolCallStart(call.id, call.name))
             reader.apply(ToolCallDelta(call.id, call.arguments))

@@ -75,7 +75,7 @@ class StructuredStream:
         self._error: BaseException | None = None
         self._damage: str | None = None
         self.processor: StreamingObjectProcessor = StreamingObjectProcessor.for_tools(
-            prepared.validator.tools.values(),
+            prepared.validator.tools,
             parallel=prepared.request.parallel,
             fail_fast=prepared.fail_fast and not _is_read_to_the_end(prepared),
             context=prepared.validator.context,
@@ -100,7 +100,9 @@ class StructuredStream:
                     return True
                 if self._failure is not None:
                     break
-        return self._publish_result()
+        arrives = self._result is not None and not self.ended  # the result is the last item
+        self.ended |= arrives
+        return arrives
 
     def step(self) -> bool:
         """Process one arrived event, then in `event`; return False if there is none."""
@@ -108,7 +110,7 @@ class StructuredStream:
             self._leave_yielding()
         event = next(self._events, None) if self._failure is None else None
         if event is None:
-            self._publish_result()
+            self.ended |= self._result is not None
             return False
         self.event = event
         self.shown = self._apply(event)
@@ -379,7 +381,11 @@ class StructuredStream:
             await self._retry_invalid(self._failure)
             return
         if self._source is None and not self.closing:
-            self._source = self._begin_request()
+            prepared = self._prepared
+            if not self._call.begun:
+                prepared.begin(self._call, self._backend)
+            self.trace.step("opened")
+            self._source = prepared.client.source(prepared.request, self._backend, self._call)
         # Again after the assignment: `break_off` in another thread either finds the source, or is seen here.
         if self.closing or self._source is None:
             raise StreamClosed("the stream was closed while another thread read it")
@@ -411,13 +417,6 @@ class StructuredStream:
     def abandon(self) -> None:
         """End the account of a call without awaiting: the source closes its connection in its event loop."""
         self._end_account()
-
-    def _begin_request(self) -> ResponseEvents:
-        prepared = self._prepared
-        if not self._call.begun:
-            prepared.begin(self._call, self._backend)
-        self.trace.step("opened")
-        return prepared.client.source(prepared.request, self._backend, self._call)
 
     def _apply(self, event: Event) -> bool:
         """Process one event; return whether it changed anything visible."""
@@ -482,12 +481,6 @@ class StructuredStream:
         """Leave the state `yielding_partial`, in which an unobserved trace stays between two items."""
         if self.trace.state == "yielding_partial":
             self.trace.step("yielded", "more")
-
-    def _publish_result(self) -> bool:
-        """Return True once at the end: the result is the last item."""
-        arrives = self._result is not None and not self.ended
-        self.ended |= arrives
-        return arrives
 
     async def _validate_response(self) -> None:
         self._leave_yielding()

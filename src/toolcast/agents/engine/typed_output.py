@@ -44,7 +44,8 @@ class TypedOutput:
         if config.output_validators:  # of the return value of a function: it is not called to try it
             tools = tuple([each if each.output_type is None else self._with_trial(each) for each in tools])
         self.tools: tuple[CallableTool, ...] = tools
-        self.names: frozenset[str] = frozenset(tool.name for tool in self.tools)
+        self._by_name = {tool.name: tool for tool in tools}
+        self.names: frozenset[str] = frozenset(self._by_name)
         self.found: bool = False
         self.output: Any = None
         self._failure: Exception | None = None
@@ -102,7 +103,7 @@ class TypedOutput:
     def begin_response(self) -> None:
         """Reset the partial object for a new response."""
         self._processor = StreamingObjectProcessor.for_tools(
-            self.tools, parallel=False, fail_fast=False, context=self._reader.context
+            self._by_name, parallel=False, fail_fast=False, context=self._reader.context
         )
 
     def with_output_delta(self, event: Event) -> list[AgentEvent]:
