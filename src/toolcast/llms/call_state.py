@@ -496,19 +496,17 @@ class SingleCallFilter:
 
     def of(self, events: list[Event]) -> list[Event]:
         """Return `events` without those of later tool calls."""
+        kept: list[Event] = []
         for event in events:
-            # Of the first call are nearly all of them.
-            if isinstance(event, _EVENTS_OF_A_CALL) and event.id != self._first and not self._keep(event):
-                return [event for event in events if type(event) not in _OF_A_CALL or self._keep(event)]
-        return events
-
-    def _keep(self, event: Any) -> bool:
-        id: str = event.id
-        self._first = self._first or id
-        if id != self._first and not self.dropping:
-            self.dropping = True
-            logger.warning(
-                "the model made more than one tool call; the first is the result. "
-                "Pass allow_parallel_tool_calls=True for all of them."
-            )
-        return id == self._first
+            if isinstance(event, _EVENTS_OF_A_CALL) and event.id != self._first:
+                if self._first:
+                    if not self.dropping:
+                        logger.warning(
+                            "the model made more than one tool call; the first is the result. "
+                            "Pass allow_parallel_tool_calls=True for all of them."
+                        )
+                    self.dropping = True
+                    continue
+                self._first = event.id
+            kept.append(event)
+        return kept

@@ -151,19 +151,19 @@ class FramedDecoder(ABC, Generic[F]):
 
     def _object(self, value: Any, name: str, out: list[Event]) -> dict[str, Any]:
         """Return an object of the response; an empty one for what is empty, or refused."""
-        if value and type(value) is not _OBJECT:
+        if value and type(value) is not OBJECT:
             self._refuse(value, name, "an object", out)
             return {}
         return value or {}
 
     def _objects(self, value: Any, name: str, out: list[Event]) -> list[dict[str, Any]]:
         """Return the objects in a list of the response; none for what is empty. Anything else is refused."""
-        if value and type(value) is not _ARRAY:
+        if value and type(value) is not ARRAY:
             self._refuse(value, name, "a list of objects", out)
             return []
         found: list[dict[str, Any]] = []
         for each in value or ():
-            if type(each) is _OBJECT:
+            if type(each) is OBJECT:
                 found.append(each)
             elif each is not None:
                 self._refuse(each, name, "a list of objects", out)
@@ -320,7 +320,7 @@ class StreamDecoder(FramedDecoder[ServerSentEvents]):
         self._body = document
         is_answer = False
         # A list: Gemini's events without `alt=sse`, which a proxy may remove from the URL.
-        for part in document if document and type(document) is _ARRAY else [document]:
+        for part in document if document and type(document) is ARRAY else [document]:
             if not self._over:
                 is_answer |= self._message(as_dict(part), out)
         if not is_answer:
@@ -451,18 +451,18 @@ def is_done(payload: bytes) -> bool:
 
 
 # Not of a type that a checker narrows to, so that each object of each event is not passed through `cast`.
-_OBJECT: Any = dict
-_ARRAY: Any = list
+OBJECT: Any = dict
+ARRAY: Any = list
 
 
 def as_dict(value: Any) -> dict[str, Any]:
     """Return `value` if it is a JSON object, else an empty one."""
-    return value if type(value) is _OBJECT else {}
+    return value if type(value) is OBJECT else {}
 
 
 def as_list(value: Any) -> list[object]:
     """Return `value` if it is a JSON array, else an empty one."""
-    return value if type(value) is _ARRAY else []
+    return value if type(value) is ARRAY else []
 
 
 def as_str(value: Any) -> str:

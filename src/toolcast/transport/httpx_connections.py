@@ -210,7 +210,7 @@ class SyncConnections(_BaseConnections):
         if not self.forget(active):
             return
         if (stream := active.stream) is not None:
-            vars(stream).pop("read", None)  # the method of httpcore again
+            stream.__dict__.pop("read", None)  # the method of httpcore again
             if active.reading:
                 shut(stream)
         whole = active.response.is_closed

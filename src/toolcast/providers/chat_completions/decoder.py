@@ -37,7 +37,7 @@ from ..answer_details import token_logprobs
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..media_output import PCM, MediaBytes, image_of_url, media_type_of
-from ..response_decoder import StreamDecoder, always, as_count, as_dict, as_list, as_str, json_or_text
+from ..response_decoder import ARRAY, OBJECT, StreamDecoder, always, as_count, as_dict, as_list, as_str, json_or_text
 from ..sse import MEDIA_LIMIT
 from ..think_tags import ThinkTags
 from ..tool_calls.by_index import ToolCalls
@@ -127,7 +127,7 @@ class OpenAIChatDecoder(StreamDecoder):
         if "prompt_filter_results" in chunk or "prompt_annotations" in chunk:  # Azure
             self._rate_prompt(chunk.get("prompt_filter_results") or chunk.get("prompt_annotations"), out)
         choices: Any = chunk.get("choices")
-        if choices and type(choices) is list:
+        if choices and type(choices) is ARRAY:
             for choice in choices:
                 self._choice(choice, out)
         else:
@@ -157,7 +157,7 @@ class OpenAIChatDecoder(StreamDecoder):
         delta: Any = choice.get("delta")
         if delta is None or "message" in choice:
             delta = self._whole_message(choice, out)
-        elif type(delta) is not dict:
+        elif type(delta) is not OBJECT:
             delta = self._object(delta, "choices.delta", out)
         for name, value in delta.items():
             if value and name not in _SILENT:
