@@ -120,7 +120,19 @@ class ResponseValidator:
                 return self._validate_written_calls(response) or [self._validate_text(response)]
             if calls[1:] and not self.parallel and in_text():
                 calls = self._fitting(calls)
-            return self._validate_calls(calls if self.parallel else calls[:1], response, complete)
+            valid: list[ValidatedCall] = []
+            failed: list[CallError] = []
+            for call in calls if self.parallel else calls[:1]:
+                try:
+                    valid.append(self.validate_call(call, response, complete))
+                except CallError as error:
+                    failed.append(with_call(error, call, None))
+            if failed:
+                failed[0].others = tuple(failed[1:])
+                for other in failed[1:]:
+                    failed[0].add_note(f"the call {other.call_id!r} failed too: {other.message}")
+                raise failed[0]
+            return valid
         except CallError as error:
             error.partial = self._partial(response.message)
             _with_response(error, response)
@@ -167,23 +179,6 @@ class ResponseValidator:
             return self._parse_arguments(tool, call, None).value
         except (CallError, TryAgain):
             return None
-
-    def _validate_calls(
-        self, calls: Sequence[ToolCallPart], response: ChatResponse, complete: CompleteValue | None
-    ) -> list[ValidatedCall]:
-        valid: list[ValidatedCall] = []
-        failed: list[CallError] = []
-        for call in calls:
-            try:
-                valid.append(self.validate_call(call, response, complete))
-            except CallError as error:
-                failed.append(with_call(error, call, None))
-        if failed:
-            failed[0].others = tuple(failed[1:])
-            for other in failed[1:]:
-                failed[0].add_note(f"the call {other.call_id!r} failed too: {other.message}")
-            raise failed[0]
-        return valid
 
     def validate_call(
         self, call: ToolCallPart, response: ChatResponse, complete: CompleteValue | None = None
