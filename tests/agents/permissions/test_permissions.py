@@ -933,12 +933,16 @@ def test_a_program_of_the_working_folder_in_place_of_another_is_asked_about(
     (linked := tmp_path.parent / f"{tmp_path.name}-link").symlink_to(tmp_path)
     monkeypatch.setenv("PATH", f"{linked}/bin{os.pathsep}{os.environ['PATH']}")
     assert verdict(permissions, BASH, {"command": "timeout 9 git status"}) == "allow"
-    for command in ("cp a bin/git", "mv a bin", "mv tools/bin ."):
+    for command in ("cp a bin/git", "mv a bin", "mv tools .", "cp a ."):
         assert verdict(permissions, BASH, {"command": command}) == "allow", command
         assert verdict(permissions, BASH, {"command": f"{command} && ls"}) == "ask", command
     assert verdict(permissions, BASH, {"command": "cp a b && ls"}) == "allow"
     for name in ("git", "pytest", "python"):
         (tmp_path / "bin" / name).touch(0o755)
+    for command in ("cp a bin/git", "mv git bin", "cp -r x/bin .", "mv x/git bin/pytest"):
+        assert verdict(permissions, BASH, {"command": command}) == "ask", command
+        literal = Permissions(rules=[Rule("bash", "allow", {"command": command})], approve=approve, root=str(tmp_path))
+        assert verdict(literal, BASH, {"command": command}) == "allow", command
     assert "in place of another program" in permissions.decide(BASH, {"command": "timeout 9 git status"}).reason
     for command in ("pytest -q", "python -m pytest -q"):
         assert verdict(permissions, BASH, {"command": command}) == "allow"

@@ -167,6 +167,13 @@ def test_a_path_is_no_option() -> None:
 ATTACKS = lines(r"""
 npm run env touch MARK
 npm run env -- sh -c 'touch MARK'
+touch 'x&touch MARK&.c'
+mkdir 'd$(touch MARK)'
+cp a.c $'x\ny'
+mv a 'x`y`'
+git mv a 'x>y'
+git checkout -b 'x;y'
+git switch -c 'x$(y)'
 git status "$(git commit)"
 git status <(git commit)
 git log <&63

@@ -78,6 +78,7 @@ _pattern_files = re.compile(_PLAIN_FILES, re.ASCII | re.DOTALL).fullmatch
 _git_files = re.compile(rf"[^*?\[]*|{_FOLDERS}(?:\w[\w.-]*\*?|\*{_TAIL}|\*\*)", re.ASCII | re.DOTALL).fullmatch
 _joined = re.compile(r"(?:[^\w@=-]|\d|\\.)*", re.DOTALL).fullmatch
 _expanded = re.compile(r"[$`\\]").search
+_shell_text = re.compile(r"[$`\\&;|<>\"'\x00-\x1f]").search
 _number = re.compile(r"-[0-9]+[kMG]?").fullmatch
 _signature = re.compile(r"%[+ -]?G|%\(\*?signature|\A-?(?:v:|version:)?\*?signature").search
 _outside = re.compile(r"[/~]|(?:.*/)?\.\.(?:/|\Z)", re.DOTALL).match
@@ -140,6 +141,8 @@ class Form(NamedTuple):
             return f"toolcast knows no argument forms of {f'{self.key} {text}'!r}"
         if self.most is not None and count > self.most:
             return f"{self.key!r} is covered with at most {self.most} operands"
+        if self.has("naming") and _shell_text(text):
+            return "other programs may run such a name as shell text"
         if self.has("inside") and not anywhere and _outside(text):
             return "it is outside of the working folder"
         is_git = self.key.startswith("git ")
