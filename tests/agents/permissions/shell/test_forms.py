@@ -1489,6 +1489,32 @@ def test_a_deny_rule_leaves_other_commands_alone(command: str) -> None:
         ("pip install", "env python -mpip._internal install x"),
         ("pytest", "python -m pytest.__main__ x"),
         ("node -e", "nodejs --eval x"),
+        *(("curl", f"{line} x") for line in ("git grep -nOcurl", "git grep -O/bin/curl", "git rebase -xcurl")),
+        *(("curl", f"{line} x") for line in ("git clone -ucurl", "tar cf a -Icurl", "scp -Scurl", "sftp -Dcurl")),
+        ("rm", "sudo git grep -Orm x"),
+        ("rm -rf", "tar cf x -I'rm -rf' a"),
+        ("curl", "env -S 'curl\\cx'"),
+        ("rm", "env -S 'rm\\c' x"),
+        ("git push", "env -iS 'git push\\cx y'"),
+        *(("curl", f"sed {script} a") for script in ("'s/a/curl/e'", "'s#a#curl#ge;p'", "'s|a|curl|;1 e'")),
+        *(("git push", f"sed {script} a") for script in ("-e 's,a,git push,' -e e", "'s.a.git push.pe'")),
+        *(("rm", f"printf x | {line}") for line in ("/bin/b?sh", "env /bin/d[a]sh", "/usr/bin/p?thon3", "/bin/x?rgs")),
+        ("git push", "/bin/[b]ash <<< x"),
+        *(("rm", f"printf x | {line}") for line in ("sed e", "sed -n '/x/ e'", "sed -f - a", "nsenter -t 1")),
+        ("rm", "printf x | sed --file /dev/stdin a"),
+        *(
+            ("rm", f"find /bin -exec {line} {{}} a \\;")
+            for line in ("env", "timeout 5", "env A=b nice -n 5", "/bin/env")
+        ),
+        *(("git push", f"find push -exec {line} \\;") for line in ("git {}", "sh -c 'git {}'", "sh -c '{}'")),
+        *(("curl", f"xargs -I{{}} {line} < x") for line in ("git grep -O{} a", "make --eval='a:;{}' a")),
+        *(
+            ("git push", f"/usr/lib/git-core/{name} x")
+            for name in ("git-p?sh", "git-send-pac?", "*push", "g*", "git-$X")
+        ),
+        ("git push", "env /usr/lib/git-core/git-push"),
+        ("git", "/usr/lib/git-core/git-push"),
+        *(("curl", f"make --eval='x:;{line}' x") for line in ("-curl", "@-curl", " - curl a", "-@/bin/curl")),
     ],
 )
 def test_a_deny_rule_sees_other_spellings(pattern: str, command: str) -> None:
@@ -1629,6 +1655,35 @@ git push :: tar -czvf a.tgz src
 git push :: sed -i 's/egit/x/' f
 git push :: cc -O2 -Wall -DNAME='"a b"' x.c
 git push :: docker compose up -d
+git push :: /usr/lib/git-core/git-pull
+git push :: /usr/lib/git-core/git-p?
+git push :: ./git-pushes
+git push :: sed -i 's/git push/git pull/;s/x/e/' f
+git push :: cat x | sed -e 's/ e / f /' -e '/e$/d' f
+git push :: cat x | sed -f x.sed
+git push :: printf 's/git push/x/\nw\nq\n' | ed -s a
+git push :: echo 'select 1' | sqlite3 x.db
+git push :: cat x | ~/bin/tool y
+git push :: cat x | $HOME/bin/tool y
+git push :: cat x | grep b?sh
+git push :: nsenter -t 1 -m ls
+git push :: find . -name '*.py' -exec git add {} \;
+git push :: find . -name x -exec git -C {} log \;
+git push :: find . -name x -exec env F={} make \;
+git push :: find . -name '*.py' -exec timeout 5 wc {} \;
+git push :: find . -name '*.py' -exec sh -c 'wc -l {}' \;
+git push :: jq --arg x 1 '{} + .a' y
+git push :: ls | xargs -I{} git log --since={} -n{}
+git push :: ls | xargs -I{} head -n{} x
+curl :: gcc -o x x.c -lcurl
+curl :: git commit -mcurl
+curl :: git grep -ecurl
+curl :: git grep -nO less x
+curl :: sed -i 's/curl/wget/' x
+curl :: make --eval='x:;-echo' x
+rm :: find . -perm 644
+rm :: git grep -nrm1 x
+rm :: rsync -arm a b
 git push --force :: git push origin main
 git push --force :: git push -u origin main
 git push --force :: git push --follow-tags

@@ -63,11 +63,13 @@ _splits = re.compile(
     r"(?:-[^-\0uCPa]*?S|--s[a-z-]*(?![^=\0])=?)(.*)",
     re.DOTALL,
 ).search
-_escape = re.compile(r"\0|\\[_fnrtv]").sub
-# A script of sed that runs what it reads, or is what it reads.
-_executes = re.compile(
-    r"(?:\A(?:-\w*e)?|[^\w-])[gpIiMm\d]*e[gpIiMm\d]*(?:[\s;}]|\Z)|\A(?:-\w*f|--file=)?(?:-|/dev/stdin)\Z"
+_escape = re.compile(r"(?<!\\)\\c[^\0]*|\0|\\[_fnrtv]").sub  # `\c` ends the text
+# A script of sed that runs what it reads, or is what it reads, in words between NULs. And what ends the parts of `s`.
+_executing = re.compile(
+    r"(?:\0-\w*e|[^\w\s-])[\sgpIiMm\d]*e[gpIiMm\d]*[ \t]*[\n;}\0]|\0(?:-\w*f|--f\w*)[=\0]?(?:-|/(?:dev|proc)/[^\0]*)\0"
 ).search
+_delimiters = re.compile(r"(?<![A-Za-z])s(.)", re.DOTALL).findall
+_SED = {"sed", "gsed"}
 _may_be_line = re.compile(r"[\s;&|<>()$`]").search
 
 
@@ -107,17 +109,26 @@ def commands(text: str, whole: bool = False) -> list[SimpleCommand]:
     _Parser(text, found, int(whole)).script()
     if any(map(_takes_commands, found)):
         texts = (each.target for command in found for each in command.redirections if each.operator == "<<<")
-        words = (Word("ed"), *(word for command in found for word in command.words), *texts)
+        executing = [command for command in found if _executes(command)]
+        first = Word("$()", False) if any(command.fed for command in executing) else Word("ed")
+        spelled = (word.text for command in executing for word in command.words)
+        parts = (Word(text.translate(dict.fromkeys(map(ord, _delimiters(text)), " "))) for text in spelled)
+        words = (first, *(word for command in found for word in command.words), *texts, *parts)
         found.append(SimpleCommand(words, given=True, guessed=True))
     return found
 
 
 def _takes_commands(command: SimpleCommand) -> bool:
-    """Return whether it may run what it reads, as `ed` does and `sed e`."""
-    names = {program(word).casefold() for word in command.words} if command.fed else set[str]()
-    found = names & {*deny_table()["commanded"].split()}
-    is_sed = found <= {"sed", "gsed"} and not any(_executes(word.text) for word in command.words)
-    return bool(found) and not is_sed and not is_data(command.words)
+    """Return whether it may run what it reads, as `ed` does, or what it makes, as `sed s/a/b/e` does."""
+    names = {program(word).casefold() for word in command.words} - _SED if command.fed else set[str]()
+    is_fed = not names.isdisjoint(deny_table()["commanded"].split()) and not is_data(command.words)
+    return is_fed or _executes(command)
+
+
+def _executes(command: SimpleCommand) -> bool:
+    is_sed = any(program(word).casefold() in _SED for word in command.words)
+    texts = (word.text for word in command.words)
+    return is_sed and bool(_executing("\0".join(("", *texts, "")))) and not is_data(command.words)
 
 
 def is_data(words: Sequence[Word]) -> bool:

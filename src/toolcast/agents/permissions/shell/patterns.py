@@ -38,17 +38,22 @@ _code_word = re.compile(r"[^\s'\"()\[\]{},;|&<>=`!:+@]+").findall
 _expansions = (
     (re.compile(r"\$\{[^}]*\}|\$\w+|\$'(?:[^'\\]|\\.)*'|(?<=bin/)[*?]|(?<=bin/\w)[*?]"), "\0"),
     (re.compile(r"\$\([^()]*\)|`[^`]*`|\$\{[^}]*\}|\$\w+"), "\0"),
-    (re.compile(r"\$\{\w*:?[-=+?]?|\$\w+"), " "),
+    (re.compile(r"\$\{\w*:?[-=+?]?|\$\w+|[:;@+\n\t][ \t]*-+|(?<=/git)-"), " "),  # also `;-rm` of make, and `git-push`
 )
 _quote = re.compile(r"['\"]|\\\n?")
 _open = str.maketrans("*?\0", ",,*")  # other wildcards than NUL are those of another language
 _unknown = re.compile(r"(?:\A|[;&|\n{])[ \t(]*(?:\0{2,}|\0[ \t]+[\w./-])").search
 _executed = re.compile(r"\A(?:.*/)?[\d$]*e(.+)").findall  # by sed: `1egit push`
 _names_input = re.compile(r"/(?:dev|proc)/|-\Z").search
+_option = re.compile(r"\A(?:--[\w-]+|-\w+)").findall
 _bracket = re.compile(r"\[.*\]")
 _shell_for = re.compile(r"-[A-Za-z]*[si][A-Za-z]*|--shell|--login").fullmatch
-# `find -exec {}` and `fd -x {}` run the files that they find.
-_runs_found = re.compile(r"\0(?:-exec|-execdir|-ok|-okdir|-x|-X|--exec|--exec-batch)\0[^\0\s]*\{[./]*\}").search
+# `find -exec {}` and `fd -x {}` run the files that they find, also behind programs that run others, or by git.
+_runs_found = re.compile(
+    r"\0(?:-exec|-execdir|-ok|-okdir|-x|-X|--exec|--exec-batch)\0"
+    r"(?:(?:/[^\0]*/)?(?:env|timeout|nice|nohup|time|setsid|stdbuf|ionice|chrt|taskset|command|exec|sudo|doas)\0"
+    r"(?:[-\d][^\0]*\0|[A-Za-z_]\w*=[^\0]*\0)*)*(?:git\0)?[^\0\s=]*\{[./]*\}"
+).search
 _NOTHING = frozenset(SimpleCommand((Word(name),)) for name in ("true", "false", ":"))
 _TAKING_INPUT = frozenset(("filter", "data"))
 _ANYWHERE = ("-", "+", ":")  # the beginnings of words that have no place among others
@@ -218,12 +223,20 @@ def _running(command: SimpleCommand) -> tuple[Sequence[_Words], Sequence[Word]]:
             break
         words = words[reading.at :]
         if reading.form and reading.form.has("input"):
-            words = (*(_ADDED if "{" in word.text or word.text in "%@" else word for word in words), _ADDED)
+            words = (*(each for word in words for each in _filled(word)), _ADDED)
     if is_data(words):
         return runs, [*words[:1], *assigned] if words else []
     if _reads_within(words, command):
         runs.append((_ADDED,))
-    return runs, [*(each for word in words for each in (word, *_code(word))), *assigned]
+    options = [each for word in words for each in deny_table()["running"].get(program(word), "").split()]
+    return runs, [*(each for word in _with_values(words, options) for each in (word, *_code(word))), *assigned]
+
+
+def _filled(word: Word) -> Sequence[Word]:
+    """Return the word as `xargs` may fill it, behind its option: `-O{}`."""
+    if "{" not in word.text and word.text not in ("%", "@"):
+        return (word,)
+    return (*(Word(option) for option in _option(word.text)), _ADDED)
 
 
 def _reads_within(words: _Words, command: SimpleCommand) -> bool:
@@ -231,7 +244,11 @@ def _reads_within(words: _Words, command: SimpleCommand) -> bool:
     is_named = any(_names_input(word.text) for word in words)
     kinds = {"script", "input", "reads" if is_named else ""} if command.fed else {"shell"}
     others = {*deny_table()["later"].split(), *deny_table()["openers"]} if command.fed else ()
-    if _runs_found("\0".join(word.text for word in words)):
+    begin = "" if command.guessed else "\0-x"  # `find -exec sh -c {}`
+    if _runs_found("\0".join((begin, *(word.text for word in words)))):
+        return True
+    open_names = (word for word in words if not word.literal and (word is words[0] or "bin/" in word.text))
+    if command.fed and any(map(_may_be_interpreter, open_names)):
         return True
     for at, word in enumerate(words[1:], 1):
         name = program(word).casefold()
@@ -241,6 +258,10 @@ def _reads_within(words: _Words, command: SimpleCommand) -> bool:
         if command.fed and _names_interpreter(word.text):
             return True
     return False
+
+
+def _may_be_interpreter(word: Word) -> bool:
+    return any(form.traits & {"script", "input"} and _program_may_be(word, name) for name, form in forms().items())
 
 
 def _names_interpreter(text: str) -> bool:
@@ -263,12 +284,11 @@ def _code(word: Word) -> Sequence[Word]:
 
 def _may_match(wanted: Sequence[str], words: _Words) -> bool:
     """Return whether a command of these words may itself match."""
-    name = program(words[0]).casefold()
-    if name.startswith("git-"):
-        words = (Word("git"), Word(name[4:]), *words[1:])
-    if not _program_may_be(words[0], wanted[0]):
-        return False
-    return _is_several(words[0]) or _follow(program(words[0]), wanted[1:], words[1:])
+    first, *others = words
+    command = "".join(wanted[1:2]) or "*"
+    if wanted[0] == "git" and _program_may_be(first, f"git-{command}"):
+        return _is_several(first) or _follow("git", wanted[1:], [Word(command), *others])
+    return _program_may_be(first, wanted[0]) and (_is_several(first) or _follow(program(first), wanted[1:], others))
 
 
 def _runs_unread(words: _Words, given: bool) -> bool:
