@@ -23,8 +23,8 @@ import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
-from functools import lru_cache
+from fnmatch import filter as filter_names, fnmatchcase
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from .forms import ASKING, Form, deny_table, escaped, forms, matches, program, read, spelled_words
@@ -52,7 +52,7 @@ _shell_for = re.compile(r"-[A-Za-z]*[si][A-Za-z]*|--shell|--login").fullmatch
 _runs_found = re.compile(
     r"\0(?:-exec|-execdir|-ok|-okdir|-x|-X|--exec|--exec-batch)\0"
     r"(?:(?:/[^\0]*/)?(?:env|timeout|nice|nohup|time|setsid|stdbuf|ionice|chrt|taskset|command|exec|sudo|doas)\0"
-    r"(?:[-\d][^\0]*\0|[A-Za-z_]\w*=[^\0]*\0)*)*(?:git\0)?[^\0\s=]*\{[./]*\}"
+    r"(?:[-\d](?!-?exec|ok|[xX]\0)[^\0]*\0|[A-Za-z_]\w*=[^\0]*\0)*)*(?:git\0)?[^\0\s=]*\{[./]*\}"
 ).search
 _NOTHING = frozenset(SimpleCommand((Word(name),)) for name in ("true", "false", ":"))
 _TAKING_INPUT = frozenset(("filter", "data"))
@@ -247,8 +247,8 @@ def _reads_within(words: _Words, command: SimpleCommand) -> bool:
     begin = "" if command.guessed else "\0-x"  # `find -exec sh -c {}`
     if _runs_found("\0".join((begin, *(word.text for word in words)))):
         return True
-    open_names = (word for word in words if not word.literal and (word is words[0] or "bin/" in word.text))
-    if command.fed and any(map(_may_be_interpreter, open_names)):
+    open_words = (word for word in words if not word.literal and (word is words[0] or "bin/" in word.text))
+    if command.fed and any(filter_names(_interpreters(), _open_name(word).casefold()) for word in open_words):
         return True
     for at, word in enumerate(words[1:], 1):
         name = program(word).casefold()
@@ -260,8 +260,9 @@ def _reads_within(words: _Words, command: SimpleCommand) -> bool:
     return False
 
 
-def _may_be_interpreter(word: Word) -> bool:
-    return any(form.traits & {"script", "input"} and _program_may_be(word, name) for name, form in forms().items())
+@cache
+def _interpreters() -> Sequence[str]:
+    return [name for name, form in forms().items() if form.traits & {"script", "input"}]
 
 
 def _names_interpreter(text: str) -> bool:
