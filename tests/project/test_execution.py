@@ -33,6 +33,7 @@ EXECUTES = {
     ("toolbox.shell_command", "Shell._started"): "the tool for commands, which asks for approval",
     ("lazy_dataclasses", "_compiled_init"): "names of fields in the source of a class, as the standard library does",
     ("apps.pull_command", "_tried"): "this program, with a model file whose header was read",
+    ("transport.httpx_network", "_HTTPXClients._imported"): "httpx or its fork, by their two names",
     ("llms.local.weights", "_run"): "pip or uv, with arguments of the library's",
 }
 

@@ -64,10 +64,15 @@ def test_an_async_call_takes_what_its_loop_can(server: Loopback, backend: str, t
     server.wait_open(0)
 
 
-def test_httpx_is_taken_without_aiohttp(server: Loopback, process: Process) -> None:
-    process.without("aiohttp")
+@pytest.mark.parametrize("missing", ["aiohttp", "httpx2"])
+def test_what_is_installed_is_taken(server: Loopback, process: Process, missing: str) -> None:
+    process.without(missing)
     anyio.run(maker(server).acall)
-    assert library(server.requests[0]) == "httpx"
+    assert library(server.requests[0]) == ("httpx" if missing == "aiohttp" else "aiohttp")
+    network = AutoNetwork()
+    network.open(HTTPRequest("POST", server.url, {}, b""), connect=20.0, read=20.0).close()
+    assert network._httpx._clients.sync().library.__name__ == ("httpx" if missing == "httpx2" else "httpx2")
+    network.close()
 
 
 def test_it_has_one_network_of_each_kind(server: Loopback) -> None:

@@ -14,12 +14,15 @@ import httpx
 import pytest
 
 from support.loopback import HOLD, RESET, Loopback, chunk, head, whole
+from support.process import Process
 from support.transports import replaced_transport
 from toolcast.credentials import Secret
 from toolcast.errors import ConnectFailed, StreamInterrupted, Timeout
 from toolcast.http_request import HTTPRequest
 from toolcast.transport.connection_pool import EXPIRY, ConnectionPool, PooledConnection, SingleConnection, origin_of
 from toolcast.transport.httpx_network import HttpxNetwork
+
+pytestmark = pytest.mark.usefixtures("library")
 
 HERE, THERE = "http://here:80", "http://there:80"
 CHUNKED = head(200, "transfer-encoding: chunked")
@@ -276,13 +279,10 @@ def test_where_the_environment_names_a_proxy(server: Loopback, monkeypatch: pyte
         proxy.wait_open(0)
 
 
-@pytest.mark.parametrize("library", ["httpx", "httpx2"])
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_stale_connection_of_a_users_client_is_replaced_too(server: Loopback, library: str, is_async: bool) -> None:
-    own: Any = pytest.importorskip(library)
-
+def test_a_stale_connection_of_a_users_client_is_replaced_too(server: Loopback, library: Any, is_async: bool) -> None:
     async def work() -> None:
-        async with own.AsyncClient() as client:
+        async with library.AsyncClient() as client:
             network = HttpxNetwork(async_client=client)
             for _ in range(2):
                 await afetch(network, server)
@@ -293,7 +293,7 @@ def test_a_stale_connection_of_a_users_client_is_replaced_too(server: Loopback, 
     if is_async:
         anyio.run(work)
     else:
-        with own.Client() as client:
+        with library.Client() as client:
             network = HttpxNetwork(client)
             for _ in range(2):
                 fetch(network, server)
@@ -352,22 +352,30 @@ async def test_a_replaced_async_transport_method_is_used_and_left_again(server: 
 
 @pytest.mark.parametrize("way", ["client", "proxy"])
 def test_a_replaced_method_of_a_client_is_used_and_left_again(
-    server: Loopback, way: str, monkeypatch: pytest.MonkeyPatch
+    server: Loopback, library: Any, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client of a user, or the one that is made where the environment names a proxy."""
 
-    def replaced(self: object, request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, content=b"from a cassette", request=request)
+    def replaced(self: object, request: Any) -> Any:
+        return library.Response(200, content=b"from a cassette", request=request)
 
     if way == "proxy":
         monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
         monkeypatch.setenv("no_proxy", "127.0.0.1")
     for _ in range(2):
         server.answer(whole(b"real"))
-    with httpx.Client() as client:
+    with library.Client() as client:
         network = HttpxNetwork(client if way == "client" else None)
         assert fetch(network, server) == b"real"
         with replaced_transport(replaced):
             assert fetch(network, server) == b"from a cassette"
         assert fetch(network, server) == b"real"
         network.close()
+
+
+def test_a_library_that_is_not_there(server: Loopback, process: Process) -> None:
+    with pytest.raises(ValueError, match="'httpx' or 'httpx2', not 'requests'"):
+        HttpxNetwork(library="requests")  # type: ignore[arg-type]  # the test is about it
+    process.without("httpx2")
+    with pytest.raises(ImportError, match="pip install httpx2"):
+        fetch(HttpxNetwork(library="httpx2"), server)

@@ -18,13 +18,15 @@ import httpx
 import pytest
 
 from support.loopback import HOLD, RESET, Loopback, chunk, head, whole
-from support.transports import replaced_transport
+from support.transports import SENT, replaced_transport
 from toolcast.credentials import Secret
 from toolcast.errors import ConnectFailed, StreamBusy, StreamClosed, StreamInterrupted, Timeout
 from toolcast.http_request import HTTPRequest
 from toolcast.transport.aiohttp_network import AiohttpNetwork
 from toolcast.transport.httpx_network import HttpxNetwork
 from toolcast.transport.network import AsyncResponse
+
+pytestmark = pytest.mark.usefixtures("library")
 
 KEY = "sk-canary-0123456789"
 CHUNKED = head(200, "transfer-encoding: chunked")
@@ -265,10 +267,9 @@ def test_what_is_not_ours_passes_and_the_connection_comes_back(
 ) -> None:
     server.answer(CHUNKED, chunk(b"one"), HOLD)
     raised = stop()
-    send = httpx.HTTPTransport.handle_request
 
-    def sent(transport: httpx.HTTPTransport, request: httpx.Request) -> httpx.Response:
-        response = send(transport, request)
+    def sent(transport: Any, request: Any) -> Any:
+        response = SENT[type(transport)](transport, request)
         stream = response.extensions["network_stream"]
         receive = stream.read
         stream.read = lambda *args, **options: interrupted() if got else receive(*args, **options)
@@ -295,11 +296,6 @@ def test_what_is_not_ours_passes_and_the_connection_comes_back(
 def clients(library: Any, transport: Callable[[Any], Any]) -> HttpxNetwork:
     mock = library.MockTransport(transport)
     return HttpxNetwork(library.Client(transport=mock), library.AsyncClient(transport=mock))
-
-
-@pytest.fixture(params=["httpx", "httpx2"])
-def library(request: pytest.FixtureRequest) -> Any:
-    return pytest.importorskip(request.param)
 
 
 def test_a_client_of_your_own(library: Any, backend: str) -> None:
@@ -466,11 +462,10 @@ def test_a_network_that_is_collected_closes_its_clients(server: Loopback) -> Non
 
 def test_an_answer_that_came_too_late_is_closed(backend: str, server: Loopback, single: HttpxNetwork) -> None:
     """The request is cancelled in the very moment in which its answer arrives; trio returns it all the same."""
-    send = httpx.AsyncHTTPTransport.handle_async_request
 
     async def main() -> None:
-        async def sent(transport: httpx.AsyncHTTPTransport, request: httpx.Request) -> httpx.Response:
-            response = await send(transport, request)
+        async def sent(transport: Any, request: Any) -> Any:
+            response = await SENT[type(transport)](transport, request)
             scope.cancel()
             return response
 

@@ -13,6 +13,8 @@ from toolcast.credentials import Secret
 from toolcast.http_request import HTTPRequest
 from toolcast.transport.httpx_network import HttpxNetwork
 
+pytestmark = pytest.mark.usefixtures("library")
+
 
 @pytest.fixture
 def server() -> Iterator[Loopback]:

@@ -33,6 +33,8 @@ from toolcast.testing import Recorded, ReplayNetwork
 from toolcast.transport.httpx_network import HttpxNetwork
 from toolcast.transport.network import AsyncBackend, Body, IOBackend, Network, SyncBackend, SystemClock, read_body
 
+pytestmark = pytest.mark.usefixtures("library")
+
 KEY = "sk-canary-0123456789"
 CHUNKED = head(200, "Content-Type: text/event-stream", "transfer-encoding: chunked")
 Work = Callable[[IOBackend], Awaitable[Any]]

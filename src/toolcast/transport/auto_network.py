@@ -1,4 +1,4 @@
-"""`AutoNetwork`: the faster `Network` for each call, aiohttp under asyncio where it is installed, otherwise httpx."""
+"""`AutoNetwork`: aiohttp for calls under asyncio where it is installed, otherwise httpx2 or httpx."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class AutoNetwork:
-    """A `Network` over aiohttp for calls under asyncio, if it is installed, and over httpx for all others."""
+    """A `Network` over aiohttp for calls under asyncio, if it is installed, and over httpx2 or httpx for all others."""
 
     def __init__(self) -> None:
-        self._httpx = HttpxNetwork()
+        self._httpx = HttpxNetwork(library="httpx" if find_spec("httpx2") is None else "httpx2")
         self._aiohttp: AiohttpNetwork | None = None
         self._lock = threading.Lock()
 

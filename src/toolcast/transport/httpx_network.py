@@ -12,7 +12,8 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ConnectFailed
 from ..http_request import HTTPRequest
@@ -44,6 +45,10 @@ class HttpxNetwork:
         max_connections: The number of connections of all sync calls, and of each event loop.
         max_inflated: The limit of a decompressed body, in bytes.
         direct: Use no proxy, even if the environment names one.
+        library: The package of the clients that are made: `"httpx"`, or its fork `"httpx2"` (`pip install httpx2`).
+
+    Raises:
+        ValueError: For another library.
     """
 
     def __init__(
@@ -54,8 +59,11 @@ class HttpxNetwork:
         max_connections: int = 1000,
         max_inflated: int = LIMIT,
         direct: bool = False,
+        library: Literal["httpx", "httpx2"] = "httpx",
     ) -> None:
-        self._clients = _HTTPXClients(client, async_client, max_connections, max_inflated, direct)
+        if library not in ("httpx", "httpx2"):
+            raise ValueError(f"the library is 'httpx' or 'httpx2', not {library!r}")
+        self._clients = _HTTPXClients(client, async_client, max_connections, max_inflated, direct, library)
         # Also at the end of the program; the clients have no reference to the network, so that it can be collected.
         weakref.finalize(self, self._clients.abandon)
 
@@ -96,6 +104,7 @@ class _HTTPXClients(ClientsByLoop["AsyncConnections"]):
         max_connections: int,
         max_inflated: int,
         direct: bool,
+        library: str,
     ) -> None:
         super().__init__()
         self._client = client
@@ -103,6 +112,7 @@ class _HTTPXClients(ClientsByLoop["AsyncConnections"]):
         self.max_connections: int = max_connections
         self._max_inflated = max_inflated
         self._direct = direct
+        self._library = library
         # By process id, the locks too: a forked child may inherit a locked one, whose thread it does not have.
         self._locks: dict[int, threading.RLock] = {}
         self._sync: dict[int, SyncConnections] = {}
@@ -128,33 +138,37 @@ class _HTTPXClients(ClientsByLoop["AsyncConnections"]):
         super().abandon()
 
     def _new_sync(self) -> SyncConnections:
-        import httpx
-
         from .httpx_connections import SyncConnections
 
+        httpx = self._imported()
         transport = httpx.Client if self._proxied() else httpx.HTTPTransport
         return SyncConnections(self._pool(self._client, transport), self._max_inflated)
 
     def _new(self, loop: Loop, gone: Callable[[object], object]) -> AsyncConnections:
-        import httpx
-
         from .httpx_connections import AsyncConnections
 
+        httpx = self._imported()
         transport = httpx.AsyncClient if self._proxied() else httpx.AsyncHTTPTransport
         return AsyncConnections(self._pool(self._async_client, transport), self._max_inflated, loop, gone)
 
     def _pool(
         self, client: httpx.Client | httpx.AsyncClient | None, transport: Callable[..., object]
     ) -> ConnectionPool:
-        import httpx
-
         from .connection_pool import EXPIRY, ConnectionPool, SingleConnection
         from .transport_errors import library_of
 
         if client is not None:
             return SingleConnection(library_of(client), client)
+        httpx = self._imported()
         one = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=EXPIRY)
         return ConnectionPool(httpx, partial(transport, limits=one, verify=ssl_context()), self.max_connections)
+
+    def _imported(self) -> Any:
+        try:
+            return import_module(self._library)
+        except ImportError as error:
+            name = self._library
+            raise ImportError(f"the network needs {name}: pip install {name}", name=name) from error
 
     def _proxied(self) -> bool:
         """Return whether the environment names a proxy and `direct` is False."""
