@@ -189,6 +189,9 @@ class FramedDecoder(ABC, Generic[F]):
             "request again, and check that base_url is right."
         )
 
+    def _name_model(self, name: Any) -> None:
+        self.model = as_str(name) or self.model
+
     def _finished(self, reason: StopReason, raw: str | None) -> Finish:
         """Return the event that ends the response. `raw` is the service's value of the stop reason."""
         return Finish(reason, self.model, raw, self._response_id, self._body)

@@ -194,7 +194,7 @@ class AnthropicDecoder(StreamDecoder):
             self._unread[index] = _Block(block)
             self._pass_on(chunk, out)
             if kind == "fallback":  # from here on another model responds
-                self.model = as_str(as_dict(block.get("to")).get("model")) or self.model
+                self._name_model(as_dict(block.get("to")).get("model"))
 
     def _call(self, index: Any, block: dict[str, Any], out: list[Event]) -> None:
         self._has_content = True
@@ -276,7 +276,8 @@ class AnthropicDecoder(StreamDecoder):
             if id == self._id:
                 return
             raise MalformedEvent(f"two answers came as one: {self._id!r} and {id!r}. Send the request again.")
-        self._id, self._response_id, self.model = id, id or None, as_str(message.get("model")) or None
+        self._id, self._response_id = id, id or None
+        self._name_model(message.get("model"))
         self._count(message.get("usage"))
         for number, block in enumerate(as_list(message.get("content"))):
             # An index that no streamed block has: such blocks may follow.

@@ -288,7 +288,7 @@ class BedrockDecoder(FramedDecoder[AWSEventStream]):
             if ratings := bedrock_ratings(as_dict(trace.get("guardrail")), self._source.provider):
                 out.append(SafetyReport(ratings))
             out.append(RawEvent({"trace": trace}))
-            self.model = as_str(as_dict(trace.get("promptRouter")).get("invokedModelId")) or self.model
+            self._name_model(as_dict(trace.get("promptRouter")).get("invokedModelId"))
         if self._streamed and self._stop is not None:
             self._end(out)
 

@@ -119,7 +119,7 @@ class OpenAIChatDecoder(StreamDecoder):
         if chunk.get("error"):
             raise stream_error(chunk, self._source)
         if not self.model:
-            self.model = as_str(chunk.get("model")) or None
+            self._name_model(chunk.get("model"))
             self._response_id = as_str(chunk.get("id")) or self._response_id
         # `in` costs less than `get`, and most chunks have none of these.
         if "service_tier" in chunk:

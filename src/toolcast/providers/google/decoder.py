@@ -137,7 +137,7 @@ class GoogleDecoder(StreamDecoder):
         if chunk.get("error"):
             raise stream_error(chunk, self._source)
         if not self.model:
-            self.model = as_str(chunk.get("modelVersion")) or None
+            self._name_model(chunk.get("modelVersion"))
             self._response_id = as_str(chunk.get("responseId")) or self._response_id
         for candidate in self._objects(chunk.get("candidates"), "candidates", out):
             self._answered = True

@@ -18,7 +18,7 @@ from ...usage import Usage
 from ..answer_details import token_logprobs
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
-from ..response_decoder import START, FramedDecoder, as_dict, as_list, as_str
+from ..response_decoder import START, FramedDecoder, as_dict, as_list
 from ..sse import JSONLines
 from ..tool_calls.by_id import OpenCalls
 
@@ -80,7 +80,7 @@ class OllamaDecoder(FramedDecoder[JSONLines]):
         if document and document.keys().isdisjoint(_KNOWN):
             self._refuse(document, "a line", "an object with a message", out)
             return
-        self.model = as_str(document.get("model")) or self.model
+        self._name_model(document.get("model"))
         key = self._message(self._object(document.get("message"), "message", out), document, out)
         if document.get("done"):
             if not self._streams:  # one line is the whole response

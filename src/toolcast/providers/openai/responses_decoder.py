@@ -429,7 +429,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
 
     def _about(self, chunk: dict[str, Any], out: list[Event]) -> None:
         response = as_dict(chunk.get("response"))
-        self.model = as_str(response.get("model")) or self.model
+        self._name_model(response.get("model"))
         self._response_id = as_str(response.get("id")) or self._response_id
 
     def _error(self, chunk: dict[str, Any], out: list[Event]) -> None:
@@ -459,7 +459,7 @@ class OpenAIResponsesDecoder(StreamDecoder):
         if usage := as_dict(response.get("usage")):
             counted, cost = _usage(usage, response.get("service_tier")), reported_cost(usage)
             out.append(UsageReport(counted if cost is None else counted.with_cost(cost)))
-        self.model = as_str(response.get("model")) or self.model
+        self._name_model(response.get("model"))
         self._response_id = as_str(response.get("id")) or self._response_id
         out.append(self._finished(self._stop_reason(reason), reason or None))
         self._over = True
