@@ -241,7 +241,7 @@ def by_hand_aiohttp(url: str) -> Client:
                     pass
         return Person.model_validate_json(growing.text)
 
-    return Client(call, stream, session.close, call)
+    return Client(call, stream, session.close, hold=call)  # awaited; it is not among HELD
 
 
 def network_sync(url: str) -> Client:

@@ -142,26 +142,25 @@ class _HTTPXClients(ClientsByLoop["AsyncConnections"]):
 
         httpx = self._imported()
         transport = httpx.Client if self._proxied() else httpx.HTTPTransport
-        return SyncConnections(self._pool(self._client, transport), self._max_inflated)
+        return SyncConnections(self._pool(httpx, self._client, transport), self._max_inflated)
 
     def _new(self, loop: Loop, gone: Callable[[object], object]) -> AsyncConnections:
         from .httpx_connections import AsyncConnections
 
         httpx = self._imported()
         transport = httpx.AsyncClient if self._proxied() else httpx.AsyncHTTPTransport
-        return AsyncConnections(self._pool(self._async_client, transport), self._max_inflated, loop, gone)
+        return AsyncConnections(self._pool(httpx, self._async_client, transport), self._max_inflated, loop, gone)
 
     def _pool(
-        self, client: httpx.Client | httpx.AsyncClient | None, transport: Callable[..., object]
+        self, library: Any, client: httpx.Client | httpx.AsyncClient | None, transport: Callable[..., object]
     ) -> ConnectionPool:
         from .connection_pool import EXPIRY, ConnectionPool, SingleConnection
         from .transport_errors import library_of
 
         if client is not None:
             return SingleConnection(library_of(client), client)
-        httpx = self._imported()
-        one = httpx.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=EXPIRY)
-        return ConnectionPool(httpx, partial(transport, limits=one, verify=ssl_context()), self.max_connections)
+        one = library.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=EXPIRY)
+        return ConnectionPool(library, partial(transport, limits=one, verify=ssl_context()), self.max_connections)
 
     def _imported(self) -> Any:
         try:

@@ -95,15 +95,15 @@ def reason_to_ask(
     listed = [*dict.fromkeys(listed)]
     if name := next(filter(None, (_shadowed(each, folders[0]) for each in listed)), ""):
         return f"{name!r:.200} is in the working folder, and would run in place of another program of that name"
-    # Not those for which a rule spells the destination.
-    chosen = [each for each in listed if len(each.words) - 1 not in _spelled(each.words, rules)]
-    if len(listed) > 1 and (name := next(filter(None, (_made(each.words, folders[0]) for each in chosen)), "")):
+    copies = [each.words for each in listed if not _COPYING.isdisjoint(map(program, each.words))]
+    copies = [words for words in copies if len(words) - 1 not in _spelled(words, rules)]  # to where no rule says
+    if len(listed) > 1 and (name := next(filter(None, (_made(words, folders[0]) for words in copies)), "")):
         return f"{name!r:.200} may be a folder of programs, one of which the line may run"
     for folder in folders:
         here = listed if _is_folder(folder, "") else ()
         if way := _leading_out(here, rules, folder, folders[0], protected):
             return f"{way!r:.200} leads out of the working folder, or to a protected path, by a link"
-        if name := next(filter(None, (_replaced(each.words, folder) for each in chosen)), ""):
+        if name := next(filter(None, (_replaced(words, folder) for words in copies)), ""):
             return f"{name!r:.200} is a program or a folder here, which would have other contents"
         if name := next(filter(None, (_file_run(each, folder) for each in here if each.words)), ""):
             return f"{name!r:.200} is a file or folder here, which would run in place of the program"
@@ -314,8 +314,6 @@ def _shadowed(command: SimpleCommand, root: str) -> str:
 
 def _made(words: Sequence[Word], root: str) -> str:
     """Return the word by which a program may be copied or moved to a folder of PATH in the working folder."""
-    if _COPYING.isdisjoint(map(program, words)):
-        return ""
     paths = map(resolved_path, os.environ.get("PATH", "").split(os.pathsep))
     folders = [path for path in paths if _is_inside(path, resolved_path(root))]
     for word in words[1:] if folders else ():
@@ -327,8 +325,6 @@ def _made(words: Sequence[Word], root: str) -> str:
 
 def _replaced(words: Sequence[Word], root: str) -> str:
     """Return the program or folder that `cp` or `mv` replaces: a rule for another command may run it."""
-    if _COPYING.isdisjoint(map(program, words)):
-        return ""
     inner = [path.text for path in _pairs(words[1:], root) or ()]
     paths = [os.path.join(root, text) for text in (*inner, words[-1].text)]  # noqa: PTH118  # a text is wanted
     found = (path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK))  # noqa: PTH113  # likewise

@@ -69,7 +69,7 @@ _executing = re.compile(
     r"(?:\0-\w*e|[^\w\s-])[\sgpIiMm\d]*e[gpIiMm\d]*[ \t]*[\n;}\0]|\0(?:-\w*f|--f\w*)[=\0]?(?:-|/(?:dev|proc)/[^\0]*)\0"
 ).search
 _delimiters = re.compile(r"(?<![A-Za-z])s(.)", re.DOTALL).findall
-_SED = {"sed", "gsed"}
+_SED: Final = frozenset(("sed", "gsed"))
 _may_be_line = re.compile(r"[\s;&|<>()$`]").search
 
 
