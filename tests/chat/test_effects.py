@@ -945,6 +945,7 @@ def test_nothing_of_a_chat_is_left_over(chats: ChatAPI) -> None:
     chats.until(chat, "ready")
     assert not chat._tasks
     chats.close(chat)
+    chats.call(bool)  # the loop's thread has left `close`, which has its result before it returns
     chats.opened.remove(chat)
     gone = weakref.ref(chat)
     del chat
