@@ -20,7 +20,7 @@ from toolcast.stores import MemoryStore
 from toolcast.testing import ScriptedLLM
 from toolcast.toolbox import file_tools
 from toolcast.tools.callable_tool import CallableTool
-from toolcast.tools.function_schema import Signature
+from toolcast.tools.function_schema import signature_of
 
 HALF = "\ud800"
 
@@ -85,7 +85,7 @@ def test_a_prompt_holds_a_model_with_half_a_surrogate_pair() -> None:
 
 
 def test_a_signature_writes_half_a_surrogate_pair() -> None:
-    assert Signature(echo).dump({"text": HALF}) == '{"text":"\ufffd"}'
+    assert signature_of(echo).dump({"text": HALF}) == '{"text":"\ufffd"}'
 
 
 ARGUMENTS = [

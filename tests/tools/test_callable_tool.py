@@ -684,4 +684,3 @@ def test_the_type_of_the_arguments() -> None:
     assert made.arguments_type == dict[str, Any]
     found = as_tool(add).arguments_type
     assert (found.__annotations__, found.__total__) == ({"a": int, "b": int}, False)
-    assert as_tool(add).arguments_type is not found

@@ -12,7 +12,7 @@ from typing_extensions import TypeAliasType
 from toolcast.errors import OutputTypeError, TurnCancelled, ValidationError
 from toolcast.tools.callable_tool import CallableTool, as_tool
 from toolcast.tools.context import ToolContext
-from toolcast.tools.function_schema import Signature
+from toolcast.tools.function_schema import signature_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -201,6 +201,6 @@ def test_a_tool_that_works_in_steps() -> None:
 def test_named() -> None:
     def take(a: int, b: str = "b", /, c: float = 1.5, *, d: int, context: ToolContext) -> None: ...
 
-    signature = Signature(take)
+    signature = signature_of(take)
     bound, _ = signature.read('{"a": "1", "d": 2}', None)
     assert signature.arguments_by_name(bound) == {"a": 1, "b": "b", "c": 1.5, "d": 2}

@@ -21,7 +21,7 @@ from toolcast.async_support.callbacks import is_async
 from toolcast.errors import OutputTypeError
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.context import ToolContext
-from toolcast.tools.function_schema import Signature, name_of_function
+from toolcast.tools.function_schema import name_of_function, signature_of
 
 
 class Song(BaseModel):
@@ -30,12 +30,12 @@ class Song(BaseModel):
 
 def called(function: Any, text: str) -> Any:
     """What `function` gives for the arguments in `text`."""
-    bound, _ = Signature(function).read(text, None)
+    bound, _ = signature_of(function).read(text, None)
     return function(*bound.args, **bound.kwargs)
 
 
 def properties(function: Any) -> dict[str, Any]:
-    made: dict[str, Any] = Signature(function).parameters["properties"]
+    made: dict[str, Any] = signature_of(function).parameters["properties"]
     return made
 
 
@@ -58,7 +58,7 @@ def test_the_schema_is_the_signature() -> None:
             on: from the docstring
         """
 
-    assert Signature(find).parameters == {
+    assert signature_of(find).parameters == {
         "type": "object",
         "additionalProperties": False,
         "properties": {
@@ -78,7 +78,7 @@ def test_the_schema_is_the_signature() -> None:
         "required": ["words", "song", "of", "at"],
         "$defs": {"Song": {"type": "object", "properties": {"title": {"type": "string"}}, "required": ["title"]}},
     }
-    assert Signature(find).doc.description == "Find."
+    assert signature_of(find).doc.description == "Find."
 
 
 def test_arguments_are_coerced_by_the_annotations() -> None:
@@ -87,7 +87,7 @@ def test_arguments_are_coerced_by_the_annotations() -> None:
 
     text = '{"song": {"title": "Sea"}, "count": "5", "code": "00123", "tags": "[\\"a\\"]"}'
     assert called(take, text) == (Song(title="Sea"), 5, "00123", ["a"])
-    assert Signature(take).read(text, None)[1] == ("decoded the JSON text in `tags`",)
+    assert signature_of(take).read(text, None)[1] == ("decoded the JSON text in `tags`",)
 
 
 class Counter:
@@ -186,7 +186,7 @@ def test_a_class_bound_in_part() -> None:
     ],
 )
 def test_descriptions(function: Any, description: str) -> None:
-    assert Signature(function).doc.description == description
+    assert signature_of(function).doc.description == description
 
 
 def test_what_was_not_passed_is_left_to_the_function() -> None:
@@ -226,7 +226,7 @@ def test_null_for_what_may_be_absent_is_absent() -> None:
     assert called(find, '{"query": "a", "limit": null, "sort": null, "near": null}') == ("a", 10, "up", None)
     assert called(find, "{'query': 'a', 'limit': None}") == ("a", 10, "up", "x")
     assert called(find, '{"query": "a", "limit": "5", "sort": null}') == ("a", 5, "up", "x")
-    _, repairs = Signature(find).read('{"query": "a", "limit": null, "sort": null}', None)
+    _, repairs = signature_of(find).read('{"query": "a", "limit": null, "sort": null}', None)
     assert repairs == ("left out `limit`, which was null", "left out `sort`, which was null")
     with pytest.raises(pydantic.ValidationError, match="query"):
         called(find, '{"query": null, "limit": null}')
@@ -264,7 +264,7 @@ def test_null_is_absent_in_functions_and_in_tools_of_servers(given: dict[str, An
     text = repr(given) if quoted else json.dumps(given)
     meant = {name: value for name, value in given.items() if value is not None or name == "near"}
     assert called(find, text) == DEFAULTS | meant
-    schema = dict(Signature(find).parameters)
+    schema = dict(signature_of(find).parameters)
     call, repairs = ArgumentValidator(schema).read(text, None)
     assert call.kwargs == meant
     assert len([each for each in repairs if "which was null" in each]) == len(given) - len(meant)
@@ -365,11 +365,11 @@ def takes_callable(x: Callable[[int], int]) -> None: ...
 )
 def test_what_no_model_can_be_offered(function: Any, why: str) -> None:
     with pytest.raises(OutputTypeError, match=why):
-        Signature(function)
+        signature_of(function)
 
 
 def test_a_function_without_parameters() -> None:
-    assert Signature(lambda: 0).parameters == {
+    assert signature_of(lambda: 0).parameters == {
         "type": "object",
         "properties": {},
         "additionalProperties": False,
@@ -383,7 +383,7 @@ def test_validation_context_reaches_the_validators() -> None:
     def take(x: Annotated[int, pydantic.AfterValidator(check)]) -> int:
         return x
 
-    bound, _ = Signature(take).read('{"x": 2}', 21)
+    bound, _ = signature_of(take).read('{"x": 2}', 21)
     assert bound.kwargs == {"x": 42}
 
 
@@ -410,16 +410,47 @@ def test_arguments_go_round(kinds: list[Any], data: st.DataObject) -> None:
 
     function.__signature__ = inspect.Signature(parameters)
     values = {parameter.name: data.draw(JSON) for parameter in parameters}
-    text = Signature(function).dump(values)
+    text = signature_of(function).dump(values)
     assert called(function, text) == values
 
 
 def test_the_arguments_as_a_typed_dict() -> None:
     def take(x: int, /, words: Annotated[str, "a few"], *, context: ToolContext, rest: Any = None) -> None: ...
 
-    signature = Signature(take)
+    signature = signature_of(take)
     found = signature.typed_dict
     assert found.__annotations__ == {"x": int, "words": Annotated[str, "a few"], "rest": Any}
     assert found.__optional_keys__ == {"x", "words", "rest"}
     assert signature.typed_dict is found
     assert TypeAdapter(found).validate_python({"x": "1"}) == {"x": 1}
+
+
+def test_a_signature_is_made_once_until_the_function_changes() -> None:
+    def find(words: str, most: int | None = None, sort: Literal["a", "b"] = "a") -> None:
+        """Find."""
+
+    made = signature_of(find)
+    assert signature_of(find) is made
+    find.__doc__ = "Search."
+    assert signature_of(find).doc.description == "Search."
+    find.__defaults__ = (3, "b")
+    assert properties(find)["most"]["default"] == 3
+    find.__annotations__["words"] = "list[str]"
+    assert properties(find)["words"]["type"] == "array"
+    assert signature_of(find) is signature_of(find) is not made
+
+
+def test_a_signature_with_types_that_can_change_is_made_anew() -> None:
+    def find(song: Song, words: list[str] = []) -> None:  # noqa: B006 a default that can change is the subject
+        """Find."""
+
+    assert signature_of(find) is not signature_of(find)
+
+
+def test_tools_of_one_function_do_not_share_their_schema() -> None:
+    def find(words: str) -> None:
+        """Find."""
+
+    one, other = CallableTool.from_function(find), CallableTool.from_function(find)
+    one.parameters["properties"].clear()
+    assert other.parameters["properties"] == properties(find) != {}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import field, replace
 from functools import partial
 from types import FunctionType
@@ -34,7 +35,7 @@ from ..option_suggestions import refuse_unknown
 from ..parsing import arguments as parsing
 from ..tool_spec import ToolSpec, legal_name
 from .context import ToolContext
-from .function_schema import BoundCall, Signature, name_of_function
+from .function_schema import BoundCall, Signature, name_of_function, signature_of
 from .options import NeedsApproval, ToolChanges, ToolErrors, check, path_arguments
 from .output_schema import ALLOWED, Schema, description_of, is_type_form, name_of, output_schema, union_members
 from .results import acollect_items, argument_errors, collect_items, is_quick, split_images, text_of, truncate
@@ -194,7 +195,7 @@ class CallableTool:
         """
         if not callable(function):
             raise OutputTypeError(f"{function!r:.100} cannot be called, so it is no tool")
-        signature = Signature(function)
+        signature = signature_of(function)
         options: dict[str, Any] = {**getattr(function, _OPTIONS, {})}
         names = name, options.pop("name", None), legal_name(name_of_function(function))
         name = next(filter(None, names))
@@ -202,7 +203,8 @@ class CallableTool:
         sync, other = (None, function) if is_async(function) else (function, None)
         fill = signature.with_context if signature.takes_context else None
         options |= {"fill": fill, "deps_type": signature.deps_type}
-        return cls(name, next(filter(None, texts)), signature.parameters, signature, sync, other, **options)
+        parameters = deepcopy(signature.parameters)  # other tools may have the same signature
+        return cls(name, next(filter(None, texts)), parameters, signature, sync, other, **options)
 
     @classmethod
     def from_call(

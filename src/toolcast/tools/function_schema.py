@@ -12,8 +12,9 @@ from __future__ import annotations
 import inspect
 from functools import cached_property, partial
 from inspect import Parameter
-from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from types import FunctionType, NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
@@ -29,6 +30,7 @@ from .list_types import as_lists, explain_lazy
 from .output_schema import Schema, ToolSchema, TypeValidator, enclosing_locals, normalize, unusable
 
 _VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+_CONSTANT = frozenset({"builtins", "collections.abc", "datetime", "decimal", "pathlib", "types", "typing", "uuid"})
 _UNIONS: tuple[Any, ...] = (Union, UnionType)
 _MISPLACED = "a ToolContext can only be a parameter by itself, as in `context: ToolContext`"
 
@@ -43,14 +45,18 @@ class BoundCall(NamedTuple):
 class Signature:
     """The signature of a function: `model` validates the arguments, `parameters` is their schema.
 
+    Args:
+        function: The function.
+        parameters: Its named parameters.
+        annotations: Their types, by name.
+
     Raises:
-        OutputTypeError: If the signature cannot be read, or a parameter's type has no JSON Schema.
+        OutputTypeError: If a parameter's type has no JSON Schema.
     """
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: Function, parameters: list[Parameter], annotations: dict[str, Any]) -> None:
         self.doc: Docstring = _docstring(function)
-        parameters = _parameters(function)
-        hints = {name: as_lists(hint) for name, hint in _hints(function, parameters).items()}
+        hints = {name: as_lists(hint) for name, hint in annotations.items()}
         self._hints = hints
         self._context_parameters = _context_parameters(function, parameters, hints)
         offered = [each for index, each in enumerate(parameters) if index not in self._context_parameters]
@@ -140,6 +146,43 @@ class Signature:
             elif field in arguments.model_fields_set or not _has_own_default(parameter):
                 kwargs[parameter.name] = value
         return BoundCall(tuple(args), kwargs)
+
+
+_made: WeakKeyDictionary[Any, tuple[Any, Signature]] = WeakKeyDictionary()
+
+
+def signature_of(function: Function) -> Signature:
+    """Return the `Signature` of `function`. It is made once, unless what it is made from can change.
+
+    Reading a function takes a tenth of the time of making the schema and the validator.
+
+    Raises:
+        OutputTypeError: If the signature cannot be read, or a parameter's type has no JSON Schema.
+    """
+    parameters = _parameters(function)
+    annotations = _hints(function, parameters)
+    read = [(each.name, each.kind, each.default) for each in parameters], annotations, function.__doc__
+    constant = (
+        type(function) is FunctionType
+        and all(isinstance(each.default, (str, int, float, NoneType, type)) for each in parameters)
+        and all(map(_is_constant, annotations.values()))
+    )
+    if constant and (found := _made.get(function)) is not None and found[0] == read:
+        return found[1]
+    signature = Signature(function, parameters, annotations)
+    if constant:
+        _made[function] = read, signature
+    return signature
+
+
+def _is_constant(hint: Any) -> bool:
+    """Return whether a type has the same schema at any time, as those of the standard library have."""
+    kind = get_origin(hint)
+    if kind is Annotated:
+        inner, *metadata = get_args(hint)
+        return _is_constant(inner) and all(isinstance(each, (str, Doc)) for each in metadata)
+    own = getattr(kind or hint, "__module__", "") in _CONSTANT
+    return own and (kind is Literal or all(map(_is_constant, get_args(hint))))
 
 
 def _unsupported_parameter(hints: dict[str, Any], unsupported: bool) -> str | None:

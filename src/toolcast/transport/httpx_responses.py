@@ -73,13 +73,16 @@ class SyncResponse(_BaseHttpxResponse):
         """Return the next decoded chunk of the body, `b""` at its end. Raise `TimeoutError` after `limit` seconds."""
         if self._ended:
             return b""
-        self._active.limit = limit
-        body = self._readable()
+        active = self._active
+        active.limit = limit
+        body = self._body
+        if body is None or active.over or active.reading:
+            body = self._readable()
         try:
             if type(body) is Plain:
                 # Nearly every response: its chunks are returned as they are, without the steps of a decoder.
                 data = self._next()
-                if not data or self._active.over:
+                if not data or active.over:
                     self._more(body, data)
             else:
                 while not (data := body.take()) and self._more(body, self._next()):
