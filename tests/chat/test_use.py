@@ -15,6 +15,7 @@ import pytest
 
 from support.chat_drivers import PATIENCE, ChatAPI, FakeStages
 from support.engines import call, results
+from support.loopback import HOLD, Loopback, head
 from toolcast.accumulator import Accumulator
 from toolcast.agents.engine.compaction import Compaction
 from toolcast.agents.engine.engine import Engine
@@ -36,6 +37,7 @@ from toolcast.chat.events import (
 from toolcast.chat.machine import AsyncChatMachine, ChatChange, ChatMachine
 from toolcast.errors import ContextTooLong, FailTurn, IllegalState
 from toolcast.events import Finish, TextDelta
+from toolcast.llms.openai_llms import OpenAICompatible
 from toolcast.messages import Message
 from toolcast.testing import ScriptedLLM, VirtualClock
 from toolcast.tools.callable_tool import CallableTool
@@ -455,6 +457,17 @@ def test_seconds_are_counted_while_something_is_done(chats: ChatAPI) -> None:
     error = chat.context.last_error
     assert error is not None and "the budget of 10 seconds is used up (14.0 spent)" in error.message
     assert (len(requests_of(engine)), engine.conversation.spending.seconds()) == (2, 14)
+
+
+def test_the_time_of_a_budget_ends_the_wait_for_the_model(chats: ChatAPI) -> None:
+    with Loopback() as server:
+        server.answer(head(200, "content-type: text/event-stream", "transfer-encoding: chunked"), HOLD)
+        llm = OpenAICompatible("m", base_url=f"{server.url}/v1", api_key="k", max_retries=0)
+        chat = chats.open(engine=Engine(llm, budget=Budget(seconds=0.2)))
+        chats.dispatch(chat, QueueMessage("Go."), LoadModel())
+        chats.until(chat, "ready")
+    error = chat.context.last_error
+    assert error is not None and "the budget of seconds is used up" in error.message
 
 
 class Narrow(ScriptedLLM):

@@ -20,9 +20,9 @@ from ..agents.agent import Agent
 from ..agents.engine.config import EngineConfig
 from ..agents.engine.conversation import Conversation
 from ..agents.engine.engine import Engine
-from ..agents.engine.history import estimate_tokens, unanswered_calls
-from ..agents.engine.instructions import system_messages
+from ..agents.engine.history import unanswered_calls
 from ..agents.engine.limits import TurnLimits
+from ..agents.engine.model_phase import ModelPhase
 from ..agents.engine.model_request import ModelRequest
 from ..agents.engine.tool_phase import ToolPhase, approval_requests, make_jobs, stored_message
 from ..agents.permissions.permissions import UNGUARDED, Permissions
@@ -262,70 +262,53 @@ class EngineStages:
         """Request an answer and emit its chunks. A history that is too long is compacted from then on."""
         config, conversation = self._config_for(work.context), self._conversation(work.context)
         config.check_deps()
-        limit = None if config.compaction is None else config.compaction.at
-        conversation.rewrite(self._with_compacted_start(conversation.history))
-        if limit is not None and estimate_tokens(conversation.history) > limit:
-            await self._compact(work, conversation, must=False)
+        whole, _ = tuple(conversation.history), conversation.ids  # calls that are compacted away keep their ids
+        conversation.rewrite(self._with_compacted_start(whole))
+        backend, limits = work.backend(config.llm), TurnLimits(config, self._spending)
+        context = ToolContext[Any](deps=config.deps, cancellation=work.cancellation, spending=self._spending)
+        phase = ModelPhase(config, conversation, limits, context, backend, work.hooks)
+        if not work.concurrent:
+            work.cancellation.then(phase.interrupt)
         try:
-            await self._receive(work, config, conversation)
-        except ContextTooLong:
-            if not await self._compact(work, conversation, must=True):
-                raise
-            await self._receive(work, config, conversation)
+            await self._receive(work, phase)
+        finally:
+            await phase.close()
+            if phase.shortened:
+                self._compacted = whole, tuple(conversation.history)
+            if work.turn is not None:
+                work.turn.usage += phase.usage
+                work.turn.rounds += limits.rounds
+                work.turn.attempts += phase.attempts
+                work.turn.origin = config.client.origin
+        work.emit(self._complete(self._mode_config(config.llm, work.context.mode), conversation, phase.take()))
+
+    async def _receive(self, work: StageTask, phase: ModelPhase) -> None:
+        """Emit the chunks of the answer."""
+        begun = False
+        while True:
+            try:
+                await phase.begin()
+                while events := await phase.next_events():
+                    if not begun:
+                        work.emit(GenerationSuccess())
+                        begun = True
+                    for event in cast("list[Event]", events):  # without a typed result, a round has no others
+                        work.emit(StreamChunk(event, run=work.run))
+                return
+            except ContextTooLong as error:
+                await phase.shorten(error)
 
     def _with_compacted_start(self, history: Sequence[Message]) -> Sequence[Message]:
         """Return `history` with its compacted start, if it was compacted before."""
         long, short = self._compacted
-        begins = len(long) > 0 and list(history[: len(long)]) == long
+        begins = len(long) > 0 and tuple(history[: len(long)]) == long
         return [*short, *history[len(long) :]] if begins else history
-
-    async def _compact(self, work: StageTask, conversation: Conversation, *, must: bool) -> bool:
-        """Shorten the history if possible; return True if it was. `must`: it does not fit as it is."""
-        compaction, history = self._config.compaction, self._conversation(work.context).history
-        if compaction is None:
-            return False
-        with nullcontext() if work.hooks is None else work.hooks.around_calls():
-            add_usage = partial(self._add_usage, work)
-            if not await conversation.make_room(compaction, work.concurrent, add_usage, must=must):
-                return False
-        self._compacted = history, tuple(conversation.history)
-        return True
 
     def _add_usage(self, work: StageTask, usage: Usage) -> None:
         """Count the usage of a request."""
         self._spending.add(usage)
         if work.turn is not None:
             work.turn.usage += usage
-
-    async def _receive(self, work: StageTask, config: EngineConfig, conversation: Conversation) -> None:
-        backend = work.backend(config.llm)
-        TurnLimits(config, self._spending).count_request(backend.now())
-        there = {call.id for message in conversation.history for call in message.tool_calls}
-        for call in [call for message in work.context.messages for call in message.tool_calls]:
-            if call.id not in there:
-                conversation.ids.unique(call.id)  # calls removed from a compacted history keep their ids
-        context = ToolContext[Any](deps=config.deps, cancellation=work.cancellation, spending=self._spending)
-        instructions = await system_messages(config.instructions, context, concurrent=work.concurrent)
-        request = ModelRequest(config, conversation, None, backend, work.hooks, instructions=instructions)
-        if work.turn is not None:
-            work.turn.rounds += 1
-            work.turn.origin = config.client.origin
-        if not work.concurrent:
-            work.cancellation.then(request.interrupt)
-        begun = False
-        try:
-            while events := await request.next_events():
-                if not begun:
-                    work.emit(GenerationSuccess())
-                    begun = True
-                for event in cast("list[Event]", events):  # without a typed result, a round has no others
-                    work.emit(StreamChunk(event, run=work.run))
-        finally:
-            self._add_usage(work, request.cost)
-            await request.close()
-            if work.turn is not None:
-                work.turn.attempts += request.attempts
-        work.emit(self._complete(self._mode_config(config.llm, work.context.mode), conversation, request))
 
     def _complete(self, config: EngineConfig, conversation: Conversation, request: ModelRequest) -> StreamComplete:
         """Return the event with the answer as stored, and the approvals that its calls need."""
@@ -365,11 +348,9 @@ class EngineStages:
         turn = list(takewhile(lambda message: message.role != "user", reversed(work.context.messages)))
         waiting = {call.id for call in unanswered_calls(work.context.messages)}
         made = [call for message in reversed(turn) for call in message.tool_calls if call.id not in waiting]
-        now = work.backend(self._config.llm).now()
-        limits = TurnLimits(self._config, BudgetTracker())
-        limits.count_calls(made, now)
-        limits.spending = self._spending
-        limits.count_calls(calls, now)
+        limits = TurnLimits(self._config, self._spending)
+        limits.count_repeats(made)
+        limits.count_calls(calls, work.backend(self._config.llm).now())
 
     def _permission_changes(
         self, config: EngineConfig, conversation: Conversation, context: ChatContext

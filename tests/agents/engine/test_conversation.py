@@ -50,10 +50,12 @@ def test_what_is_sent_is_taken_back_only_where_nothing_came_of_it() -> None:
     assert len(transcript.history) == 4
 
 
-def test_ids_follow_the_history() -> None:
+def test_ids_are_those_of_the_conversation() -> None:
     transcript = Conversation(ASKED)
     assert (transcript.ids.unique("a"), transcript.ids.unique("c")) == ("a-2", "c")
     transcript.rewrite([])
+    assert transcript.ids.unique("c") == "c-2"
+    transcript.restore(Conversation().snapshot())
     assert transcript.ids.unique("a") == "a"
 
 

@@ -131,9 +131,9 @@ class Conversation:
             del self.history[-len(messages) :]
 
     def rewrite(self, history: Iterable[Message]) -> None:
-        """Replace the history. The next request has the current instructions before it."""
+        """Replace the history. The next request has the current instructions before it. Known ids stay known."""
         self.history = without_late(history)
-        self._ids = self.instructions = None
+        self.instructions = None
 
     async def make_room(
         self, compaction: Compaction, concurrent: bool, on_usage: Callable[[Usage], object], *, must: bool
@@ -202,6 +202,7 @@ class Conversation:
         state = data if isinstance(data, SessionState) else fold(data.get("records", ()))
         history, sent = load_history(state.history), state.instructions
         self.rewrite(history)
+        self._ids = None
         # Otherwise the history was cut, or a crash was between the two.
         if sent is not None and sent.changes == len(history) - len(self.history):
             self.history, self.instructions = history, sent

@@ -36,6 +36,10 @@ class TurnLimits:
         """Count tool calls that are about to be run; raise if a limit is exceeded."""
         self.spending.count(len(calls))
         self._check(now)
+        self.count_repeats(calls)
+
+    def count_repeats(self, calls: Sequence[ToolCallPart]) -> None:
+        """Count equal calls in a row; raise if there are too many."""
         limit = self._config.max_repeats
         for call in calls:
             made = (call.name, call.arguments)

@@ -13,7 +13,6 @@ However a turn ends, the history is valid for every service:
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from threading import Lock
 from typing import Any, Final
@@ -22,12 +21,10 @@ from ...approvals import ApprovalDecision
 from ...async_support.interruptible import Interrupted, Interruptible
 from ...cancellation import Cancellation
 from ...errors import (
-    Attempt,
     CallError,
     ContextTooLong,
     FailTurn,
     IllegalState,
-    Timeout,
     TurnCancelled,
     TurnFailed,
     TurnStopped,
@@ -42,12 +39,12 @@ from ...tools.context import ToolContext
 from ...tools.execution import ToolJob
 from ...transport.network import IOBackend
 from ...turn import Turn, TurnEnd
-from ...usage import NO_USAGE, Usage
+from ...usage import Usage
 from .config import EngineConfig
 from .conversation import NOT_RUN, Conversation
-from .history import CUT_OFF, SUPERSEDED, estimate_tokens, has_content, unanswered_calls
-from .instructions import system_messages
+from .history import CUT_OFF, SUPERSEDED, has_content, unanswered_calls
 from .limits import TurnLimits
+from .model_phase import ModelPhase
 from .model_request import ModelRequest
 from .tool_phase import ToolPhase, failed_turn, make_jobs, stored_message
 from .turn_request import TurnRequest
@@ -84,21 +81,20 @@ class TurnLoop:
         self._context = ToolContext[Any](
             deps=self.config.deps, cancellation=cancellation, spending=self._limits.spending
         )  # for functions that serve no tool call: instructions and output validators
-        self._attempts: list[Attempt] = []  # of the requests that have ended
+        self._model = ModelPhase(
+            self.config, conversation, self._limits, self._context, backend, hooks, turn_request.typed
+        )
         if turn_request.typed is not None:
-            turn_request.typed.begin_turn(self._context, self._attempts, concurrent=backend.concurrent)
+            turn_request.typed.begin_turn(self._context, self._model.attempts, concurrent=backend.concurrent)
         self._backend = backend
         self._interruptible = Interruptible()
         self._final_turn: Turn[Any] | None = None
-        self._usage = NO_USAGE
         self._end: TurnEnd = "end_turn"
         self._output: Any = None
-        self._model_request: ModelRequest | None = None
-        self._counted: ModelRequest | None = None  # the last whose usage was counted
         self._undecided: ModelRequest | None = None  # the last whose response was complete
         self._tools: ToolPhase | None = None
         self._reading = Lock()  # taken by the caller that waits for events
-        self._compacted = self._shortened = self._discarding = self._unsaved = False
+        self._discarding = self._unsaved = False
         conversation.added = []
         self._steps: Mapping[str, Callable[[], Awaitable[list[AgentEvent]]]] = {
             "idle": self._begin,
@@ -123,8 +119,7 @@ class TurnLoop:
     @property
     def usage(self) -> Usage:
         """Tokens used by this turn so far."""
-        going_on = None if self._model_request is self._counted else self._model_request
-        return self._usage if going_on is None else self._usage + going_on.cost
+        return self._model.usage
 
     @property
     def turn(self) -> Turn[Any]:
@@ -147,7 +142,7 @@ class TurnLoop:
 
     def partial_arguments(self, id: str) -> Any:
         """Return the typed arguments received so far of the call `id`; None before the first."""
-        return None if self._model_request is None else self._model_request.partial_arguments(id)
+        return None if self._model.request is None else self._model.request.partial_arguments(id)
 
     async def next_events(self) -> list[AgentEvent]:
         """Return the next events; an empty list at the end."""
@@ -222,9 +217,7 @@ class TurnLoop:
             self.cancellation.cancel()
             if self._tools is not None:
                 self._tools.abandon()
-            if self._model_request is not None:
-                self._model_request.abandon()
-            self._count_usage()
+            self._model.abandon()
             self._conclude(TurnCancelled("the turn was cancelled: its stream was forgotten"), "cancelled", "cancelled")
 
     # One step for each state.
@@ -248,26 +241,21 @@ class TurnLoop:
 
     async def _receive(self) -> list[AgentEvent]:
         try:
-            if self._model_request is None:
-                self._model_request = await self._next_model_request()
+            if self._model.request is None:
+                await self._model.begin()
                 return []
-            events = await self._model_request.next_events()
+            events = await self._model.next_events()
         except ContextTooLong as error:
-            await self._compact_after(error)
+            await self._model.shorten(error)
+            self._step("compacted")
             return []
-        except Timeout as error:
-            if self._model_request is not None and self._model_request.of_budget and error.phase == "total":
-                raise self._limits.time_exceeded() from error
-            raise
         if not events:
-            await self._close_model_request()
             self._step("exhausted")
         return events
 
     async def _accumulate(self) -> list[AgentEvent]:
-        assert self._model_request is not None
-        self._undecided = request = self._model_request
-        self._model_request, response = None, request.response
+        self._undecided = request = self._model.take()
+        response = request.response
         calls = response.message.tool_calls
         uses = bool(calls) and response.stop_reason == "tool_use"
         jobs = await self._jobs(response) if uses else make_jobs(self.config, calls)
@@ -371,69 +359,6 @@ class TurnLoop:
         self._conclude(None, "returned", self._end)
         return []
 
-    # Model requests.
-
-    async def _next_model_request(self) -> ModelRequest:
-        """Return the next request; raise if a limit is reached."""
-        config, conversation = self.config, self._conversation
-        self._limits.count_request(self._backend.now())
-        conversation.pop_injected()
-        limit = None if config.compaction is None else config.compaction.at
-        if limit is not None and not self._compacted and estimate_tokens(conversation.history) > limit:
-            await self._compact(must=False)
-        new = await system_messages(config.instructions, self._context, concurrent=self._backend.concurrent)
-        before = conversation.instructions
-        instructions = new if before is None else before.changed_to(new, conversation.history)
-        last = self._limits.rounds == config.max_rounds
-        left = self._limits.time_left(self._backend.now())
-        typed, hooks = self._turn_request.typed, self._hooks
-        return ModelRequest(
-            config, conversation, typed, self._backend, hooks, instructions=instructions, last=last, left=left
-        )
-
-    async def _close_model_request(self) -> None:
-        """Release the connection, and count the usage of the request."""
-        try:
-            if self._model_request is not None and self._model_request is not self._counted:
-                await self._model_request.close()
-        except Exception:  # a user's LLM: the response is complete, and counts
-            # The LLM may be the user's own class. Its response is complete, or has failed already.
-            logger.exception("closing an answer failed")
-        finally:
-            self._count_usage()
-
-    def _count_usage(self) -> None:
-        """Count the usage of the current request, once."""
-        if self._model_request is not None and self._model_request is not self._counted:
-            self._counted = self._model_request
-            self._attempts += self._model_request.attempts
-            self._add_usage(self._model_request.cost)
-            self._conversation.context_tokens = self._model_request.context_tokens
-
-    def _add_usage(self, usage: Usage) -> None:
-        self._usage += usage
-        self._conversation.usage += usage
-        self._limits.spending.add(usage)
-
-    async def _compact_after(self, error: ContextTooLong) -> None:
-        """Compact the history once per turn, so that the request can be repeated; raise `error` if that fails."""
-        await self._close_model_request()
-        if self._shortened or not await self._compact(must=True):
-            raise error
-        self._model_request = None
-        self._step("compacted")
-
-    async def _compact(self, *, must: bool) -> bool:
-        """Shorten the history if possible; return True if it was. `must`: it does not fit as it is."""
-        self._compacted = True
-        compaction, concurrent = self.config.compaction, self._backend.concurrent
-        if compaction is None:
-            return False
-        with nullcontext() if self._hooks is None else self._hooks.around_calls():
-            make_room = self._conversation.make_room
-            self._shortened = await make_room(compaction, concurrent, self._add_usage, must=must)
-        return self._shortened
-
     # Tools.
 
     async def _jobs(self, response: ChatResponse) -> list[ToolJob]:
@@ -459,9 +384,9 @@ class TurnLoop:
             return await self._end_with(cancelled, "cancelled", "cancelled")
         if isinstance(error, FailTurn):
             error = failed_turn(error, "a function of the engine")
-        if isinstance(error, CallError) and error.partial is None and self._model_request is not None:
+        if isinstance(error, CallError) and error.partial is None and self._model.request is not None:
             typed = self._turn_request.typed
-            error.partial = self._model_request.accumulated.message().text or None if typed is None else typed.partial
+            error.partial = self._model.request.accumulated.message().text or None if typed is None else typed.partial
         return await self._end_with(error, "failed", "stopped" if isinstance(error, TurnStopped) else "error")
 
     async def _cancel_because(self, why: str) -> None:
@@ -473,7 +398,7 @@ class TurnLoop:
         if tools is not None and event == "failed" and self._unsaved:
             tools.forget_group()
         try:
-            await (self._close_model_request() if tools is None else tools.stop())
+            await (self._model.close() if tools is None else tools.stop())
         finally:
             last = [] if self.ended else self._conclude(error, event, end)  # it may have been abandoned meanwhile
         return [*last, ErrorEvent(error)]
@@ -484,25 +409,26 @@ class TurnLoop:
         last = self._tools.collect_results() if self._tools is not None else []
         if (
             event == "cancelled"
-            and self._model_request is not None
-            and (text := self._model_request.accumulated.message().text.strip())
+            and self._model.request is not None
+            and (text := self._model.request.accumulated.message().text.strip())
         ):
             conversation.add(assistant(text))
-        if event != "suspended" and self.state != "idle" and not (event == "failed" and self._unsaved):
-            conversation.answer_open_calls(NOT_RUN)
         if error is not None and self.state != "idle":
+            if event != "failed" or not self._unsaved:
+                conversation.answer_open_calls(NOT_RUN)
             conversation.rollback(self._turn_request.messages)
         if self._undecided is not None:
             self._undecided.reject()
         if error is not None:
             response = None if self._undecided is None else self._undecided.response
-            set_requests(error, self._attempts, self.config.client.origin, response)
-        self._model_request, self._undecided, self.error, self._end = None, None, error, end
+            set_requests(error, self._model.attempts, self.config.client.origin, response)
+        self._model.forget()
+        self._undecided, self.error, self._end = None, error, end
         self._limits.spending.end(self._backend.now())
         self._forget()
         self.cancellation.forget_parent()
         self._final_turn, conversation.end = self.turn, end
-        self._tools, self._counted, self.ended = None, None, True
+        self._tools, self.ended = None, True
         if isinstance(error, (CallError, TurnCancelled, TurnStopped, TurnFailed)):
             error.turn = self._final_turn
         self._step(event)
@@ -516,8 +442,8 @@ class TurnLoop:
 
     def _interrupt(self) -> None:
         """Stop waiting. From any thread."""
-        if self._model_request is not None and not self._backend.concurrent:
-            self._model_request.interrupt()
+        if not self._backend.concurrent:
+            self._model.interrupt()
         self._interruptible.interrupt()
 
     def _step(self, event: str) -> None:
