@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from time import process_time
+from typing import Any
 
 from page import table
 
 from toolcast import Engine, FunctionCallingLLM, ToolCallPart, assistant, tool_result, user
-from toolcast.events import Event, Finish, TextDelta
-from toolcast.testing import ScriptedLLM
+from toolcast.events import Event, Finish, TextDelta, ToolCallDone, ToolCallStart, UsageReport
+from toolcast.llms import LLMMetadata
 from toolcast.tools.callable_tool import as_tools
+from toolcast.usage import Usage
 
 ROUNDS = 100
 EVENTS = 20_000
@@ -115,13 +117,39 @@ async def _aheard() -> int:
     return len([0 async for _ in _speaking().astream_chat("Speak")])
 
 
+class FromMemory(FunctionCallingLLM):
+    """A model that gives one answer after the other, without a look at the request."""
+
+    def __init__(self, answers: Sequence[Sequence[Event]]) -> None:
+        super().__init__()
+        self._answers = iter(answers)
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """The metadata of the model."""
+        return LLMMetadata("memory", "memory", is_function_calling_model=True)
+
+    async def _events(self, *_: Any) -> AsyncIterator[Event]:
+        for event in next(self._answers):
+            yield event
+
+
+def calling(calls: Sequence[ToolCallPart], end: str) -> FromMemory:
+    """A model that makes one call after the other, and ends the turn with a text."""
+    used = UsageReport(Usage(input_tokens=10, output_tokens=5))
+    answers: list[list[Event]] = [
+        [ToolCallStart(call.id, call.name), ToolCallDone(call.id, call.name, call.arguments), used, Finish("tool_use")]
+        for call in calls
+    ]
+    return FromMemory([*answers, [TextDelta(end), used, Finish("end_turn")]])
+
+
 def _calling() -> FunctionCallingLLM:
-    return ScriptedLLM(*_CALLS, "Done.", chunk=100)
+    return calling(_CALLS, "Done.")
 
 
 def _speaking() -> FunctionCallingLLM:
-    events: list[Event] = [TextDelta("word ") for _ in range(EVENTS)]
-    return ScriptedLLM([*events, Finish("end_turn")])
+    return FromMemory([[TextDelta("word ") for _ in range(EVENTS)] + [Finish("end_turn")]])
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ from peers.calling import Caller
 from peers.common import BASE_URL, Peer, Way, Wire, main, same, transport
 from peers.rounds import ARGUMENTS, COUNT, DONE, Agent, add, results
 from rows import ROWS
+from turns import calling
 
 from toolcast import CallableTool, Engine, OpenAI, ToolCallPart, ToolOrchestratingLLM
 from toolcast.llms import HttpxNetwork
-from toolcast.testing import ScriptedLLM
 
 
 def orchestrator(document: Document, wire: Wire) -> ToolOrchestratingLLM[Any]:
@@ -55,7 +55,7 @@ def limit(row: Row) -> Way:
 def engine(tool: CallableTool) -> Engine:
     """An engine whose model calls the tool `COUNT` times."""
     calls = [ToolCallPart(f"call_{number}", "add", ARGUMENTS) for number in range(COUNT)]
-    return Engine(ScriptedLLM(*calls, DONE), [tool], max_rounds=COUNT + 1)
+    return Engine(calling(calls, DONE), [tool], max_rounds=COUNT + 1)
 
 
 def submit() -> Callable[[], str]:
