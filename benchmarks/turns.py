@@ -123,11 +123,12 @@ class FromMemory(FunctionCallingLLM):
     def __init__(self, answers: Sequence[Sequence[Event]]) -> None:
         super().__init__()
         self._answers = iter(answers)
+        self._metadata = LLMMetadata("memory", "memory")
 
     @property
     def metadata(self) -> LLMMetadata:
         """The metadata of the model."""
-        return LLMMetadata("memory", "memory", is_function_calling_model=True)
+        return self._metadata
 
     async def _events(self, *_: Any) -> AsyncIterator[Event]:
         for event in next(self._answers):

@@ -279,8 +279,10 @@ class Permissions:
         # The check resolves links and expands braces, whose cost grows with the length: a long text would stall it.
         if any(len(text) > LONGEST for text in written):
             return f"a path is longer than {LONGEST} characters, too long to be checked"
+        if not written and not call.commands:
+            return None
         paths = ((text, True, False) for text in written)
-        root = resolved_path(self.root or "") if written or call.commands else ""
+        root = resolved_path(self.root or "")
         own = dict.fromkeys(paths)
         for folder in call.folders or (root,):
             exists = folder in call.folders[:1] or os.path.isdir(folder)  # noqa: PTH112  # a text is wanted
