@@ -63,7 +63,7 @@ def run_sync(network: Any) -> Run:
         def stop() -> None:
             until(is_time)
             signal.raise_signal(signal.SIGINT)
-            until(lambda: outcomes._run.schedule.stopped)  # the main thread runs the handler
+            until(lambda: outcomes._job._run.schedule.stopped)  # the main thread runs the handler
             after()
 
         stops = threading.Thread(target=stop)

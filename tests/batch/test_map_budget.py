@@ -214,7 +214,7 @@ def test_a_job_that_waits_for_its_budget_shows_that() -> None:
     outcomes = call.map(texts(30), budget=Budget(usd=300))
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(list, outcomes)
-        while outcomes._run.progress.snapshot(0.0).limited_by != "budget":
+        while outcomes._job._run.progress.snapshot(0.0).limited_by != "budget":
             assert not ended.done()
         release.set()
         assert isinstance(ended.exception(30), JobStopped)

@@ -90,7 +90,7 @@ def test_a_task_that_ends_as_it_is_started_is_not_kept() -> None:
             first = await anext(outcomes)
             loop.set_task_factory(None)
             assert first.output == Number(value=1)
-            assert outcomes._workers._jobs == set()
+            assert outcomes._job._workers._jobs == set()
             assert [outcome.output async for outcome in outcomes] == [Number(value=2)]
 
     asyncio.run(main())
@@ -114,9 +114,9 @@ def test_a_job_that_is_closed_before_its_thread_begins_sends_nothing(monkeypatch
         call = ToolOrchestratingLLM(Number, "{text}", OpenAI("m", api_key="k", base_url=server.url, network="aiohttp"))
         run = JobRun(call, JobPlan())
         run.read("1")
-        made = workers.sync_workers(run)
+        made = workers.workers_of(run, concurrent=False)
         made.start()
-        made.close()
+        sync_driver.run(made.close())
         run.close()
         assert (server.requests, run.schedule.running) == (0, 0)
 
@@ -150,7 +150,7 @@ def test_async_inputs_are_not_read_on_once_the_job_is_stopped(backend: str) -> N
     async def main() -> None:
         async with numbers(refuse).amap(texts, max_concurrency=1) as outcomes:
             assert not (await anext(outcomes)).ok
-            while not outcomes._reader.done:
+            while not outcomes._job._reader.done:
                 await anyio.lowlevel.checkpoint()
             with pytest.raises(JobStopped, match="no such model"):
                 await anext(outcomes)

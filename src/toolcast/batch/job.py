@@ -21,7 +21,7 @@ from .files import FileRows
 from .inputs import Inputs, length_of, open_inputs
 from .job_options import JobOptions, JobPlan, plan_of
 from .outcome import Outcome, OutcomeList
-from .outcomes import AsyncOutcomes, Outcomes
+from .outcomes import AsyncOutcomes, LiveJob, Outcomes, RunningJob
 from .remote.journal import open_batches
 from .results.saved_results import IfExists, SavedResults
 from .run import JobRun
@@ -71,23 +71,14 @@ class Job(Generic[T]):
 
     def run(self) -> Outcomes[T]:
         """Return an iterator over the outcomes. The calls begin with the first `next`."""
-        if self._is_remote:
-            from .remote.outcomes import RemoteOutcomes  # only a job through a batch API uses it
-
-            return RemoteOutcomes(self.call, self.inputs, self.plan)
         rows = open_inputs(self.inputs, self.call.prompt.variables)
         if isinstance(rows, AsyncIterator):
             raise TypeError("inputs: expected an iterable, got an async one, which amap() and arun() read")
-        return Outcomes(self._live_run(), rows)
+        return Outcomes(self._begin(rows, concurrent=False))
 
     def arun(self) -> AsyncOutcomes[T]:
         """Return an async iterator over the outcomes. The calls begin with the first `anext`."""
-        if self._is_remote:
-            from .remote.outcomes import AsyncRemoteOutcomes  # as in `run`
-
-            return AsyncRemoteOutcomes(self.call, self.inputs, self.plan)
-        rows = open_inputs(self.inputs, self.call.prompt.variables)
-        return AsyncOutcomes(self._live_run(), rows)
+        return AsyncOutcomes(self._begin(open_inputs(self.inputs, self.call.prompt.variables), concurrent=True))
 
     def sample(self, count: int = 50, path: str | PathLike[str] | None = None) -> OutcomeList[T]:
         """Make the calls for some of the inputs, and return their outcomes, to look at them before the job is run.
@@ -131,7 +122,8 @@ class Job(Generic[T]):
         if not chosen:
             raise ValueError("there are no inputs to estimate by")
         run = JobRun(self.call, self.plan, len(chosen))
-        with Outcomes(run, iter([each for _, each in chosen])) as outcomes:
+        rows = iter([each for _, each in chosen])
+        with Outcomes(LiveJob(run, rows, concurrent=False)) as outcomes:
             found = tuple([replace(outcome, index=chosen[outcome.index][0]) for outcome in outcomes])
         return Estimate(found, total, run.schedule.limit, self.plan.rpm, self.plan.tpm)
 
@@ -150,20 +142,21 @@ class Job(Generic[T]):
         self.inputs = chain([each for _, each in chosen], rows)
         return chosen, total
 
-    def _live_run(self) -> JobRun[T]:
-        run = JobRun(self.call, self.plan, length_of(self.inputs))
+    def _begin(self, rows: Iterator[Any] | AsyncIterator[Any], *, concurrent: bool) -> RunningJob[T]:
+        total = length_of(self.inputs)
+        # A replacement of the LLM (`use_llm`) has no batch API and is called live.
+        if self.plan.via == "batch" and replacement() is None:
+            from .remote.outcomes import RemoteJob  # only a job through a batch API uses it
+
+            return RemoteJob(self.call, rows, self.plan, total, concurrent=concurrent)
+        run = JobRun(self.call, self.plan, total)
         if run.checkpoint is not None and (batches := open_batches(run.checkpoint.file)):
             logger.warning(
                 "the job has batches at the provider whose results were not fetched (%s): their items are asked again "
                 "and paid for twice. Continue it with via='batch'",
                 ", ".join(batches),
             )
-        return run
-
-    @property
-    def _is_remote(self) -> bool:
-        """True for a job through a batch API. A replacement of the LLM (`use_llm`) has none and is called live."""
-        return self.plan.via == "batch" and replacement() is None
+        return LiveJob(run, rows, concurrent=concurrent)
 
     def to_jsonl(self, path: str | PathLike[str], **options: Unpack[ResultOptions]) -> SavedResults:
         """Run the job and write its outputs to a JSON Lines file, with the inputs, tokens and cost.

@@ -1,12 +1,17 @@
-"""`Outcomes` and `AsyncOutcomes`: the iterators over the outcomes of a job."""
+"""`Outcomes` and `AsyncOutcomes`, the iterators over the outcomes of a job, and `LiveJob`, which makes its calls live.
+
+A `RunningJob` gives the outcomes: `LiveJob`, or `RemoteJob` (remote/outcomes.py) through a provider's batch API. Both
+are written once, for callers with and without an event loop.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from ..async_support import sync_driver
 from ..async_support.background_jobs import BackgroundJob, join_all, start_job
 from ..closing import AsyncClosing, Closing, Uncopyable
 from ..html_repr import html_of
@@ -14,41 +19,50 @@ from ..live_display import Frame, LiveDisplay, find_notebook
 from ..reprs import safe_repr
 from .outcome import Outcome, OutcomeList
 from .run import JobRun
-from .workers import GRACE, TaskWorkers, Workers, sync_workers
+from .workers import GRACE, Workers, workers_of
 
 T = TypeVar("T")
+
+
+class RunningJob(Protocol[T]):
+    """A job in progress. In sync calls nothing in its methods suspends."""
+
+    @property
+    def raises(self) -> bool:
+        """True if the first error of an item ends the job."""
+        ...
+
+    async def next_outcome(self) -> Outcome[T] | None:
+        """Return the next outcome, or None at the end. Raise what ended the job early, after its outcomes."""
+        ...
+
+    async def close(self, *, failed: bool = False) -> None:
+        """End the job and drop the outcomes that were not returned. Idempotent.
+
+        `failed`: the caller raises an error of its own, so that none of the end is raised.
+        """
+        ...
+
+    def abandon(self) -> None:
+        """End the job without waiting for anything. From any thread; idempotent."""
+        ...
 
 
 class Outcomes(Closing, Uncopyable, Iterator[Outcome[T]]):
     """The outcomes of a job, one for each input. Closing it aborts what runs; so does the end of a `with` block.
 
-    Inputs are read in the thread that iterates. Calls are made in the background, a bounded number ahead of it.
+    Inputs are read in the thread that iterates. Calls are made in the background, a bounded number ahead of it. With
+    `via="batch"` all of it happens in the thread that iterates, and batches go on if there is a checkpoint.
     """
 
-    def __init__(self, run: JobRun[T], rows: Iterator[Any]) -> None:
-        self._rows = rows
-        self._run = run
-        self._workers = sync_workers(run)
-        self._closed = False
+    def __init__(self, job: RunningJob[T]) -> None:
+        self._job = job
 
     def __next__(self) -> Outcome[T]:
-        run, schedule = self._run, self._run.schedule
-        while not self._closed:
-            run.begin()
-            read_rows(self._rows, run, self._workers)
-            self._workers.start()
-            if (outcome := schedule.take()) is not None:
-                if run.raises and outcome.error is not None:
-                    self.close()
-                    raise error_of(outcome)
-                return outcome
-            if schedule.ended:
-                self.close()
-                if schedule.error is not None:
-                    raise schedule.error
-                break
-            run.changed.block(run.should_wake)
-        raise StopIteration
+        outcome = sync_driver.run(_next_of(self._job))
+        if outcome is None:
+            raise StopIteration
+        return outcome
 
     @safe_repr
     def __repr__(self) -> str:
@@ -68,54 +82,28 @@ class Outcomes(Closing, Uncopyable, Iterator[Outcome[T]]):
         return found
 
     def close(self) -> None:
-        """Abort the items that run and drop their outcomes. Idempotent."""
-        if not self._closed:
-            self._closed = True
-            self._run.schedule.stop()
-            self._workers.close()
-            self._run.close()
+        """Abort the items that run and drop their outcomes; end batches that no checkpoint keeps. Idempotent."""
+        sync_driver.run(self._job.close())
 
     def __del__(self) -> None:
-        if "_closed" in vars(self) and not self._closed:  # the constructor may have failed
-            self._closed = True
-            self._run.schedule.stop()
-            self._workers.abandon()
-            self._run.close()
+        self._job.abandon()
 
 
 class AsyncOutcomes(AsyncClosing, Uncopyable, AsyncIterator[Outcome[T]]):
     """The outcomes of a job, for `async for`. Closing it cancels what runs; so does the end of an `async with` block.
 
-    Async inputs are read by a task of their own, others by the task that iterates.
+    Async inputs are read by a task of their own, others by the task that iterates. With `via="batch"` all of it happens
+    in that task, and batches go on if there is a checkpoint.
     """
 
-    def __init__(self, run: JobRun[T], rows: Iterator[Any] | AsyncIterator[Any]) -> None:
-        self._rows = rows
-        self._run = run
-        run.wake = run.changed.wake_here  # the workers are tasks of the same event loop
-        self._workers = TaskWorkers(run)
-        self._reader: BackgroundJob | None = None
-        self._closed = False
+    def __init__(self, job: RunningJob[T]) -> None:
+        self._job = job
 
     async def __anext__(self) -> Outcome[T]:
-        run, schedule = self._run, self._run.schedule
-        while not self._closed:
-            run.begin()
-            self._read()
-            if (outcome := schedule.take()) is not None:
-                if self._reader is not None:
-                    run.changed.wake()
-                if run.raises and outcome.error is not None:
-                    await self.aclose()
-                    raise error_of(outcome)
-                return outcome
-            if schedule.ended:
-                await self.aclose()
-                if schedule.error is not None:
-                    raise schedule.error
-                break
-            await run.changed.suspend(run.has_outcome if self._reader is not None else run.should_wake)
-        raise StopAsyncIteration
+        outcome = await _next_of(self._job)
+        if outcome is None:
+            raise StopAsyncIteration
+        return outcome
 
     @safe_repr
     def __repr__(self) -> str:
@@ -135,19 +123,79 @@ class AsyncOutcomes(AsyncClosing, Uncopyable, AsyncIterator[Outcome[T]]):
         return found
 
     async def aclose(self) -> None:
-        """Cancel the items that run and drop their outcomes. Idempotent."""
-        if not self._closed:
-            self._abandon()
-            await join_all(() if self._reader is None else (self._reader,), GRACE)
-            await self._workers.aclose()
-            self._run.close()
+        """Cancel the items that run and drop their outcomes; end batches that no checkpoint keeps. Idempotent."""
+        await self._job.close()
 
     def __del__(self) -> None:
-        if "_closed" in vars(self) and not self._closed:  # the constructor may have failed
-            self._abandon()
+        self._job.abandon()
+
+
+async def _next_of(job: RunningJob[T]) -> Outcome[T] | None:
+    """Return the next outcome of a job, or None at the end."""
+    outcome = await job.next_outcome()
+    if outcome is None or outcome.error is None or not job.raises:
+        return outcome
+    await job.close(failed=True)
+    outcome.error.add_note(f"the input at index {outcome.index} of the job failed (key {outcome.key})")
+    raise outcome.error
+
+
+class LiveJob(Generic[T]):
+    """A job whose calls are made live, by workers.
+
+    Args:
+        run: The run.
+        rows: The inputs; async ones are read by a task of their own.
+        concurrent: The caller is in an event loop.
+    """
+
+    def __init__(self, run: JobRun[T], rows: Iterator[Any] | AsyncIterator[Any], *, concurrent: bool) -> None:
+        self.raises: bool = run.raises
+        self._rows = rows
+        self._run = run
+        self._concurrent = concurrent
+        self._workers = workers_of(run, concurrent=concurrent)
+        self._reader: BackgroundJob | None = None
+        self._closed = False
+
+    async def next_outcome(self) -> Outcome[T] | None:
+        """Return the next outcome, or None at the end. Raise what ended the job early, after its outcomes."""
+        run, schedule = self._run, self._run.schedule
+        while not self._closed:
+            run.begin()
+            self._read()
+            if (outcome := schedule.take()) is not None:
+                if self._reader is not None:
+                    run.changed.wake()
+                return outcome
+            if schedule.ended:
+                await self.close()
+                if schedule.error is not None:
+                    raise schedule.error
+                break
+            may_go_on = run.has_outcome if self._reader is not None else run.should_wake
+            if self._concurrent:
+                await run.changed.suspend(may_go_on)
+            else:
+                run.changed.block(may_go_on)
+        return None
+
+    async def close(self, *, failed: bool = False) -> None:
+        """Abort the items that run and drop their outcomes. Idempotent."""
+        if not self._closed:
+            self._stop()
+            if self._reader is not None:
+                await join_all((self._reader,), GRACE)
+            await self._workers.close()
             self._run.close()
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
+        """Abort the items that run, without waiting for their end. Idempotent."""
+        if not self._closed:
+            self._stop()
+            self._run.close()
+
+    def _stop(self) -> None:
         self._closed = True
         self._run.schedule.stop()
         if self._reader is not None:
@@ -156,7 +204,7 @@ class AsyncOutcomes(AsyncClosing, Uncopyable, AsyncIterator[Outcome[T]]):
 
     def _read(self) -> None:
         if not isinstance(self._rows, AsyncIterator):
-            read_rows(self._rows, self._run, self._workers)
+            _read_rows(self._rows, self._run, self._workers)
         elif self._reader is None:
             self._run.reads_apart = True
             main = partial(_read_async_rows, self._rows, self._run, self._workers)
@@ -169,14 +217,7 @@ def _display(found: OutcomeList[Any]) -> LiveDisplay:
     return LiveDisplay(lambda: Frame(html_of(found), found.to_text()), monotonic, find_notebook())
 
 
-def error_of(outcome: Outcome[Any]) -> Exception:
-    """Return the error of a failed outcome, with a note that names its input."""
-    assert outcome.error is not None
-    outcome.error.add_note(f"the input at index {outcome.index} of the job failed (key {outcome.key})")
-    return outcome.error
-
-
-def read_rows(rows: Iterator[Any], run: JobRun[Any], workers: Workers) -> None:
+def _read_rows(rows: Iterator[Any], run: JobRun[Any], workers: Workers) -> None:
     """Read rows while some are wanted, but at most two if an outcome is ready: reading may take long."""
     schedule = run.schedule
     read = 0
@@ -207,7 +248,7 @@ async def _read_async_rows(rows: AsyncIterator[Any], run: JobRun[Any], workers: 
             await run.changed.suspend(has_room)
     except StopAsyncIteration:
         pass
-    except Exception as raised:  # as in `read_rows`
+    except Exception as raised:  # as in `_read_rows`
         error = raised
     finally:
         run.end_input(error)

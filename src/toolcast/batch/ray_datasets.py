@@ -26,7 +26,7 @@ from .inputs import require_columns
 from .job_options import JobPlan
 from .outcome import Outcome
 from .outcome_columns import OutcomeColumns
-from .outcomes import AsyncOutcomes
+from .outcomes import AsyncOutcomes, LiveJob
 from .pacing import Pace
 from .permits import PermitDesk, PermitEnd, PermitGate, PermitRequest, permits_lost
 from .portable_calls import CallOrFactory, PortableCall
@@ -229,7 +229,8 @@ class RayMapper(Generic[T]):
         rows = batch.select(list(self._call.prompt.variables)).to_pylist()
         outcomes: list[Outcome[T]] = []
         plan = JobPlan(max_concurrency=max(len(rows), 1), progress=False)
-        async with AsyncOutcomes(JobRun(self._call, plan, gate=self._gate), iter(rows)) as job:
+        running = LiveJob(JobRun(self._call, plan, gate=self._gate), iter(rows), concurrent=True)
+        async with AsyncOutcomes(running) as job:
             async for outcome in job:
                 if self._gate.lost is not None:
                     raise self._gate.lost

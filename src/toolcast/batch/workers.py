@@ -40,17 +40,16 @@ class Workers(Protocol):
         """Abort the calls that run, without waiting for their end. From any thread."""
         ...
 
-
-class SyncWorkers(Workers, Protocol):
-    """The workers of a job without an event loop."""
-
-    def close(self) -> None:
-        """Abort the calls that run, and wait for their end."""
+    async def close(self) -> None:
+        """Abort the calls that run, and wait for their end: not longer than `GRACE`."""
         ...
 
 
-def sync_workers(run: JobRun[Any]) -> SyncWorkers:
-    """Return the workers for a caller without an event loop."""
+def workers_of(run: JobRun[Any], *, concurrent: bool) -> Workers:
+    """Return the workers for a caller in an event loop (`concurrent`), or without one."""
+    if concurrent:
+        run.wake = run.changed.wake_here  # the workers are tasks of the same event loop
+        return TaskWorkers(run)
     llm = replacement() or run.call.llm
     return LoopWorkers(run) if client_of(llm).prefers_event_loop else ThreadWorkers(run)
 
@@ -77,7 +76,7 @@ class ThreadWorkers:
         for handle in tuple(self._threads.values()):
             handle.abort()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Abort the calls that run, and wait for their threads: not longer than `GRACE`, for all of them together."""
         self.abandon()
         until = monotonic() + GRACE
@@ -116,7 +115,7 @@ class TaskWorkers:
         for job in tuple(self._jobs):
             job.cancel()
 
-    async def aclose(self) -> None:
+    async def close(self) -> None:
         """Cancel the calls that run, and wait for their tasks."""
         jobs = tuple(self._jobs)
         self.abandon()
@@ -160,7 +159,7 @@ class LoopWorkers:
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._end.set)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Cancel the calls that run, and wait for the thread."""
         self.abandon()
         if self._thread is not None:
@@ -181,7 +180,7 @@ class LoopWorkers:
         self._task_context.run(self._start)
         if not self._ended:
             await self._end.wait()
-        await self._tasks.aclose()
+        await self._tasks.close()
 
     def _start(self) -> None:
         self._scheduled = False

@@ -1,26 +1,23 @@
-"""`RemoteOutcomes` and `AsyncRemoteOutcomes`: the outcomes of a job with `via="batch"`."""
+"""`RemoteJob`: a job with `via="batch"`, its checkpoint, and the outcomes that were not returned yet."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from typing import Any, Final, Generic, TypeVar
 
-from ...async_support import sync_driver
 from ...errors import LLMError
 from ...llms.client import client_of
 from ...structured.orchestrator import ToolOrchestratingLLM
-from ...transport.network import IOBackend
 from ...usage import NO_USAGE
 from ..budget import check_budget
 from ..checkpoint import Checkpoint
-from ..inputs import InputRow, Inputs, length_of, open_inputs, read_row
+from ..inputs import InputRow, read_row
 from ..item_keys import ItemKeys
 from ..job_options import JobPlan
 from ..outcome import Outcome
-from ..outcomes import AsyncOutcomes, Outcomes, error_of
 from ..progress.account import JobActivity, JobProgress
 from ..progress.choice import choose_display
 from ..progress.reporter import ProgressReporter
@@ -33,74 +30,33 @@ T = TypeVar("T")
 logger: Final = logging.getLogger("toolcast")
 
 
-class RemoteOutcomes(Outcomes[T]):
-    """The outcomes of a job through the batch API of the provider. All of it happens in the thread that iterates."""
+class RemoteJob(Generic[T]):
+    """A job with its checkpoint, through the batch API of the provider.
 
-    def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, plan: JobPlan) -> None:
-        rows = open_inputs(inputs, call.prompt.variables)
-        if isinstance(rows, AsyncIterator):
-            raise TypeError("inputs: expected an iterable, got an async one, which amap() reads")
-        self._job = _RemoteJob(call, rows, plan, client_of(call.llm).sync_backend, length_of(inputs))
-
-    def __next__(self) -> Outcome[T]:
-        outcome = sync_driver.run(self._job.next_outcome())
-        if outcome is None:
-            raise StopIteration
-        return outcome
-
-    def close(self) -> None:
-        """End the run. With a checkpoint, the batches go on; without one, they are cancelled. Idempotent."""
-        sync_driver.run(self._job.close())
-
-    def __del__(self) -> None:
-        if "_job" in vars(self):
-            self._job.abandon()
-
-
-class AsyncRemoteOutcomes(AsyncOutcomes[T]):
-    """The outcomes of a job through the batch API of the provider. All of it happens in the task that iterates."""
-
-    def __init__(self, call: ToolOrchestratingLLM[T], inputs: Inputs, plan: JobPlan) -> None:
-        self._job = _RemoteJob(
-            call,
-            open_inputs(inputs, call.prompt.variables),
-            plan,
-            client_of(call.llm).async_backend,
-            length_of(inputs),
-        )
-
-    async def __anext__(self) -> Outcome[T]:
-        outcome = await self._job.next_outcome()
-        if outcome is None:
-            raise StopAsyncIteration
-        return outcome
-
-    async def aclose(self) -> None:
-        """End the run. With a checkpoint, the batches go on; without one, they are cancelled. Idempotent."""
-        await self._job.close()
-
-    def __del__(self) -> None:
-        if "_job" in vars(self):
-            self._job.abandon()
-
-
-class _RemoteJob(Generic[T]):
-    """The common part of both: the run with its checkpoint, and the outcomes that were not returned yet."""
+    Args:
+        call: The call.
+        rows: The inputs.
+        plan: The options of the job.
+        total: The number of inputs, if it is known.
+        concurrent: The caller is in an event loop.
+    """
 
     def __init__(
         self,
         call: ToolOrchestratingLLM[T],
         rows: Iterator[Any] | AsyncIterator[Any],
         plan: JobPlan,
-        backend: Callable[[], IOBackend],
         total: int | None,
+        *,
+        concurrent: bool,
     ) -> None:
         if plan.budget is not None:
             check_budget(plan.budget, call.llm)
+        self.raises: bool = plan.raises
         self._call = call
         self._rows = rows
         self._plan = plan
-        self._backend = backend
+        self._concurrent = concurrent
         self._total = total
         self._count = 0
         self._progress = JobProgress(self._activity)
@@ -119,18 +75,17 @@ class _RemoteJob(Generic[T]):
             try:
                 self._ready.extend(await (self._run or self._begin()).next_outcomes())
             except BaseException:
-                await self._close_quietly()
+                await self.close(failed=True)
                 raise
             if not self._ready:
                 await self.close()
-        outcome = self._ready.popleft()
-        if outcome.error is not None and self._plan.raises:
-            await self._close_quietly()
-            raise error_of(outcome)
-        return outcome
+        return self._ready.popleft()
 
-    async def close(self) -> None:
-        """End the run, and close its checkpoint."""
+    async def close(self, *, failed: bool = False) -> None:
+        """End the run, and close its checkpoint. With it, the batches go on; without one, they are cancelled."""
+        if failed:
+            await self._close_quietly()
+            return
         if self._closed:
             return
         self._closed = True
@@ -144,7 +99,7 @@ class _RemoteJob(Generic[T]):
     async def _close_quietly(self) -> None:
         # The caller gets the error that ended the job, and not one of the requests that cancel its batches.
         with suppress(LLMError):
-            if self._run is None or not self._run.backend.concurrent:
+            if not self._concurrent:
                 await self.close()
                 return
             import anyio
@@ -179,7 +134,7 @@ class _RemoteJob(Generic[T]):
         else:
             self._checkpoint = Checkpoint(path, self._call)
         database = TemporaryDatabase() if self._checkpoint is None else self._checkpoint.file
-        backend = self._backend()
+        backend = client_of(self._call.llm).backend(self._concurrent)
         self._progress.begin(self._total, backend.now())
         self._reporter = ProgressReporter(self._progress, choose_display(self._plan.progress), backend.now)
         self._run = RemoteRun(

@@ -19,7 +19,7 @@ from ..inputs import InputRow
 from ..job_options import JobPlan
 from ..outcome import Outcome
 from ..run import JobRun
-from ..workers import SyncWorkers, TaskWorkers, sync_workers
+from ..workers import workers_of
 from .item import RemoteItem
 from .open_batches import RemoteBatch
 
@@ -69,12 +69,7 @@ class LiveReasks(Generic[T]):
         self._run: JobRun[T] = JobRun(call, JobPlan(**limits, ordered=False, progress=False), prepare=self._prepare)
         self._run.progress.begin(None, backend.now())  # and not the run: Ctrl-C ends the whole job
         self._asked: dict[int, Reask] = {}
-        self._workers: TaskWorkers | SyncWorkers
-        if backend.concurrent:
-            self._run.wake = self._run.changed.wake_here  # the workers are tasks of the same event loop
-            self._workers = TaskWorkers(self._run)
-        else:
-            self._workers = sync_workers(self._run)
+        self._workers = workers_of(self._run, concurrent=backend.concurrent)
         self.ledger: Ledger | None = self._run.ledger
 
     @property
@@ -132,10 +127,7 @@ class LiveReasks(Generic[T]):
     async def close(self) -> None:
         """Abort the requests that run."""
         self.stop()
-        if isinstance(self._workers, TaskWorkers):
-            await self._workers.aclose()
-        else:
-            self._workers.close()
+        await self._workers.close()
         self._run.close()
 
     def abandon(self) -> None:
