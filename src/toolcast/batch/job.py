@@ -150,7 +150,7 @@ class Job(Generic[T]):
 
             return RemoteJob(self.call, rows, self.plan, total, concurrent=concurrent)
         run = JobRun(self.call, self.plan, total)
-        if run.checkpoint is not None and (batches := open_batches(run.checkpoint.file)):
+        if (stored := run.records.checkpoint) is not None and (batches := open_batches(stored.file)):
             logger.warning(
                 "the job has batches at the provider whose results were not fetched (%s): their items are asked again "
                 "and paid for twice. Continue it with via='batch'",

@@ -18,18 +18,15 @@ from ..tools.output_schema import calls_functions
 from ..transport.network import IOBackend
 from ..usage import NO_USAGE
 from . import interrupts
-from .budget import Ledger, check_budget
-from .checkpoint import Checkpoint
-from .equal_inputs import EqualInputs, copied
+from .budget import Ledger
+from .equal_inputs import copied
 from .errors import BudgetReached, CheckpointError, JobInterrupted, JobStopped, WaitTooLong
-from .inputs import InputRow, read_row
-from .item_keys import ItemKeys
+from .inputs import InputRow
+from .item_records import ItemRecords
 from .job_options import JobPlan
 from .outcome import Outcome
 from .pacing import Pace
-from .progress.account import JobActivity, JobProgress
-from .progress.choice import choose_display
-from .progress.reporter import ProgressReporter
+from .progress.account import JobActivity
 from .schedule import Schedule
 
 T = TypeVar("T")
@@ -83,8 +80,7 @@ class JobRun(Generic[T]):
         wake: The function by which workers wake the consumer.
         reads_apart: True if another task than the consumer reads the rows; it is woken when more can be read.
         raises: The first error ends the job.
-        checkpoint: The stored outcomes, if there is a checkpoint.
-        progress: The counts of the job.
+        records: The keys, the stored outcomes and the progress of the items.
         ledger: The budget, if there is one.
 
     Args:
@@ -104,47 +100,34 @@ class JobRun(Generic[T]):
         gate: RequestGate | None = None,
         prepare: Callable[[InputRow], tuple[PreparedCall, CallState]] | None = None,
     ) -> None:
-        if plan.budget is not None:
-            check_budget(plan.budget, call.llm)
         self.call: ToolOrchestratingLLM[T] = call
+        self.records: ItemRecords[T] = ItemRecords(call, plan, total, monotonic, self._state)
         self._prepare = prepare
-        self._total = total
         self._path = plan.checkpoint
         self.schedule: Schedule[T] = Schedule(limit=plan.max_concurrency or CONCURRENCY, ordered=plan.ordered)
         self.changed: Waiters = Waiters()
         self.wake: Callable[[], None] = self.changed.wake
         self.reads_apart: bool = False
         self.raises: bool = plan.raises
-        self._equal: EqualInputs[T] | None = EqualInputs() if plan.ask_once else None
         self._block: list[InputRow] | None = [] if plan.by_prefix else None
-        self._read = 0
         self._unreached = 0  # items in a row; workers in threads may miscount by one or two
         self._begun = self._closed = False
         # Validators that are functions may take long: in an event loop they would stop all other items.
         self._blocks = any(tool.output_type is None or calls_functions(tool.output_type) for tool in call.tools)
-        self._keys = ItemKeys(plan.key, positions=self._path is None)
-        self.checkpoint: Checkpoint | None = None if self._path is None else Checkpoint(self._path, call)
-        spent = NO_USAGE if self.checkpoint is None else self.checkpoint.spent
         self._most: int | None = plan.max_concurrency
         self._pace = Pace(rpm=plan.rpm, tpm=plan.tpm, max_concurrency=self._most)
         estimate = self._pace.expected_input_tokens
         self.ledger: Ledger | None = (
-            None if plan.budget is None else Ledger(plan.budget, spent=spent, estimate=estimate)
+            None if plan.budget is None else Ledger(plan.budget, spent=self.records.spent, estimate=estimate)
         )
         own = self._pace if self.ledger is None else Gates((self.ledger, self._pace))
         self._gate: RequestGate = gate or own
-        self.progress: JobProgress = JobProgress(self._state)
-        display = choose_display(plan.progress)
-        self._reporter = ProgressReporter(self.progress, display, monotonic)
-        # The sums of a progress that nothing shows are not made: the first cost loads the list of all prices.
-        self._counts = display is not None
 
     def begin(self) -> None:
         """Begin the job: the consumer asks for the first outcome."""
         if not self._begun:
             self._begun = True
-            self.progress.begin(self._total, monotonic())
-            self._reporter.start()
+            self.records.begin()
             interrupts.watch(self._interrupt)
 
     def close(self) -> None:
@@ -153,11 +136,7 @@ class JobRun(Generic[T]):
         self.changed.wake()
         interrupts.unwatch(self._interrupt)
         self._close_pace()
-        self.progress.end(monotonic())
-        self._reporter.stop()
-        self._keys.close()
-        if self.checkpoint is not None:
-            self.checkpoint.close()
+        self.records.close()
 
     # Rows, in the consumer's thread
 
@@ -168,15 +147,8 @@ class JobRun(Generic[T]):
             UnstableInput: The input has no key, which the checkpoint needs.
             CheckpointError: The stored outcome of the input cannot be read.
         """
-        row = read_row(self._read, input, self.call.prompt.variables)
-        key_of = self._keys.key_of if row.error is None else self._keys.key_of_bad_row
-        row.key = key_of(row.input, row.index)
-        self._read += 1
-        found = None if self.checkpoint is None else self.checkpoint.find(row.key, row.index, row.input)
-        if found is not None:
-            self.progress.restored(found)
-            if self._equal is not None:
-                self._equal.add_ended(row, found)
+        row = self.records.read(input)
+        if (found := self.records.find(row)) is not None:
             self.schedule.add_finished(found)
         elif row.error is not None:
             self.schedule.add_finished(self._stored(Outcome(row.index, row.key, row.input, error=row.error)))
@@ -202,7 +174,8 @@ class JobRun(Generic[T]):
         block.clear()
 
     def _add(self, row: InputRow) -> None:
-        found = False if self._equal is None else self._equal.add(row)
+        equal = self.records.equal
+        found = False if equal is None else equal.add(row)
         if found is False:
             self.schedule.add(row)
         elif found is True:
@@ -273,8 +246,8 @@ class JobRun(Generic[T]):
         elif error is not None and self.raises:
             self.schedule.stop()
         outcome = self._stored(outcome)
-        if self._equal is not None:
-            for other in self._equal.ended(row, outcome):
+        if (equal := self.records.equal) is not None:
+            for other in equal.ended(row, outcome):
                 if error is None:
                     self.schedule.answer(self._stored(copied(outcome, other)))
                 else:
@@ -297,17 +270,11 @@ class JobRun(Generic[T]):
         return Outcome(row.index, row.key, row.input, output, error, attempts, usage, backend.now() - began)
 
     def _stored(self, outcome: Outcome[T]) -> Outcome[T]:
-        """Count an outcome where progress is shown, and write it to the checkpoint before the consumer can see it.
-
-        If that fails, the job ends.
-        """
-        if self._counts:
-            self.progress.ended(outcome, monotonic())
-        if self.checkpoint is not None:
-            try:
-                self.checkpoint.write(outcome)
-            except CheckpointError as error:
-                self.schedule.stop(error)
+        """Store an outcome before the consumer can see it. If that fails, the job ends."""
+        try:
+            self.records.store(outcome)
+        except CheckpointError as error:
+            self.schedule.stop(error)
         return outcome
 
     def _interrupt(self) -> bool:
@@ -317,10 +284,10 @@ class JobRun(Generic[T]):
         self.schedule.stop(KeyboardInterrupt())
         running = self._running
         self._end_requests()
-        self.progress.finish()
+        self.records.progress.finish()
         items = "1 running item" if running == 1 else f"{running} running items"
         what = f"finishing {items}; press Ctrl-C again to stop now" if running else "no request is under way"
-        self._reporter.message(f"{what}. {self._resume_text}")
+        self.records.reporter.message(f"{what}. {self._resume_text}")
         self.changed.wake()
         return True
 
@@ -341,7 +308,7 @@ class JobRun(Generic[T]):
         stopped = JobStopped(f"{error}. {self._resume_text}", reason="budget")
         stopped.__cause__ = error
         self.schedule.stop(stopped)
-        self.progress.finish()
+        self.records.progress.finish()
 
     @property
     def _running(self) -> int:

@@ -29,11 +29,12 @@ from ...usage import NO_USAGE, Usage
 from ..budget import Spending
 from ..errors import BudgetReached, JobStopped
 from ..inputs import InputRow
+from ..item_records import ItemRecords
 from ..job_options import JobPlan
 from ..outcome import Outcome
-from ..progress.account import JobActivity, JobProgress
+from ..progress.account import JobActivity
 from ..run import stopped_by
-from .ended_items import EndedItems, OutcomeStore
+from .ended_items import EndedItems
 from .fetching import Fetch
 from .item import RemoteItem, after_answers, output_of, read_answer, request_of
 from .journal import InvalidAnswer, Journal, Plan
@@ -58,16 +59,10 @@ class RemoteRun(Generic[T]):
     Args:
         call: The call of the job.
         read_row: Return the next row, None at the end.
-        key_of: Return the key of a row.
-        store: The stored outcomes; None without a checkpoint, so that batches end with the run.
+        records: The keys, the stored outcomes and the progress. Without a checkpoint, batches end with the run.
         journal: The journal of the batches.
-        progress: The counts of the job.
         backend: The network and the clock.
         plan: The options of the job.
-        spent: The usage of earlier runs of the job.
-
-    Attributes:
-        backend: The network and the clock.
     """
 
     def __init__(
@@ -75,34 +70,22 @@ class RemoteRun(Generic[T]):
         call: ToolOrchestratingLLM[T],
         *,
         read_row: Callable[[], Awaitable[InputRow | None]],
-        key_of: Callable[[InputRow], str],
-        store: OutcomeStore | None,
+        records: ItemRecords[T],
         journal: Journal,
-        progress: JobProgress,
         backend: IOBackend,
         plan: JobPlan,
-        spent: Usage = NO_USAGE,
     ) -> None:
         self._call = call
         self._llm = cast("ServiceLLM", call.llm)  # checked by `_begin`
         self._read_row = read_row
-        self._key_of = key_of
-        self._store = store
+        self._keeps = plan.checkpoint is not None
         self._journal = journal
-        self._progress = progress
-        self.backend = backend
+        self._backend = backend
         self._reask_live = plan.reask == "live"
-        self._ended: EndedItems[T] = EndedItems(
-            store,
-            journal,
-            progress,
-            backend.now,
-            ordered=plan.ordered,
-            ask_once=plan.ask_once,
-        )
+        self._ended: EndedItems[T] = EndedItems(records, journal, ordered=plan.ordered)
         self._reasks: LiveReasks[T] = LiveReasks(call, plan, backend)
         if self._reasks.ledger is not None:
-            self._reasks.ledger.add(spent)
+            self._reasks.ledger.add(records.spent)
         self._begun = False
         self._service: BatchService
         self._spending: BatchSpending
@@ -160,7 +143,7 @@ class RemoteRun(Generic[T]):
 
     async def _wait(self) -> bool:
         """Wait for a batch or for live requests; return False if there are none."""
-        if self._open and (self._refusal is None or self._store is None):
+        if self._open and (self._refusal is None or not self._keeps):
             await self._poll_batches()
         elif self._reasks.busy:
             await self._reasks.wait()
@@ -190,7 +173,7 @@ class RemoteRun(Generic[T]):
         await self._reasks.close()
         if self._fetch is not None:
             await self._fetch.close()
-        if self._store is not None:
+        if self._keeps:
             self.report_open_batches()
             return
         for batch in self._open:
@@ -209,7 +192,7 @@ class RemoteRun(Generic[T]):
         """Log the batches that go on."""
         if self._open:
             ids = ", ".join(self._open.ids)
-            how = "their results are lost" if self._store is None else "start the job again with the same checkpoint"
+            how = "their results are lost" if not self._keeps else "start the job again with the same checkpoint"
             logger.warning("the batches %s of %s go on: %s", ids, self._service.codec.provider, how)
 
     @property
@@ -223,7 +206,7 @@ class RemoteRun(Generic[T]):
     # The batches of earlier runs
 
     async def _begin(self) -> None:
-        self._service = await batch_service(self._call.llm, self.backend)
+        self._service = await batch_service(self._call.llm, self._backend)
         self._spending = BatchSpending(self._reasks.ledger, self._llm, self._factor)
         self._begun = True
         for plan in self._journal.plans():
@@ -244,7 +227,7 @@ class RemoteRun(Generic[T]):
             await discard(self._service, self._journal, plan.tag, plan.file)
             return
         items = [self._waiting_item(plan.tag, *each) for each in zip(plan.keys, plan.reserved, strict=True)]
-        self._open.add(RemoteBatch(plan, found, items), self.backend.now(), at_once=True)
+        self._open.add(RemoteBatch(plan, found, items), self._backend.now(), at_once=True)
 
     def _waiting_item(self, tag: str, key: str, reserved: Spending | None) -> RemoteItem:
         item = self._waiting[key] = RemoteItem(key, reserved=reserved, tag=tag)
@@ -291,9 +274,8 @@ class RemoteRun(Generic[T]):
         if row is None:
             self._end_input()
         elif row.error is not None:
-            self._ended.add(Outcome(row.index, self._key_or_index(row), row.input, error=row.error))
+            self._ended.add(Outcome(row.index, row.key, row.input, error=row.error))
         else:
-            row.key = self._key_of(row)
             self._add(row)
 
     def _add(self, row: InputRow) -> None:
@@ -314,12 +296,6 @@ class RemoteRun(Generic[T]):
                 self._again.append(item)
             else:
                 self._put(item)
-
-    def _key_or_index(self, row: InputRow) -> str:
-        try:
-            return self._key_of(row)
-        except Exception:  # an unreadable row may have no key; its error is that of the row
-            return str(row.index)
 
     def _end_input(self) -> None:
         self._input_ended = True
@@ -367,7 +343,7 @@ class RemoteRun(Generic[T]):
 
     def _out_of_budget(self, error: BaseException | None) -> JobStopped:
         again = "Without a checkpoint another run asks for all items again."
-        if self._store is not None:
+        if self._keeps:
             again = "A run with the same checkpoint goes on from here."
         stopped = JobStopped(f"{error}. {again}", reason="budget")
         stopped.__cause__ = error
@@ -384,7 +360,7 @@ class RemoteRun(Generic[T]):
             return
         provider = self._service.codec.provider
         logger.info("batch %s of %s with %d items was submitted", batch.id, provider, len(batch.items))
-        self._open.add(batch, self.backend.now())
+        self._open.add(batch, self._backend.now())
 
     def _refused(self, items: list[RemoteItem], error: LLMError) -> None:
         """Put the items of a refused batch into a later one if the service has too many now; else submit no more."""
@@ -398,7 +374,7 @@ class RemoteRun(Generic[T]):
             self._refusal = error
 
     def _end_job(self, error: LLMError, why: str) -> None:
-        again = "" if self._store is None else " Start it again with the same checkpoint; its batches go on."
+        again = "" if not self._keeps else " Start it again with the same checkpoint; its batches go on."
         self._error = JobStopped(f"the job was stopped, as {why}: {error}{again}")
         self._error.__cause__ = error
 
@@ -407,12 +383,12 @@ class RemoteRun(Generic[T]):
     async def _poll_batches(self) -> None:
         """Wait for the next status that is due, and begin to read the results of a batch that has ended."""
         batch = min(self._due, key=lambda each: each.next_poll)
-        if (wait := batch.next_poll - self.backend.now()) > 0 and self._reasks.busy:
+        if (wait := batch.next_poll - self._backend.now()) > 0 and self._reasks.busy:
             await self._reasks.wait(wait)
             if self._reasks.ready or not self._reasks.busy:
                 return
-        if (wait := batch.next_poll - self.backend.now()) > 0:
-            await self.backend.sleep(wait)
+        if (wait := batch.next_poll - self._backend.now()) > 0:
+            await self._backend.sleep(wait)
         status = await self._open.poll(batch, self._service)
         if status is None:
             return
@@ -459,7 +435,7 @@ class RemoteRun(Generic[T]):
             self._spending.settle(item, response.usage, may_cost=True)
             usage += response.usage
             try:
-                output = await output_of(prepared, response, self.backend)
+                output = await output_of(prepared, response, self._backend)
             except (*RETRYABLE, TryAgain) as error:
                 if prepared.max_attempts < 2:
                     raise
@@ -476,7 +452,7 @@ class RemoteRun(Generic[T]):
             self._spending.settle(item, may_cost=True)  # a body that is no response reports no usage
             self._end_item(row, self._failed(item, error, usage, attempts, batch.plan.created))
             return
-        seconds = self.backend.time() - batch.plan.created
+        seconds = self._backend.time() - batch.plan.created
         self._end_item(row, Outcome(row.index, item.key, row.input, output, None, attempts, usage, seconds))
 
     async def _take_reasks(self) -> None:
@@ -485,7 +461,7 @@ class RemoteRun(Generic[T]):
             reask, found = ended
             batch = reask.batch
             attempts, usage = reask.attempts + found.attempts, reask.usage + found.usage
-            seconds = self.backend.time() - batch.plan.created
+            seconds = self._backend.time() - batch.plan.created
             outcome = replace(found, attempts=attempts, usage=usage, seconds=seconds)
             self._end_item(reask.row, outcome)
             batch.asked -= 1
@@ -532,7 +508,7 @@ class RemoteRun(Generic[T]):
         self, item: RemoteItem, error: Exception, usage: Usage = NO_USAGE, attempts: int = 0, began: float | None = None
     ) -> Outcome[T]:
         assert item.row is not None  # only read items end
-        seconds = 0.0 if began is None else self.backend.time() - began
+        seconds = 0.0 if began is None else self._backend.time() - began
         sent = attempts if attempts or began is None else 1
         return Outcome(item.row.index, item.key, item.row.input, None, error, sent, usage, seconds)
 

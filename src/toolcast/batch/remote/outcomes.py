@@ -11,16 +11,11 @@ from typing import Any, Final, Generic, TypeVar
 from ...errors import LLMError
 from ...llms.client import client_of
 from ...structured.orchestrator import ToolOrchestratingLLM
-from ...usage import NO_USAGE
-from ..budget import check_budget
-from ..checkpoint import Checkpoint
-from ..inputs import InputRow, read_row
-from ..item_keys import ItemKeys
+from ..inputs import InputRow
+from ..item_records import ItemRecords
 from ..job_options import JobPlan
 from ..outcome import Outcome
-from ..progress.account import JobActivity, JobProgress
-from ..progress.choice import choose_display
-from ..progress.reporter import ProgressReporter
+from ..progress.account import JobActivity
 from ..workers import GRACE
 from .driver import RemoteRun
 from .journal import Journal, TemporaryDatabase
@@ -50,20 +45,14 @@ class RemoteJob(Generic[T]):
         *,
         concurrent: bool,
     ) -> None:
-        if plan.budget is not None:
-            check_budget(plan.budget, call.llm)
         self.raises: bool = plan.raises
         self._call = call
         self._rows = rows
         self._plan = plan
         self._concurrent = concurrent
-        self._total = total
-        self._count = 0
-        self._progress = JobProgress(self._activity)
-        self._reporter: ProgressReporter | None = None
+        self._backend = client_of(call.llm).backend(concurrent)
+        self._records: ItemRecords[T] = ItemRecords(call, plan, total, self._backend.now, self._activity)
         self._run: RemoteRun[T] | None = None
-        self._checkpoint: Checkpoint | None = None
-        self._keys: ItemKeys | None = None
         self._ready: deque[Outcome[T]] = deque()
         self._closed = False
 
@@ -94,7 +83,7 @@ class RemoteJob(Generic[T]):
             if self._run is not None:
                 await self._run.close()
         finally:
-            self._close_files()
+            self._records.close()
 
     async def _close_quietly(self) -> None:
         # The caller gets the error that ended the job, and not one of the requests that cancel its batches.
@@ -113,55 +102,32 @@ class RemoteJob(Generic[T]):
             self._closed = True
             if self._run is not None:
                 self._run.abandon()
-            self._close_files()
-
-    def _close_files(self) -> None:
-        if self._run is not None and self._reporter is not None:
-            self._progress.end(self._run.backend.now())
-            self._reporter.stop()
-        for each in (self._checkpoint, self._keys):
-            if each is not None:
-                each.close()
+            self._records.close()
 
     def _begin(self) -> RemoteRun[T]:
-        path = self._plan.checkpoint
-        self._keys = ItemKeys(self._plan.key, positions=path is None)
-        if path is None:
+        checkpoint = self._records.checkpoint
+        if checkpoint is None:
             logger.warning(
                 "via='batch' without a checkpoint: if this process ends, the results of its batches are lost, and paid "
                 "for. Pass checkpoint=, a file"
             )
-        else:
-            self._checkpoint = Checkpoint(path, self._call)
-        database = TemporaryDatabase() if self._checkpoint is None else self._checkpoint.file
-        backend = client_of(self._call.llm).backend(self._concurrent)
-        self._progress.begin(self._total, backend.now())
-        self._reporter = ProgressReporter(self._progress, choose_display(self._plan.progress), backend.now)
         self._run = RemoteRun(
             self._call,
             read_row=self._read_row,
-            key_of=self._key_of,
-            store=self._checkpoint,
-            journal=Journal(database),
-            progress=self._progress,
-            backend=backend,
+            records=self._records,
+            journal=Journal(TemporaryDatabase() if checkpoint is None else checkpoint.file),
+            backend=self._backend,
             plan=self._plan,
-            spent=NO_USAGE if self._checkpoint is None else self._checkpoint.spent,
         )
-        self._reporter.start()
+        self._records.begin()
         return self._run
 
     def _activity(self) -> JobActivity:
         return JobActivity() if self._run is None else self._run.activity
-
-    def _key_of(self, row: InputRow) -> str:
-        assert self._keys is not None  # made before the run
-        return self._keys.key_of(row.input, row.index)
 
     async def _read_row(self) -> InputRow | None:
         try:
             input = await anext(self._rows) if isinstance(self._rows, AsyncIterator) else next(self._rows)
         except (StopIteration, StopAsyncIteration):
             return None
-        self._count += 1
-        return read_row(self._count - 1, input, self._call.prompt.variables)
+        return self._records.read(input)

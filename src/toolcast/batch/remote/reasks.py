@@ -67,7 +67,7 @@ class LiveReasks(Generic[T]):
         self._call = call
         self._backend = backend
         self._run: JobRun[T] = JobRun(call, JobPlan(**limits, ordered=False, progress=False), prepare=self._prepare)
-        self._run.progress.begin(None, backend.now())  # and not the run: Ctrl-C ends the whole job
+        self._run.records.progress.begin(None, backend.now())  # and not the run: Ctrl-C ends the whole job
         self._asked: dict[int, Reask] = {}
         self._workers = workers_of(self._run, concurrent=backend.concurrent)
         self.ledger: Ledger | None = self._run.ledger
