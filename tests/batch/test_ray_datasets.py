@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,7 +14,7 @@ from pydantic import BaseModel
 
 from support.counting_service import CountingService
 from toolcast import OpenAI, ToolOrchestratingLLM
-from toolcast.batch import JobError, JobStopped, PermitsLost, RayMapper, ray_map, ray_permits
+from toolcast.batch import JobError, JobStopped, RayMapper, ray_map
 from toolcast.batch.portable_calls import PortableCall
 from toolcast.errors import AuthFailed
 from toolcast.testing import ScriptedLLM
@@ -27,54 +26,10 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-class ActorDied(Exception):
-    """The error of a dead actor."""
-
-
-class FakeActor:
-    """An actor in this process: `method.remote(...)` returns an awaitable, which `get` can wait for too."""
-
-    def __init__(self, made: Any) -> None:
-        self.made = made
-        self.dead = False
-
-    def __getattr__(self, name: str) -> Any:
-        def remote(*arguments: Any) -> Any:
-            if self.dead:
-                raise ActorDied("the actor has died")
-            return getattr(self.made, name)(*pickle.loads(pickle.dumps(arguments)))
-
-        return SimpleNamespace(remote=remote)
-
-
 class FakeRay(ModuleType):
     """As much of Ray as is used."""
 
-    def __init__(self) -> None:
-        super().__init__("ray")
-        self.exceptions = SimpleNamespace(RayActorError=ActorDied)
-        self.data = SimpleNamespace(ActorPoolStrategy=lambda **options: options)
-        self.options: list[dict[str, Any]] = []
-        self.actors: list[FakeActor] = []
-
-    def remote(self, cls: Callable[..., Any]) -> Any:
-        def start(*arguments: Any) -> FakeActor:
-            self.actors.append(FakeActor(cls(*arguments)))
-            return self.actors[-1]
-
-        def options(**given: Any) -> Any:
-            self.options.append(given)
-            return SimpleNamespace(remote=start)
-
-        return SimpleNamespace(options=options)
-
-    def get(self, awaitable: Any, timeout: float | None = None) -> Any:
-        with pytest.raises(StopIteration) as stopped:  # the methods that are waited for do not suspend
-            awaitable.send(None)
-        return stopped.value.value
-
-    def get_runtime_context(self) -> Any:
-        return SimpleNamespace(get_actor_id=lambda: "actor")
+    data = SimpleNamespace(ActorPoolStrategy=lambda **options: options)
 
 
 class FakeDataset:
@@ -108,7 +63,7 @@ def answer(text: str) -> dict[str, int]:
 
 @pytest.fixture
 def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
-    fake = FakeRay()
+    fake = FakeRay("ray")
     monkeypatch.setitem(sys.modules, "ray", fake)
     monkeypatch.setitem(sys.modules, "ray.data", fake.data)  # type: ignore[arg-type]  # as much as is used
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-workers")
@@ -128,16 +83,15 @@ def square(service: CountingService) -> ToolOrchestratingLLM[Square]:
 NUMBERS = pa.table({"number": list(range(40)), "name": [str(number) for number in range(40)]})
 
 
-async def test_outcomes_are_columns_and_permits_limit_requests(ray: FakeRay, service: CountingService) -> None:
-    dataset = ray_map(FakeDataset(NUMBERS), square(service), max_concurrency=4, batch_size=20)
+async def test_outcomes_are_columns_and_a_worker_has_its_share_of_the_limits(
+    ray: FakeRay, service: CountingService
+) -> None:
+    dataset = ray_map(FakeDataset(NUMBERS), square(service), workers=2, max_concurrency=9, batch_size=20)
     rows = await dataset.take()
     assert [row["output"]["square"] for row in rows] == [number**2 for number in range(40)]
     assert [row["name"] for row in rows] == NUMBERS.column("name").to_pylist()
     assert service.most == 4
     assert service.received == 40
-    count = await ray.actors[0].count.remote()
-    assert (count["workers"], count["waiting"]) == (1, 0)
-    dataset.mapper.close()
 
 
 async def test_what_ray_is_given(ray: FakeRay) -> None:
@@ -145,58 +99,11 @@ async def test_what_ray_is_given(ray: FakeRay) -> None:
     dataset = ray_map(FakeDataset(NUMBERS), call, rpm=60, workers=(2, 5), num_cpus=0.5, prefix="x_")
     assert dataset.options["compute"] == {"min_size": 2, "max_size": 5}
     assert (dataset.options["num_cpus"], dataset.options["batch_format"]) == (0.5, "pyarrow")
-    (actor,) = ray.options
-    assert actor.pop("name").startswith("toolcast-permits-")
-    assert actor == {"num_cpus": 0, "max_restarts": 0, "max_concurrency": 100_000}
     kwargs = dataset.options["fn_constructor_kwargs"]
+    assert kwargs["limits"] == {"rpm": 12}
     assert isinstance(kwargs["call"], PortableCall)
     assert b"sk-of-the-workers" not in pickle.dumps(kwargs["call"])
-    dataset.mapper.close()
     assert ray_map(FakeDataset(NUMBERS), call, workers=3).options["compute"] == {"min_size": 3, "max_size": 3}
-
-
-def test_shared_permits(ray: FakeRay) -> None:
-    permits = ray_permits(name="mine", max_concurrency=3, lease=5)
-    call = ToolOrchestratingLLM(Square, "{number}", OpenAI("m"))
-    for _ in range(2):
-        ray_map(FakeDataset(NUMBERS), call, permits=permits).mapper.close()
-    assert len(ray.actors) == 1
-    assert ray.options[0]["name"] == "mine"
-    with pytest.raises(TypeError, match=r"expected permits or limits, got both: rpm belong to ray_permits\(\)"):
-        ray_map(FakeDataset(NUMBERS), call, permits=permits, rpm=3)
-
-
-async def test_the_death_of_the_permits_stops_the_job(ray: FakeRay, service: CountingService) -> None:
-    permits = ray_permits(max_concurrency=4)
-    dataset = ray_map(FakeDataset(NUMBERS), square(service), permits=permits)
-    permits.dead = True
-    with pytest.raises(PermitsLost, match=r"ActorDied: the actor has died\. Nothing is sent"):
-        await dataset.take()
-    assert service.received == 0
-    with pytest.raises(PermitsLost):  # nor does a worker start
-        ray_map(FakeDataset(NUMBERS), square(service), permits=permits)
-    dataset.mapper.close()
-
-
-async def test_the_lease_is_renewed(ray: FakeRay, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Of the two clocks none goes on: an expired lease would end this process.
-    monkeypatch.setattr("toolcast.batch.permits.monotonic", lambda: 0.0)
-    permits = ray_permits(lease=0.01)
-    permits.made._desk._backend = SimpleNamespace(now=lambda: 0.0, concurrent=True)
-    llm = ScriptedLLM([Square(square=1)] * 40)
-    dataset = ray_map(FakeDataset(NUMBERS), lambda: ToolOrchestratingLLM(Square, "{number}", llm), permits=permits)
-    await dataset.take()
-    desk, renewed = permits.made._desk, asyncio.Event()
-    loop, renew = asyncio.get_running_loop(), desk.renew
-
-    async def observed(worker: str) -> bool:
-        loop.call_soon_threadsafe(renewed.set)
-        return bool(await renew(worker))
-
-    desk.renew = observed
-    await renewed.wait()
-    assert await dataset.mapper._gate._desk.renew(dataset.mapper._gate.name) is True
-    dataset.mapper.close()
 
 
 async def test_an_error_that_every_row_would_get_stops_the_job(ray: FakeRay) -> None:
@@ -207,7 +114,6 @@ async def test_an_error_that_every_row_would_get_stops_the_job(ray: FakeRay) -> 
     dataset = ray_map(FakeDataset(NUMBERS), lambda: call)
     with pytest.raises(JobStopped, match="no key"):
         await dataset.take()
-    dataset.mapper.close()
 
 
 async def test_an_empty_batch_has_the_columns(ray: FakeRay) -> None:
@@ -218,7 +124,6 @@ async def test_an_empty_batch_has_the_columns(ray: FakeRay) -> None:
     assert "output" in table.column_names
     with pytest.raises(JobError, match="no column 'number'"):
         [made async for made in dataset.mapper(pa.table({"n": [1]}))]
-    dataset.mapper.close()
 
 
 def test_credentials_that_were_passed_are_refused_before_anything_starts(ray: FakeRay) -> None:
@@ -226,18 +131,27 @@ def test_credentials_that_were_passed_are_refused_before_anything_starts(ray: Fa
     with pytest.raises(JobError, match="not sent to other processes: api_key=") as caught:
         ray_map(FakeDataset(NUMBERS), call)
     assert "sk-by-hand" not in str(caught.value)
-    assert ray.actors == []
 
 
 @pytest.mark.parametrize("limits", [{"rpm": 0}, {"tpm": -1}, {"max_concurrency": 0}])
 def test_limits_that_nothing_meets(ray: FakeRay, limits: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="expected a number above 0, or None"):
-        ray_permits(**limits)
+        ray_map(FakeDataset(NUMBERS), ToolOrchestratingLLM(Square, "{number}", OpenAI("m")), workers=2, **limits)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"rpm": 60}, "their number has to be known: pass workers=8"),
+        ({"max_concurrency": 3, "workers": (1, 4)}, "max_concurrency=3 is not enough for 4 workers: start fewer"),
+    ],
+)
+def test_limits_that_cannot_be_divided(ray: FakeRay, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        ray_map(FakeDataset(NUMBERS), ToolOrchestratingLLM(Square, "{number}", OpenAI("m")), **options)
 
 
 def test_unknown_options(ray: FakeRay) -> None:
-    with pytest.raises(TypeError, match="rmp"):
-        ray_permits(rmp=3)  # type: ignore[call-arg]  # the case
     with pytest.raises(TypeError, match="batchsize"):
         ray_map(None, ToolOrchestratingLLM(Square, "{number}", OpenAI("m")), batchsize=3)  # type: ignore[call-arg]  # the case
 
@@ -245,4 +159,4 @@ def test_unknown_options(ray: FakeRay) -> None:
 def test_without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray.data", None)
     with pytest.raises(ImportError, match=r"pip install 'toolcast\[ray\]'"):
-        ray_permits()
+        ray_map(None, ToolOrchestratingLLM(Square, "{number}", OpenAI("m")))

@@ -50,14 +50,12 @@ if TYPE_CHECKING:
     )
     from .outcome import Outcome as Outcome, OutcomeList as OutcomeList
     from .outcomes import AsyncOutcomes as AsyncOutcomes, Outcomes as Outcomes
-    from .permits import PermitsLost as PermitsLost
     from .progress.account import ProgressSnapshot as ProgressSnapshot
     from .ray_datasets import (
         RayLimits as RayLimits,
         RayMapper as RayMapper,
         RayOptions as RayOptions,
         ray_map as ray_map,
-        ray_permits as ray_permits,
     )
     from .results.saved_results import SavedResults as SavedResults
     from .review import review_page as review_page, write_review as write_review

@@ -1,4 +1,4 @@
-"""`ray_map` on a real local Ray cluster of two nodes: the same outcomes as in one process, and one limit for all.
+"""`ray_map` on a real local Ray cluster of two nodes: the same outcomes as in one process, within the limits of all.
 
 With TOOLCAST_RAY_ITEMS=20000, ten times as many items.
 """
@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from docs.pages import ROOT, blocks
 from support.counting_service import CountingService
 from toolcast import OpenAI, ToolOrchestratingLLM
-from toolcast.batch import ray_map, ray_permits, row_function
+from toolcast.batch import ray_map, row_function
 
 ITEMS = int(os.environ.get("TOOLCAST_RAY_ITEMS", "2000"))
 BLOCK = 250
@@ -112,21 +112,6 @@ def test_the_same_outcomes_as_in_one_process_with_an_actor_killed(cluster: Any, 
     assert service.keys == {"sk-of-the-workers"}
     same = ["number", "output", "error", "error_type", "attempts", "input_tokens", "output_tokens", "cost"]
     assert [{name: row[name] for name in same} for row in rows] == here.select(same).to_pylist()
-
-
-def test_the_death_of_the_permits_stops_the_job(cluster: Any) -> None:
-    permits = ray_permits(max_concurrency=4)
-
-    def kill(received: int) -> None:
-        if received == 100:
-            cluster.kill(permits)
-
-    with CountingService(answer, on_request=kill) as service:
-        numbers = cluster.data.from_items([{"number": number} for number in range(ITEMS)], override_num_blocks=8)
-        squares = ray_map(numbers, call_for(service.url), permits=permits, workers=2, batch_size=25)
-        with pytest.raises(Exception, match="there are no permits for its requests any more"):
-            squares.take_all()
-        assert 100 <= service.received < 200  # those that were admitted before the kill is noticed
 
 
 def test_outcomes_have_one_schema(cluster: Any) -> None:
