@@ -33,7 +33,7 @@ from ..item_records import ItemRecords
 from ..job_options import JobPlan
 from ..outcome import Outcome
 from ..progress.account import JobActivity
-from ..run import stopped_by
+from ..run import HOPELESS, stopped_by
 from .ended_items import EndedItems
 from .fetching import Fetch
 from .item import RemoteItem, after_answers, output_of, read_answer, request_of
@@ -78,6 +78,8 @@ class RemoteRun(Generic[T]):
         self._call = call
         self._llm = cast("ServiceLLM", call.llm)  # checked by `_begin`
         self._read_row = read_row
+        self._raises = plan.raises
+        self._records = records
         self._keeps = plan.checkpoint is not None
         self._journal = journal
         self._backend = backend
@@ -342,10 +344,7 @@ class RemoteRun(Generic[T]):
             raise stopped_by(error) from error
 
     def _out_of_budget(self, error: BaseException | None) -> JobStopped:
-        again = "Without a checkpoint another run asks for all items again."
-        if self._keeps:
-            again = "A run with the same checkpoint goes on from here."
-        stopped = JobStopped(f"{error}. {again}", reason="budget")
+        stopped = JobStopped(f"{error}. {self._records.resume_text}", reason="budget")
         stopped.__cause__ = error
         return stopped
 
@@ -371,7 +370,12 @@ class RemoteRun(Generic[T]):
         if isinstance(error, RateLimited) and self._due:
             self._held_back = True
         else:
-            self._refusal = error
+            self._stop(error)
+
+    def _stop(self, error: Exception) -> None:
+        """Submit no more batches; the error ends the job after what has ended."""
+        self._refusal = error
+        self._records.progress.finish()
 
     def _end_job(self, error: LLMError, why: str) -> None:
         again = "" if not self._keeps else " Start it again with the same checkpoint; its batches go on."
@@ -474,7 +478,7 @@ class RemoteRun(Generic[T]):
             return
         if not isinstance(error, Exception):  # an exit that a function demands
             raise error
-        self._refusal = self._out_of_budget(error.__cause__) if isinstance(error.__cause__, BudgetReached) else error
+        self._stop(self._out_of_budget(error.__cause__) if isinstance(error.__cause__, BudgetReached) else error)
 
     def _goes_again(self, item: RemoteItem, error: LLMError, *, unprocessed: bool, cancelled: bool) -> bool:
         """Put an item into a further batch whose request was not processed, or failed for a reason that may pass."""
@@ -514,6 +518,9 @@ class RemoteRun(Generic[T]):
 
     def _end_item(self, row: InputRow, outcome: Outcome[T]) -> None:
         """End an item. After an error, one that has waited for it as its input is equal goes into a further batch."""
+        error = outcome.error
+        if self._refusal is None and error is not None and (self._raises or isinstance(error, HOPELESS)):
+            self._stop(error if self._raises else stopped_by(error))
         self._again.extend([RemoteItem(other.key, other) for other in self._ended.end(row, outcome)])
 
     async def _settle_batch(self, batch: RemoteBatch) -> None:
