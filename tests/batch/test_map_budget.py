@@ -18,8 +18,8 @@ from toolcast import Budget, Prices, Settings, ToolOrchestratingLLM, Usage
 from toolcast.batch import Job, JobStopped, Outcome
 from toolcast.batch.errors import BudgetReached
 from toolcast.batch.job_options import JobPlan
+from toolcast.batch.live_run import LiveRun
 from toolcast.batch.progress.account import ProgressSnapshot
-from toolcast.batch.run import JobRun
 from toolcast.errors import NotFound, UnsupportedLLMError
 from toolcast.events import Finish, ToolCallDone, ToolCallStart, UsageReport
 from toolcast.testing import ScriptedLLM, ScriptedRequest
@@ -192,14 +192,14 @@ def test_a_function_gets_the_progress(collect: Collect) -> None:
 
 
 def test_items_that_wait_to_be_admitted_do_not_count_as_running() -> None:
-    run = JobRun(numbers(), JobPlan())
+    run = LiveRun(numbers(), JobPlan())
     for number in range(10):
         run.read(str(number))
         run.schedule.start()
-    seen = run.records.progress.snapshot(0.0)
+    seen = run.run.progress.snapshot(0.0)
     assert (seen.running, seen.concurrency) == (4, 4)
     run.schedule.stop()
-    assert run.records.progress.snapshot(0.0).running == 10
+    assert run.run.progress.snapshot(0.0).running == 10
     run.close()
 
 
@@ -214,7 +214,7 @@ def test_a_job_that_waits_for_its_budget_shows_that() -> None:
     outcomes = call.map(texts(30), budget=Budget(usd=300))
     with ThreadPoolExecutor(1) as pool:
         ended = pool.submit(list, outcomes)
-        while outcomes._job._run.records.progress.snapshot(0.0).limited_by != "budget":
+        while outcomes._job._run.progress.snapshot(0.0).limited_by != "budget":
             assert not ended.done()
         release.set()
         assert isinstance(ended.exception(30), JobStopped)

@@ -262,7 +262,7 @@ def interrupted(call: Any, server: NumberServer, pressing: threading.Thread) -> 
 
 
 def wait_until_stopped(outcomes: Any) -> None:
-    run = outcomes._job._run
+    run = outcomes._job._driver._run
     assert run.changed.block(lambda: run.schedule.stopped, 30)
 
 

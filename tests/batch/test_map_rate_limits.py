@@ -18,7 +18,7 @@ from support.number_server import Number
 from support.rate_limited_server import RateLimitedServer, item_of
 from support.simulated_services import Bucket, Service, best_end
 from toolcast import OpenAI, ToolOrchestratingLLM
-from toolcast.batch import run
+from toolcast.batch import live_run
 from toolcast.batch.pacing import Pace
 from toolcast.batch.pacing.request_queue import _TaskTurn
 
@@ -39,7 +39,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
         await wait(turn, None if seconds is None else seconds / SCALE)
 
     monkeypatch.setattr(_TaskTurn, "wait", wait_less)
-    monkeypatch.setattr(run, "Pace", partial(Pace, clock=clock))
+    monkeypatch.setattr(live_run, "Pace", partial(Pace, clock=clock))
 
 
 def texts(count: int) -> Sequence[str]:

@@ -15,7 +15,7 @@ from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.async_support import sync_driver
 from toolcast.batch import JobStopped, Outcome, workers
 from toolcast.batch.job_options import JobPlan
-from toolcast.batch.run import AbortHandle, JobRun
+from toolcast.batch.live_run import AbortHandle, LiveRun
 from toolcast.errors import NotFound
 from toolcast.llms.call_state import CallState
 from toolcast.llms.client import client_of
@@ -53,8 +53,8 @@ def test_a_call_that_begins_after_the_abort_is_broken_off() -> None:
 @pytest.mark.parametrize(("text", "requests"), [("7", 1), ("bad", 3)])
 def test_rows_that_wait_for_an_equal_one_get_its_output_or_are_asked(text: str, requests: int) -> None:
     call = numbers()
-    run = JobRun(call, JobPlan(ask_once=True, max_concurrency=3, progress=False))
-    run.begin()
+    run = LiveRun(call, JobPlan(ask_once=True, max_concurrency=3, progress=False))
+    run.run.begin()
     for _ in range(3):
         run.read(text)
     run.end_input()
@@ -90,7 +90,7 @@ def test_a_task_that_ends_as_it_is_started_is_not_kept() -> None:
             first = await anext(outcomes)
             loop.set_task_factory(None)
             assert first.output == Number(value=1)
-            assert outcomes._job._workers._jobs == set()
+            assert outcomes._job._driver._workers._jobs == set()
             assert [outcome.output async for outcome in outcomes] == [Number(value=2)]
 
     asyncio.run(main())
@@ -112,7 +112,7 @@ def test_a_job_that_is_closed_before_its_thread_begins_sends_nothing(monkeypatch
     monkeypatch.setattr(workers, "Thread", LateThread)
     with NumberServer() as server:
         call = ToolOrchestratingLLM(Number, "{text}", OpenAI("m", api_key="k", base_url=server.url, network="aiohttp"))
-        run = JobRun(call, JobPlan())
+        run = LiveRun(call, JobPlan())
         run.read("1")
         made = workers.workers_of(run, concurrent=False)
         made.start()
@@ -150,7 +150,7 @@ def test_async_inputs_are_not_read_on_once_the_job_is_stopped(backend: str) -> N
     async def main() -> None:
         async with numbers(refuse).amap(texts, max_concurrency=1) as outcomes:
             assert not (await anext(outcomes)).ok
-            while not outcomes._job._reader.done:
+            while not outcomes._job._driver._reader.done:
                 await anyio.lowlevel.checkpoint()
             with pytest.raises(JobStopped, match="no such model"):
                 await anext(outcomes)

@@ -20,11 +20,12 @@ from .estimate import SAMPLE, Estimate
 from .files import FileRows
 from .inputs import Inputs, length_of, open_inputs
 from .job_options import JobOptions, JobPlan, plan_of
+from .live_driver import live_job
+from .live_run import LiveRun
 from .outcome import Outcome, OutcomeList
-from .outcomes import AsyncOutcomes, LiveJob, Outcomes, RunningJob
+from .outcomes import AsyncOutcomes, Outcomes, RunningJob
 from .remote.journal import open_batches
 from .results.saved_results import IfExists, SavedResults
-from .run import JobRun
 from .samples import spread
 
 T = TypeVar("T")
@@ -121,9 +122,9 @@ class Job(Generic[T]):
         chosen, total = self._sample(sample)
         if not chosen:
             raise ValueError("there are no inputs to estimate by")
-        run = JobRun(self.call, self.plan, len(chosen))
+        run = LiveRun(self.call, self.plan, len(chosen))
         rows = iter([each for _, each in chosen])
-        with Outcomes(LiveJob(run, rows, concurrent=False)) as outcomes:
+        with Outcomes(live_job(run, rows, concurrent=False)) as outcomes:
             found = tuple([replace(outcome, index=chosen[outcome.index][0]) for outcome in outcomes])
         return Estimate(found, total, run.schedule.limit, self.plan.rpm, self.plan.tpm)
 
@@ -146,17 +147,17 @@ class Job(Generic[T]):
         total = length_of(self.inputs)
         # A replacement of the LLM (`use_llm`) has no batch API and is called live.
         if self.plan.via == "batch" and replacement() is None:
-            from .remote.outcomes import RemoteJob  # only a job through a batch API uses it
+            from .remote.batch_driver import batch_job  # only a job through a batch API uses it
 
-            return RemoteJob(self.call, rows, self.plan, total, concurrent=concurrent)
-        run = JobRun(self.call, self.plan, total)
-        if (stored := run.records.checkpoint) is not None and (batches := open_batches(stored.file)):
+            return batch_job(self.call, rows, self.plan, total, concurrent=concurrent)
+        run = LiveRun(self.call, self.plan, total)
+        if (stored := run.run.checkpoint) is not None and (batches := open_batches(stored.file)):
             logger.warning(
                 "the job has batches at the provider whose results were not fetched (%s): their items are asked again "
                 "and paid for twice. Continue it with via='batch'",
                 ", ".join(batches),
             )
-        return LiveJob(run, rows, concurrent=concurrent)
+        return live_job(run, rows, concurrent=concurrent)
 
     def to_jsonl(self, path: str | PathLike[str], **options: Unpack[ResultOptions]) -> SavedResults:
         """Run the job and write its outputs to a JSON Lines file, with the inputs, tokens and cost.

@@ -20,11 +20,12 @@ from ..reprs import safe_repr
 from ..structured.orchestrator import ToolOrchestratingLLM
 from .inputs import require_columns
 from .job_options import JobPlan
+from .live_driver import live_job
+from .live_run import LiveRun
 from .outcome_columns import OutcomeColumns
-from .outcomes import AsyncOutcomes, LiveJob
+from .outcomes import AsyncOutcomes
 from .pacing import Pace
 from .portable_calls import CallOrFactory, PortableCall
-from .run import JobRun
 
 T = TypeVar("T")
 
@@ -148,7 +149,7 @@ class RayMapper(Generic[T]):
         require_columns(batch.column_names, self._call.prompt.variables)
         rows = batch.select(list(self._call.prompt.variables)).to_pylist()
         plan = JobPlan(max_concurrency=max(len(rows), 1), progress=False)
-        running = LiveJob(JobRun(self._call, plan, gate=self._gate), iter(rows), concurrent=True)
+        running = live_job(LiveRun(self._call, plan, gate=self._gate), iter(rows), concurrent=True)
         async with AsyncOutcomes(running) as job:
             outcomes = [outcome async for outcome in job]
         yield self._columns.append(batch, outcomes)

@@ -33,6 +33,8 @@ class Schedule(Generic[T]):
     Attributes:
         error: The error that ends the job, after the outcomes of all items that have started.
         limit: The number of items that run at once; it may change.
+        given_up: True if none of the rows that run will have an outcome.
+        input_ended: True if no more rows will be added.
         running: The number of items that run.
         stopped: True if no more rows start.
     """
@@ -40,6 +42,8 @@ class Schedule(Generic[T]):
     def __init__(self, *, limit: int, ordered: bool) -> None:
         self.error: BaseException | None = None
         self.limit: int = limit
+        self.given_up: bool = False
+        self.input_ended: bool = False
         self.running: int = 0
         self.stopped: bool = False
         self._ordered = ordered
@@ -50,14 +54,13 @@ class Schedule(Generic[T]):
         self._read = 0
         self._taken = 0
         self._ready_to = 0  # ordered: the outcomes up to this index have ended
-        self._input_ended = False
 
     # The consumer
 
     @property
     def wanted(self) -> int:
         """The number of rows to read now."""
-        if self._input_ended or self.stopped:
+        if self.input_ended or self.stopped:
             return 0
         window = max(WINDOW, 2 * self.limit)
         return max(min(self.limit - len(self._pending), window - (self._read - self._taken)), 0)
@@ -111,10 +114,16 @@ class Schedule(Generic[T]):
             self._read += 1
             self._waiting += 1
 
+    def add_running(self) -> None:
+        """Add a row that an earlier run has started: `finish` follows."""
+        with self._lock:
+            self._read += 1
+            self.running += 1
+
     def end_input(self, error: BaseException | None = None) -> None:
         """Read no more rows: there are none, or reading them raised `error`."""
         with self._lock:
-            self._input_ended = True
+            self.input_ended = True
             self.error = self.error or error
 
     def take(self) -> Outcome[T] | None:
@@ -171,12 +180,19 @@ class Schedule(Generic[T]):
         self.error = self.error or error
         self.stopped = True
 
+    def give_up(self, error: BaseException | None = None) -> None:
+        """End the job after the outcomes that are there: no running row will have one."""
+        self.stop(error)
+        self.given_up = True
+        with self._lock:
+            self.running = 0
+
     @property
     def _drained(self) -> bool:
         """True if no row runs or will start."""
         if self.running:
             return False
-        return self.stopped or (self._input_ended and not self._pending and not self._waiting)
+        return self.stopped or (self.input_ended and not self._pending and not self._waiting)
 
     def _next(self) -> InputRow | None:
         if not self.startable:

@@ -2,7 +2,7 @@
 
 `TaskWorkers` are tasks of the caller's event loop. For a caller without one, `ThreadWorkers` are threads with sync
 calls, and `LoopWorkers` tasks of an event loop in one background thread, for LLMs whose network is aiohttp: that takes
-less than half of the CPU time. All of them run `JobRun.work`.
+less than half of the CPU time. All of them run `LiveRun.work`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..errors import WouldSuspend
 from ..llms.client import client_of
 from ..llms.defaults import replacement
 from .inputs import InputRow
-from .run import AbortHandle, JobRun
+from .live_run import AbortHandle, LiveRun
 
 if TYPE_CHECKING:
     import asyncio
@@ -45,19 +45,19 @@ class Workers(Protocol):
         ...
 
 
-def workers_of(run: JobRun[Any], *, concurrent: bool) -> Workers:
+def workers_of(run: LiveRun[Any], *, concurrent: bool) -> Workers:
     """Return the workers for a caller in an event loop (`concurrent`), or without one."""
     if concurrent:
         run.wake = run.changed.wake_here  # the workers are tasks of the same event loop
         return TaskWorkers(run)
-    llm = replacement() or run.call.llm
+    llm = replacement() or run.run.call.llm
     return LoopWorkers(run) if client_of(llm).prefers_event_loop else ThreadWorkers(run)
 
 
 class ThreadWorkers:
     """Threads that make sync calls. A thread ends when there is nothing to do, and a new one starts then."""
 
-    def __init__(self, run: JobRun[Any]) -> None:
+    def __init__(self, run: LiveRun[Any]) -> None:
         self._run = run
         self._context = copy_context()
         self._threads: dict[Thread, AbortHandle] = {}
@@ -88,7 +88,7 @@ class ThreadWorkers:
         try:
             with suppress(WouldSuspend):  # it is the outcome of the row, and ends the job
                 sync_driver.run(
-                    job.work(partial(self._run.work, row, client_of(self._run.call.llm).sync_backend(), handle))
+                    job.work(partial(self._run.work, row, client_of(self._run.run.call.llm).sync_backend(), handle))
                 )
         finally:
             self._threads.pop(current_thread(), None)
@@ -97,7 +97,7 @@ class ThreadWorkers:
 class TaskWorkers:
     """Tasks of the running event loop."""
 
-    def __init__(self, run: JobRun[Any]) -> None:
+    def __init__(self, run: LiveRun[Any]) -> None:
         self._run = run
         self._jobs: set[BackgroundJob] = set()
 
@@ -123,7 +123,7 @@ class TaskWorkers:
 
     async def _work(self, row: InputRow, jobs: list[BackgroundJob]) -> None:
         try:
-            await self._run.work(row, client_of(self._run.call.llm).async_backend(), AbortHandle())
+            await self._run.work(row, client_of(self._run.run.call.llm).async_backend(), AbortHandle())
         finally:
             self._jobs.difference_update(jobs)
 
@@ -131,7 +131,7 @@ class TaskWorkers:
 class LoopWorkers:
     """Tasks of an event loop in a background thread, which ends with the job."""
 
-    def __init__(self, run: JobRun[Any]) -> None:
+    def __init__(self, run: LiveRun[Any]) -> None:
         self._run = run
         self._context = copy_context()
         self._task_context = copy_context()  # of its own, as that of the thread is in use

@@ -21,7 +21,7 @@ from support.chunks import album_body
 from support.sync_and_async import API
 from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.async_support import sync_driver
-from toolcast.batch import JobInterrupted, JobStopped, Outcome, WaitTooLong, read_status, run
+from toolcast.batch import JobInterrupted, JobStopped, Outcome, WaitTooLong, live_run, read_status
 from toolcast.batch.pacing import Pace
 from toolcast.batch.pacing.pace import _registry
 from toolcast.errors import ConnectFailed, Overloaded, RateLimited, StreamInterrupted
@@ -412,7 +412,7 @@ def test_a_wait_without_end_ends_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The service takes no more requests for a day: a line says so at once, and the job ends when its patience does."""
-    monkeypatch.setattr(run, "Pace", partial(Pace, patience=0.05))
+    monkeypatch.setattr(live_run, "Pace", partial(Pace, patience=0.05))
     first = Recorded([album_body()], status, headers)
     network = ReplayNetwork(*[first] * 9)
     llm = OpenAI("m", api="chat", api_key=f"k{headers}", network=network, max_retries=0)

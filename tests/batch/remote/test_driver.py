@@ -255,7 +255,7 @@ def test_an_error_that_every_item_would_get_stops_the_job(pair: Pair, ordered: b
     with pytest.raises(JobStopped, match="every other item would fail likewise") as caught:
         for outcome in job:
             outcomes.append(outcome)
-            states.append(job._job._records.progress.snapshot(0.0).state)
+            states.append(job._job._run.progress.snapshot(0.0).state)
     assert isinstance(caught.value.__cause__, NotFound)
     assert texts(outcomes) == ["NotFound"] * 2 * driver.OPEN_BATCHES  # of all batches that were open
     assert set(states) == {"finishing"}
@@ -456,6 +456,14 @@ def test_an_upload_is_tried_again(pair: Pair) -> None:
     replies = iter([(500, b"{}"), None])
     pair.service.before = lambda method, path: next(replies) if path == "/v1/files" and method == "POST" else None
     assert texts(pair.map(1)) == sayings(0)
+
+
+def test_a_missing_key_stops_the_job(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    pair.call = pair.call.with_(llm=toolcast.OpenAI("gpt-4o-mini", network=pair.service))
+    with pytest.raises(JobStopped, match="it gets no further at the service") as caught:
+        pair.map(1)
+    assert isinstance(caught.value.__cause__, AuthFailed)
 
 
 def test_a_service_that_cannot_be_reached_stops_the_job(pair: Pair) -> None:

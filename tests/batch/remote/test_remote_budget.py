@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
@@ -20,6 +21,7 @@ from toolcast.batch.budget import Ledger, Spending
 from toolcast.batch.checkpoint import Checkpoint
 from toolcast.batch.errors import BudgetReached
 from toolcast.batch.outcome import Outcome
+from toolcast.batch.remote import driver, reasks
 from toolcast.errors import UnsupportedLLMError
 
 DOLLAR_PER_TOKEN = Prices(1_000_000, 1_000_000)
@@ -289,6 +291,31 @@ def test_a_live_request_waits_for_what_batches_have_reserved() -> None:
     assert last_results < log.index("POST /v1/chat/completions")
 
 
+def test_an_item_that_waits_for_what_a_live_request_has_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No batch is open when the live request ends."""
+    may_answer = threading.Event()
+    wait = reasks.LiveReasks.wait
+
+    async def watched(self: Any, seconds: float | None = None) -> None:
+        if seconds is None:  # no batch is waited for any more
+            may_answer.set()
+        await wait(self, seconds)
+
+    pair = priced(max_attempts=2)
+    pair.limit(requests=1)
+    pair.service.answer = wrong_about(0)
+    pair.service.cut = lambda method, target, body: (
+        [body] if not target.endswith("/chat/completions") or may_answer.wait(30) else []
+    )
+    monkeypatch.setattr(reasks.LiveReasks, "wait", watched)
+    monkeypatch.setattr(driver, "OPEN_BATCHES", 2)
+    outcomes, error = run(pair, 3, budget=Budget(usd=216), poll=0.01)
+    assert (texts(outcomes), error) == (sayings(0, 1, 2), None)
+    log = pair.service.log
+    last_batch = max(place for place, line in enumerate(log) if line == "POST /v1/batches")
+    assert log.index("POST /v1/chat/completions") < last_batch
+
+
 def test_a_live_request_that_is_not_covered_ends_the_job(tmp_path: Path) -> None:
     pair = priced(max_attempts=2)
     pair.service.answer = wrong_about(0)
@@ -342,7 +369,7 @@ def counts_after(step: int, path: Path, reask: str) -> bool:
     if not killer.where:
         return False
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("toolcast.batch.run.Ledger", RecordedLedger)
+        monkeypatch.setattr("toolcast.batch.live_run.Ledger", RecordedLedger)
         outcomes, error = run(pair, rows, **options)
     assert (texts(outcomes), error) == (sayings(0, 1, 2, 0, 1), None), killer.where
     assert set(submitted(pair).values()) == {1}, killer.where

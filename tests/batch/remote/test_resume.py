@@ -15,7 +15,7 @@ from batch.remote.test_driver import Once, Pair, once_invalid, sayings, texts
 from support.openai_batches import last_text
 from toolcast.batch import JobStopped
 from toolcast.batch.checkpoint import Checkpoint
-from toolcast.batch.errors import ProviderBatchError
+from toolcast.batch.errors import CheckpointError, ProviderBatchError
 from toolcast.batch.remote.journal import Journal
 from toolcast.http_request import HTTPResponse
 from toolcast.providers.batch_codec import BatchStatus
@@ -189,6 +189,24 @@ def test_an_error_of_the_inputs_is_raised_after_the_outcomes_before_it(tmp_path:
         next(outcomes)
 
 
+def test_no_batch_is_settled_whose_outcomes_could_not_be_stored(tmp_path: Path) -> None:
+    def fail(checkpoint: Checkpoint, outcome: Any) -> None:
+        if outcome.index:
+            raise CheckpointError("the disk is full")
+        write(checkpoint, outcome)
+
+    pair = Pair()
+    path = tmp_path / "job.db"
+    write = Checkpoint.write
+    outcomes: list[Any] = []
+    with pytest.MonkeyPatch.context() as monkeypatch, pytest.raises(CheckpointError, match="the disk is full"):
+        monkeypatch.setattr(Checkpoint, "write", fail)
+        outcomes.extend(iter(pair.call.map([{"x": 0}, {"x": 1}, {"x": 2}], via="batch", checkpoint=path)))
+    assert texts(outcomes) == sayings(0, 1)  # also the one that was paid for and could not be stored
+    assert texts(pair.map(3, checkpoint=path)) == sayings(0, 1, 2)
+    assert len(pair.service.batches) == 1
+
+
 def test_a_batch_that_is_gone_is_an_error(tmp_path: Path) -> None:
     pair = Pair()
     path = tmp_path / "job.db"
@@ -219,7 +237,7 @@ def test_a_lookup_that_fails_leaves_the_batch_for_the_next_run(tmp_path: Path) -
         return (503, b"{}") if (method, at) == ("GET", "/v1/batches") else None
 
     pair.service.after = lose
-    with pytest.raises(JobStopped, match="Start it again with the same checkpoint"):
+    with pytest.raises(JobStopped, match="goes on from here"):
         pair.map(1, checkpoint=path)
     pair.service.after = lambda method, path: None
     assert texts(pair.map(1, checkpoint=path)) == sayings(0)

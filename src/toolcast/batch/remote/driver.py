@@ -1,47 +1,51 @@
-"""`RemoteRun`: a job through the batch API of a provider, written once for sync and async callers.
+"""`RemoteRun`: the batches of a job at the provider, written once for sync and async callers.
 
-Each call of `next_outcomes` takes one step at a time, in this order: look for the batches of an earlier process
-(recovery.py), read the results of an ended batch (fetching.py), read inputs until a batch is full, submit it
-(submission.py), ask for the status of the batches (open_batches.py). A step that changes something at the provider is
-recorded in the journal first (journal.py), so that the process may be killed at any moment: what was submitted is found
-again, and an outcome that was written is not asked for again.
+A run takes one step at a time, each in one of these phases:
 
-All I/O is awaited from an `IOBackend`; the order of the steps depends only on the responses and on the clock in it.
+    recovering ──> filling ──nothing more can be put in batches──> waiting ──a batch has ended──> fetching
+                      ^                                               │                               │
+                      ├──a status has arrived, a live request ended───┘        its results were read  │
+                      └───────────────────────────────────────────────────────────────────────────────┘
+
+* `recovering`: look for the batches of an earlier process (recovery.py).
+* `filling`: read inputs until a batch is full, and submit it (submission.py).
+* `waiting`: ask for the status of the batches (open_batches.py). If there are none, the job ends.
+* `fetching`: read the results of a batch (fetching.py).
+
+A step that changes something at the provider is recorded in the journal first (journal.py), so that the process may be
+killed at any moment: what was submitted is found again, and an outcome that was written is not asked for again. All I/O
+is awaited from an `IOBackend`; the order of the steps depends only on the responses and on the clock in it.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from decimal import Decimal
-from typing import Final, Generic, TypeVar, cast
+from enum import Enum, auto
+from typing import Any, Final, Generic, TypeVar, cast
 
 from ...errors import BadRequest, LLMError, RateLimited, StreamTruncated, TryAgain, UnsupportedLLMError
 from ...llms.http_llm import ServiceLLM
 from ...providers.batch_codec import BatchResult, BatchStatus
-from ...structured.call import PreparedCall
-from ...structured.orchestrator import ToolOrchestratingLLM, prepare_call
+from ...structured.orchestrator import prepare_call
 from ...structured.response_validation import RETRYABLE, retry_text
-from ...transport.network import IOBackend
 from ...usage import NO_USAGE, Usage
 from ..budget import Spending
-from ..errors import BudgetReached, JobStopped
+from ..errors import BudgetReached, CheckpointError
 from ..inputs import InputRow
-from ..item_records import ItemRecords
-from ..job_options import JobPlan
 from ..outcome import Outcome
 from ..progress.account import JobActivity
-from ..run import HOPELESS, stopped_by
-from .ended_items import EndedItems
+from ..run import JobRun
 from .fetching import Fetch
 from .item import RemoteItem, after_answers, output_of, read_answer, request_of
 from .journal import InvalidAnswer, Journal, Plan
 from .open_batches import OpenBatches, RemoteBatch
 from .reasks import FULL_WAIT, LiveReasks, Reask
 from .recovery import find_batch
-from .service import BatchService, batch_service
+from .service import BatchService
 from .spending import BatchSpending
 from .submission import NextBatch, discard, submit_batch
 
@@ -52,118 +56,104 @@ logger: Final = logging.getLogger("toolcast")
 OPEN_BATCHES: Final = 8
 """The number of batches at once. The inputs of the items in them are in memory."""
 
+NO_FURTHER: Final = "it gets no further at the service"
+
+
+class Phase(Enum):
+    """A phase in which no results are read. While they are, the phase is the `Fetch` of their batch."""
+
+    RECOVERING = auto()
+    FILLING = auto()
+    WAITING = auto()
+
+
+class Pause(Enum):
+    """A reason to put no more items in batches for now."""
+
+    SERVICE = auto()
+    """The service takes no further batch before another one has ended."""
+
+    BUDGET = auto()
+    """The budget covers no further item before other requests have ended."""
+
 
 class RemoteRun(Generic[T]):
-    """One run of a job through the batch API of the provider.
+    """The batches of a job at the provider.
 
     Args:
-        call: The call of the job.
-        read_row: Return the next row, None at the end.
-        records: The keys, the stored outcomes and the progress. Without a checkpoint, batches end with the run.
+        run: The run. Without a checkpoint, batches end with it.
+        rows: The inputs.
         journal: The journal of the batches.
-        backend: The network and the clock.
-        plan: The options of the job.
+        service: The batch API of the provider.
     """
 
     def __init__(
-        self,
-        call: ToolOrchestratingLLM[T],
-        *,
-        read_row: Callable[[], Awaitable[InputRow | None]],
-        records: ItemRecords[T],
-        journal: Journal,
-        backend: IOBackend,
-        plan: JobPlan,
+        self, run: JobRun[T], rows: Iterator[Any] | AsyncIterator[Any], journal: Journal, service: BatchService
     ) -> None:
-        self._call = call
-        self._llm = cast("ServiceLLM", call.llm)  # checked by `_begin`
-        self._read_row = read_row
-        self._raises = plan.raises
-        self._records = records
-        self._keeps = plan.checkpoint is not None
+        plan = run.plan
+        self._run = run
+        self._schedule = run.schedule
+        self._rows = rows
+        self._llm = cast("ServiceLLM", run.call.llm)  # checked by `batch_service`
         self._journal = journal
-        self._backend = backend
-        self._reask_live = plan.reask == "live"
-        self._ended: EndedItems[T] = EndedItems(records, journal, ordered=plan.ordered)
-        self._reasks: LiveReasks[T] = LiveReasks(call, plan, backend)
+        self._service = service
+        self._backend = service.backend
+        self._reasks: LiveReasks[T] = LiveReasks(run.call, plan, service.backend)
         if self._reasks.ledger is not None:
-            self._reasks.ledger.add(records.spent)
-        self._begun = False
-        self._service: BatchService
-        self._spending: BatchSpending
-        self._open = OpenBatches(plan.poll)
-        self._unfinished: list[RemoteBatch] = []  # whose results were read, with items that are asked again live
+            self._reasks.ledger.add(run.spent)
+        self._spending = BatchSpending(self._reasks.ledger, self._llm, self._factor)
+        self._phase: Phase | Fetch = Phase.RECOVERING
+        self._pause: Pause | None = None
         self._waiting: dict[str, RemoteItem] = {}  # the items of earlier runs whose inputs have not been read
-        self._fetch: Fetch | None = None
         self._filling = NextBatch()
         self._again: deque[RemoteItem] = deque()  # items that are put in a further batch, before new rows
-        self._held_back = False  # no batch is submitted before another has ended
-        self._short = False  # the budget covers no further item before other requests have ended
-        self._input_ended = False
-        self._refusal: Exception | None = None  # of all further batches
-        self._input_error: Exception | None = None
-        self._error: Exception | None = None  # the end of the run
+        self._open = OpenBatches(plan.poll)
+        self._unfinished: list[RemoteBatch] = []  # whose results were read, with items that are asked again live
 
-    async def next_outcomes(self) -> list[Outcome[T]]:
-        """Return the next outcomes, or an empty list at the end.
+    async def advance(self) -> None:
+        """Take steps until there is an outcome, or none will follow.
 
         Raises:
-            JobStopped: The provider refuses all batches; what has ended before was returned.
+            LLMError: It gets no further at the service.
             ProviderBatchError: The provider's results do not fit to the batch, or a batch of an earlier run is gone.
         """
-        if self._error is None:
-            try:
-                return await self._run_to_outcomes()
-            except LLMError as error:
-                self._end_job(error, "it gets no further at the service")
-                await self._finish_reasks()
-            except Exception as error:  # raised after the outcomes that have ended
-                self._error = error
-        if ready := self._ended.take(all=True):
-            return ready
-        assert self._error is not None  # set above, or by an earlier call
-        raise self._error
-
-    async def _run_to_outcomes(self) -> list[Outcome[T]]:
-        """Take steps until there are outcomes; return an empty list at the end."""
-        if not self._begun:
-            await self._begin()
-        while True:
+        while not (self._schedule.ready or self._schedule.given_up):
             await self._take_reasks()
-            if ready := self._ended.take():
-                return ready
-            if self._fetch is not None and self._reasks.is_full:
-                await self._reasks.wait(FULL_WAIT)
-            elif self._fetch is not None:
-                await self._read_results(self._fetch)
-            elif self._may_fill:
-                await self._fill()
-            elif self._filling.items and self._may_submit:
-                await self._submit()
-            elif not await self._wait():
-                return self._end()
+            if not self._schedule.ready:
+                self._phase = await self._step(self._phase)
 
-    async def _wait(self) -> bool:
-        """Wait for a batch or for live requests; return False if there are none."""
-        if self._open and (self._refusal is None or not self._keeps):
-            await self._poll_batches()
-        elif self._reasks.busy:
+    async def _step(self, phase: Phase | Fetch) -> Phase | Fetch:
+        """Take the next step of a phase, and return the phase that follows."""
+        if isinstance(phase, Fetch):
+            if self._reasks.is_full:
+                await self._reasks.wait(FULL_WAIT)
+                return phase
+            return await self._read_results(phase)
+        if phase is Phase.RECOVERING:
+            for plan in self._journal.plans():
+                await self._recover(plan)
+        elif phase is Phase.WAITING:
+            return await self._wait()
+        elif self._may_fill:
+            await self._fill()
+        elif self._filling.items and self._may_submit:
+            await self._submit()
+        else:
+            return Phase.WAITING
+        return Phase.FILLING
+
+    async def _wait(self) -> Phase | Fetch:
+        """Wait for a batch or for live requests; without either the job ends. Batches of a checkpoint may go on."""
+        if self._open and not (self._schedule.stopped and self._keeps):
+            return await self._poll_batches()
+        if self._reasks.busy:
             await self._reasks.wait()
         else:
-            return False
-        return True
+            assert self._schedule.stopped or not self._again  # each of them goes into a batch
+            self._schedule.give_up()
+        return Phase.FILLING
 
-    def _end(self) -> list[Outcome[T]]:
-        """Return the last outcomes, or an empty list after them; raise the error that has ended the job early."""
-        if self._refusal is not None:
-            raise self._refusal
-        assert not self._again  # each of them goes into a batch, unless there is a refusal
-        ready = self._ended.take(all=True)
-        if not ready and self._input_error is not None:
-            raise self._input_error
-        return ready
-
-    async def _finish_reasks(self) -> None:
+    async def finish_reasks(self) -> None:
         """Wait for the live requests that run, and send no more."""
         self._reasks.stop()
         while self._reasks.busy:
@@ -173,14 +163,15 @@ class RemoteRun(Generic[T]):
     async def close(self) -> None:
         """End the run. Batches that nothing would fetch the results of are cancelled and deleted."""
         await self._reasks.close()
-        if self._fetch is not None:
-            await self._fetch.close()
+        ended = list(self._unfinished)
+        if isinstance(self._phase, Fetch):
+            await self._phase.close()
+            ended.append(self._phase.batch)
         if self._keeps:
             self.report_open_batches()
             return
         for batch in self._open:
             await self._service.cancel(batch.id)
-        ended = self._unfinished if self._fetch is None else [*self._unfinished, self._fetch.batch]
         for batch in (*self._open, *ended):
             await self._service.delete_files(batch.id, batch.status, batch.plan.file)
         self._open.clear()
@@ -200,19 +191,11 @@ class RemoteRun(Generic[T]):
     @property
     def activity(self) -> JobActivity:
         """The number of items in batches, for the display of the progress."""
-        batches = self._open if self._fetch is None else [*self._open, self._fetch.batch]
+        batches = [*self._open, self._phase.batch] if isinstance(self._phase, Fetch) else self._open
         items = sum([len(batch.items) for batch in batches]) + sum([batch.asked for batch in self._unfinished])
-        budget = self._spending.describe() if self._begun else ""
-        return JobActivity(items, None, "batch API" if items else "", budget)
+        return JobActivity(items, None, "batch API" if items else "", self._spending.describe())
 
     # The batches of earlier runs
-
-    async def _begin(self) -> None:
-        self._service = await batch_service(self._call.llm, self._backend)
-        self._spending = BatchSpending(self._reasks.ledger, self._llm, self._factor)
-        self._begun = True
-        for plan in self._journal.plans():
-            await self._recover(plan)
 
     async def _recover(self, plan: Plan) -> None:
         """Find out what has happened to a batch of an earlier run."""
@@ -241,66 +224,64 @@ class RemoteRun(Generic[T]):
     @property
     def _due(self) -> list[RemoteBatch]:
         """The batches whose results can be used."""
-        return self._open.due(input_ended=self._input_ended)
+        return self._open.due(input_ended=self._schedule.input_ended)
 
     @property
     def _has_room(self) -> bool:
         """True if a further batch may be submitted."""
         due = len(self._due)
-        return self._refusal is None and due < OPEN_BATCHES and not (due and self._held_back)
+        return not self._schedule.stopped and due < OPEN_BATCHES and not (due and self._pause is Pause.SERVICE)
 
     @property
     def _may_fill(self) -> bool:
         """True if more items can be added to the next batch, or rows read."""
         if self._filling.full or not self._has_room:
             return False
-        if not self._short:
-            return bool(self._again) or not self._input_ended
+        if self._pause is not Pause.BUDGET:
+            return bool(self._again) or self._schedule.startable or not self._schedule.input_ended
         # The results of the batches of an earlier run are not used before the inputs of their items have been read.
-        return not self._input_ended and bool(self._open) and not self._due
+        return not self._schedule.input_ended and bool(self._open) and not self._due
 
     @property
     def _may_submit(self) -> bool:
-        return self._has_room and (self._filling.full or (self._input_ended and not self._again))
+        schedule = self._schedule
+        ended = schedule.input_ended and not self._again and not schedule.startable
+        return self._has_room and (self._filling.full or ended)
 
     async def _fill(self) -> None:
-        """Add one item to the next batch, or find out that it needs no request."""
-        if self._again and not self._short:
-            self._put(self._again.popleft())
-            return
+        """Add one item to the next batch, or read an input."""
+        if self._pause is not Pause.BUDGET:
+            if self._again:
+                self._put(self._again.popleft())
+                return
+            if (row := self._schedule.start()) is not None:
+                self._count_answers(row)
+                self._put(RemoteItem(row.key, row))
+                return
         try:
-            row = await self._read_row()
-        except Exception as error:  # the caller's iterator; raised after the outcomes of the rows before it
-            self._input_error = error
-            row = None
-        if row is None:
+            input = await anext(self._rows) if isinstance(self._rows, AsyncIterator) else next(self._rows)
+            self._add(self._run.read(input))
+        except (StopIteration, StopAsyncIteration):
             self._end_input()
-        elif row.error is not None:
-            self._ended.add(Outcome(row.index, row.key, row.input, error=row.error))
-        else:
-            self._add(row)
+        except Exception as error:  # the caller's iterator, or an input without a key; raised after the outcomes
+            self._end_input(error)
 
     def _add(self, row: InputRow) -> None:
-        """Add a row: to the items of the next batch, unless it is in a batch, has an outcome, or waits for one."""
+        """Add a row that has no outcome; it may be in a batch already."""
         item = self._waiting.pop(row.key, None)
-        if self._ended.restore(row):
+        if self._run.restore(row):
             # That run may have been killed in the middle of the results of a batch.
             if item is not None:
                 item.row, item.ended = row, True
         elif item is not None:
             item.row = row
             self._count_answers(row, item.tag)
-            self._ended.add_running(row)
-        elif self._ended.needs_request(row):
-            item = RemoteItem(row.key, row)
-            self._count_answers(row)
-            if self._short:
-                self._again.append(item)
-            else:
-                self._put(item)
+            self._run.add_running(row)
+        else:
+            self._run.add(row)
 
-    def _end_input(self) -> None:
-        self._input_ended = True
+    def _end_input(self, error: Exception | None = None) -> None:
+        self._schedule.end_input(error)
         if self._waiting:
             logger.warning(
                 "%d items of batches that were submitted before are not in the inputs any more; their results are "
@@ -311,7 +292,7 @@ class RemoteRun(Generic[T]):
     def _count_answers(self, row: InputRow, tag: str = "") -> None:
         """Count the invalid responses of an earlier run to an item as spent, but that in the batch `tag`."""
         if self._spending.is_limited and (answers := self._journal.answers(row.key, without=tag)):
-            _, usage = after_answers(self._llm, prepare_call(self._call, row.values), answers, self._factor)
+            _, usage = after_answers(self._llm, prepare_call(self._run.call, row.values), answers, self._factor)
             self._spending.add(usage)
 
     def _put(self, item: RemoteItem) -> None:
@@ -319,7 +300,7 @@ class RemoteRun(Generic[T]):
         assert item.row is not None  # only read items are put
         filling, codec = self._filling, self._service.codec
         try:
-            prepared = prepare_call(self._call, item.row.values)
+            prepared = prepare_call(self._run.call, item.row.values)
             prepared, _ = after_answers(self._llm, prepared, self._journal.answers(item.key), self._factor)
             line = filling.encode(request_of(self._llm, prepared), codec)
         except Exception as error:  # the item's: its values do not fit the prompt, or the provider has no such content
@@ -327,26 +308,18 @@ class RemoteRun(Generic[T]):
             return
         if not filling.has_room(line, codec):
             self._again.appendleft(item)
-        elif self._reserve(item, prepared):
+            return
+        try:
+            covered = self._spending.reserve(item, prepared)
+        except (BudgetReached, UnsupportedLLMError) as error:
+            self._run.stop(error)
+            return
+        if covered:
             filling.add(item, line, codec)
         else:
             self._again.appendleft(item)
-            self._short = True
+            self._pause = Pause.BUDGET
             filling.full = bool(filling.items)
-
-    def _reserve(self, item: RemoteItem, prepared: PreparedCall) -> bool:
-        """Reserve what the request of an item may cost; return False if other requests have to end first."""
-        try:
-            return self._spending.reserve(item, prepared)
-        except BudgetReached as error:
-            raise self._out_of_budget(error) from error
-        except UnsupportedLLMError as error:
-            raise stopped_by(error) from error
-
-    def _out_of_budget(self, error: BaseException | None) -> JobStopped:
-        stopped = JobStopped(f"{error}. {self._records.resume_text}", reason="budget")
-        stopped.__cause__ = error
-        return stopped
 
     # Submitting
 
@@ -365,51 +338,41 @@ class RemoteRun(Generic[T]):
         """Put the items of a refused batch into a later one if the service has too many now; else submit no more."""
         for item in items:
             self._spending.settle(item)
-        self._short = False
+        self._pause = None
         self._again.extendleft(reversed([item for item in items if item.row is not None and not item.ended]))
         if isinstance(error, RateLimited) and self._due:
-            self._held_back = True
+            self._pause = Pause.SERVICE
         else:
-            self._stop(error)
-
-    def _stop(self, error: Exception) -> None:
-        """Submit no more batches; the error ends the job after what has ended."""
-        self._refusal = error
-        self._records.progress.finish()
-
-    def _end_job(self, error: LLMError, why: str) -> None:
-        again = "" if not self._keeps else " Start it again with the same checkpoint; its batches go on."
-        self._error = JobStopped(f"the job was stopped, as {why}: {error}{again}")
-        self._error.__cause__ = error
+            self._run.stop(error, NO_FURTHER)
 
     # Waiting
 
-    async def _poll_batches(self) -> None:
+    async def _poll_batches(self) -> Phase | Fetch:
         """Wait for the next status that is due, and begin to read the results of a batch that has ended."""
         batch = min(self._due, key=lambda each: each.next_poll)
         if (wait := batch.next_poll - self._backend.now()) > 0 and self._reasks.busy:
             await self._reasks.wait(wait)
             if self._reasks.ready or not self._reasks.busy:
-                return
+                return Phase.FILLING
         if (wait := batch.next_poll - self._backend.now()) > 0:
             await self._backend.sleep(wait)
         status = await self._open.poll(batch, self._service)
         if status is None:
-            return
-        self._held_back = False
+            return Phase.FILLING
+        self._pause = None
         if status.state == "failed":
             await self._settle_batch(batch)
             self._refused(batch.items, _error_of(status))
-            return
-        self._fetch = Fetch(batch, status, self._service)
+            return Phase.FILLING
+        return Fetch(batch, status, self._service)
 
     # Results
 
-    async def _read_results(self, fetch: Fetch) -> None:
+    async def _read_results(self, fetch: Fetch) -> Phase | Fetch:
         """Read the next chunk of the results, or end the batch."""
         if fetch.at_end:
             await self._end_batch(fetch)
-            return
+            return Phase.FILLING
         for result in await fetch.read():
             if (item := fetch.match(result)) is None:
                 continue
@@ -419,6 +382,7 @@ class RemoteRun(Generic[T]):
                 self._spending.settle(item)
             else:
                 await self._read_result(fetch.batch, item, item.row, result)
+        return fetch
 
     async def _read_result(self, batch: RemoteBatch, item: RemoteItem, row: InputRow, result: BatchResult) -> None:
         """End an item by its result, or ask again."""
@@ -433,7 +397,7 @@ class RemoteRun(Generic[T]):
             # An earlier run may have been killed after it recorded this response as invalid.
             answers = self._journal.answers(item.key, without=batch.plan.tag)
             attempts += len(answers)
-            prepared = prepare_call(self._call, row.values)
+            prepared = prepare_call(self._run.call, row.values)
             prepared, usage = after_answers(self._llm, prepared, answers, self._factor)
             response = read_answer(self._llm, prepared, result.body, self._factor)
             self._spending.settle(item, response.usage, may_cost=True)
@@ -443,7 +407,7 @@ class RemoteRun(Generic[T]):
             except (*RETRYABLE, TryAgain) as error:
                 if prepared.max_attempts < 2:
                     raise
-                if self._reask_live:
+                if self._run.plan.reask == "live":
                     following = prepared.with_retry_messages(response, error)
                     batch.asked += 1
                     self._reasks.add(Reask(batch, item, row, following, attempts, usage))
@@ -472,13 +436,15 @@ class RemoteRun(Generic[T]):
             if not batch.asked and batch in self._unfinished:
                 self._unfinished.remove(batch)
                 await self._settle_batch(batch)
-            self._short = self._short and self._reasks.busy
+            if self._pause is Pause.BUDGET and not self._reasks.busy:
+                self._pause = None
         error = self._reasks.error
-        if error is None or self._refusal is not None:
+        if error is None or self._schedule.stopped:
             return
         if not isinstance(error, Exception):  # an exit that a function demands
             raise error
-        self._stop(self._out_of_budget(error.__cause__) if isinstance(error.__cause__, BudgetReached) else error)
+        assert isinstance(error.__cause__, Exception)  # that of a `JobStopped`
+        self._run.stop(error.__cause__)
 
     def _goes_again(self, item: RemoteItem, error: LLMError, *, unprocessed: bool, cancelled: bool) -> bool:
         """Put an item into a further batch whose request was not processed, or failed for a reason that may pass."""
@@ -501,8 +467,7 @@ class RemoteRun(Generic[T]):
                 error = StreamTruncated(f"the batch {batch.id} ended without a result of this request. Send it again.")
                 if not self._goes_again(item, error, unprocessed=True, cancelled=cancelled):
                     self._end_item(item.row, self._failed(item, error, began=batch.plan.created))
-        self._fetch = None
-        self._short = False
+        self._pause = None
         if batch.asked:
             self._unfinished.append(batch)
         else:
@@ -517,11 +482,15 @@ class RemoteRun(Generic[T]):
         return Outcome(item.row.index, item.key, item.row.input, None, error, sent, usage, seconds)
 
     def _end_item(self, row: InputRow, outcome: Outcome[T]) -> None:
-        """End an item. After an error, one that has waited for it as its input is equal goes into a further batch."""
-        error = outcome.error
-        if self._refusal is None and error is not None and (self._raises or isinstance(error, HOPELESS)):
-            self._stop(error if self._raises else stopped_by(error))
-        self._again.extend([RemoteItem(other.key, other) for other in self._ended.end(row, outcome)])
+        self._run.end(row, outcome)
+        if isinstance(self._schedule.error, CheckpointError):  # nothing may be settled whose outcome is not stored
+            raise self._schedule.error
+        self._journal.drop_answers(outcome.key)
+
+    @property
+    def _keeps(self) -> bool:
+        """True if another run goes on with the batches."""
+        return self._run.checkpoint is not None
 
     async def _settle_batch(self, batch: RemoteBatch) -> None:
         """Record that nothing of a batch is needed any more, and delete what the provider stores of it."""

@@ -1,6 +1,6 @@
 """`LiveReasks`: invalid responses of a batch that are asked about again at once, as the items of a live job.
 
-The workers, the pacing and the budget are those of a live job (`JobRun`), while the batches of the provider go on. All
+The workers, the pacing and the budget are those of a live job (`LiveRun`), while the batches of the provider go on. All
 methods are called by the thread or task of the consumer.
 """
 
@@ -17,8 +17,8 @@ from ...usage import Usage
 from ..budget import Ledger
 from ..inputs import InputRow
 from ..job_options import JobPlan
+from ..live_run import LiveRun
 from ..outcome import Outcome
-from ..run import JobRun
 from ..workers import workers_of
 from .item import RemoteItem
 from .open_batches import RemoteBatch
@@ -66,8 +66,8 @@ class LiveReasks(Generic[T]):
         limits = {name: getattr(plan, name) for name in ("budget", "max_concurrency", "rpm", "tpm")}
         self._call = call
         self._backend = backend
-        self._run: JobRun[T] = JobRun(call, JobPlan(**limits, ordered=False, progress=False), prepare=self._prepare)
-        self._run.records.progress.begin(None, backend.now())  # and not the run: Ctrl-C ends the whole job
+        self._run: LiveRun[T] = LiveRun(call, JobPlan(**limits, ordered=False, progress=False), prepare=self._prepare)
+        self._run.run.progress.begin(None, backend.now())  # and not the run: Ctrl-C ends the whole job
         self._asked: dict[int, Reask] = {}
         self._workers = workers_of(self._run, concurrent=backend.concurrent)
         self.ledger: Ledger | None = self._run.ledger
@@ -129,12 +129,14 @@ class LiveReasks(Generic[T]):
         self.stop()
         await self._workers.close()
         self._run.close()
+        self._run.run.close()
 
     def abandon(self) -> None:
         """Abort the requests that run, without waiting for their end."""
         self.stop()
         self._workers.abandon()
         self._run.close()
+        self._run.run.close()
 
     def _prepare(self, row: InputRow) -> tuple[PreparedCall, CallState]:
         """Return the call for the next attempt of an item, and the state of a call that begins now."""
