@@ -12,38 +12,34 @@ All I/O is awaited from an `IOBackend`; the order of the steps depends only on t
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from decimal import Decimal
 from typing import Final, Generic, TypeVar, cast
 
-from ...errors import BadRequest, LLMError, RateLimited, StreamTruncated, TryAgain, UnsupportedLLMError
+from ...errors import BadRequest, LLMError, RateLimited, StreamTruncated, TryAgain
 from ...llms.http_llm import ServiceLLM
 from ...providers.batch_codec import BatchResult, BatchStatus
-from ...structured.call import PreparedCall
-from ...structured.orchestrator import ToolOrchestratingLLM, prepare_call
+from ...structured.orchestrator import ToolOrchestratingLLM
 from ...structured.response_validation import RETRYABLE, retry_text
 from ...transport.network import IOBackend
-from ...usage import NO_USAGE, Usage
-from ..budget import Spending
+from ...usage import NO_USAGE
 from ..errors import BudgetReached, JobStopped
 from ..inputs import InputRow
 from ..item_records import ItemRecords
 from ..job_options import JobPlan
 from ..outcome import Outcome
 from ..progress.account import JobActivity
-from ..run import stopped_by
 from .ended_items import EndedItems
 from .fetching import Fetch
-from .item import RemoteItem, after_answers, output_of, read_answer, request_of
+from .intake import Intake, failed, out_of_budget
+from .item import RemoteItem, output_of, read_answer
 from .journal import InvalidAnswer, Journal, Plan
 from .open_batches import OpenBatches, RemoteBatch
 from .reasks import FULL_WAIT, LiveReasks, Reask
 from .recovery import find_batch
 from .service import BatchService, batch_service
 from .spending import BatchSpending
-from .submission import NextBatch, discard, submit_batch
+from .submission import discard, submit_batch
 
 T = TypeVar("T")
 
@@ -78,7 +74,6 @@ class RemoteRun(Generic[T]):
         self._call = call
         self._llm = cast("ServiceLLM", call.llm)  # checked by `_begin`
         self._read_row = read_row
-        self._keeps = plan.checkpoint is not None
         self._journal = journal
         self._backend = backend
         self._reask_live = plan.reask == "live"
@@ -89,17 +84,12 @@ class RemoteRun(Generic[T]):
         self._begun = False
         self._service: BatchService
         self._spending: BatchSpending
+        self._intake: Intake[T]
         self._open = OpenBatches(plan.poll)
         self._unfinished: list[RemoteBatch] = []  # whose results were read, with items that are asked again live
-        self._waiting: dict[str, RemoteItem] = {}  # the items of earlier runs whose inputs have not been read
         self._fetch: Fetch | None = None
-        self._filling = NextBatch()
-        self._again: deque[RemoteItem] = deque()  # items that are put in a further batch, before new rows
         self._held_back = False  # no batch is submitted before another has ended
-        self._short = False  # the budget covers no further item before other requests have ended
-        self._input_ended = False
         self._refusal: Exception | None = None  # of all further batches
-        self._input_error: Exception | None = None
         self._error: Exception | None = None  # the end of the run
 
     async def next_outcomes(self) -> list[Outcome[T]]:
@@ -135,15 +125,15 @@ class RemoteRun(Generic[T]):
             elif self._fetch is not None:
                 await self._read_results(self._fetch)
             elif self._may_fill:
-                await self._fill()
-            elif self._filling.items and self._may_submit:
+                await self._intake.fill()
+            elif self._intake.is_ready and self._has_room:
                 await self._submit()
             elif not await self._wait():
                 return self._end()
 
     async def _wait(self) -> bool:
         """Wait for a batch or for live requests; return False if there are none."""
-        if self._open and (self._refusal is None or not self._keeps):
+        if self._open and (self._refusal is None or not self._journal.keeps):
             await self._poll_batches()
         elif self._reasks.busy:
             await self._reasks.wait()
@@ -155,10 +145,10 @@ class RemoteRun(Generic[T]):
         """Return the last outcomes, or an empty list after them; raise the error that has ended the job early."""
         if self._refusal is not None:
             raise self._refusal
-        assert not self._again  # each of them goes into a batch, unless there is a refusal
+        assert not self._intake.again  # each of them goes into a batch, unless there is a refusal
         ready = self._ended.take(all=True)
-        if not ready and self._input_error is not None:
-            raise self._input_error
+        if not ready and self._intake.error is not None:
+            raise self._intake.error
         return ready
 
     async def _finish_reasks(self) -> None:
@@ -173,7 +163,7 @@ class RemoteRun(Generic[T]):
         await self._reasks.close()
         if self._fetch is not None:
             await self._fetch.close()
-        if self._keeps:
+        if self._journal.keeps:
             self.report_open_batches()
             return
         for batch in self._open:
@@ -192,7 +182,9 @@ class RemoteRun(Generic[T]):
         """Log the batches that go on."""
         if self._open:
             ids = ", ".join(self._open.ids)
-            how = "their results are lost" if not self._keeps else "start the job again with the same checkpoint"
+            how = (
+                "their results are lost" if not self._journal.keeps else "start the job again with the same checkpoint"
+            )
             logger.warning("the batches %s of %s go on: %s", ids, self._service.codec.provider, how)
 
     @property
@@ -207,7 +199,9 @@ class RemoteRun(Generic[T]):
 
     async def _begin(self) -> None:
         self._service = await batch_service(self._call.llm, self._backend)
-        self._spending = BatchSpending(self._reasks.ledger, self._llm, self._factor)
+        codec = self._service.codec
+        self._spending = BatchSpending(self._reasks.ledger, self._llm, codec.price_factor)
+        self._intake = Intake(self._call, self._read_row, codec, self._journal, self._ended, self._spending)
         self._begun = True
         for plan in self._journal.plans():
             await self._recover(plan)
@@ -226,20 +220,13 @@ class RemoteRun(Generic[T]):
         if found is None:
             await discard(self._service, self._journal, plan.tag, plan.file)
             return
-        items = [self._waiting_item(plan.tag, *each) for each in zip(plan.keys, plan.reserved, strict=True)]
+        items = [self._intake.expect(key, plan.tag, kept) for key, kept in zip(plan.keys, plan.reserved, strict=True)]
         self._open.add(RemoteBatch(plan, found, items), self._backend.now(), at_once=True)
-
-    def _waiting_item(self, tag: str, key: str, reserved: Spending | None) -> RemoteItem:
-        item = self._waiting[key] = RemoteItem(key, reserved=reserved, tag=tag)
-        self._spending.restore(item)
-        return item
-
-    # Inputs
 
     @property
     def _due(self) -> list[RemoteBatch]:
         """The batches whose results can be used."""
-        return self._open.due(input_ended=self._input_ended)
+        return self._open.due(input_ended=self._intake.at_end)
 
     @property
     def _has_room(self) -> bool:
@@ -250,110 +237,19 @@ class RemoteRun(Generic[T]):
     @property
     def _may_fill(self) -> bool:
         """True if more items can be added to the next batch, or rows read."""
-        if self._filling.full or not self._has_room:
+        intake = self._intake
+        if intake.batch.full or not self._has_room:
             return False
-        if not self._short:
-            return bool(self._again) or not self._input_ended
+        if not intake.is_short:
+            return bool(intake.again) or not intake.at_end
         # The results of the batches of an earlier run are not used before the inputs of their items have been read.
-        return not self._input_ended and bool(self._open) and not self._due
-
-    @property
-    def _may_submit(self) -> bool:
-        return self._has_room and (self._filling.full or (self._input_ended and not self._again))
-
-    async def _fill(self) -> None:
-        """Add one item to the next batch, or find out that it needs no request."""
-        if self._again and not self._short:
-            self._put(self._again.popleft())
-            return
-        try:
-            row = await self._read_row()
-        except Exception as error:  # the caller's iterator; raised after the outcomes of the rows before it
-            self._input_error = error
-            row = None
-        if row is None:
-            self._end_input()
-        elif row.error is not None:
-            self._ended.add(Outcome(row.index, row.key, row.input, error=row.error))
-        else:
-            self._add(row)
-
-    def _add(self, row: InputRow) -> None:
-        """Add a row: to the items of the next batch, unless it is in a batch, has an outcome, or waits for one."""
-        item = self._waiting.pop(row.key, None)
-        if self._ended.restore(row):
-            # That run may have been killed in the middle of the results of a batch.
-            if item is not None:
-                item.row, item.ended = row, True
-        elif item is not None:
-            item.row = row
-            self._count_answers(row, item.tag)
-            self._ended.add_running(row)
-        elif self._ended.needs_request(row):
-            item = RemoteItem(row.key, row)
-            self._count_answers(row)
-            if self._short:
-                self._again.append(item)
-            else:
-                self._put(item)
-
-    def _end_input(self) -> None:
-        self._input_ended = True
-        if self._waiting:
-            logger.warning(
-                "%d items of batches that were submitted before are not in the inputs any more; their results are "
-                "dropped",
-                len(self._waiting),
-            )
-
-    def _count_answers(self, row: InputRow, tag: str = "") -> None:
-        """Count the invalid responses of an earlier run to an item as spent, but that in the batch `tag`."""
-        if self._spending.is_limited and (answers := self._journal.answers(row.key, without=tag)):
-            _, usage = after_answers(self._llm, prepare_call(self._call, row.values), answers, self._factor)
-            self._spending.add(usage)
-
-    def _put(self, item: RemoteItem) -> None:
-        """Add an item to the next batch, if it fits; else the batch is full, and the item is for the one after it."""
-        assert item.row is not None  # only read items are put
-        filling, codec = self._filling, self._service.codec
-        try:
-            prepared = prepare_call(self._call, item.row.values)
-            prepared, _ = after_answers(self._llm, prepared, self._journal.answers(item.key), self._factor)
-            line = filling.encode(request_of(self._llm, prepared), codec)
-        except Exception as error:  # the item's: its values do not fit the prompt, or the provider has no such content
-            self._end_item(item.row, self._failed(item, error))
-            return
-        if not filling.has_room(line, codec):
-            self._again.appendleft(item)
-        elif self._reserve(item, prepared):
-            filling.add(item, line, codec)
-        else:
-            self._again.appendleft(item)
-            self._short = True
-            filling.full = bool(filling.items)
-
-    def _reserve(self, item: RemoteItem, prepared: PreparedCall) -> bool:
-        """Reserve what the request of an item may cost; return False if other requests have to end first."""
-        try:
-            return self._spending.reserve(item, prepared)
-        except BudgetReached as error:
-            raise self._out_of_budget(error) from error
-        except UnsupportedLLMError as error:
-            raise stopped_by(error) from error
-
-    def _out_of_budget(self, error: BaseException | None) -> JobStopped:
-        again = "Without a checkpoint another run asks for all items again."
-        if self._keeps:
-            again = "A run with the same checkpoint goes on from here."
-        stopped = JobStopped(f"{error}. {again}", reason="budget")
-        stopped.__cause__ = error
-        return stopped
+        return not intake.at_end and bool(self._open) and not self._due
 
     # Submitting
 
     async def _submit(self) -> None:
         """Submit the batch that was filled."""
-        filled, self._filling = self._filling, NextBatch()
+        filled = self._intake.take()
         batch = await submit_batch(self._service, self._journal, filled, self._open)
         if isinstance(batch, LLMError):
             self._refused(filled.items, batch)
@@ -366,15 +262,15 @@ class RemoteRun(Generic[T]):
         """Put the items of a refused batch into a later one if the service has too many now; else submit no more."""
         for item in items:
             self._spending.settle(item)
-        self._short = False
-        self._again.extendleft(reversed([item for item in items if item.row is not None and not item.ended]))
+        self._intake.is_short = False
+        self._intake.again.extendleft(reversed([item for item in items if item.row is not None and not item.ended]))
         if isinstance(error, RateLimited) and self._due:
             self._held_back = True
         else:
             self._refusal = error
 
     def _end_job(self, error: LLMError, why: str) -> None:
-        again = "" if not self._keeps else " Start it again with the same checkpoint; its batches go on."
+        again = "" if not self._journal.keeps else " Start it again with the same checkpoint; its batches go on."
         self._error = JobStopped(f"the job was stopped, as {why}: {error}{again}")
         self._error.__cause__ = error
 
@@ -422,16 +318,14 @@ class RemoteRun(Generic[T]):
             failure = result.error or StreamTruncated("the result of the request has no response. Send it again.")
             self._spending.settle(item)
             if not self._goes_again(item, failure, unprocessed=result.unprocessed, cancelled=result.cancelled):
-                self._end_item(row, self._failed(item, failure, began=batch.plan.created))
+                self._intake.end(row, failed(row, failure, attempts=1, seconds=self._age(batch)))
             return
         usage, attempts = NO_USAGE, 1
         try:
             # An earlier run may have been killed after it recorded this response as invalid.
-            answers = self._journal.answers(item.key, without=batch.plan.tag)
-            attempts += len(answers)
-            prepared = prepare_call(self._call, row.values)
-            prepared, usage = after_answers(self._llm, prepared, answers, self._factor)
-            response = read_answer(self._llm, prepared, result.body, self._factor)
+            attempts += len(self._journal.answers(item.key, without=batch.plan.tag))
+            prepared, usage = self._intake.prepare(row, without=batch.plan.tag)
+            response = read_answer(self._llm, prepared, result.body, self._service.codec.price_factor)
             self._spending.settle(item, response.usage, may_cost=True)
             usage += response.usage
             try:
@@ -446,14 +340,13 @@ class RemoteRun(Generic[T]):
                 else:
                     reason = retry_text(error)
                     self._journal.add_answer(item.key, batch.plan.tag, InvalidAnswer(result.body, reason))
-                    self._again.append(item)
+                    self._intake.again.append(item)
                 return
         except Exception as error:  # the item's: any error of its response, a validator or a tool
             self._spending.settle(item, may_cost=True)  # a body that is no response reports no usage
-            self._end_item(row, self._failed(item, error, usage, attempts, batch.plan.created))
+            self._intake.end(row, failed(row, error, usage, attempts, self._age(batch)))
             return
-        seconds = self._backend.time() - batch.plan.created
-        self._end_item(row, Outcome(row.index, item.key, row.input, output, None, attempts, usage, seconds))
+        self._intake.end(row, Outcome(row.index, row.key, row.input, output, None, attempts, usage, self._age(batch)))
 
     async def _take_reasks(self) -> None:
         """End the items that were asked again live, and the batches of which these were the last items."""
@@ -461,27 +354,26 @@ class RemoteRun(Generic[T]):
             reask, found = ended
             batch = reask.batch
             attempts, usage = reask.attempts + found.attempts, reask.usage + found.usage
-            seconds = self._backend.time() - batch.plan.created
-            outcome = replace(found, attempts=attempts, usage=usage, seconds=seconds)
-            self._end_item(reask.row, outcome)
+            self._intake.end(reask.row, replace(found, attempts=attempts, usage=usage, seconds=self._age(batch)))
             batch.asked -= 1
             if not batch.asked and batch in self._unfinished:
                 self._unfinished.remove(batch)
                 await self._settle_batch(batch)
-            self._short = self._short and self._reasks.busy
+            self._intake.is_short = self._intake.is_short and self._reasks.busy
         error = self._reasks.error
         if error is None or self._refusal is not None:
             return
         if not isinstance(error, Exception):  # an exit that a function demands
             raise error
-        self._refusal = self._out_of_budget(error.__cause__) if isinstance(error.__cause__, BudgetReached) else error
+        why = error.__cause__
+        self._refusal = out_of_budget(why, keeps=self._journal.keeps) if isinstance(why, BudgetReached) else error
 
     def _goes_again(self, item: RemoteItem, error: LLMError, *, unprocessed: bool, cancelled: bool) -> bool:
         """Put an item into a further batch whose request was not processed, or failed for a reason that may pass."""
         if cancelled or not (unprocessed or error.retryable) or item.repeated >= self._service.max_retries:
             return False
         item.repeated += 1
-        self._again.append(item)
+        self._intake.again.append(item)
         return True
 
     async def _end_batch(self, fetch: Fetch) -> None:
@@ -496,25 +388,17 @@ class RemoteRun(Generic[T]):
             if item.row is not None and not item.ended:
                 error = StreamTruncated(f"the batch {batch.id} ended without a result of this request. Send it again.")
                 if not self._goes_again(item, error, unprocessed=True, cancelled=cancelled):
-                    self._end_item(item.row, self._failed(item, error, began=batch.plan.created))
+                    self._intake.end(item.row, failed(item.row, error, attempts=1, seconds=self._age(batch)))
         self._fetch = None
-        self._short = False
+        self._intake.is_short = False
         if batch.asked:
             self._unfinished.append(batch)
         else:
             await self._settle_batch(batch)
 
-    def _failed(
-        self, item: RemoteItem, error: Exception, usage: Usage = NO_USAGE, attempts: int = 0, began: float | None = None
-    ) -> Outcome[T]:
-        assert item.row is not None  # only read items end
-        seconds = 0.0 if began is None else self._backend.time() - began
-        sent = attempts if attempts or began is None else 1
-        return Outcome(item.row.index, item.key, item.row.input, None, error, sent, usage, seconds)
-
-    def _end_item(self, row: InputRow, outcome: Outcome[T]) -> None:
-        """End an item. After an error, one that has waited for it as its input is equal goes into a further batch."""
-        self._again.extend([RemoteItem(other.key, other) for other in self._ended.end(row, outcome)])
+    def _age(self, batch: RemoteBatch) -> float:
+        """Return the seconds since a batch was planned."""
+        return self._backend.time() - batch.plan.created
 
     async def _settle_batch(self, batch: RemoteBatch) -> None:
         """Record that nothing of a batch is needed any more, and delete what the provider stores of it."""
@@ -525,11 +409,6 @@ class RemoteRun(Generic[T]):
         """Delete what the provider stores of a batch that is settled."""
         await self._service.delete_files(batch.id, batch.status, batch.plan.file)
         self._journal.drop(batch.plan.tag)
-
-    @property
-    def _factor(self) -> Decimal:
-        """The price of a request in a batch as a part of its usual price."""
-        return self._service.codec.price_factor
 
 
 def _error_of(status: BatchStatus) -> LLMError:

@@ -18,7 +18,7 @@ from ..outcome import Outcome
 from ..progress.account import JobActivity
 from ..workers import GRACE
 from .driver import RemoteRun
-from .journal import Journal, TemporaryDatabase
+from .journal import Journal
 
 T = TypeVar("T")
 
@@ -115,7 +115,7 @@ class RemoteJob(Generic[T]):
             self._call,
             read_row=self._read_row,
             records=self._records,
-            journal=Journal(TemporaryDatabase() if checkpoint is None else checkpoint.file),
+            journal=Journal(None if checkpoint is None else checkpoint.file),
             backend=self._backend,
             plan=self._plan,
         )
