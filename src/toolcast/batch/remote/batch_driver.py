@@ -17,7 +17,7 @@ from ..progress.account import JobActivity
 from ..run import JobRun
 from ..workers import GRACE
 from .driver import NO_FURTHER, RemoteRun
-from .journal import Journal, TemporaryDatabase
+from .journal import Journal
 from .service import batch_service
 
 T = TypeVar("T")
@@ -114,7 +114,7 @@ class BatchDriver(Generic[T]):
                 "via='batch' without a checkpoint: if this process ends, the results of its batches are lost, and paid "
                 "for. Pass checkpoint=, a file"
             )
-        journal = Journal(TemporaryDatabase() if checkpoint is None else checkpoint.file)
+        journal = Journal(None if checkpoint is None else checkpoint.file)
         service = await batch_service(self.run.call.llm, self._backend)
         return RemoteRun(self.run, self._rows, journal, service)
 

@@ -20,34 +20,30 @@ is awaited from an `IOBackend`; the order of the steps depends only on the respo
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from decimal import Decimal
 from enum import Enum, auto
 from typing import Any, Final, Generic, TypeVar, cast
 
-from ...errors import BadRequest, LLMError, RateLimited, StreamTruncated, TryAgain, UnsupportedLLMError
+from ...errors import BadRequest, LLMError, RateLimited, StreamTruncated, TryAgain
 from ...llms.http_llm import ServiceLLM
 from ...providers.batch_codec import BatchResult, BatchStatus
-from ...structured.orchestrator import prepare_call
 from ...structured.response_validation import RETRYABLE, retry_text
-from ...usage import NO_USAGE, Usage
-from ..budget import Spending
-from ..errors import BudgetReached, CheckpointError
+from ...usage import NO_USAGE
 from ..inputs import InputRow
 from ..outcome import Outcome
 from ..progress.account import JobActivity
 from ..run import JobRun
 from .fetching import Fetch
-from .item import RemoteItem, after_answers, output_of, read_answer, request_of
+from .intake import Intake, Pause, failed
+from .item import RemoteItem, output_of, read_answer
 from .journal import InvalidAnswer, Journal, Plan
 from .open_batches import OpenBatches, RemoteBatch
 from .reasks import FULL_WAIT, LiveReasks, Reask
 from .recovery import find_batch
 from .service import BatchService
 from .spending import BatchSpending
-from .submission import NextBatch, discard, submit_batch
+from .submission import discard, submit_batch
 
 T = TypeVar("T")
 
@@ -67,16 +63,6 @@ class Phase(Enum):
     WAITING = auto()
 
 
-class Pause(Enum):
-    """A reason to put no more items in batches for now."""
-
-    SERVICE = auto()
-    """The service takes no further batch before another one has ended."""
-
-    BUDGET = auto()
-    """The budget covers no further item before other requests have ended."""
-
-
 class RemoteRun(Generic[T]):
     """The batches of a job at the provider.
 
@@ -93,7 +79,6 @@ class RemoteRun(Generic[T]):
         plan = run.plan
         self._run = run
         self._schedule = run.schedule
-        self._rows = rows
         self._llm = cast("ServiceLLM", run.call.llm)  # checked by `batch_service`
         self._journal = journal
         self._service = service
@@ -101,12 +86,9 @@ class RemoteRun(Generic[T]):
         self._reasks: LiveReasks[T] = LiveReasks(run.call, plan, service.backend)
         if self._reasks.ledger is not None:
             self._reasks.ledger.add(run.spent)
-        self._spending = BatchSpending(self._reasks.ledger, self._llm, self._factor)
+        self._spending = BatchSpending(self._reasks.ledger, self._llm, service.codec.price_factor)
+        self._intake: Intake[T] = Intake(run, rows, service.codec, journal, self._spending)
         self._phase: Phase | Fetch = Phase.RECOVERING
-        self._pause: Pause | None = None
-        self._waiting: dict[str, RemoteItem] = {}  # the items of earlier runs whose inputs have not been read
-        self._filling = NextBatch()
-        self._again: deque[RemoteItem] = deque()  # items that are put in a further batch, before new rows
         self._open = OpenBatches(plan.poll)
         self._unfinished: list[RemoteBatch] = []  # whose results were read, with items that are asked again live
 
@@ -135,8 +117,8 @@ class RemoteRun(Generic[T]):
         elif phase is Phase.WAITING:
             return await self._wait()
         elif self._may_fill:
-            await self._fill()
-        elif self._filling.items and self._may_submit:
+            await self._intake.fill()
+        elif self._intake.is_ready and self._has_room:
             await self._submit()
         else:
             return Phase.WAITING
@@ -144,12 +126,12 @@ class RemoteRun(Generic[T]):
 
     async def _wait(self) -> Phase | Fetch:
         """Wait for a batch or for live requests; without either the job ends. Batches of a checkpoint may go on."""
-        if self._open and not (self._schedule.stopped and self._keeps):
+        if self._open and not (self._schedule.stopped and self._journal.keeps):
             return await self._poll_batches()
         if self._reasks.busy:
             await self._reasks.wait()
         else:
-            assert self._schedule.stopped or not self._again  # each of them goes into a batch
+            assert self._schedule.stopped or not self._intake.again  # each of them goes into a batch
             self._schedule.give_up()
         return Phase.FILLING
 
@@ -167,7 +149,7 @@ class RemoteRun(Generic[T]):
         if isinstance(self._phase, Fetch):
             await self._phase.close()
             ended.append(self._phase.batch)
-        if self._keeps:
+        if self._journal.keeps:
             self.report_open_batches()
             return
         for batch in self._open:
@@ -185,7 +167,7 @@ class RemoteRun(Generic[T]):
         """Log the batches that go on."""
         if self._open:
             ids = ", ".join(self._open.ids)
-            how = "their results are lost" if not self._keeps else "start the job again with the same checkpoint"
+            how = "start the job again with the same checkpoint" if self._journal.keeps else "their results are lost"
             logger.warning("the batches %s of %s go on: %s", ids, self._service.codec.provider, how)
 
     @property
@@ -211,15 +193,8 @@ class RemoteRun(Generic[T]):
         if found is None:
             await discard(self._service, self._journal, plan.tag, plan.file)
             return
-        items = [self._waiting_item(plan.tag, *each) for each in zip(plan.keys, plan.reserved, strict=True)]
+        items = [self._intake.expect(key, plan.tag, kept) for key, kept in zip(plan.keys, plan.reserved, strict=True)]
         self._open.add(RemoteBatch(plan, found, items), self._backend.now(), at_once=True)
-
-    def _waiting_item(self, tag: str, key: str, reserved: Spending | None) -> RemoteItem:
-        item = self._waiting[key] = RemoteItem(key, reserved=reserved, tag=tag)
-        self._spending.restore(item)
-        return item
-
-    # Inputs
 
     @property
     def _due(self) -> list[RemoteBatch]:
@@ -230,102 +205,24 @@ class RemoteRun(Generic[T]):
     def _has_room(self) -> bool:
         """True if a further batch may be submitted."""
         due = len(self._due)
-        return not self._schedule.stopped and due < OPEN_BATCHES and not (due and self._pause is Pause.SERVICE)
+        return not self._schedule.stopped and due < OPEN_BATCHES and not (due and self._intake.pause is Pause.SERVICE)
 
     @property
     def _may_fill(self) -> bool:
         """True if more items can be added to the next batch, or rows read."""
-        if self._filling.full or not self._has_room:
+        intake = self._intake
+        if intake.batch.full or not self._has_room:
             return False
-        if self._pause is not Pause.BUDGET:
-            return bool(self._again) or self._schedule.startable or not self._schedule.input_ended
+        if intake.pause is not Pause.BUDGET:
+            return intake.has_rows
         # The results of the batches of an earlier run are not used before the inputs of their items have been read.
         return not self._schedule.input_ended and bool(self._open) and not self._due
-
-    @property
-    def _may_submit(self) -> bool:
-        schedule = self._schedule
-        ended = schedule.input_ended and not self._again and not schedule.startable
-        return self._has_room and (self._filling.full or ended)
-
-    async def _fill(self) -> None:
-        """Add one item to the next batch, or read an input."""
-        if self._pause is not Pause.BUDGET:
-            if self._again:
-                self._put(self._again.popleft())
-                return
-            if (row := self._schedule.start()) is not None:
-                self._count_answers(row)
-                self._put(RemoteItem(row.key, row))
-                return
-        try:
-            input = await anext(self._rows) if isinstance(self._rows, AsyncIterator) else next(self._rows)
-            self._add(self._run.read(input))
-        except (StopIteration, StopAsyncIteration):
-            self._end_input()
-        except Exception as error:  # the caller's iterator, or an input without a key; raised after the outcomes
-            self._end_input(error)
-
-    def _add(self, row: InputRow) -> None:
-        """Add a row that has no outcome; it may be in a batch already."""
-        item = self._waiting.pop(row.key, None)
-        if self._run.restore(row):
-            # That run may have been killed in the middle of the results of a batch.
-            if item is not None:
-                item.row, item.ended = row, True
-        elif item is not None:
-            item.row = row
-            self._count_answers(row, item.tag)
-            self._run.add_running(row)
-        else:
-            self._run.add(row)
-
-    def _end_input(self, error: Exception | None = None) -> None:
-        self._schedule.end_input(error)
-        if self._waiting:
-            logger.warning(
-                "%d items of batches that were submitted before are not in the inputs any more; their results are "
-                "dropped",
-                len(self._waiting),
-            )
-
-    def _count_answers(self, row: InputRow, tag: str = "") -> None:
-        """Count the invalid responses of an earlier run to an item as spent, but that in the batch `tag`."""
-        if self._spending.is_limited and (answers := self._journal.answers(row.key, without=tag)):
-            _, usage = after_answers(self._llm, prepare_call(self._run.call, row.values), answers, self._factor)
-            self._spending.add(usage)
-
-    def _put(self, item: RemoteItem) -> None:
-        """Add an item to the next batch, if it fits; else the batch is full, and the item is for the one after it."""
-        assert item.row is not None  # only read items are put
-        filling, codec = self._filling, self._service.codec
-        try:
-            prepared = prepare_call(self._run.call, item.row.values)
-            prepared, _ = after_answers(self._llm, prepared, self._journal.answers(item.key), self._factor)
-            line = filling.encode(request_of(self._llm, prepared), codec)
-        except Exception as error:  # the item's: its values do not fit the prompt, or the provider has no such content
-            self._end_item(item.row, self._failed(item, error))
-            return
-        if not filling.has_room(line, codec):
-            self._again.appendleft(item)
-            return
-        try:
-            covered = self._spending.reserve(item, prepared)
-        except (BudgetReached, UnsupportedLLMError) as error:
-            self._run.stop(error)
-            return
-        if covered:
-            filling.add(item, line, codec)
-        else:
-            self._again.appendleft(item)
-            self._pause = Pause.BUDGET
-            filling.full = bool(filling.items)
 
     # Submitting
 
     async def _submit(self) -> None:
         """Submit the batch that was filled."""
-        filled, self._filling = self._filling, NextBatch()
+        filled = self._intake.take()
         batch = await submit_batch(self._service, self._journal, filled, self._open)
         if isinstance(batch, LLMError):
             self._refused(filled.items, batch)
@@ -338,10 +235,10 @@ class RemoteRun(Generic[T]):
         """Put the items of a refused batch into a later one if the service has too many now; else submit no more."""
         for item in items:
             self._spending.settle(item)
-        self._pause = None
-        self._again.extendleft(reversed([item for item in items if item.row is not None and not item.ended]))
+        self._intake.pause = None
+        self._intake.again.extendleft(reversed([item for item in items if item.row is not None and not item.ended]))
         if isinstance(error, RateLimited) and self._due:
-            self._pause = Pause.SERVICE
+            self._intake.pause = Pause.SERVICE
         else:
             self._run.stop(error, NO_FURTHER)
 
@@ -359,7 +256,7 @@ class RemoteRun(Generic[T]):
         status = await self._open.poll(batch, self._service)
         if status is None:
             return Phase.FILLING
-        self._pause = None
+        self._intake.pause = None
         if status.state == "failed":
             await self._settle_batch(batch)
             self._refused(batch.items, _error_of(status))
@@ -390,16 +287,14 @@ class RemoteRun(Generic[T]):
             failure = result.error or StreamTruncated("the result of the request has no response. Send it again.")
             self._spending.settle(item)
             if not self._goes_again(item, failure, unprocessed=result.unprocessed, cancelled=result.cancelled):
-                self._end_item(row, self._failed(item, failure, began=batch.plan.created))
+                self._intake.end(row, failed(row, failure, attempts=1, seconds=self._age(batch)))
             return
         usage, attempts = NO_USAGE, 1
         try:
             # An earlier run may have been killed after it recorded this response as invalid.
-            answers = self._journal.answers(item.key, without=batch.plan.tag)
-            attempts += len(answers)
-            prepared = prepare_call(self._run.call, row.values)
-            prepared, usage = after_answers(self._llm, prepared, answers, self._factor)
-            response = read_answer(self._llm, prepared, result.body, self._factor)
+            attempts += len(self._journal.answers(item.key, without=batch.plan.tag))
+            prepared, usage = self._intake.prepare(row, without=batch.plan.tag)
+            response = read_answer(self._llm, prepared, result.body, self._service.codec.price_factor)
             self._spending.settle(item, response.usage, may_cost=True)
             usage += response.usage
             try:
@@ -414,14 +309,13 @@ class RemoteRun(Generic[T]):
                 else:
                     reason = retry_text(error)
                     self._journal.add_answer(item.key, batch.plan.tag, InvalidAnswer(result.body, reason))
-                    self._again.append(item)
+                    self._intake.again.append(item)
                 return
         except Exception as error:  # the item's: any error of its response, a validator or a tool
             self._spending.settle(item, may_cost=True)  # a body that is no response reports no usage
-            self._end_item(row, self._failed(item, error, usage, attempts, batch.plan.created))
+            self._intake.end(row, failed(row, error, usage, attempts, self._age(batch)))
             return
-        seconds = self._backend.time() - batch.plan.created
-        self._end_item(row, Outcome(row.index, item.key, row.input, output, None, attempts, usage, seconds))
+        self._intake.end(row, Outcome(row.index, row.key, row.input, output, None, attempts, usage, self._age(batch)))
 
     async def _take_reasks(self) -> None:
         """End the items that were asked again live, and the batches of which these were the last items."""
@@ -429,15 +323,14 @@ class RemoteRun(Generic[T]):
             reask, found = ended
             batch = reask.batch
             attempts, usage = reask.attempts + found.attempts, reask.usage + found.usage
-            seconds = self._backend.time() - batch.plan.created
-            outcome = replace(found, attempts=attempts, usage=usage, seconds=seconds)
-            self._end_item(reask.row, outcome)
+            outcome = replace(found, attempts=attempts, usage=usage, seconds=self._age(batch))
+            self._intake.end(reask.row, outcome)
             batch.asked -= 1
             if not batch.asked and batch in self._unfinished:
                 self._unfinished.remove(batch)
                 await self._settle_batch(batch)
-            if self._pause is Pause.BUDGET and not self._reasks.busy:
-                self._pause = None
+            if self._intake.pause is Pause.BUDGET and not self._reasks.busy:
+                self._intake.pause = None
         error = self._reasks.error
         if error is None or self._schedule.stopped:
             return
@@ -451,7 +344,7 @@ class RemoteRun(Generic[T]):
         if cancelled or not (unprocessed or error.retryable) or item.repeated >= self._service.max_retries:
             return False
         item.repeated += 1
-        self._again.append(item)
+        self._intake.again.append(item)
         return True
 
     async def _end_batch(self, fetch: Fetch) -> None:
@@ -466,31 +359,16 @@ class RemoteRun(Generic[T]):
             if item.row is not None and not item.ended:
                 error = StreamTruncated(f"the batch {batch.id} ended without a result of this request. Send it again.")
                 if not self._goes_again(item, error, unprocessed=True, cancelled=cancelled):
-                    self._end_item(item.row, self._failed(item, error, began=batch.plan.created))
-        self._pause = None
+                    self._intake.end(item.row, failed(item.row, error, attempts=1, seconds=self._age(batch)))
+        self._intake.pause = None
         if batch.asked:
             self._unfinished.append(batch)
         else:
             await self._settle_batch(batch)
 
-    def _failed(
-        self, item: RemoteItem, error: Exception, usage: Usage = NO_USAGE, attempts: int = 0, began: float | None = None
-    ) -> Outcome[T]:
-        assert item.row is not None  # only read items end
-        seconds = 0.0 if began is None else self._backend.time() - began
-        sent = attempts if attempts or began is None else 1
-        return Outcome(item.row.index, item.key, item.row.input, None, error, sent, usage, seconds)
-
-    def _end_item(self, row: InputRow, outcome: Outcome[T]) -> None:
-        self._run.end(row, outcome)
-        if isinstance(self._schedule.error, CheckpointError):  # nothing may be settled whose outcome is not stored
-            raise self._schedule.error
-        self._journal.drop_answers(outcome.key)
-
-    @property
-    def _keeps(self) -> bool:
-        """True if another run goes on with the batches."""
-        return self._run.checkpoint is not None
+    def _age(self, batch: RemoteBatch) -> float:
+        """Return the seconds since a batch was planned."""
+        return self._backend.time() - batch.plan.created
 
     async def _settle_batch(self, batch: RemoteBatch) -> None:
         """Record that nothing of a batch is needed any more, and delete what the provider stores of it."""
@@ -501,11 +379,6 @@ class RemoteRun(Generic[T]):
         """Delete what the provider stores of a batch that is settled."""
         await self._service.delete_files(batch.id, batch.status, batch.plan.file)
         self._journal.drop(batch.plan.tag)
-
-    @property
-    def _factor(self) -> Decimal:
-        """The price of a request in a batch as a part of its usual price."""
-        return self._service.codec.price_factor
 
 
 def _error_of(status: BatchStatus) -> LLMError:

@@ -80,7 +80,7 @@ class Database(Protocol):
         ...
 
 
-class TemporaryDatabase:
+class _TemporaryDatabase:
     """A database that ends with its process, for a job without a checkpoint."""
 
     def __init__(self) -> None:
@@ -111,11 +111,19 @@ def open_batches(database: Database) -> list[str]:
 
 
 class Journal:
-    """The journal in a database. Each method is one transaction."""
+    """The journal in a database. Each method is one transaction.
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        with database.changing() as connection:
+    Args:
+        database: That of the checkpoint. Default: one that ends with this process.
+
+    Attributes:
+        keeps: True if another run finds the batches again.
+    """
+
+    def __init__(self, database: Database | None) -> None:
+        self.keeps: bool = database is not None
+        self._database: Database = _TemporaryDatabase() if database is None else database
+        with self._database.changing() as connection:
             for statement in _TABLES:
                 connection.execute(statement)
 
