@@ -6,6 +6,7 @@ Live jobs and jobs through a batch API have one each. An outcome is counted and 
 from __future__ import annotations
 
 from collections.abc import Callable
+from os import fspath
 from typing import Any, Generic, TypeVar
 
 from ..structured.orchestrator import ToolOrchestratingLLM
@@ -61,6 +62,7 @@ class ItemRecords(Generic[T]):
         self._keys = ItemKeys(plan.key, positions=plan.checkpoint is None)
         self._variables = call.prompt.variables
         self._total = total
+        self._path = plan.checkpoint
         self._now = now
         self._read = 0
 
@@ -68,6 +70,13 @@ class ItemRecords(Generic[T]):
     def spent(self) -> Usage:
         """The usage of earlier runs of the job."""
         return NO_USAGE if self.checkpoint is None else self.checkpoint.spent
+
+    @property
+    def resume_text(self) -> str:
+        """The way to go on with a job that ended early, for a reader."""
+        if self._path is None:
+            return "Without a checkpoint another run asks for all items again."
+        return f"A run with the checkpoint {fspath(self._path)!r} goes on from here."
 
     def begin(self) -> None:
         """Begin the job, and show its progress."""

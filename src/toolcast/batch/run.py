@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from time import monotonic
@@ -103,7 +102,6 @@ class JobRun(Generic[T]):
         self.call: ToolOrchestratingLLM[T] = call
         self.records: ItemRecords[T] = ItemRecords(call, plan, total, monotonic, self._state)
         self._prepare = prepare
-        self._path = plan.checkpoint
         self.schedule: Schedule[T] = Schedule(limit=plan.max_concurrency or CONCURRENCY, ordered=plan.ordered)
         self.changed: Waiters = Waiters()
         self.wake: Callable[[], None] = self.changed.wake
@@ -287,13 +285,14 @@ class JobRun(Generic[T]):
         self.records.progress.finish()
         items = "1 running item" if running == 1 else f"{running} running items"
         what = f"finishing {items}; press Ctrl-C again to stop now" if running else "no request is under way"
-        self.records.reporter.message(f"{what}. {self._resume_text}")
+        self.records.reporter.message(f"{what}. {self.records.resume_text}")
         self.changed.wake()
         return True
 
     def _stop(self, error: Exception) -> None:
         """End the job after an error that every other item would get too."""
         self.schedule.stop(stopped_by(error))
+        self.records.progress.finish()
         self._end_requests()
 
     def _end_requests(self) -> None:
@@ -305,7 +304,7 @@ class JobRun(Generic[T]):
 
     def _end_budget(self, error: BudgetReached) -> None:
         """Start no more items, as the budget does not cover them."""
-        stopped = JobStopped(f"{error}. {self._resume_text}", reason="budget")
+        stopped = JobStopped(f"{error}. {self.records.resume_text}", reason="budget")
         stopped.__cause__ = error
         self.schedule.stop(stopped)
         self.records.progress.finish()
@@ -315,13 +314,6 @@ class JobRun(Generic[T]):
         """The number of items that run and do not wait to be admitted."""
         waiting = self._pace.waiting + (0 if self.ledger is None else self.ledger.waiting)
         return max(self.schedule.running - waiting, 0)
-
-    @property
-    def _resume_text(self) -> str:
-        """The way to go on with a job that ended early, for a reader."""
-        if self._path is None:
-            return "Without a checkpoint another run asks for all items again."
-        return f"A run with the checkpoint {os.fspath(self._path)!r} goes on from here."
 
     def _state(self) -> JobActivity:
         """Return the state of the run for a snapshot."""

@@ -25,6 +25,7 @@ from toolcast.errors import (
     AuthFailed,
     BadRequest,
     ConnectFailed,
+    NotFound,
     PromptError,
     RateLimited,
     ServerError,
@@ -219,6 +220,45 @@ def test_an_error_is_raised_if_that_is_asked_for(pair: Pair) -> None:
     with pytest.raises(BadRequest) as raised:
         pair.map(2, on_error="raise")
     assert re.fullmatch(r"the input at index \d of the job failed \(key \w+\)", raised.value.__notes__[0])
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_no_more_batches_are_submitted_after_an_error_that_is_raised(pair: Pair, tmp_path: Path, stored: bool) -> None:
+    """The outcome of the first item, which is the next to return, is not available when the second one fails."""
+    unavailable = 3
+
+    def fail(method: str, path: str) -> tuple[int, bytes] | None:
+        nonlocal unavailable
+        if path != "/v1/batches/batch_2" or not unavailable:
+            return None
+        unavailable -= 1
+        return 503, b"{}"
+
+    pair.limit(requests=1)
+    pair.service.answer = lambda body: (400, {"error": {"message": "no"}}) if last_text(body) == "Say 1" else echo(body)
+    pair.service.before = fail
+    options: dict[str, Any] = {"checkpoint": tmp_path / "job.db"} if stored else {}
+    outcomes: list[Any] = []
+    with pytest.raises(BadRequest):
+        outcomes.extend(iter(pair.call.map(range(20), via="batch", on_error="raise", **options)))
+    assert len(pair.service.batches) == driver.OPEN_BATCHES
+    assert texts(outcomes) == ([] if stored else sayings(0))  # with a checkpoint the next run fetches it
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_error_that_every_item_would_get_stops_the_job(pair: Pair, ordered: bool) -> None:
+    pair.limit(requests=2)
+    pair.service.answer = lambda body: (404, {"error": {"message": "no such model"}})
+    outcomes: list[Any] = []
+    states: list[str] = []
+    job = pair.call.map([{"x": number} for number in range(40)], via="batch", ordered=ordered)
+    with pytest.raises(JobStopped, match="every other item would fail likewise") as caught:
+        for outcome in job:
+            outcomes.append(outcome)
+            states.append(job._job._records.progress.snapshot(0.0).state)
+    assert isinstance(caught.value.__cause__, NotFound)
+    assert texts(outcomes) == ["NotFound"] * 2 * driver.OPEN_BATCHES  # of all batches that were open
+    assert set(states) == {"finishing"}
 
 
 # Requests that fail

@@ -133,7 +133,7 @@ def test_a_resumed_job_has_what_is_left(tmp_path: Path) -> None:
     path = tmp_path / "job.db"
     first, error = run(pair, 100, budget=Budget(usd=400), checkpoint=path)
     assert isinstance(error, JobStopped)
-    assert "A run with the same checkpoint goes on from here." in str(error)
+    assert f"A run with the checkpoint {str(path)!r} goes on from here." in str(error)
     again, error = run(pair, 100, budget=Budget(usd=400), checkpoint=path)
     assert isinstance(error, JobStopped)
     assert "the budget is used up: $" in str(error)

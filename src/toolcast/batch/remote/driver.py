@@ -29,9 +29,10 @@ from ..item_records import ItemRecords
 from ..job_options import JobPlan
 from ..outcome import Outcome
 from ..progress.account import JobActivity
+from ..run import HOPELESS, stopped_by
 from .ended_items import EndedItems
 from .fetching import Fetch
-from .intake import Intake, failed, out_of_budget
+from .intake import Intake, failed
 from .item import RemoteItem, output_of, read_answer
 from .journal import InvalidAnswer, Journal, Plan
 from .open_batches import OpenBatches, RemoteBatch
@@ -74,6 +75,8 @@ class RemoteRun(Generic[T]):
         self._call = call
         self._llm = cast("ServiceLLM", call.llm)  # checked by `_begin`
         self._read_row = read_row
+        self._raises = plan.raises
+        self._records = records
         self._journal = journal
         self._backend = backend
         self._reask_live = plan.reask == "live"
@@ -125,7 +128,7 @@ class RemoteRun(Generic[T]):
             elif self._fetch is not None:
                 await self._read_results(self._fetch)
             elif self._may_fill:
-                await self._intake.fill()
+                await self._fill()
             elif self._intake.is_ready and self._has_room:
                 await self._submit()
             elif not await self._wait():
@@ -201,7 +204,9 @@ class RemoteRun(Generic[T]):
         self._service = await batch_service(self._call.llm, self._backend)
         codec = self._service.codec
         self._spending = BatchSpending(self._reasks.ledger, self._llm, codec.price_factor)
-        self._intake = Intake(self._call, self._read_row, codec, self._journal, self._ended, self._spending)
+        self._intake = Intake(
+            self._call, self._read_row, codec, self._journal, self._ended, self._spending, self._after_error
+        )
         self._begun = True
         for plan in self._journal.plans():
             await self._recover(plan)
@@ -245,6 +250,23 @@ class RemoteRun(Generic[T]):
         # The results of the batches of an earlier run are not used before the inputs of their items have been read.
         return not intake.at_end and bool(self._open) and not self._due
 
+    async def _fill(self) -> None:
+        """Add one item to the next batch, or find out that it needs no request."""
+        try:
+            await self._intake.fill()
+        except BudgetReached as error:
+            raise self._out_of_budget(error) from error
+
+    def _out_of_budget(self, error: BudgetReached) -> JobStopped:
+        stopped = JobStopped(f"{error}. {self._records.resume_text}", reason="budget")
+        stopped.__cause__ = error
+        return stopped
+
+    def _after_error(self, error: Exception) -> None:
+        """Submit no more batches after the error of an item that is raised, or that every other item would get too."""
+        if self._refusal is None and (self._raises or isinstance(error, HOPELESS)):
+            self._stop(error if self._raises else stopped_by(error))
+
     # Submitting
 
     async def _submit(self) -> None:
@@ -267,7 +289,12 @@ class RemoteRun(Generic[T]):
         if isinstance(error, RateLimited) and self._due:
             self._held_back = True
         else:
-            self._refusal = error
+            self._stop(error)
+
+    def _stop(self, error: Exception) -> None:
+        """Submit no more batches; the error ends the job after what has ended."""
+        self._refusal = error
+        self._records.progress.finish()
 
     def _end_job(self, error: LLMError, why: str) -> None:
         again = "" if not self._journal.keeps else " Start it again with the same checkpoint; its batches go on."
@@ -366,7 +393,7 @@ class RemoteRun(Generic[T]):
         if not isinstance(error, Exception):  # an exit that a function demands
             raise error
         why = error.__cause__
-        self._refusal = out_of_budget(why, keeps=self._journal.keeps) if isinstance(why, BudgetReached) else error
+        self._stop(self._out_of_budget(why) if isinstance(why, BudgetReached) else error)
 
     def _goes_again(self, item: RemoteItem, error: LLMError, *, unprocessed: bool, cancelled: bool) -> bool:
         """Put an item into a further batch whose request was not processed, or failed for a reason that may pass."""

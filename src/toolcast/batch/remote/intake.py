@@ -17,7 +17,6 @@ from ...structured.call import PreparedCall
 from ...structured.orchestrator import ToolOrchestratingLLM, prepare_call
 from ...usage import NO_USAGE, Usage
 from ..budget import Spending
-from ..errors import BudgetReached, JobStopped
 from ..inputs import InputRow
 from ..outcome import Outcome
 from ..run import stopped_by
@@ -42,6 +41,7 @@ class Intake(Generic[T]):
         journal: The journal of the batches.
         ended: The outcomes that were not returned yet.
         spending: The budget.
+        on_error: Called with the error of an item, before it is ended.
 
     Attributes:
         batch: The batch that is being filled.
@@ -59,6 +59,7 @@ class Intake(Generic[T]):
         journal: Journal,
         ended: EndedItems[T],
         spending: BatchSpending,
+        on_error: Callable[[Exception], None],
     ) -> None:
         self.batch: NextBatch = NextBatch()
         self.again: deque[RemoteItem] = deque()
@@ -72,6 +73,7 @@ class Intake(Generic[T]):
         self._journal = journal
         self._ended = ended
         self._spending = spending
+        self._on_error = on_error
         self._waiting: dict[str, RemoteItem] = {}  # the items of earlier runs whose inputs have not been read
 
     @property
@@ -109,6 +111,8 @@ class Intake(Generic[T]):
 
     def end(self, row: InputRow, outcome: Outcome[T]) -> None:
         """End an item. After an error, one that has waited for it as its input is equal goes into a further batch."""
+        if outcome.error is not None:
+            self._on_error(outcome.error)
         self.again.extend([RemoteItem(other.key, other) for other in self._ended.end(row, outcome)])
 
     def _add(self, row: InputRow) -> None:
@@ -170,11 +174,14 @@ class Intake(Generic[T]):
             batch.full = bool(batch.items)
 
     def _reserve(self, item: RemoteItem, prepared: PreparedCall) -> bool:
-        """Reserve what the request of an item may cost; return False if other requests have to end first."""
+        """Reserve what the request of an item may cost; return False if other requests have to end first.
+
+        Raises:
+            BudgetReached: The budget does not cover it.
+            JobStopped: The cost of requests is unknown.
+        """
         try:
             return self._spending.reserve(item, prepared)
-        except BudgetReached as error:
-            raise out_of_budget(error, keeps=self._journal.keeps) from error
         except UnsupportedLLMError as error:
             raise stopped_by(error) from error
 
@@ -184,13 +191,3 @@ def failed(
 ) -> Outcome[Any]:
     """Return the outcome of an item that has failed."""
     return Outcome(row.index, row.key, row.input, None, error, attempts, usage, seconds)
-
-
-def out_of_budget(error: BaseException | None, *, keeps: bool) -> JobStopped:
-    """Return the error for a job that has used up its budget. `keeps`: a checkpoint keeps its batches."""
-    again = "Without a checkpoint another run asks for all items again."
-    if keeps:
-        again = "A run with the same checkpoint goes on from here."
-    stopped = JobStopped(f"{error}. {again}", reason="budget")
-    stopped.__cause__ = error
-    return stopped
