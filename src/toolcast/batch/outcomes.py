@@ -137,7 +137,8 @@ class Outcomes(Closing, Uncopyable, Iterator[Outcome[T]]):
         sync_driver.run(self._job.close())
 
     def __del__(self) -> None:
-        self._job.abandon()
+        if "_job" in vars(self):  # the constructor may have failed
+            self._job.abandon()
 
 
 class AsyncOutcomes(AsyncClosing, Uncopyable, AsyncIterator[Outcome[T]]):
@@ -178,7 +179,8 @@ class AsyncOutcomes(AsyncClosing, Uncopyable, AsyncIterator[Outcome[T]]):
         await self._job.close()
 
     def __del__(self) -> None:
-        self._job.abandon()
+        if "_job" in vars(self):  # the constructor may have failed
+            self._job.abandon()
 
 
 def _display(found: OutcomeList[Any]) -> LiveDisplay:
