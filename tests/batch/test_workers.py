@@ -67,6 +67,7 @@ def test_rows_that_wait_for_an_equal_one_get_its_output_or_are_asked(text: str, 
     assert [outcome.ok for outcome in outcomes] == [text == "7"] * 3
     assert sum(outcome.attempts for outcome in outcomes) == requests
     run.close()
+    run.run.close()
 
 
 def test_a_task_that_ends_as_it_is_started_is_not_kept() -> None:
