@@ -19,7 +19,7 @@ from toolcast import Engine, Permissions, ToolCallPart, ToolContext, ToolOrchest
 from toolcast.errors import RateLimited, StreamClosed
 from toolcast.events import Event, Finish, Restarted, TextDelta, ToolCallDelta, ToolCallDone, ToolCallStart
 from toolcast.json_text import json_text
-from toolcast.live_display import INTERVAL, Frame, LiveDisplay, find_surface, in_notebook, text_of
+from toolcast.live_display import INTERVAL, Frame, LiveDisplay, can_encode, find_surface, in_notebook, text_of
 from toolcast.testing import ScriptedLLM, VirtualClock
 
 TEXT = json_text(SEA)
@@ -345,3 +345,9 @@ def test_a_dumb_terminal_gets_no_escape_sequences(terminal: Terminal, monkeypatc
 @pytest.mark.parametrize(("value", "text"), [("a", "a"), ({"a": "ü"}, '{\n  "a": "ü"\n}'), ([], "[]")])
 def test_data_as_text(value: Any, text: str) -> None:
     assert text_of(value) == text
+
+
+def test_encodings() -> None:
+    assert can_encode("utf-8", "·")
+    assert not can_encode(None, "·")
+    assert not can_encode("no-such-encoding", "a")

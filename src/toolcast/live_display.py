@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, Self, TextIO
 
 from .json_text import replace_surrogates
@@ -128,9 +128,23 @@ def find_surface() -> Surface | None:
     """Return the surface of the notebook or the terminal that this process writes to; None for neither."""
     if (notebook := find_notebook()) is not None:
         return notebook
-    if sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+    if can_redraw(sys.stdout):
         return _TerminalSurface(sys.stdout)
     return None
+
+
+def can_redraw(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    """Return True if `stream` is a terminal on which lines can be drawn over others."""
+    return stream.isatty() and environ.get("TERM", "dumb") != "dumb"
+
+
+def can_encode(encoding: str | None, text: str) -> bool:
+    """Return True if the encoding of a stream, which is ASCII if it has none, has the characters of `text`."""
+    try:
+        text.encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def find_notebook() -> Surface | None:

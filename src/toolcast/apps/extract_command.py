@@ -21,6 +21,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 
 from ..errors import ToolcastError
+from ..live_display import can_redraw
 from ..llms.base import FunctionCallingLLM
 from ..messages import ImagePart, user
 from ..prompts import ChatPromptTemplate, PromptTemplate
@@ -114,7 +115,7 @@ def _print_extracted(
 ) -> None:
     """Print the extracted objects: at a terminal the object while it grows, in a pipe JSON on one line."""
     at_terminal = sys.stdout.isatty()
-    if at_terminal and not many and os.environ.get("TERM", "dumb") != "dumb":
+    if at_terminal and not many and can_redraw(sys.stdout):
         with call.stream(**values) as stream:
             print_growing(waiting.until_first(stream), adapter, sys.stdout)
         return

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from threading import Event, Thread
 from typing import Final, Self, TextIO, TypeVar
 
+from ..live_display import can_encode, can_redraw
 from .output import fit
 
 T = TypeVar("T")
@@ -50,7 +51,7 @@ class WaitingLine:
         self.stop()
 
     def __enter__(self) -> Self:
-        if self._stream.isatty() and os.environ.get("TERM", "dumb") != "dumb" and _can_encode(self._stream):
+        if can_redraw(self._stream) and can_encode(self._stream.encoding, _FRAMES):
             self._thread = Thread(target=self._draw, name="toolcast-waiting-line", daemon=True)
             self._thread.start()
         return self
@@ -71,14 +72,6 @@ class WaitingLine:
             self._stream.flush()
         except (OSError, ValueError):  # the terminal is gone
             self._over.set()
-
-
-def _can_encode(stream: TextIO) -> bool:
-    try:
-        _FRAMES.encode(stream.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
 
 
 def _width(stream: TextIO) -> int:

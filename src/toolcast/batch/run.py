@@ -24,7 +24,7 @@ from .item_keys import ItemKeys
 from .job_options import JobPlan
 from .outcome import Outcome
 from .progress.account import JobActivity, JobProgress
-from .progress.choice import choose_display
+from .progress.displays import choose_display
 from .progress.reporter import ProgressReporter
 from .schedule import Schedule
 

@@ -3,22 +3,22 @@ import logging
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, TextIO, cast
 
 import pytest
 
+from support.notebooks import Notebook
+from support.process import Process
 from support.terminal_emulator import Emulated
 from toolcast.batch.progress.account import ProgressSnapshot
-from toolcast.batch.progress.choice import choose_display
 from toolcast.batch.progress.displays import (
     CallbackDisplay,
     LineDisplay,
     LogDisplay,
+    NotebookDisplay,
     StreamDisplay,
-    can_encode,
+    choose_display,
 )
-from toolcast.batch.progress.notebook import NotebookDisplay
 from toolcast.batch.progress.rich_display import RichDisplay
 
 HALF = ProgressSnapshot(done=50, total=100, failed=2, running=4, seconds=10, per_second=5.0, seconds_left=10.0)
@@ -168,20 +168,9 @@ def test_the_display_for_each_place(terminal: Callable[..., Any], monkeypatch: p
     assert type(choose_display(True)) is LogDisplay
 
 
-def test_a_terminal_without_rich_has_one_line(terminal: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = as_text(terminal(80))
-    monkeypatch.setitem(sys.modules, "rich.console", None)
-    monkeypatch.delitem(sys.modules, "toolcast.batch.progress.rich_display")
-    assert isinstance(choose_display(None, stream=screen, environ=XTERM), LineDisplay)
-
-    class Broken:
-        def find_spec(self, name: str, *_: object) -> None:
-            if name == "toolcast.batch.progress.rich_display":
-                raise ModuleNotFoundError("No module named 'missing'", name="missing")
-
-    monkeypatch.setattr(sys, "meta_path", [Broken(), *sys.meta_path])
-    with pytest.raises(ModuleNotFoundError, match="missing"):
-        choose_display(None, stream=screen, environ=XTERM)
+def test_a_terminal_without_rich_has_one_line(terminal: Callable[..., Any], process: Process) -> None:
+    process.without("rich")
+    assert isinstance(choose_display(None, stream=as_text(terminal(80)), environ=XTERM), LineDisplay)
 
 
 def test_a_function_gets_snapshots_and_messages_go_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -195,67 +184,29 @@ def test_a_function_gets_snapshots_and_messages_go_to_the_log(caplog: pytest.Log
     assert "finishing 4 requests" in caplog.text
 
 
-class Handle:
-    def __init__(self, shown: list[dict[str, str]]) -> None:
-        self._shown = shown
-
-    def update(self, data: dict[str, str], *, raw: bool) -> None:
-        assert raw
-        self._shown[-1] = data
-
-
-class Notebook:
-    """The part of IPython that a notebook's display calls."""
-
-    def __init__(self, *, kernel: bool = True) -> None:
-        self.shown = list[dict[str, str]]()
-        self.display = SimpleNamespace(display=self.show)
-        self._shell = SimpleNamespace(kernel=object() if kernel else None)
-
-    def get_ipython(self) -> object:
-        return self._shell
-
-    def show(self, data: dict[str, str], *, raw: bool, display_id: bool) -> Handle:
-        assert raw
-        assert display_id
-        self.shown.append(data)
-        return Handle(self.shown)
-
-
-def test_a_notebook_has_one_output_that_is_updated(monkeypatch: pytest.MonkeyPatch) -> None:
-    notebook = Notebook()
-    monkeypatch.setitem(sys.modules, "IPython", cast("Any", notebook))
+def test_a_notebook_has_one_output_that_is_updated(notebook: Notebook) -> None:
     display = choose_display(None)
     assert isinstance(display, NotebookDisplay)
     display.draw(ProgressSnapshot(done=3, seconds=1.0))
-    assert "progress value" not in notebook.shown[0]["text/html"]
+    assert "progress value" not in notebook.frames[0].html
     display.draw(HALF)
-    first = notebook.shown[0]
     display.draw(HALF)
-    assert notebook.shown[0] is first  # nothing has changed
-    assert first["text/plain"] == "50/100 · 50 % · 0:10 left · 2 failed · 5.0/s · 4 running"
-    assert '<progress value="0.5000" max="1"' in first["text/html"]
+    assert len(notebook.frames) == 2  # nothing has changed
+    assert notebook.frames[1].text == "50/100 · 50 % · 0:10 left · 2 failed · 5.0/s · 4 running"
+    assert '<progress value="0.5000" max="1"' in notebook.frames[1].html
     display.message("resume with checkpoint='<a>'")
     display.close(END)
-    assert len(notebook.shown) == 1
-    assert notebook.shown[0]["text/plain"].splitlines()[1] == "resume with checkpoint='<a>'"
-    assert "&lt;a&gt;" in notebook.shown[0]["text/html"]
+    assert notebook.frames[-1].text.splitlines()[1] == "resume with checkpoint='<a>'"
+    assert "&lt;a&gt;" in notebook.frames[-1].html
 
 
-def test_a_message_before_the_first_drawing_of_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    notebook = Notebook()
-    monkeypatch.setitem(sys.modules, "IPython", cast("Any", notebook))
-    NotebookDisplay().message("stopped")
-    assert notebook.shown[0]["text/plain"] == "stopped"
+def test_a_message_before_the_first_drawing_of_a_notebook(notebook: Notebook) -> None:
+    display = choose_display(None)
+    assert display is not None
+    display.message("stopped")
+    assert notebook.frames[0].text == "stopped"
 
 
-def test_ipython_in_a_terminal_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "IPython", cast("Any", Notebook(kernel=False)))
+def test_ipython_in_a_terminal_is_no_notebook(notebook: Notebook) -> None:
+    notebook.shell.kernel = None
     assert type(choose_display(None, stream=io.StringIO())) is LogDisplay
-
-
-def test_encodings() -> None:
-    unnamed = SimpleNamespace(encoding=None)
-    unknown = SimpleNamespace(encoding="no-such-encoding")
-    assert not can_encode(cast("TextIO", unnamed), "·")
-    assert not can_encode(cast("TextIO", unknown), "a")

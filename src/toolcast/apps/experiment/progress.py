@@ -10,9 +10,11 @@ import os
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol, TextIO
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final, TextIO
 
 from ...experiments.run_progress import RunProgress
+from ...live_display import can_redraw
 from ...terminal_text import visible
 from ..output import command_line_text
 from .run_screen import cycle_text
@@ -20,28 +22,9 @@ from .run_screen import cycle_text
 if TYPE_CHECKING:
     from ...experiments.log_events import LogEvent
     from ...experiments.operators import OperatorChannel
+    from .live_screen import RichBar
 
 _REPORTED_BY_COMMAND: Final = ("llm", "failure")  # errors that end the run: the command prints them
-
-
-class Bar(Protocol):
-    """A progress bar below the lines."""
-
-    def draw(self) -> None:
-        """Draw the bar anew, after a change of its runs."""
-        ...
-
-    def print(self, text: str) -> None:
-        """Write a line above the bar."""
-        ...
-
-    def stop(self) -> None:
-        """Stop drawing and leave the bar as it is, so that other text can follow."""
-        ...
-
-    def start(self) -> None:
-        """Start or resume drawing."""
-        ...
 
 
 class RunView:
@@ -60,13 +43,13 @@ class RunView:
         self,
         stdout: TextIO,
         stderr: TextIO,
-        bar: Bar | None = None,
+        bar: RichBar | None = None,
         *,
         quiet: bool = False,
         runs: Sequence[RunProgress] = (),
         now: Callable[[], float] = time.time,
     ) -> None:
-        self.bar: Bar | None = None if quiet else bar
+        self.bar: RichBar | None = None if quiet else bar
         self.cycles_ended: int = 0
         self.has_begun: bool = False
         self.without_reflection: list[str] = []
@@ -151,7 +134,7 @@ class RunView:
 class BarPausingOperator:
     """An operator that hides the bar while a person types an answer."""
 
-    def __init__(self, operator: OperatorChannel, bar: Bar) -> None:
+    def __init__(self, operator: OperatorChannel, bar: RichBar) -> None:
         self._operator = operator
         self._bar = bar
 
@@ -164,7 +147,7 @@ class BarPausingOperator:
             self._bar.start()
 
 
-def make_bar(stream: TextIO, runs: Sequence[RunProgress], *, environ: Mapping[str, str] = os.environ) -> Bar | None:
+def make_bar(stream: TextIO, runs: Sequence[RunProgress], *, environ: Mapping[str, str] = os.environ) -> RichBar | None:
     """Return a bar on `stream`, or None if `stream` is no terminal that can draw one, or rich is not installed.
 
     Args:
@@ -172,17 +155,8 @@ def make_bar(stream: TextIO, runs: Sequence[RunProgress], *, environ: Mapping[st
         runs: The runs that it shows.
         environ: The environment variables; `TERM=dumb` means no bar.
     """
-    if not can_redraw(stream, environ):
+    if not can_redraw(stream, environ) or find_spec("rich") is None:
         return None
-    try:
-        from .rich_bar import RichBar
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "rich":
-            raise
-        return None
+    from .live_screen import RichBar
+
     return RichBar(stream, runs)
-
-
-def can_redraw(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Return True if `stream` is a terminal on which lines can be drawn over others."""
-    return stream.isatty() and environ.get("TERM", "dumb") != "dumb"

@@ -13,6 +13,7 @@ from itertools import takewhile
 from typing import Final, TypeAlias
 
 from ...experiments.run_progress import RunProgress, seconds_elapsed_of, seconds_left_of
+from ...live_display import can_encode
 from ...terminal_text import visible
 from ..output import display_width, fit, fitted_table, pluralize
 
@@ -43,11 +44,9 @@ def plain(lines: Sequence[Line]) -> str:
 
 def encodable(lines: Sequence[Line], encoding: str | None) -> Sequence[Line]:
     """Return the lines with ASCII in place of the signs that `encoding` lacks, for a terminal that is not UTF-8."""
-    try:
-        "".join(map(chr, _ASCII)).encode(encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return [[(text.translate(_ASCII), style) for text, style in line] for line in lines]
-    return lines
+    if can_encode(encoding, "".join(map(chr, _ASCII))):
+        return lines
+    return [[(text.translate(_ASCII), style) for text, style in line] for line in lines]
 
 
 def clock(seconds: float) -> str:

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, cast
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, cast
 from ...experiments.log_following import LogFollower
 from ...experiments.log_reading import LogError, LogMissing
 from ...experiments.run_progress import RunProgress
-from .progress import can_redraw
+from ...live_display import can_redraw
 from .run_screen import Line, encodable, grid_view, plain, run_view
 
 if TYPE_CHECKING:
@@ -195,15 +196,13 @@ def _exit_code(runs: Sequence[RunProgress]) -> int | None:
 
 
 def _watch(watched: WatchedRuns, stream: TextIO) -> int:
-    try:
-        from .live_screen import watch_runs
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "rich":
-            raise
+    if find_spec("rich") is None:
         raise ImportError(
             "the live view needs rich: pip install 'toolcast[experiments]'; --once prints how the runs are now",
-            name=error.name,
-        ) from error
+            name="rich",
+        )
+    from .live_screen import watch_runs
+
     previous = signal.signal(signal.SIGTERM, _leave)
     try:
         return watch_runs(watched, stream)

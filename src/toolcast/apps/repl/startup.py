@@ -17,6 +17,7 @@ from typing import Final, TextIO
 
 from ...errors import ToolcastError
 from ...lazy_dataclasses import dataclass
+from ...live_display import can_redraw
 from ...llms.base import FunctionCallingLLM
 from ...llms.model_registry import split_provider
 from ...states import Observer
@@ -96,8 +97,7 @@ class Terminal:
     @property
     def takes_codes(self) -> bool:
         """True if a person uses a terminal that understands escape codes. `NO_COLOR` concerns colours only."""
-        is_dumb = self.environ.get("TERM", "dumb") == "dumb"
-        return self.stdin.isatty() and self.stdout.isatty() and not is_dumb
+        return self.stdin.isatty() and can_redraw(self.stdout, self.environ)
 
 
 @contextmanager

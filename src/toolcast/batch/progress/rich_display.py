@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ...live_display import can_encode
 from .account import ProgressSnapshot
-from .displays import FRAMES, can_encode
 from .text import counts, details, heading, percent, time_text
 
 _NARROW = 44
@@ -22,14 +22,14 @@ _NARROW = 44
 class RichDisplay:
     """Two lines of a terminal, below all that the program prints meanwhile."""
 
-    every: float = 1 / FRAMES
+    every: float = 1 / 8
     exclusive: bool = True
 
     def __init__(self, stream: TextIO, delay: float = 0.0) -> None:
         self.delay = delay
         self.shows_short_jobs: bool = not delay
         self._console = Console(file=stream)
-        self._separator = " · " if can_encode(stream, "·") else " | "
+        self._separator = " · " if can_encode(self._console.encoding, "·") else " | "
         # What the program prints meanwhile would be written into the bar, if both are on one terminal.
         shares = sys.stdout is not None and sys.stdout.isatty()
         self._live = Live(
@@ -40,7 +40,7 @@ class RichDisplay:
         """Draw the lines over the last ones."""
         if not self._live.is_started:
             self._live.start()
-        self._live.update(ProgressLines(snapshot, self._separator), refresh=True)
+        self._live.update(self._lines(snapshot), refresh=True)
 
     def close(self, snapshot: ProgressSnapshot) -> None:
         """Draw the lines for the last time, and leave them."""
@@ -51,29 +51,18 @@ class RichDisplay:
         """Write the text above the lines."""
         self._console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
-
-class ProgressLines:
-    """The lines of one snapshot, for the width of the terminal when they are drawn."""
-
-    def __init__(self, snapshot: ProgressSnapshot, separator: str = " · ") -> None:
-        self._snapshot = snapshot
-        self._separator = separator
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Yield the bar with counts and time, and the details."""
-        snapshot, width = self._snapshot, options.max_width
-        if snapshot.share is None or width < _NARROW:
-            yield Text(heading(snapshot, width, self._separator), no_wrap=True)
-        else:
-            row = Table.grid(padding=(0, 1), expand=True)
+    def _lines(self, snapshot: ProgressSnapshot) -> Group:
+        """Return the bar with counts and time, and the details."""
+        width, separator = self._console.width, self._separator
+        first: RenderableType = Text(heading(snapshot, width, separator), no_wrap=True)
+        if snapshot.share is not None and width >= _NARROW:
+            first = row = Table.grid(padding=(0, 1), expand=True)
             row.add_column(no_wrap=True)
             row.add_column(ratio=1)
             row.add_column(no_wrap=True, justify="right")
             row.add_column(no_wrap=True, justify="right")
             bar = ProgressBar(snapshot.total, snapshot.done, complete_style="cyan", finished_style="green")
             row.add_row(counts(snapshot), bar, percent(snapshot), Text(time_text(snapshot), style="cyan"))
-            yield row
-        if below := details(snapshot, width, self._separator):
-            line = Text(below, no_wrap=True)
-            line.highlight_regex(r"[\d,]+ failed", "red")
-            yield line
+        second = Text(details(snapshot, width, separator), no_wrap=True)
+        second.highlight_regex(r"[\d,]+ failed", "red")
+        return Group(first, second) if second else Group(first)
