@@ -1,9 +1,10 @@
 """Ray Data: a call for each row of a data set on many machines, each worker with its share of the limits.
 
 Batches of rows go to `RayMapper`s, which are async actors of Ray Data. Ray gives the next batch to the one that is
-free, so equal shares are used up: on two nodes a job took 0.4 to 1.4 times as long as with one central count of all
-requests. Ray starts a mapper that died again and gives it the batch that it had. Ray is imported when a data set is
-mapped (extra `ray`).
+free, so equal shares are used up: on two nodes 1,000 rows took 0.7 times as long as with one central count of all
+requests, in 400 lines more. A share is not passed on: 240 rows, 60 of them slow, took 1.3 times as long (medians of
+four), and the shares of workers that do not start are not used (1.5 times with two of four). Ray starts a mapper that
+died again and gives it the batch that it had. Ray is imported when a data set is mapped (extra `ray`).
 """
 
 from __future__ import annotations

@@ -32,22 +32,6 @@ _LINE_AFTER: Final = 60.0  # seconds: a shorter wait is no news
 
 logger: Final = logging.getLogger("toolcast")
 
-PATIENCE: Final = 600.0
-"""The seconds for which a refused request is sent again, before its error is that of the call."""
-
-
-def is_sent_again(request: GateRequest, error: BaseException | None, now: float, patience: float = PATIENCE) -> bool:
-    """Return True if `request`, which ended with `error`, was refused, and is to be sent again.
-
-    It is for `patience` seconds after the first refusal of an unbroken row of them.
-    """
-    if not isinstance(error, _REFUSALS):
-        request.first_refusal = None
-        return False
-    if request.first_refusal is None:
-        request.first_refusal = now
-    return now - request.first_refusal + (error.retry_after or 0.0) < patience
-
 
 class Pace(QueuedGate):
     """The pacing of the requests of one job, a `RequestGate`. Thread-safe.
@@ -63,7 +47,7 @@ class Pace(QueuedGate):
         rpm: Requests per minute.
         tpm: Tokens per minute, of input and output.
         max_concurrency: The number of requests at once.
-        patience: The seconds for which a refused request is sent again.
+        patience: The seconds for which a refused request is sent again, before its error is that of the call.
         clock: Returns the time in seconds, for tests.
     """
 
@@ -73,7 +57,7 @@ class Pace(QueuedGate):
         rpm: float | None = None,
         tpm: float | None = None,
         max_concurrency: int | None = None,
-        patience: float = PATIENCE,
+        patience: float = 600.0,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__()
@@ -282,4 +266,10 @@ class _PacedPassage:
 
     def leave(self, usage: Usage, error: BaseException | None) -> bool:
         self._shared.end(self._permit, usage, error)
-        return is_sent_again(self._request, error, self._permit.sent_at, self._pace.patience)
+        request, now = self._request, self._permit.sent_at
+        if not isinstance(error, _REFUSALS):
+            request.first_refusal = None
+            return False
+        if request.first_refusal is None:
+            request.first_refusal = now
+        return now - request.first_refusal + (error.retry_after or 0.0) < self._pace.patience
