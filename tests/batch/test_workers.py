@@ -158,3 +158,35 @@ def test_async_inputs_are_not_read_on_once_the_job_is_stopped(backend: str) -> N
 
     anyio.run(main, backend=backend)
     assert texts.read <= 3
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_requests_are_aborted_before_the_end_of_async_inputs_is_awaited(backend: str) -> None:
+    async def main() -> None:
+        begun, aborted, ended = anyio.Event(), anyio.Event(), list[bool]()
+
+        async def hang(request: Any) -> Number:
+            begun.set()
+            try:
+                await anyio.sleep_forever()
+            finally:
+                aborted.set()
+            raise AssertionError
+
+        async def texts() -> AsyncIterator[str]:
+            yield "1"
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.move_on_after(3, shield=True):
+                    await aborted.wait()
+                ended.append(aborted.is_set())
+
+        call = ToolOrchestratingLLM(Number, "{text}", ScriptedLLM(hang))
+        async with call.amap(texts()) as outcomes, anyio.create_task_group() as group:
+            group.start_soon(anext, outcomes)
+            await begun.wait()
+            group.cancel_scope.cancel()
+        assert ended == [True]
+
+    anyio.run(main, backend=backend)

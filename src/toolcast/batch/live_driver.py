@@ -38,7 +38,7 @@ class LiveDriver:
         self._reader: BackgroundJob | None = None
 
     async def advance(self) -> None:
-        """Read inputs, start workers, and wait for an outcome or for room for further inputs."""
+        """Read inputs, start workers, and wait until an outcome is ready or further inputs can be read."""
         run = self._run
         self._read()
         if run.has_outcome():
@@ -51,18 +51,21 @@ class LiveDriver:
 
     async def close(self, *, failed: bool) -> None:
         """Abort the items that run, and wait for their end."""
+        self._abort()
         if self._reader is not None:
-            self._reader.cancel()
             await join_all((self._reader,), GRACE)
         await self._workers.close()
         self._run.close()
 
     def abandon(self) -> None:
         """Abort the items that run, without waiting for their end."""
+        self._abort()
+        self._run.close()
+
+    def _abort(self) -> None:
         if self._reader is not None:
             self._reader.cancel()
         self._workers.abandon()
-        self._run.close()
 
     def _read(self) -> None:
         if not isinstance(self._rows, AsyncIterator):
@@ -72,7 +75,7 @@ class LiveDriver:
             main = partial(_read_async_rows, self._rows, self._run, self._workers)
             self._reader = start_job(main, concurrent=True, name="toolcast map inputs")
         else:
-            self._run.changed.wake()  # an outcome may have been taken, which makes room for a row
+            self._run.changed.wake()  # an outcome may have been taken, so that the next row can be read
         self._workers.start()
 
 

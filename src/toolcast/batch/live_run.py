@@ -65,7 +65,7 @@ class LiveRun(Generic[T]):
     Attributes:
         run: The run.
         schedule: That of the run.
-        changed: The waiters for outcomes and for room for further rows.
+        changed: The waiters for outcomes, and for the moment at which further rows can be read.
         wake: The function by which workers wake the consumer.
         reads_apart: True if another task than the consumer reads the rows; it is woken when more can be read.
         ledger: The budget, if there is one.

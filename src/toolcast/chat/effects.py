@@ -262,7 +262,7 @@ class EngineStages:
         """Request an answer and emit its chunks. A history that is too long is compacted from then on."""
         config, conversation = self._config_for(work.context), self._conversation(work.context)
         config.check_deps()
-        whole, _ = tuple(conversation.history), conversation.ids  # calls that are compacted away keep their ids
+        whole = tuple(conversation.history)
         conversation.rewrite(self._with_compacted_start(whole))
         backend, limits = work.backend(config.llm), TurnLimits(config, self._spending)
         context = ToolContext[Any](deps=config.deps, cancellation=work.cancellation, spending=self._spending)

@@ -20,7 +20,7 @@ import toolcast
 from support.openai_batches import CHAT, Dropped, OpenAIBatchService, VirtualClock, completion, echo, last_text
 from toolcast.batch import JobStopped
 from toolcast.batch.errors import ProviderBatchError
-from toolcast.batch.remote import driver, open_batches, recovery
+from toolcast.batch.remote import driver, open_batches, reasks, recovery
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -613,6 +613,19 @@ def test_a_file_that_is_not_deleted_is_logged(pair: Pair, caplog: pytest.LogCapt
 
 
 # Invalid answers
+
+
+def without_batches(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Return an event that is set once a job waits for live requests, and for no batch any more."""
+    found, wait = threading.Event(), reasks.LiveReasks.wait
+
+    async def watched(self: Any, seconds: float | None = None) -> None:
+        if seconds is None:
+            found.set()
+        await wait(self, seconds)
+
+    monkeypatch.setattr(reasks.LiveReasks, "wait", watched)
+    return found
 
 
 def once_invalid(invalid: set[str]) -> Callable[[dict[str, Any]], tuple[int, dict[str, Any]]]:

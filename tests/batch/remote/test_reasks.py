@@ -9,7 +9,7 @@ from typing import Any
 import anyio
 import pytest
 
-from batch.remote.test_driver import Out, Pair, once_invalid, sayings, texts
+from batch.remote.test_driver import Out, Pair, once_invalid, sayings, texts, without_batches
 from support.openai_batches import CHAT, completion, last_text
 from toolcast.batch import JobStopped
 from toolcast.batch.remote import reasks
@@ -147,13 +147,7 @@ def test_the_outcomes_of_live_requests_that_run_are_returned_before_the_error_th
     pair = Pair(max_attempts=2)
     pair.limit(requests=1)
     pair.service.answer = once_invalid({"Say 0"})
-    may_answer = threading.Event()
-    wait = reasks.LiveReasks.wait
-
-    async def watched(self: Any, seconds: float | None = None) -> None:
-        if seconds is None:  # no batch is waited for any more
-            may_answer.set()
-        await wait(self, seconds)
+    may_answer = without_batches(monkeypatch)
 
     def cut(method: str, target: str, body: bytes) -> list[bytes | Exception]:
         if target.endswith(CHAT):
@@ -166,7 +160,6 @@ def test_the_outcomes_of_live_requests_that_run_are_returned_before_the_error_th
             return None
         return (403, b"{}") if pair.service.live else (503, b"{}")
 
-    monkeypatch.setattr(reasks.LiveReasks, "wait", watched)
     pair.service.before, pair.service.cut = fail, cut
     outcomes: list[Any] = []
     with pytest.raises(JobStopped, match="it gets no further"):

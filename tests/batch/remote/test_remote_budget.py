@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from decimal import Decimal
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 import toolcast
-from batch.remote.test_driver import Once, Pair, sayings, texts
+from batch.remote.test_driver import Once, Pair, sayings, texts, without_batches
 from batch.remote.test_resume import Killed, Killer, stop, submitted
 from support.openai_batches import completion, last_text
 from toolcast import Budget, Prices, Settings
@@ -21,7 +20,7 @@ from toolcast.batch.budget import Ledger, Spending
 from toolcast.batch.checkpoint import Checkpoint
 from toolcast.batch.errors import BudgetReached
 from toolcast.batch.outcome import Outcome
-from toolcast.batch.remote import driver, reasks
+from toolcast.batch.remote import driver
 from toolcast.errors import UnsupportedLLMError
 
 DOLLAR_PER_TOKEN = Prices(1_000_000, 1_000_000)
@@ -293,21 +292,13 @@ def test_a_live_request_waits_for_what_batches_have_reserved() -> None:
 
 def test_an_item_that_waits_for_what_a_live_request_has_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
     """No batch is open when the live request ends."""
-    may_answer = threading.Event()
-    wait = reasks.LiveReasks.wait
-
-    async def watched(self: Any, seconds: float | None = None) -> None:
-        if seconds is None:  # no batch is waited for any more
-            may_answer.set()
-        await wait(self, seconds)
-
+    may_answer = without_batches(monkeypatch)
     pair = priced(max_attempts=2)
     pair.limit(requests=1)
     pair.service.answer = wrong_about(0)
     pair.service.cut = lambda method, target, body: (
         [body] if not target.endswith("/chat/completions") or may_answer.wait(30) else []
     )
-    monkeypatch.setattr(reasks.LiveReasks, "wait", watched)
     monkeypatch.setattr(driver, "OPEN_BATCHES", 2)
     outcomes, error = run(pair, 3, budget=Budget(usd=216), poll=0.01)
     assert (texts(outcomes), error) == (sayings(0, 1, 2), None)

@@ -132,6 +132,7 @@ class Conversation:
 
     def rewrite(self, history: Iterable[Message]) -> None:
         """Replace the history. The next request has the current instructions before it. Known ids stay known."""
+        self._ids = self.ids  # before those of messages that are left out are unknown
         self.history = without_late(history)
         self.instructions = None
 
