@@ -13,7 +13,6 @@ from rich.text import Text
 
 from ...live_display import can_encode
 from .account import ProgressSnapshot
-from .displays import LineDisplay
 from .text import counts, details, heading, percent, time_text
 
 _NARROW = 44
@@ -23,7 +22,7 @@ _NARROW = 44
 class RichDisplay:
     """Two lines of a terminal, below all that the program prints meanwhile."""
 
-    every: float = LineDisplay.every
+    every: float = 1 / 8
     exclusive: bool = True
 
     def __init__(self, stream: TextIO, delay: float = 0.0) -> None:
