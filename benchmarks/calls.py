@@ -28,8 +28,8 @@ from page import summary, table
 
 import toolcast
 from toolcast import OpenAI, ToolOrchestratingLLM
-from toolcast.http_request import HTTPRequest
 from toolcast.llms import HttpxNetwork
+from toolcast.values.http_request import HTTPRequest
 
 ROUNDS = 3
 COUNT = 60

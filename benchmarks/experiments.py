@@ -25,8 +25,8 @@ from pydantic_core import from_json, to_json
 from toolcast import FunctionCallingLLM, ToolCallPart
 from toolcast.events import ChatResponse
 from toolcast.experiments import ExperimentConfig, ExperimentRunner
-from toolcast.experiments.config import ModelOptions, OllamaClientConfig, SimilarityConfig
 from toolcast.experiments.event_log import JsonlLogger, read_log
+from toolcast.experiments.experiment_config import ModelOptions, OllamaClientConfig, SimilarityConfig
 from toolcast.experiments.log_events import EventType, LogEvent
 from toolcast.experiments.pei.assessment import assess
 from toolcast.llms import LLMMetadata

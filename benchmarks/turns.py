@@ -18,7 +18,7 @@ from toolcast import Engine, FunctionCallingLLM, ToolCallPart, assistant, tool_r
 from toolcast.events import Event, Finish, TextDelta, ToolCallDone, ToolCallStart, UsageReport
 from toolcast.llms import LLMMetadata
 from toolcast.tools.callable_tool import as_tools
-from toolcast.usage import Usage
+from toolcast.values.usage import Usage
 
 ROUNDS = 100
 EVENTS = 20_000

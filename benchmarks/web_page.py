@@ -29,9 +29,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from browser.served import served
 from toolcast import FunctionCallingLLM
-from toolcast.capabilities import LLMMetadata
 from toolcast.events import Event, Finish, TextDelta
 from toolcast.messages import Message
+from toolcast.values.capabilities import LLMMetadata
 
 PIECE = 6  # characters
 LIMIT = 50  # milliseconds for which a task may block a frame

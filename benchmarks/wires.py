@@ -27,8 +27,8 @@ from toolcast.providers.chat_completions.services import SERVICES
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.mistral.adapter import MistralAdapter
 from toolcast.providers.ollama.adapter import OllamaAdapter
-from toolcast.providers.openai.responses import OpenAIResponsesAdapter
-from toolcast.tool_spec import NamedTool, ToolSpec
+from toolcast.providers.openai.adapter import OpenAIResponsesAdapter
+from toolcast.values.tool_spec import NamedTool, ToolSpec
 
 Kind = Literal["arguments", "text"]
 

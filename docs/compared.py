@@ -23,7 +23,7 @@ from toolcast.llms.client import client_of
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.providers.base import RequestInput
 from toolcast.providers.http_adapter import HTTPAdapter
-from toolcast.server_tools import waits_for_approval
+from toolcast.values.server_tools import waits_for_approval
 
 PEERS = {"pydantic-ai": "2.62.0", "LiteLLM": "1.83.0"}
 """The versions that were looked up."""
@@ -60,7 +60,7 @@ class Row(NamedTuple):
 
 def _decoded(llm: ServiceLLM, body: object, **options: Any) -> ChatResponse:
     """Return the response that an LLM reads from a body."""
-    from toolcast.accumulator import Accumulator
+    from toolcast.values.accumulator import Accumulator
 
     decoder = llm.adapter.decoder(RequestInput(llm.model, (), stream=False, **options))
     accumulator = Accumulator()

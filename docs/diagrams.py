@@ -11,7 +11,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from toolcast.chat.transitions import diagram
-from toolcast.states import CALL, CYCLE, ELF, ORCHESTRATOR, REPL, SESSION, STREAM, TOOL_CALL, TURN, Table, mermaid
+from toolcast.values.states import (
+    CALL,
+    CYCLE,
+    ELF,
+    ORCHESTRATOR,
+    REPL,
+    SESSION,
+    STREAM,
+    TOOL_CALL,
+    TURN,
+    Table,
+    mermaid,
+)
 
 DOCS = Path(__file__).parent
 PAGES: dict[Path, dict[str, Table]] = {

@@ -42,7 +42,6 @@ from toolcast import (
     assistant,
     user,
 )
-from toolcast.capabilities import Capabilities
 from toolcast.errors import BadRequest
 from toolcast.llms.client import client_of
 from toolcast.llms.http_llm import ServiceLLM
@@ -57,13 +56,14 @@ from toolcast.messages import (
     ToolResultPart,
     VideoPart,
 )
-from toolcast.option_suggestions import ATTRIBUTES, NAMES, OPTIONS, PROVIDERS, SETTINGS, home_of
-from toolcast.output_mode import best_mode
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
 from toolcast.providers.embedding_codec import EmbeddingCodec, EmbeddingOptions, InputType
 from toolcast.providers.http_adapter import HTTPAdapter
 from toolcast.providers.model_features import all_capabilities, model_rows
+from toolcast.values.capabilities import Capabilities
+from toolcast.values.option_suggestions import ATTRIBUTES, NAMES, OPTIONS, PROVIDERS, SETTINGS, home_of
+from toolcast.values.output_mode import best_mode
 
 Rows: TypeAlias = Iterable[Sequence[str]]
 

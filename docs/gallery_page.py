@@ -473,9 +473,9 @@ def wide_table(shown: Shown) -> None:
 @scene("A chat of 10,000 messages, scrolled up")
 def long(shown: Shown) -> None:
     from toolcast.apps.web.saved_chat import SavedChat
-    from toolcast.chat.context import ChatContext
+    from toolcast.chat.chat_context import ChatContext
     from toolcast.messages import Message, assistant, user
-    from toolcast.stores.sqlite import SQLiteStore
+    from toolcast.stores.sqlite_store import SQLiteStore
 
     def text(number: int) -> Message:
         question = f"Question {number // 2 + 1:,}: which files are the same?"

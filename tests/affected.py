@@ -2,8 +2,8 @@
 
     python tests/affected.py [--base REV] [--seconds SECONDS]
 
-A module's own tests come first (`tests/llms/test_base.py` of `llms/base.py`), then the tests that import it, directly
-before indirectly, in the imports of today. They run until SECONDS are over; what was not run is printed.
+A module's own tests come first (`tests/values/test_usage.py` of `values/usage.py`), then the tests that import it,
+directly before indirectly, in the imports of today. They run until SECONDS are over; what was not run is printed.
 """
 
 from __future__ import annotations

@@ -25,7 +25,6 @@ from typing import Any
 from support.recordings import answers_in
 from support.shared_data import SHARED, recordings
 from support.turns import PROTOCOLS, Turn
-from toolcast.accumulator import Accumulator
 from toolcast.errors import LLMError, ToolcastError
 from toolcast.events import ChatResponse, Event, Finish, ToolCallDone, ToolCallStart
 from toolcast.messages import assistant, tool_result, user
@@ -37,9 +36,10 @@ from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.llama_cpp.adapter import LlamaCppAdapter
 from toolcast.providers.mistral.adapter import MistralAdapter
 from toolcast.providers.ollama.adapter import OllamaAdapter
-from toolcast.providers.openai.responses import OpenAIResponsesAdapter
-from toolcast.settings import Settings
-from toolcast.tool_spec import NamedTool, ToolSpec
+from toolcast.providers.openai.adapter import OpenAIResponsesAdapter
+from toolcast.values.accumulator import Accumulator
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import NamedTool, ToolSpec
 
 TOOLS = (
     ToolSpec("get_weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}}),

@@ -24,8 +24,8 @@ from pydantic import BaseModel
 
 import toolcast
 from toolcast.apps.api_keys import KeyStoreError, key_owner, key_variables
-from toolcast.credentials import read_variable
-from toolcast.hook_protocol import CallInfo, RequestInfo
+from toolcast.values.credentials import read_variable
+from toolcast.values.hooks import CallInfo, RequestInfo
 
 MODELS = (
     "openai:gpt-6-luna",

@@ -12,14 +12,14 @@ from toolcast import Anthropic, Engine, Message, ToolOrchestratingLLM, WebSearch
 from toolcast.agents.engine.compaction import summary_prompt
 from toolcast.agents.engine.history import find_problems, has_content, repair
 from toolcast.agents.engine.instructions import as_instructions
-from toolcast.apps.sessions_command import _message_texts
+from toolcast.apps.logs_command import _message_texts
 from toolcast.llms import RedactedLLM
 from toolcast.llms.token_estimates import estimate_message_tokens
-from toolcast.message_dicts import message_from_dict
 from toolcast.messages import CachePoint, TextPart
-from toolcast.observability.content import messages_json
+from toolcast.observability.telemetry_content import messages_json
 from toolcast.structured.response_validation import is_empty
 from toolcast.testing import ScriptedLLM
+from toolcast.values.message_dicts import message_from_dict
 
 MARKED = user("a", CachePoint("1h"), "b", CachePoint())
 

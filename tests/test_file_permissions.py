@@ -13,8 +13,8 @@ import pytest
 
 from support.run_logs import whole_run
 from support.unprivileged import mode, unprivileged
-from toolcast.stores.jsonl import JSONLStore
-from toolcast.stores.sqlite import SQLiteStore
+from toolcast.stores.jsonl_store import JSONLStore
+from toolcast.stores.sqlite_store import SQLiteStore
 
 OPENING = """
 import os, sys
@@ -168,7 +168,7 @@ def test_logs_of_experiments_that_may_not_be_written_or_read(tmp_path: Path, sea
     below = whole_run(tmp_path / "grid" / "below" / "b.jsonl", "b")
     script = """
         from toolcast.experiments.event_log import JsonlLogger
-        from toolcast.experiments.memory import AgentMemory
+        from toolcast.experiments.agent_memory import AgentMemory
         from toolcast.experiments.report.page import logs_in
         show(lambda: JsonlLogger(folder / "sealed" / "run.jsonl", "run"))
         show(lambda: AgentMemory(folder / "sealed" / "memory.db"))

@@ -28,8 +28,8 @@ from toolcast.providers.chat_completions.services import SERVICES
 from toolcast.providers.llama_cpp.adapter import LlamaCppAdapter
 from toolcast.providers.ollama.adapter import OllamaAdapter
 from toolcast.providers.sse import JSONLines, ServerSentEvents
-from toolcast.retries import retry_after
-from toolcast.tool_spec import NamedTool, ToolSpec
+from toolcast.values.retries import retry_after
+from toolcast.values.tool_spec import NamedTool, ToolSpec
 
 RUNS = nightly(7_500, 3_000)
 

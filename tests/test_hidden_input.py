@@ -31,7 +31,7 @@ from toolcast.events import Finish, TextDelta, ThinkingDelta, ToolCallDone, Tool
 from toolcast.messages import ToolCallPart
 from toolcast.parsing.core_schemas import hides_input
 from toolcast.parsing.partial_value import PartialValue, plan_for
-from toolcast.stores.memory import MemoryStore
+from toolcast.stores.memory_store import MemoryStore
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 from toolcast.tools.output_schema import output_schema
 

@@ -54,7 +54,6 @@ from toolcast import (
     ToolOrchestratingLLM,
     llm,
 )
-from toolcast.credentials import Secret
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -70,6 +69,7 @@ from toolcast.errors import (
 from toolcast.experiments.embedders import EndpointEmbedder
 from toolcast.llms import CachedLLM, RedactedLLM
 from toolcast.transport.httpx_network import HttpxNetwork
+from toolcast.values.credentials import Secret
 
 # Two halves, so that neither this file's text in a traceback nor a constant of a frame holds the canary.
 HALVES = ("sk-cAnArY-", "7f3e9b1d5a8c")

@@ -25,8 +25,8 @@ from test_secrets import FAILURES, JSON, MARK, canary, dumped, echo, shown, text
 from toolcast import CallError, Engine, OpenAI, Session, Settings, Timeouts, ToolOrchestratingLLM
 from toolcast.errors import BadRequest
 from toolcast.llms import CachedLLM, RecordingLLM, SQLiteCache
-from toolcast.stores.jsonl import JSONLStore
-from toolcast.stores.sqlite import SQLiteStore
+from toolcast.stores.jsonl_store import JSONLStore
+from toolcast.stores.sqlite_store import SQLiteStore
 from toolcast.testing import Recorded, RecordingError, ReplayNetwork, record, replay
 from user.session import command_environment, play
 

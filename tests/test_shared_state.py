@@ -21,11 +21,10 @@ from pydantic import BaseModel
 
 from toolcast import Engine, Hooks, Message, Session, Settings, ToolCallPart, hooks, tool_result, user
 from toolcast.agents.engine.conversation import Conversation
-from toolcast.chat.context import NOTHING_STREAMED, Streamed
+from toolcast.chat.chat_context import NOTHING_STREAMED, Streamed
 from toolcast.errors import BadRequest
 from toolcast.events import TextDelta
-from toolcast.hook_protocol import collect_hooks
-from toolcast.http_request import HTTPRequest
+from toolcast.helpers.text_buffer import JOIN_THRESHOLD, TextBuffer
 from toolcast.messages import ImagePart, ToolResultPart, assistant
 from toolcast.parsing.partial_instances import partial_class
 from toolcast.providers.base import RequestInput
@@ -34,8 +33,9 @@ from toolcast.providers.chat_completions.services import SERVICES
 from toolcast.providers.http_adapter import cache_by_options
 from toolcast.stores import MemoryStore
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
-from toolcast.text_buffer import JOIN_THRESHOLD, TextBuffer
-from toolcast.tool_spec import ToolSpec
+from toolcast.values.hooks import collect_hooks
+from toolcast.values.http_request import HTTPRequest
+from toolcast.values.tool_spec import ToolSpec
 
 THREADS = 4
 

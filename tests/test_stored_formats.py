@@ -42,12 +42,12 @@ from toolcast.apps.repl.prompt_input import History
 from toolcast.chat import AsyncChatMachine, ChatMachine
 from toolcast.errors import BadRequest
 from toolcast.experiments import ExperimentRunner
+from toolcast.experiments.agent_memory import AgentMemory
 from toolcast.experiments.config_files import load_config
 from toolcast.experiments.event_log import read_log
 from toolcast.experiments.grids.grid import run_grid
-from toolcast.experiments.memory import AgentMemory
 from toolcast.experiments.pei.assessment import assess
-from toolcast.experiments.pei.results_loader import read_results
+from toolcast.experiments.pei.assessment_files import read_results
 from toolcast.experiments.report.page import report_on
 from toolcast.experiments.report.summary import summary_of
 from toolcast.messages import AudioPart, DocumentPart, ImagePart, TextPart, ThinkingPart, ToolResultPart

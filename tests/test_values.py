@@ -25,7 +25,7 @@ from toolcast.errors import (
     ValidationError,
 )
 from toolcast.testing import ScriptedLLM
-from toolcast.usage import NO_USAGE
+from toolcast.values.usage import NO_USAGE
 
 # -- settings -------------------------------------------------------------------------------------------------
 

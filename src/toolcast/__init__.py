@@ -62,11 +62,10 @@ if TYPE_CHECKING:
     )
     from .agents.agent import Agent as Agent
     from .agents.engine.engine import Engine as Engine
-    from .agents.mcp.server import MCPServer as MCPServer
+    from .agents.mcp.mcp_server import MCPServer as MCPServer
     from .agents.permissions.permissions import Permissions as Permissions
     from .agents.permissions.rules import Rule as Rule
     from .agents.sessions.session import Session as Session
-    from .approvals import ApprovalDecision as ApprovalDecision, PermissionRequest as PermissionRequest
     from .errors import (
         CallError as CallError,
         FailTurn as FailTurn,
@@ -75,22 +74,21 @@ if TYPE_CHECKING:
         TryAgain as TryAgain,
         ValidationError as ValidationError,
     )
-    from .hook_protocol import CallInfo as CallInfo, Hooks as Hooks, RequestInfo as RequestInfo, hooks as hooks
-    from .llms.anthropic_llms import Anthropic as Anthropic, AnthropicVertex as AnthropicVertex
-    from .llms.base import FunctionCallingLLM as FunctionCallingLLM
-    from .llms.bedrock import Bedrock as Bedrock
     from .llms.defaults import Configs as Configs
     from .llms.embeddings.embed import aembed as aembed, embed as embed
     from .llms.fallback import FallbackLLM as FallbackLLM
-    from .llms.google_llms import Google as Google
+    from .llms.function_calling_llm import FunctionCallingLLM as FunctionCallingLLM
     from .llms.local.llama_cpp import LlamaCpp as LlamaCpp
     from .llms.named_llms import LATER as LATER, llm as llm
-    from .llms.openai_llms import (
+    from .llms.vendors.anthropic_llms import Anthropic as Anthropic, AnthropicVertex as AnthropicVertex
+    from .llms.vendors.bedrock_llm import Bedrock as Bedrock
+    from .llms.vendors.cohere_mistral_ollama import Cohere as Cohere, Mistral as Mistral, Ollama as Ollama
+    from .llms.vendors.google_llms import Google as Google
+    from .llms.vendors.openai_llms import (
         OpenAI as OpenAI,
         OpenAICompatible as OpenAICompatible,
         OpenAIResponses as OpenAIResponses,
     )
-    from .llms.provider_llms import Cohere as Cohere, Mistral as Mistral, Ollama as Ollama
     from .messages import (
         Message as Message,
         ToolCallPart as ToolCallPart,
@@ -106,18 +104,7 @@ if TYPE_CHECKING:
         PathChange as PathChange,
         is_partial as is_partial,
     )
-    from .prices import Prices as Prices
     from .prompts import ChatPromptTemplate as ChatPromptTemplate, PromptTemplate as PromptTemplate
-    from .server_tools import (
-        CodeExecution as CodeExecution,
-        FileSearch as FileSearch,
-        ImageGeneration as ImageGeneration,
-        RemoteMCP as RemoteMCP,
-        ServerTool as ServerTool,
-        URLContext as URLContext,
-        WebSearch as WebSearch,
-    )
-    from .settings import Settings as Settings, Timeouts as Timeouts
     from .structured.call import Result as Result
     from .structured.object_streams import AsyncObjectStream as AsyncObjectStream, ObjectStream as ObjectStream
     from .structured.orchestrator import Preview as Preview, ToolOrchestratingLLM as ToolOrchestratingLLM
@@ -128,17 +115,30 @@ if TYPE_CHECKING:
         tool as tool,
         tools_of as tools_of,
     )
-    from .tools.context import ToolContext as ToolContext
-    from .turn import Turn as Turn
-    from .usage import Budget as Budget, Usage as Usage
+    from .tools.tool_context import ToolContext as ToolContext
+    from .values.approvals import ApprovalDecision as ApprovalDecision, PermissionRequest as PermissionRequest
+    from .values.hooks import CallInfo as CallInfo, Hooks as Hooks, RequestInfo as RequestInfo, hooks as hooks
+    from .values.prices import Prices as Prices
+    from .values.server_tools import (
+        CodeExecution as CodeExecution,
+        FileSearch as FileSearch,
+        ImageGeneration as ImageGeneration,
+        RemoteMCP as RemoteMCP,
+        ServerTool as ServerTool,
+        URLContext as URLContext,
+        WebSearch as WebSearch,
+    )
+    from .values.settings import Settings as Settings, Timeouts as Timeouts
+    from .values.turn import Turn as Turn
+    from .values.usage import Budget as Budget, Usage as Usage
 else:
-    from .lazy_exports import lazy_exports
+    from .helpers.lazy_exports import lazy_exports
 
     _public_name, __dir__ = lazy_exports(__name__)
 
     def __getattr__(name: str) -> Any:
         if name == "__compiled__":  # one module answers for all; this one imports nothing else
-            return not str(import_module("toolcast.text_buffer").__file__).endswith(".py")
+            return not str(import_module("toolcast.helpers.text_buffer").__file__).endswith(".py")
         return _public_name(name)
 
 

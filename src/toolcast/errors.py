@@ -37,16 +37,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from .lazy_dataclasses import dataclass
+from .helpers.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import pydantic
     from pydantic_core import ErrorDetails
 
-    from .answer_details import SafetyRating
     from .events import ChatResponse
-    from .turn import Turn
-    from .usage import Usage
+    from .values.answer_details import SafetyRating
+    from .values.turn import Turn
+    from .values.usage import Usage
 
 __all__ = [
     "Attempt",
@@ -113,7 +113,7 @@ class ToolcastError(Exception):
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks."""
-        from .html_repr import table
+        from .values.html_repr import table
 
         return table(type(self).__name__, self._html_rows())
 
@@ -122,7 +122,7 @@ class ToolcastError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """Return what IPython prints in place of a traceback: the message, and the caller's own frames."""
-        from .short_tracebacks import render
+        from .helpers.short_tracebacks import render
 
         return render(self, self._traceback_head(), self._traceback_hints())
 
@@ -349,7 +349,7 @@ class Attempt:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Attempt:
         """Return the attempt from the data of `to_dict`; its error has its type, message and origin."""
-        from .usage import Usage
+        from .values.usage import Usage
 
         error, usage = data["error"], data["usage"]
         return cls(

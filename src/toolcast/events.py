@@ -15,14 +15,14 @@ from typing import Any, Generic, Literal, TypeAlias
 
 from typing_extensions import TypeVar
 
-from .answer_details import SafetyRating, TokenLogprob, describe_ratings
-from .approvals import PermissionRequest
-from .citations import Citation, Grounding
 from .errors import CallError
-from .json_text import json_text
-from .lazy_dataclasses import dataclass
+from .helpers.json_text import json_text
+from .helpers.lazy_dataclasses import dataclass
 from .messages import ImagePart, Message, ServerToolPart
-from .usage import Usage
+from .values.answer_details import SafetyRating, TokenLogprob, describe_ratings
+from .values.approvals import PermissionRequest
+from .values.citations import Citation, Grounding
+from .values.usage import Usage
 
 __all__ = [
     "AgentEvent",
@@ -404,7 +404,7 @@ class ChatResponse:
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: without the arguments of tool calls, which may be secret."""
-        from .html_repr import citation_list, table
+        from .values.html_repr import citation_list, table
 
         calls = ", ".join([call.name for call in self.message.tool_calls])
         rows = [

@@ -15,10 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
-from .citations import Citation, shifted
-from .json_text import json_text
-from .lazy_dataclasses import dataclass
-from .option_types import require
+from .helpers.json_text import json_text
+from .helpers.lazy_dataclasses import dataclass
+from .helpers.option_types import require
+from .values.citations import Citation, shifted
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

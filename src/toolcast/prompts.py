@@ -25,9 +25,8 @@ from typing import Any, TypeAlias, TypeGuard, cast, get_args
 from pydantic_core import PydanticSerializationError
 
 from .errors import PromptError
-from .json_text import json_text
-from .lazy_dataclasses import dataclass
-from .message_dicts import is_message_dict, message_from_dict
+from .helpers.json_text import json_text
+from .helpers.lazy_dataclasses import dataclass
 from .messages import (
     TAKEN,
     AudioPart,
@@ -44,7 +43,8 @@ from .messages import (
     VideoPart,
     tool_result,
 )
-from .tool_spec import legal_name
+from .values.message_dicts import is_message_dict, message_from_dict
+from .values.tool_spec import legal_name
 
 AsCalls: TypeAlias = Callable[[object], Sequence[ToolCallPart]]
 """Converts a few-shot object to the tool calls that make it; none: it is text. The calls' ids are set later."""

@@ -17,13 +17,12 @@ from support.ollama_server import MODEL, OllamaServer
 from toolcast import Ollama, ToolCallPart, assistant
 from toolcast.apps.cli import main
 from toolcast.experiments import ExperimentConfig, ExperimentRunner, JsonlLogger, SimilarityMonitor
-from toolcast.experiments.cycles import new_state
+from toolcast.experiments.agent_memory import AgentMemory
+from toolcast.experiments.cycles import ToolDispatcher, new_state
 from toolcast.experiments.experiment_tools import agent_tools
-from toolcast.experiments.memory import AgentMemory
 from toolcast.experiments.pei.assessment import assess
 from toolcast.experiments.prompt_assembly import PromptAssembler
 from toolcast.experiments.response_parsing import ResponseParser
-from toolcast.experiments.tool_dispatch import ToolDispatcher
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 
 CYCLE = ["load_state", "assemble_prompt", "invoke_llm", "parse_response"]

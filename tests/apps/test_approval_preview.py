@@ -22,7 +22,7 @@ from toolcast.apps.approval_preview import (
 )
 from toolcast.apps.repl.preview_text import preview_lines
 from toolcast.errors import TryAgain
-from toolcast.toolbox.files import file_tools
+from toolcast.toolbox.file_access import file_tools
 from toolcast.toolbox.shell_command import command_tool
 
 

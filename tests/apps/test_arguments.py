@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from toolcast.apps.arguments import positive_int
+from toolcast.apps.command_parser import positive_int
 
 
 @pytest.mark.parametrize(("text", "number"), [("1", 1), ("20", 20), ("007", 7)])

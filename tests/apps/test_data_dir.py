@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcast.apps.data_dir import data_dir, prompt_history_file, sessions_file
+from toolcast.apps.config_file import data_dir, prompt_history_file, sessions_file
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from support.driven_repl import driven
 from support.ollama_server import DONE, MODEL, OllamaServer, delta
 from support.terminal_emulator import Emulated
 from toolcast import ToolOrchestratingLLM
-from toolcast.apps.growing_json import print_growing, print_json
+from toolcast.apps.get_command import print_growing, print_json
 from toolcast.testing import ScriptedLLM
 
 PROGRAM = "import sys; from toolcast.apps.cli import main; sys.exit(main(sys.argv[2:]))"
@@ -138,7 +138,7 @@ def test_states_that_cannot_be_serialized_are_not_drawn() -> None:
 
 
 def test_without_rich(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolcast.apps.growing_json.find_spec", lambda name: None)
+    monkeypatch.setattr("toolcast.apps.get_command.find_spec", lambda name: None)
     stream = StringIO()
     print_growing(iter([{}, {"a": 1}]), TypeAdapter(dict[str, int]), stream)
     print_json("{}", stream)

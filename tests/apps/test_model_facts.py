@@ -13,8 +13,8 @@ from support.ollama_server import MODEL, OllamaServer
 from toolcast import OpenAICompatible
 from toolcast.apps.model_facts import ServedModels
 from toolcast.errors import Timeout
-from toolcast.llms.base import FunctionCallingLLM
-from toolcast.llms.service import Service
+from toolcast.llms.function_calling_llm import FunctionCallingLLM
+from toolcast.llms.http.service import Service
 from toolcast.testing import ScriptedLLM
 
 

@@ -16,7 +16,7 @@ from toolcast import LlamaCpp
 from toolcast.apps import model_list
 from toolcast.apps.model_list import ProviderModels, check_model, list_models
 from toolcast.errors import AuthFailed, ConnectFailed, NotFound, ToolcastError, UnsupportedLLMError
-from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.function_calling_llm import FunctionCallingLLM
 from toolcast.llms.named_llms import llm
 
 LISTS: dict[str, tuple[str, Any]] = {

@@ -12,11 +12,11 @@ import pytest
 
 from support.loopback import whole
 from support.ollama_server import OllamaServer
-from toolcast import prices
 from toolcast.apps import cli, models_command
 from toolcast.llms.local.pulled import PulledModel, save_pulled
 from toolcast.llms.local.weights import WEIGHTS
 from toolcast.providers.model_features import all_capabilities
+from toolcast.values import prices
 
 HEAD = "PROVIDER CONTEXT TOOLS IMAGES THINKING SCHEMA FORCED PARALLEL STRICT $/M IN $/M OUT MODEL"
 

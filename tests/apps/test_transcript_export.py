@@ -12,7 +12,6 @@ import pytest
 
 from toolcast import Message, ToolCallPart, system, user
 from toolcast.apps.transcript_export import CONVERSATION_KIND, ExportFormat, export_conversation, export_format
-from toolcast.citations import Citation
 from toolcast.errors import ToolcastError
 from toolcast.messages import (
     AudioPart,
@@ -24,6 +23,7 @@ from toolcast.messages import (
     ThinkingPart,
     ToolResultPart,
 )
+from toolcast.values.citations import Citation
 
 PIXEL = bytes.fromhex("89504e470d0a1a0a")
 ATTACK = "</pre></details><script>alert(1)</script><img src=x onerror=alert(1)>"

@@ -12,7 +12,7 @@ import pytest
 
 from toolcast.async_support import sync_driver
 from toolcast.async_support.callbacks import call_function
-from toolcast.cancellation import Cancellation
+from toolcast.async_support.cancellation import Cancellation
 from toolcast.errors import TurnCancelled
 
 where: ContextVar[str] = ContextVar("where", default="nowhere")

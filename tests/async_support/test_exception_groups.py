@@ -18,13 +18,13 @@ from support.loopback import Loopback, whole
 from toolcast import OpenAICompatible, ToolOrchestratingLLM
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Permissions
-from toolcast.approvals import PermissionRequest
 from toolcast.async_support.exception_groups import collapse_groups, only_cancelled
-from toolcast.capabilities import LLMMetadata
 from toolcast.errors import ConnectFailed
 from toolcast.events import Event
-from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.function_calling_llm import FunctionCallingLLM
 from toolcast.testing import ScriptedLLM
+from toolcast.values.approvals import PermissionRequest
+from toolcast.values.capabilities import LLMMetadata
 
 BODY = json.dumps(
     {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hi"}}]}

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 import pytest
 
+from toolcast.async_support.cancellation import Cancellation
 from toolcast.async_support.thread_bridge import await_in_thread, run_in_thread
-from toolcast.cancellation import Cancellation
 from toolcast.errors import TurnCancelled
 
 LONG = 60.0

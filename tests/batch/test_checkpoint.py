@@ -26,14 +26,14 @@ from support.unprivileged import mode, unprivileged
 from toolcast import ChatPromptTemplate, Prices, Settings, ToolOrchestratingLLM, Usage
 from toolcast.batch import Outcome
 from toolcast.batch.checkpoint import LAYOUT, Checkpoint, read_status
-from toolcast.batch.errors import CheckpointError, CheckpointMismatch
 from toolcast.batch.item_keys import UnstableInput
+from toolcast.batch.job_errors import CheckpointError, CheckpointMismatch
 from toolcast.batch.remote.journal import Journal
 from toolcast.errors import CallError, RateLimited, ToolcastError, error_from_dict
 from toolcast.llms import UsageDetails
-from toolcast.prices import ModelPricing
-from toolcast.stores.sqlite import SQLiteStore
+from toolcast.stores.sqlite_store import SQLiteStore
 from toolcast.testing import ScriptedLLM
+from toolcast.values.prices import ModelPricing
 
 
 class Person(BaseModel):

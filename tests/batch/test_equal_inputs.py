@@ -6,10 +6,10 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from toolcast.batch.equal_inputs import EqualInputs
 from toolcast.batch.inputs import InputRow
+from toolcast.batch.item_keys import EqualInputs
 from toolcast.batch.outcome import Outcome
-from toolcast.usage import NO_USAGE, Usage
+from toolcast.values.usage import NO_USAGE, Usage
 
 
 def row(index: int, value: Any) -> InputRow:

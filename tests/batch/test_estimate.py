@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from toolcast import Budget, Prices, Settings, ToolOrchestratingLLM, Usage
 from toolcast.batch import Estimate, Interval, Job, JobStopped, Outcome
 from toolcast.events import Finish, ToolCallDone, ToolCallStart, UsageReport
-from toolcast.prices import ModelPricing
 from toolcast.testing import ScriptedLLM, ScriptedRequest
+from toolcast.values.prices import ModelPricing
 
 PRICES = Prices(1_000_000, 1_000_000)
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from toolcast import Message, ToolOrchestratingLLM, user
 from toolcast.batch import BadRow, Job, JobError
 from toolcast.batch.inputs import length_of, open_inputs, read_row
-from toolcast.batch.results.columns import input_fields
+from toolcast.batch.result_files import input_fields
 from toolcast.batch.schedule import WINDOW
 from toolcast.testing import ScriptedLLM
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from toolcast.batch import interrupts
+from toolcast.batch import job_run
 
 
 class Job:
@@ -44,19 +44,19 @@ def pressed() -> Generator[list[int]]:
 def test_the_first_interrupt_is_the_jobs_and_the_second_the_programs(pressed: list[int]) -> None:
     jobs = [Job(), Job()]
     for job in jobs:
-        interrupts.watch(job.interrupt)
+        job_run.watch(job.interrupt)
     signal.raise_signal(signal.SIGINT)
     assert [job.interrupts for job in jobs] == [1, 1]
     assert pressed == []
     signal.raise_signal(signal.SIGINT)
     assert pressed == [signal.SIGINT]
-    interrupts.unwatch(jobs[0].interrupt)
+    job_run.unwatch(jobs[0].interrupt)
     new = Job()
-    interrupts.watch(new.interrupt)
+    job_run.watch(new.interrupt)
     signal.raise_signal(signal.SIGINT)
     assert (new.interrupts, pressed) == (1, [signal.SIGINT])
-    interrupts.unwatch(jobs[1].interrupt)
-    interrupts.unwatch(new.interrupt)
+    job_run.unwatch(jobs[1].interrupt)
+    job_run.unwatch(new.interrupt)
 
 
 def in_thread(function: Any, *arguments: Any) -> None:
@@ -67,33 +67,33 @@ def in_thread(function: Any, *arguments: Any) -> None:
 
 def test_a_job_of_another_thread_is_not_interrupted(pressed: list[int]) -> None:
     job = Job()
-    in_thread(interrupts.watch, job.interrupt)
+    in_thread(job_run.watch, job.interrupt)
     signal.raise_signal(signal.SIGINT)
-    interrupts.unwatch(job.interrupt)
+    job_run.unwatch(job.interrupt)
     assert (job.interrupts, pressed) == (0, [signal.SIGINT])
 
 
 def test_a_job_that_another_thread_ends(pressed: list[int]) -> None:
     """The handler stays until a job ends in the main thread; the program's one is called."""
     job, second = Job(), Job()
-    interrupts.watch(job.interrupt)
-    in_thread(interrupts.unwatch, job.interrupt)
+    job_run.watch(job.interrupt)
+    in_thread(job_run.unwatch, job.interrupt)
     signal.raise_signal(signal.SIGINT)
     assert (job.interrupts, pressed) == (0, [signal.SIGINT])
-    interrupts.watch(second.interrupt)
+    job_run.watch(second.interrupt)
     signal.raise_signal(signal.SIGINT)
     assert (second.interrupts, pressed) == (1, [signal.SIGINT])
-    interrupts.unwatch(second.interrupt)
+    job_run.unwatch(second.interrupt)
 
 
 def test_a_program_that_ignores_interrupts_goes_on_to_do_so() -> None:
     job = Job()
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        interrupts.watch(job.interrupt)
+        job_run.watch(job.interrupt)
         signal.raise_signal(signal.SIGINT)
         assert job.interrupts == 0
-        interrupts.unwatch(job.interrupt)
+        job_run.unwatch(job.interrupt)
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
@@ -102,11 +102,11 @@ def test_a_program_that_ignores_interrupts_goes_on_to_do_so() -> None:
 def test_a_handler_that_the_program_sets_during_a_job_stays(pressed: list[int]) -> None:
     job = Job()
     own = signal.getsignal(signal.SIGINT)
-    interrupts.watch(job.interrupt)
+    job_run.watch(job.interrupt)
     signal.signal(signal.SIGINT, own)
     signal.raise_signal(signal.SIGINT)
     assert (job.interrupts, pressed) == (0, [signal.SIGINT])
-    interrupts.unwatch(job.interrupt)
+    job_run.unwatch(job.interrupt)
     assert signal.getsignal(signal.SIGINT) is own
 
 
@@ -115,13 +115,13 @@ def test_a_job_that_outlives_its_event_loop(pressed: list[int]) -> None:
         return True
 
     async def begin() -> None:
-        interrupts.watch(interrupt)
+        job_run.watch(interrupt)
 
     before = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # where asyncio sets its own handler
     try:
         asyncio.run(begin())
-        interrupts.unwatch(interrupt)
+        job_run.unwatch(interrupt)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
@@ -132,10 +132,10 @@ def test_a_job_that_outlives_one_run_of_an_event_loop(pressed: list[int]) -> Non
         return True
 
     async def begin() -> None:
-        interrupts.watch(interrupt)
+        job_run.watch(interrupt)
 
     async def end() -> None:
-        interrupts.unwatch(interrupt)
+        job_run.unwatch(interrupt)
 
     before = signal.getsignal(signal.SIGINT)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # where asyncio sets its own handler
@@ -151,6 +151,6 @@ def test_a_job_that_outlives_one_run_of_an_event_loop(pressed: list[int]) -> Non
 def test_a_job_without_asyncio(pressed: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "asyncio")
     job = Job()
-    interrupts.watch(job.interrupt)
-    interrupts.unwatch(job.interrupt)
+    job_run.watch(job.interrupt)
+    job_run.unwatch(job.interrupt)
     assert pressed == []

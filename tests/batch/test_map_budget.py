@@ -16,10 +16,10 @@ from pydantic import BaseModel, field_validator
 
 from toolcast import Budget, Prices, Settings, ToolOrchestratingLLM, Usage
 from toolcast.batch import Job, JobStopped, Outcome
-from toolcast.batch.errors import BudgetReached
+from toolcast.batch.job_errors import BudgetReached
 from toolcast.batch.job_options import JobPlan
 from toolcast.batch.live_run import LiveRun
-from toolcast.batch.progress.account import ProgressSnapshot
+from toolcast.batch.progress.job_progress import ProgressSnapshot
 from toolcast.errors import NotFound, UnsupportedLLMError
 from toolcast.events import Finish, ToolCallDone, ToolCallStart, UsageReport
 from toolcast.testing import ScriptedLLM, ScriptedRequest

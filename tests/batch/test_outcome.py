@@ -14,8 +14,8 @@ from support.notebooks import Notebook
 from support.sync_and_async import API
 from toolcast import Prices, ToolOrchestratingLLM, Usage
 from toolcast.batch import Job, Outcome, OutcomeList
-from toolcast.prices import ModelPricing
 from toolcast.testing import ScriptedLLM, ScriptedRequest
+from toolcast.values.prices import ModelPricing
 
 
 def test_an_outcome_has_an_output_or_an_error() -> None:

@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from toolcast import Prices, ToolOrchestratingLLM, Usage
 from toolcast.batch import JobError, Outcome
 from toolcast.batch.outcome_columns import OUTCOME_COLUMNS, OutcomeColumns
-from toolcast.prices import ModelPricing
 from toolcast.testing import ScriptedLLM
+from toolcast.values.prices import ModelPricing
 
 
 class City(BaseModel):

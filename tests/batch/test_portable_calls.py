@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from toolcast import Anthropic, FallbackLLM, FunctionCallingLLM, OpenAI, ToolOrchestratingLLM
 from toolcast.batch import JobError, row_function
-from toolcast.batch.portable_calls import PortableCall
+from toolcast.batch.row_functions import PortableCall
 from toolcast.llms import CachedLLM, MemoryCache
 from toolcast.llms.client import client_of
 from toolcast.testing import ScriptedLLM

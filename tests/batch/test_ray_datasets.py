@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from support.counting_service import CountingService
 from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.batch import JobError, JobStopped, RayMapper, ray_map
-from toolcast.batch.portable_calls import PortableCall
+from toolcast.batch.row_functions import PortableCall
 from toolcast.errors import AuthFailed
 from toolcast.testing import ScriptedLLM
 

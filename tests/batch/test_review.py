@@ -13,8 +13,8 @@ import pytest
 
 from toolcast import Prices, ToolOrchestratingLLM, Usage
 from toolcast.batch import Job, Outcome, review_page, write_review
-from toolcast.prices import ModelPricing
 from toolcast.testing import AutoLLM
+from toolcast.values.prices import ModelPricing
 
 PAID = Usage(1_000_000, 0).with_pricing(ModelPricing("openai", ("x",), Prices(2, 4)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolcast.batch.samples import spread
+from toolcast.batch.inputs import spread
 
 
 def test_positions_are_spread_evenly() -> None:

@@ -11,7 +11,6 @@ import anyio
 import anyio.to_thread
 
 from toolcast import FunctionCallingLLM, ToolCallPart
-from toolcast.capabilities import LLMMetadata
 from toolcast.events import (
     Event,
     Finish,
@@ -23,10 +22,11 @@ from toolcast.events import (
     UsageReport,
 )
 from toolcast.messages import Message
-from toolcast.settings import Settings
-from toolcast.tool_spec import ToolChoice
 from toolcast.tools.callable_tool import CallableTool
-from toolcast.usage import Usage
+from toolcast.values.capabilities import LLMMetadata
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import ToolChoice
+from toolcast.values.usage import Usage
 
 
 class Gate:

@@ -22,9 +22,9 @@ from starlette.staticfiles import StaticFiles
 from uvicorn import Config, Server
 
 from toolcast.apps.web.security import Guard
-from toolcast.apps.web.server import PAGE
-from toolcast.apps.web.startup import listen, page_url
-from toolcast.chat.context import STATES, ChatContext
+from toolcast.apps.web.web_server import PAGE
+from toolcast.apps.web.web_startup import listen, page_url
+from toolcast.chat.chat_context import STATES, ChatContext
 from toolcast.chat.transitions import diagram
 from toolcast.serve.access import Hosts, json_body
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from toolcast import Engine, Permissions
 from toolcast.apps.web import make_app
-from toolcast.apps.web.startup import ChatServer, listen, page_url
+from toolcast.apps.web.web_startup import ChatServer, listen, page_url
 from toolcast.chat.events import LoadModel
 from toolcast.chat.machine import AsyncChatMachine
-from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.function_calling_llm import FunctionCallingLLM
 from toolcast.messages import Message
 
 if TYPE_CHECKING:

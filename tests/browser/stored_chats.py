@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from toolcast.apps.repl.conversation import ChatSetup
 from toolcast.apps.repl.modes import MODES
+from toolcast.apps.repl.open_session import ChatSetup
 from toolcast.apps.web.chats import Chats
 from toolcast.apps.web.form_files import ChatFiles
 from toolcast.apps.web.model_picker import ModelPicker
-from toolcast.apps.web.server import make_app
-from toolcast.apps.web.startup import ChatServer, listen, new_machine, page_url
+from toolcast.apps.web.web_server import make_app
+from toolcast.apps.web.web_startup import ChatServer, listen, new_machine, page_url
 from toolcast.errors import NotFound
-from toolcast.llms.base import FunctionCallingLLM
-from toolcast.stores.sqlite import SQLiteStore
-from toolcast.toolbox.files import file_tools
+from toolcast.llms.function_calling_llm import FunctionCallingLLM
+from toolcast.stores.sqlite_store import SQLiteStore
+from toolcast.toolbox.file_access import file_tools
 from toolcast.toolbox.shell_command import command_tool
 from toolcast.tools.callable_tool import CallableTool
 

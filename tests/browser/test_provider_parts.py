@@ -10,8 +10,8 @@ import pytest
 
 from browser.held_llm import Gate, HeldLLM, text
 from browser.served import send_message, served
-from toolcast.citations import Citation
 from toolcast.events import ServerToolUse, TextCitation, ToolCallDelta, ToolCallDone, ToolCallStart
+from toolcast.values.citations import Citation
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright, run `nox -s browser`: NOT TESTED HERE")
 expect = sync_api.expect

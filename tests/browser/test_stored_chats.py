@@ -15,9 +15,9 @@ from browser.held_llm import Gate, HeldLLM, call, text, thinking
 from browser.stored_chats import stored_chats
 from toolcast import Message, user
 from toolcast.apps.web.saved_chat import SavedChat
-from toolcast.chat.context import ChatContext
+from toolcast.chat.chat_context import ChatContext
 from toolcast.messages import TextPart
-from toolcast.stores.sqlite import SQLiteStore
+from toolcast.stores.sqlite_store import SQLiteStore
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright, run `nox -s browser`: NOT TESTED HERE")
 expect = sync_api.expect

@@ -8,7 +8,7 @@ from support.engines import call, results
 from toolcast.agents.engine.history import find_problems
 from toolcast.chat import actions as actions
 from toolcast.chat.actions import ContextBuilder, Effect
-from toolcast.chat.context import ChatContext, ChatError, Streamed
+from toolcast.chat.chat_context import ChatContext, ChatError, Streamed
 from toolcast.chat.events import Interrupt, StreamChunk, StreamComplete, ToolCallSuccess
 from toolcast.events import TextDelta, ThinkingDelta, ToolCallStart
 from toolcast.messages import Message, ThinkingPart, ToolResultPart, assistant, user

@@ -6,7 +6,7 @@ import pytest
 
 from support.chats import BUSY, CALL, LOADED, Walker, answer, orders
 from toolcast.agents.engine.history import SUPERSEDED, find_problems
-from toolcast.chat.context import STATES, Branch, BranchPoint, ChatContext, ChatMark, ChatState
+from toolcast.chat.chat_context import STATES, Branch, BranchPoint, ChatContext, ChatMark, ChatState
 from toolcast.chat.events import (
     EditMessage,
     EditQueued,

@@ -22,10 +22,8 @@ from toolcast.agents.engine.compaction import Compaction
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import find_problems
 from toolcast.agents.permissions.permissions import Permissions, Rule
-from toolcast.agents.tool_search.search import LLMSearch
-from toolcast.approvals import PermissionRequest
-from toolcast.capabilities import Progress
-from toolcast.chat.context import ChatContext
+from toolcast.agents.tool_search.tool_search import LLMSearch
+from toolcast.chat.chat_context import ChatContext
 from toolcast.chat.effects import StageTask
 from toolcast.chat.events import (
     ApproveToolCall,
@@ -47,15 +45,17 @@ from toolcast.chat.events import (
 from toolcast.chat.machine import AsyncChatMachine, ChatChange, ChatMachine
 from toolcast.errors import ContextTooLong, IllegalState, RateLimited, TryAgain
 from toolcast.events import Finish, TextDelta, ThinkingDelta
-from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.function_calling_llm import FunctionCallingLLM
 from toolcast.llms.local.llama_cpp import LlamaCpp
 from toolcast.llms.model_registry import choose_llm
 from toolcast.llms.named_llms import llm
 from toolcast.messages import ImagePart, ToolCallPart, assistant, tool_result, user
 from toolcast.testing import ReplayNetwork, ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
-from toolcast.tools.context import ToolContext
-from toolcast.usage import Budget, Prices, Usage
+from toolcast.tools.tool_context import ToolContext
+from toolcast.values.approvals import PermissionRequest
+from toolcast.values.capabilities import Progress
+from toolcast.values.usage import Budget, Prices, Usage
 from user.session import address, spoken
 
 PICTURE = ImagePart(data=b"png", media_type="image/png")

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.answer_details import SafetyRating, TokenLogprob
-from toolcast.approvals import PermissionRequest
 from toolcast.chat import events
 from toolcast.chat.events import (
     USER_EVENTS,
@@ -35,7 +33,6 @@ from toolcast.chat.events import (
     event_to_dict,
     parse_event,
 )
-from toolcast.citations import Citation, Grounding
 from toolcast.errors import RateLimited
 from toolcast.events import (
     Failover,
@@ -48,7 +45,10 @@ from toolcast.events import (
     UsageReport,
 )
 from toolcast.messages import ImagePart, Message, TextPart, ThinkingPart, ToolCallPart, ToolResultPart, assistant, user
-from toolcast.usage import Usage
+from toolcast.values.answer_details import SafetyRating, TokenLogprob
+from toolcast.values.approvals import PermissionRequest
+from toolcast.values.citations import Citation, Grounding
+from toolcast.values.usage import Usage
 
 EVENTS = [kind for kind in vars(events).values() if isinstance(kind, type) and issubclass(kind, ChatEvent)]
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from support.engines import call
-from toolcast.approvals import PermissionRequest
 from toolcast.chat import guards as guards
-from toolcast.chat.context import ChatContext, Streamed
+from toolcast.chat.chat_context import ChatContext, Streamed
 from toolcast.chat.events import (
     ApproveToolCall,
     Interrupt,
@@ -20,6 +19,7 @@ from toolcast.chat.events import (
 )
 from toolcast.events import TextDelta, ToolCallDone
 from toolcast.messages import ToolResultPart, assistant, user
+from toolcast.values.approvals import PermissionRequest
 
 A, B = PermissionRequest("a", "look", "{}"), PermissionRequest("b", "look", "{}")
 CALLED = (user("Look."), assistant(call("a", "look"), call("b", "look"), call("c", "look")))

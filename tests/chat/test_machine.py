@@ -15,7 +15,7 @@ from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import find_problems
 from toolcast.agents.permissions.permissions import Permissions, Rule
 from toolcast.chat.actions import INTERRUPTED, ContextBuilder
-from toolcast.chat.context import STATES, ChatContext, ChatError, ChatState
+from toolcast.chat.chat_context import STATES, ChatContext, ChatError, ChatState
 from toolcast.chat.events import (
     ApproveToolCall,
     ChatEvent,
@@ -46,7 +46,7 @@ from toolcast.chat.events import (
 from toolcast.chat.machine import AsyncChatMachine, ChatChange, ChatMachine
 from toolcast.chat.transitions import ACTIONS
 from toolcast.errors import IllegalState, RateLimited
-from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.function_calling_llm import FunctionCallingLLM
 from toolcast.messages import ToolCallPart, ToolResultPart, assistant, user
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool

@@ -9,9 +9,8 @@ from typing import Any
 from hypothesis import given, strategies as st
 
 from support.chats import CALL, ROADS
-from toolcast.approvals import PermissionRequest
 from toolcast.chat.actions import ContextBuilder
-from toolcast.chat.context import STATES, ChatContext, ChatState
+from toolcast.chat.chat_context import STATES, ChatContext, ChatState
 from toolcast.chat.events import (
     ApproveToolCall,
     ChatEvent,
@@ -42,9 +41,10 @@ from toolcast.chat.events import (
     WorkEvent,
 )
 from toolcast.chat.guards import is_late
-from toolcast.chat.machine_config import chat_machine_config
+from toolcast.chat.machine_types import chat_machine_config
 from toolcast.chat.transitions import ACTIONS, ALWAYS, GUARDS, TABLE, Row, transition
 from toolcast.messages import assistant
+from toolcast.values.approvals import PermissionRequest
 
 CONFIG = json.loads(json.dumps(chat_machine_config()))
 LATE = {"guard": "is_late"}

@@ -18,9 +18,8 @@ from support.chats import ROADS
 from support.engines import call, results
 from support.example_counts import examples
 from toolcast.agents.engine.history import find_problems, unanswered_calls
-from toolcast.approvals import PermissionRequest, fingerprint
 from toolcast.chat.actions import Effect
-from toolcast.chat.context import STATES, Branch, ChatContext, ChatState
+from toolcast.chat.chat_context import STATES, Branch, ChatContext, ChatState
 from toolcast.chat.events import (
     ApproveToolCall,
     ChatEvent,
@@ -59,7 +58,8 @@ from toolcast.chat.events import (
 from toolcast.chat.transitions import Transition, transition
 from toolcast.events import Finish, TextDelta, ThinkingDelta, ToolCallDone, UsageReport
 from toolcast.messages import ThinkingPart, ToolCallPart, ToolResultPart, assistant, user
-from toolcast.usage import Usage
+from toolcast.values.approvals import PermissionRequest, fingerprint
+from toolcast.values.usage import Usage
 
 IDS = st.sampled_from(["a", "b", "c", "a-2", "", "zzz"])
 ARGUMENTS = st.sampled_from(["{}", '{"value": 1}', "{", "", "[]"])

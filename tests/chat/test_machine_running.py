@@ -19,7 +19,7 @@ from support.chat_drivers import PATIENCE, AsyncChatAPI, ChatAPI, FakeStages, Fa
 from support.engines import call
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import find_problems, unanswered_calls
-from toolcast.chat.context import ChatContext, ChatState
+from toolcast.chat.chat_context import ChatContext, ChatState
 from toolcast.chat.events import (
     ApproveToolCall,
     ChatEvent,
@@ -49,9 +49,9 @@ from toolcast.chat.machine import RESTING_STATES, ChatChange
 from toolcast.chat.transitions import transition
 from toolcast.chat.turn_hooks import TURN_STATES
 from toolcast.errors import RateLimited
-from toolcast.hook_protocol import CallInfo, Hooks
 from toolcast.messages import assistant
 from toolcast.testing import ScriptedLLM
+from toolcast.values.hooks import CallInfo, Hooks
 
 PEOPLE: list[ChatEvent] = [
     *(LoadModel("one"), Interrupt(), Stop(), ApproveToolCall(), RejectToolCall()),

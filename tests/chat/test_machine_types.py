@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from toolcast.chat.context import ChatState
+from toolcast.chat.chat_context import ChatState
 from toolcast.chat.events import USER_EVENTS, Restored
 from toolcast.chat.machine_types import chat_machine_types
 from toolcast.chat.transitions import ACTIONS, GUARDS, TABLE

@@ -11,10 +11,9 @@ import pytest
 from support.chats import BUSY, CALL, GENERATING, LOADED, ROADS, SEARCHING, STREAMING, WAITING, Walker, answer, orders
 from support.engines import call, results
 from toolcast.agents.engine.history import CUT_OFF, SUPERSEDED, find_problems, unanswered_calls
-from toolcast.approvals import PermissionRequest
 from toolcast.chat import actions as chat_actions, events, guards
 from toolcast.chat.actions import INTERRUPTED, Effect
-from toolcast.chat.context import STATES, ChatContext, ChatError, ChatState
+from toolcast.chat.chat_context import STATES, ChatContext, ChatError, ChatState
 from toolcast.chat.events import (
     ApproveToolCall,
     ChatEvent,
@@ -53,8 +52,9 @@ from toolcast.chat.events import (
 )
 from toolcast.chat.transitions import ALWAYS, TABLE, diagram, transition
 from toolcast.messages import Message, ToolCallPart, ToolResultPart, assistant, user
-from toolcast.states import mermaid
-from toolcast.usage import Usage
+from toolcast.values.approvals import PermissionRequest
+from toolcast.values.states import mermaid
+from toolcast.values.usage import Usage
 
 A, B, C = call("a", "look"), call("b", "write", '{"to": 1}'), call("c", "look")
 BOTH = StreamComplete(answer("Both.", A, B))

@@ -16,11 +16,11 @@ from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.chat.events import GenerationFailure, Interrupt, QueueMessage, RejectToolCall, Stop
 from toolcast.errors import BudgetExceeded, RoundsExceeded, ServerError, ToolcastError, TurnCancelled, TurnFailed
-from toolcast.hook_protocol import CallInfo, Hooks
 from toolcast.messages import Message
 from toolcast.testing import ScriptedLLM
-from toolcast.turn import Turn
-from toolcast.usage import Budget
+from toolcast.values.hooks import CallInfo, Hooks
+from toolcast.values.turn import Turn
+from toolcast.values.usage import Budget
 
 
 class Watch(Hooks):

@@ -16,13 +16,12 @@ import pytest
 from support.chat_drivers import PATIENCE, ChatAPI, FakeStages
 from support.engines import call, results
 from support.loopback import HOLD, Loopback, head
-from toolcast.accumulator import Accumulator
 from toolcast.agents.engine.compaction import Compaction
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import find_problems
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.async_support.background_jobs import BackgroundJob
-from toolcast.chat.context import ChatContext, Streamed
+from toolcast.chat.chat_context import ChatContext, Streamed
 from toolcast.chat.effects import StageTask
 from toolcast.chat.events import (
     ApproveToolCall,
@@ -37,12 +36,13 @@ from toolcast.chat.events import (
 from toolcast.chat.machine import AsyncChatMachine, ChatChange, ChatMachine
 from toolcast.errors import ContextTooLong, FailTurn, IllegalState
 from toolcast.events import Finish, TextDelta
-from toolcast.llms.openai_llms import OpenAICompatible
+from toolcast.llms.vendors.openai_llms import OpenAICompatible
 from toolcast.messages import Message
 from toolcast.testing import ScriptedLLM, VirtualClock
 from toolcast.tools.callable_tool import CallableTool
-from toolcast.tools.context import ToolContext
-from toolcast.usage import Budget
+from toolcast.tools.tool_context import ToolContext
+from toolcast.values.accumulator import Accumulator
+from toolcast.values.usage import Budget
 
 BACKENDS = pytest.mark.parametrize("backend", ["asyncio", "trio"])
 
@@ -518,7 +518,7 @@ def test_a_long_chat_is_sent_shortened_from_then_on(chats: ChatAPI, at: int | No
 
 
 def test_who_looks_at_the_text_after_each_piece_folds_each_piece_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolcast.accumulator import Accumulator
+    from toolcast.values.accumulator import Accumulator
 
     folded: list[Any] = []
     apply: Callable[[Accumulator, Any], None] = Accumulator.apply

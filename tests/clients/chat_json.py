@@ -8,10 +8,8 @@ from typing import Any
 
 from toolcast import Engine, Permissions, Prices, ToolCallPart
 from toolcast.agents.permissions.rules import Rule
-from toolcast.answer_details import SafetyRating, TokenLogprob
-from toolcast.approvals import PermissionRequest
 from toolcast.chat import ChatMachine
-from toolcast.chat.context import STATES, ChatContext, ChatError
+from toolcast.chat.chat_context import STATES, ChatContext, ChatError
 from toolcast.chat.events import (
     ApproveToolCall,
     ChatEvent,
@@ -47,7 +45,6 @@ from toolcast.chat.events import (
     ToolSearchSuccess,
     event_to_dict,
 )
-from toolcast.citations import Citation, Grounding
 from toolcast.errors import ServerError
 from toolcast.events import (
     AudioOutput,
@@ -88,8 +85,11 @@ from toolcast.messages import (
     user,
 )
 from toolcast.testing import ScriptedLLM
-from toolcast.usage import Usage
-from toolcast.usage_details import UsageDetails
+from toolcast.values.answer_details import SafetyRating, TokenLogprob
+from toolcast.values.approvals import PermissionRequest
+from toolcast.values.citations import Citation, Grounding
+from toolcast.values.usage import Usage
+from toolcast.values.usage_details import UsageDetails
 
 RAW = {"kind": "of a service", "list": [1, None, {"deep": True}]}
 CITATION = Citation(

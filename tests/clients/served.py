@@ -22,7 +22,7 @@ from starlette.routing import Mount, Route
 from toolcast import Engine, Permissions, Session, ToolCallPart, serve
 from toolcast.events import Event, Finish, TextDelta, UsageReport
 from toolcast.testing import ScriptedLLM
-from toolcast.usage import Usage
+from toolcast.values.usage import Usage
 
 PATIENCE = 30.0
 

@@ -8,7 +8,7 @@ from typing import Any
 from clients.node import run_node
 from toolcast import Engine, Permissions, ToolCallPart
 from toolcast.chat import ChatChange, ChatMachine, chat_machine_config
-from toolcast.chat.context import ChatState
+from toolcast.chat.chat_context import ChatState
 from toolcast.chat.events import ChatEvent, WorkEvent, event_to_dict
 from toolcast.chat.guards import is_late
 from toolcast.chat.transitions import ACTIONS, ALWAYS, GUARDS, TABLE, Action, Row, transition

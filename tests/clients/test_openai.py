@@ -12,7 +12,7 @@ from clients.served import DELETE, Model, engine, served, sessions
 from toolcast import ToolOrchestratingLLM
 from toolcast.events import Finish, TextDelta, ThinkingDelta, UsageReport
 from toolcast.testing import ScriptedLLM
-from toolcast.usage import Usage
+from toolcast.values.usage import Usage
 
 ANSWER = [
     *(ThinkingDelta("Look outside."), TextDelta("The sea "), TextDelta("is calm.")),

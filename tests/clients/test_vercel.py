@@ -13,12 +13,12 @@ from clients.node import run_node
 from clients.served import DELETE, Model, engine, served, sessions
 from support.run_events import RUNS, TURNS
 from toolcast import ToolCallPart, ToolOrchestratingLLM
-from toolcast.approvals import fingerprint
 from toolcast.events import Finish, TextDelta, ThinkingDelta
 from toolcast.serve.protocol import DONE, PublicError, RunInput
 from toolcast.serve.vercel import WAITS, VercelProtocol
 from toolcast.testing import ScriptedLLM
-from toolcast.turn import Turn
+from toolcast.values.approvals import fingerprint
+from toolcast.values.turn import Turn
 
 
 class Album(BaseModel):

@@ -9,7 +9,7 @@ import pytest
 
 from docs.pages import PAGES, blocks
 from toolcast import Agent, Engine, Session
-from toolcast.agents.engine.config import AgentOptions, EngineOptions
+from toolcast.agents.engine.engine_config import AgentOptions, EngineOptions
 from toolcast.agents.engine.turn_request import RunOptions, TurnOptions
 
 (PAGE,) = [page for page in PAGES if page.as_posix().endswith("docs/reference/engine.md")]

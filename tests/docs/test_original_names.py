@@ -8,8 +8,8 @@ import pytest
 
 import toolcast
 from project.source import ROOT
-from toolcast.chat.context import STATES
-from toolcast.states import CALL, CYCLE, ELF, ORCHESTRATOR, REPL, SESSION, STREAM, TOOL_CALL, TURN
+from toolcast.chat.chat_context import STATES
+from toolcast.values.states import CALL, CYCLE, ELF, ORCHESTRATOR, REPL, SESSION, STREAM, TOOL_CALL, TURN
 
 PAGE = (ROOT / "docs" / "explanation" / "original-names.md").read_text(encoding="utf-8")
 LIBRARY = [re.findall(r"`(\w+)`", row.split("|")[2]) for row in PAGE.splitlines() if row.startswith("| `")]

@@ -15,16 +15,16 @@ from support.experiments import RuleLLM, call, config_in, logged, of_cycles, of_
 from toolcast import CallableTool, Message, ToolCallPart
 from toolcast.errors import BadRequest, IllegalState, ServerError, Timeout, ToolcastError
 from toolcast.events import Finish, TextDelta, ThinkingDelta, UsageReport
-from toolcast.experiments.config import OllamaClientConfig
 from toolcast.experiments.cycles import CycleOrchestrator, Services, new_state
 from toolcast.experiments.event_log import JsonlLogger, read_log
+from toolcast.experiments.experiment_config import OllamaClientConfig
 from toolcast.experiments.log_events import LogEvent
 from toolcast.experiments.run_state import UNREADABLE, RunState
 from toolcast.experiments.similarity import SimilarityMonitor
 from toolcast.messages import ThinkingPart
-from toolcast.states import CYCLE
 from toolcast.testing import ScriptedLLM, VirtualClock
-from toolcast.usage import Usage
+from toolcast.values.states import CYCLE
+from toolcast.values.usage import Usage
 
 notes: dict[str, str] = {}
 

@@ -17,22 +17,22 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support import warm_python
+from toolcast.async_support.cancellation import Cancellation
 from toolcast.async_support.sync_driver import run as run_sync
-from toolcast.cancellation import Cancellation
 from toolcast.errors import TurnCancelled, ValidationError
-from toolcast.experiments.config import MemoryLimits
+from toolcast.experiments.agent_memory import AgentMemory, RunMemory
+from toolcast.experiments.experiment_config import MemoryLimits
 from toolcast.experiments.experiment_tools import NOWHERE, CallPlace, agent_tools
-from toolcast.experiments.memory import AgentMemory, RunMemory
 from toolcast.experiments.operators import OperatorChannel, TerminalOperator, UnattendedOperator
 from toolcast.messages import ToolCallPart
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import GENERIC
-from toolcast.settings import Settings
 from toolcast.tools.callable_tool import CallableTool
-from toolcast.tools.context import ToolContext
 from toolcast.tools.execution import ToolJob, read_call
+from toolcast.tools.tool_context import ToolContext
 from toolcast.transport.cancel_handle import current_handle
+from toolcast.values.settings import Settings
 
 PLACE = CallPlace("run_1", 3, 2, 0)
 Arguments = str | dict[str, Any]
@@ -414,7 +414,7 @@ from toolcast.experiments.experiment_tools import agent_tools
 from toolcast.experiments.operators import TerminalOperator
 from toolcast.messages import ToolCallPart
 from toolcast.tools.execution import read_call
-from toolcast.tools.context import ToolContext
+from toolcast.tools.tool_context import ToolContext
 
 class Deaf:
     def send_and_wait(self, message, run_id, cycle_number):

@@ -1,4 +1,4 @@
-"""json_safe.py: what JSON holds stays as it is, all else becomes text, and nothing raises."""
+"""event_log.py: what JSON holds stays as it is, all else becomes text, and nothing raises."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.experiments.json_safe import DEEPEST, is_plain, json_safe
+from toolcast.experiments.event_log import DEEPEST, is_plain, json_safe
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

@@ -13,8 +13,8 @@ from typing import Any, TextIO, cast
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.experiments import line_input as module
-from toolcast.experiments.line_input import DescriptorLines, LineSource, StreamLines, line_source
+from toolcast.experiments import operators as module
+from toolcast.experiments.operators import DescriptorLines, LineSource, StreamLines, line_source
 from toolcast.transport.cancel_handle import CancelHandle
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="Windows cannot wait for a descriptor")

@@ -10,17 +10,16 @@ from typing import Any
 
 import anyio
 import pytest
-
 from experiments.test_config import USUAL
+
 from support.loopback import CLOSE, RESET, head, whole
 from support.ollama_server import OllamaServer
 from support.sync_and_async import API
-from toolcast.capabilities import LLMMetadata, Progress
 from toolcast.errors import AuthFailed, MalformedEvent, NotFound, ServerError, ToolcastError, UnsupportedLLMError
 from toolcast.events import Event, Finish
 from toolcast.experiments import llm_setup
-from toolcast.experiments.config import ExperimentConfig, config_of
 from toolcast.experiments.config_errors import UnknownKey
+from toolcast.experiments.experiment_config import ExperimentConfig, config_of
 from toolcast.experiments.llm_setup import (
     ModelNotFoundError,
     ServerNotFound,
@@ -30,16 +29,17 @@ from toolcast.experiments.llm_setup import (
     check_setup,
     settings_of,
 )
-from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.function_calling_llm import FunctionCallingLLM
 from toolcast.llms.local.llama_cpp import LlamaCpp
 from toolcast.llms.model_registry import choose_llm
-from toolcast.llms.openai_llms import OpenAICompatible
-from toolcast.llms.provider_llms import Ollama
+from toolcast.llms.vendors.cohere_mistral_ollama import Ollama
+from toolcast.llms.vendors.openai_llms import OpenAICompatible
 from toolcast.messages import Message
-from toolcast.settings import Settings, Timeouts
 from toolcast.testing import ScriptedLLM
-from toolcast.tool_spec import ToolChoice
 from toolcast.tools.callable_tool import CallableTool
+from toolcast.values.capabilities import LLMMetadata, Progress
+from toolcast.values.settings import Settings, Timeouts
+from toolcast.values.tool_spec import ToolChoice
 
 
 @pytest.fixture(autouse=True)

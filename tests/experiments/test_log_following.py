@@ -1,4 +1,4 @@
-"""log_following.py: what was appended is returned once, wherever the log is cut, torn, truncated or replaced."""
+"""log_reading.py: what was appended is returned once, wherever the log is cut, torn, truncated or replaced."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from hypothesis import given, strategies as st
 
 from support.run_logs import whole_run
 from toolcast.experiments.log_events import LogEvent
-from toolcast.experiments.log_following import LogFollower
-from toolcast.experiments.log_reading import BOM, LogError, read_log
+from toolcast.experiments.log_reading import BOM, LogError, LogFollower, read_log
 
 
 def line(sequence: int, run_id: str = "first", text: str = "") -> bytes:

@@ -10,8 +10,8 @@ from hypothesis import given, strategies as st
 
 from toolcast import Message, ToolCallPart, assistant, system, tool_result, user
 from toolcast.experiments.message_serialization import arguments_of, plain
-from toolcast.message_dicts import message_from_dict
 from toolcast.messages import ServerToolPart, ThinkingPart
+from toolcast.values.message_dicts import message_from_dict
 
 CALL = ToolCallPart("c1", "write", '{"key": "a", "value": "b"}')
 

@@ -1,4 +1,4 @@
-"""presets.py: the published set-up, and that every value of it can be replaced."""
+"""experiment_config.py: the published set-up, and that every value of it can be replaced."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from support.ollama_by_rule import MODEL, OllamaByRule, reply
-from toolcast.experiments.config import ExperimentConfig, config_of
 from toolcast.experiments.config_errors import ConfigError
+from toolcast.experiments.experiment_config import PRESETS, ExperimentConfig, config_of, with_preset
 from toolcast.experiments.grids.grid import expand
-from toolcast.experiments.presets import PRESETS, with_preset
 from toolcast.experiments.runner import ExperimentRunner
 
 MINE: dict[str, Any] = {"run_id": "mine", "model_name": "local", "model_options": {}, "operator": "none"}

@@ -7,10 +7,10 @@ from typing import Annotated
 from pydantic import Field
 
 from toolcast import CallableTool
+from toolcast.experiments.cycles import ToolDispatcher
 from toolcast.experiments.log_events import LogEvent
 from toolcast.experiments.prompt_assembly import FINISH, INSTRUCTIONS, PromptAssembler
 from toolcast.experiments.run_state import RunState
-from toolcast.experiments.tool_dispatch import ToolDispatcher
 
 
 def look(place: Annotated[str, Field(description="where")], deep: bool = False) -> str:

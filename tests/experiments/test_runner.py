@@ -13,10 +13,10 @@ from support.ollama_by_rule import MODEL, OllamaByRule
 from toolcast import Ollama
 from toolcast.errors import OutputTypeError, ServerError, ToolcastError
 from toolcast.experiments import runner
-from toolcast.experiments.config import ExperimentConfig
+from toolcast.experiments.agent_memory import AgentMemory, RunMemory
 from toolcast.experiments.event_log import JsonlLogger, LogError, LogMissing
+from toolcast.experiments.experiment_config import ExperimentConfig
 from toolcast.experiments.llm_setup import ModelNotFoundError, ServerNotFound
-from toolcast.experiments.memory import AgentMemory, RunMemory
 from toolcast.experiments.operators import TerminalOperator, UnattendedOperator
 from toolcast.experiments.runner import ExperimentRunner, RunExists, operator_of
 from toolcast.experiments.telegram import TelegramOperator

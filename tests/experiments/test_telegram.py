@@ -13,17 +13,17 @@ import anyio
 import pytest
 
 from support.loopback import HOLD, RESET, Loopback, Piece, head, whole
+from toolcast.async_support.cancellation import Cancellation
 from toolcast.async_support.sync_driver import run as run_sync
-from toolcast.cancellation import Cancellation
 from toolcast.errors import ConnectFailed, TurnCancelled
 from toolcast.experiments import telegram as module
 from toolcast.experiments.experiment_tools import agent_tools
 from toolcast.experiments.telegram import TelegramOperator
-from toolcast.http_request import HTTPRequest
 from toolcast.messages import ToolCallPart
-from toolcast.tools.context import ToolContext
 from toolcast.tools.execution import read_call
+from toolcast.tools.tool_context import ToolContext
 from toolcast.transport.network import Response, SystemClock
+from toolcast.values.http_request import HTTPRequest
 
 TOKEN = "123456:AAE-top_secret-token"
 SECRET = TOKEN.partition(":")[2]

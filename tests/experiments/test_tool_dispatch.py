@@ -8,9 +8,9 @@ import anyio
 import pytest
 
 from toolcast import CallableTool, ToolCallPart, TryAgain
+from toolcast.experiments.cycles import ToolDispatcher
 from toolcast.experiments.experiment_tools import CallPlace
-from toolcast.experiments.tool_dispatch import ToolDispatcher
-from toolcast.tools.context import ToolContext
+from toolcast.tools.tool_context import ToolContext
 
 PLACE = CallPlace("first", 2, 3, 0)
 

@@ -26,9 +26,9 @@ from toolcast import FallbackLLM, LlamaCpp, OpenAI, Settings, ToolOrchestratingL
 from toolcast.errors import ConnectFailed, LimitExceeded, StreamClosed, StreamTruncated, Timeout
 from toolcast.events import Event, Finish, TextDelta
 from toolcast.llms import LLMMetadata
-from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.client import client_of
 from toolcast.llms.concurrency_limiter import LimitedEvents, Slots, TaskWaiter, Waiter
+from toolcast.llms.function_calling_llm import FunctionCallingLLM
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
 
 

@@ -30,7 +30,7 @@ from support.loopback import END, HOLD, Loopback, Piece, chunk, head, whole
 from support.sync_and_async import API
 from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.errors import StreamClosed, StreamTruncated
-from toolcast.http_request import HTTPRequest
+from toolcast.values.http_request import HTTPRequest
 
 SSE = {"content-type": "text/event-stream"}
 

@@ -25,7 +25,6 @@ from toolcast import (
     system,
     user,
 )
-from toolcast.accumulator import Accumulator
 from toolcast.async_support import sync_driver
 from toolcast.errors import AuthFailed, ConnectFailed, Overloaded, RateLimited, Timeout, UnsupportedLLMError
 from toolcast.events import Event, Failover, Finish, Routing, TextDelta, UsageReport
@@ -33,6 +32,7 @@ from toolcast.llms import CachedLLM, LLMMetadata, MemoryCache
 from toolcast.llms.call_state import CallState
 from toolcast.llms.client import client_of
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock, use_llm
+from toolcast.values.accumulator import Accumulator
 
 JSON = {"content-type": "application/json"}
 DOWN = Recorded([b'{"error": {"message": "down"}}'], 503, JSON)

@@ -8,18 +8,18 @@ from typing import cast
 
 import pytest
 
-from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, NotFound, UnsupportedLLMError
-from toolcast.llms.anthropic_llms import Anthropic
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.local.guided import GuidedLlamaCpp
 from toolcast.llms.local.llama_cpp import LlamaCpp
 from toolcast.llms.model_registry import OLLAMA_MODEL, choose_chat_llm, choose_llm, ollama_address
 from toolcast.llms.named_llms import llm
-from toolcast.llms.openai_llms import OpenAI, OpenAICompatible
-from toolcast.llms.provider_llms import Ollama
+from toolcast.llms.vendors.anthropic_llms import Anthropic
+from toolcast.llms.vendors.cohere_mistral_ollama import Ollama
+from toolcast.llms.vendors.openai_llms import OpenAI, OpenAICompatible
 from toolcast.providers.base import RequestInput
-from toolcast.settings import Settings
+from toolcast.values.credentials import Secret
+from toolcast.values.settings import Settings
 
 HERE = "http://127.0.0.1:11434"
 OURS = {"OLLAMA_HOST": "box", "OLLAMA_MODEL": "qwen3:8b", "OLLAMA_API_KEY": "key"}

@@ -10,20 +10,11 @@ import pytest
 
 from support.process import Process
 from support.sync_and_async import API
-from toolcast import (
-    Budget,
-    Engine,
-    FallbackLLM,
-    OpenAI,
-    OpenAICompatible,
-    Prices,
-    ToolOrchestratingLLM,
-    Usage,
-    prices,
-)
+from toolcast import Budget, Engine, FallbackLLM, OpenAI, OpenAICompatible, Prices, ToolOrchestratingLLM, Usage
 from toolcast.agents import Compaction
 from toolcast.errors import BudgetExceeded, UnsupportedLLMError
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
+from toolcast.values import prices
 
 JSON = {"content-type": "application/json"}
 

@@ -9,7 +9,7 @@ import pytest
 from support.albums import Album
 from toolcast import CallableTool, assistant, user
 from toolcast.llms.request import ChatRequest, as_messages, resolve_tool_choice
-from toolcast.tool_spec import NamedTool
+from toolcast.values.tool_spec import NamedTool
 
 
 @pytest.mark.parametrize(

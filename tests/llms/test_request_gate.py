@@ -25,7 +25,7 @@ from toolcast.llms.token_estimates import estimate_input_tokens
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, VirtualClock
 from toolcast.transport.cancel_handle import current_handle
 from toolcast.transport.network import IOBackend
-from toolcast.usage import Usage
+from toolcast.values.usage import Usage
 
 
 @dataclass

@@ -33,7 +33,7 @@ from toolcast.agents.engine.session_state import SessionState, difference, fold,
 from toolcast.errors import NoToolCallError, Timeout
 from toolcast.events import ChatResponse, ServerToolUse
 from toolcast.llms import RedactedLLM
-from toolcast.llms.resumed_events import MOST_RESUMPTIONS
+from toolcast.llms.http.paused_responses import MOST_RESUMPTIONS
 
 
 class Weather(BaseModel):

@@ -15,7 +15,7 @@ from toolcast import FallbackLLM, FunctionCallingLLM, LlamaCpp, OpenAI, OpenAIRe
 from toolcast.errors import AuthFailed, MalformedEvent, NotFound
 from toolcast.events import Event
 from toolcast.llms import CachedLLM, ChatRequest, Next, RecordingLLM, RedactedLLM, TokenCount, WrapperLLM
-from toolcast.llms.local.server import ServerOptions
+from toolcast.llms.local.llama_server import ServerOptions
 from toolcast.testing import ScriptedLLM, use_llm
 
 KEY = "sk-1234567890abcdef"

@@ -17,9 +17,8 @@ import toolcast
 from toolcast import Engine, LlamaCpp, LLMError, OpenAI, OpenAIResponses, Settings
 from toolcast.agents import Compaction
 from toolcast.errors import BadRequest, ContextTooLong
-from toolcast.http_request import HTTPRequest
 from toolcast.llms import Capabilities, LLMMetadata
-from toolcast.llms.local.server import ServerOptions
+from toolcast.llms.local.llama_server import ServerOptions
 from toolcast.llms.token_estimates import (
     check_context,
     estimate_input_tokens,
@@ -45,7 +44,8 @@ from toolcast.messages import (
     tool_result,
     user,
 )
-from toolcast.tool_spec import ToolSpec
+from toolcast.values.http_request import HTTPRequest
+from toolcast.values.tool_spec import ToolSpec
 
 
 @pytest.mark.parametrize(

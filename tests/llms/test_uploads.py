@@ -40,7 +40,6 @@ from toolcast.agents.engine.engine import Engine
 from toolcast.agents.sessions.session import Session
 from toolcast.chat.events import QueueMessage
 from toolcast.errors import BadRequest, LLMError, NotFound, Overloaded, StreamInterrupted, Timeout, UnsupportedLLMError
-from toolcast.http_request import HTTPResponse
 from toolcast.llms import CachedLLM, ChatRequest, MemoryCache, RedactedLLM, uploads
 from toolcast.llms.client import client_of
 from toolcast.messages import FILE_LIMIT, AudioPart, DocumentPart, FileRef, ImagePart, VideoPart
@@ -48,8 +47,9 @@ from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.anthropic.files import AnthropicFiles
 from toolcast.providers.chat_completions.files import OpenAIFiles as OpenAIFilesCodec
 from toolcast.providers.file_codec import BytesContent, StoredFile
-from toolcast.stores.sqlite import SQLiteStore
+from toolcast.stores.sqlite_store import SQLiteStore
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
+from toolcast.values.http_request import HTTPResponse
 
 PDF = "application/pdf"
 

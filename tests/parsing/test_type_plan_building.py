@@ -23,8 +23,8 @@ from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, Priv
 from support.example_counts import examples
 from support.growth import fed
 from toolcast.parsing import type_plan
-from toolcast.parsing.arguments import parse_json
 from toolcast.parsing.partial_value import NotNull, PartialValue, is_partial, plan_for
+from toolcast.parsing.tool_arguments import parse_json
 
 T = TypeVar("T")
 

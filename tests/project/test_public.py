@@ -74,7 +74,7 @@ print(json.dumps([before, sorted(sys.modules)]))
 """
     before, after = (
         {name.split(".")[2] for name in found if name.startswith("toolcast.providers.") and name.endswith(".adapter")}
-        | {"openai" for name in found if name == "toolcast.providers.openai.responses"}
+        | {"openai" for name in found if name == "toolcast.providers.openai.adapter"}
         for found in fresh(code)
     )
     assert before & ADAPTERS == set()
@@ -91,7 +91,7 @@ print(json.dumps(sorted(sys.modules)))
     loaded = set(fresh(code))
     assert {"httpx", "httpcore", "anyio", "asyncio", "ssl"} & loaded == set()
     # Nor what decodes and parses its response.
-    assert {"toolcast.llms.http_exchange", "toolcast.parsing.partial_value", "jiter"} & loaded == set()
+    assert {"toolcast.llms.http.http_exchange", "toolcast.parsing.partial_value", "jiter"} & loaded == set()
 
 
 def test_all_is_what_one_sees() -> None:

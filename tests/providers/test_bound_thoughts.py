@@ -44,7 +44,7 @@ from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.request import ChatRequest
 from toolcast.messages import Message, ThinkingPart
 from toolcast.providers.model_features import claude_family
-from toolcast.stores.sqlite import SQLiteStore
+from toolcast.stores.sqlite_store import SQLiteStore
 from user.session import environment
 
 LEFT_OUT = "thinking of earlier messages"
@@ -574,7 +574,7 @@ def test_a_session_in_another_process(cloud: MakeLLM, service: BoundThoughtsServ
     for prompt in ("Be brief.", "Be verbose.", "Be verbose."):
         program = f"""
 import toolcast
-from toolcast.stores.sqlite import SQLiteStore
+from toolcast.stores.sqlite_store import SQLiteStore
 
 def look(place: str) -> str:
     "Look somewhere."

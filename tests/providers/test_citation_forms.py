@@ -10,8 +10,6 @@ import pytest
 
 from support.aws_event_messages import event as aws_message
 from toolcast import Message, Settings, user
-from toolcast.accumulator import Accumulator
-from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, StreamTruncated
 from toolcast.events import ChatResponse, Citation, Event, Grounding, GroundingReport, TextCitation
 from toolcast.messages import DocumentPart, TextPart
@@ -25,7 +23,9 @@ from toolcast.providers.cohere.adapter import CohereAdapter
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.http_adapter import HTTPAdapter
 from toolcast.providers.mistral.adapter import MistralAdapter
-from toolcast.providers.openai.responses import OpenAIResponsesAdapter
+from toolcast.providers.openai.adapter import OpenAIResponsesAdapter
+from toolcast.values.accumulator import Accumulator
+from toolcast.values.credentials import Secret
 
 KEY = Secret("sk-0123456789")
 RESPONSES = OpenAIResponsesAdapter(OPENAI, api_key=KEY)

@@ -19,7 +19,7 @@ from toolcast.providers.cohere.adapter import CohereAdapter
 from toolcast.providers.event_fast_path import Envelope
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.ollama.adapter import OllamaAdapter
-from toolcast.providers.openai.responses import OpenAIResponsesAdapter
+from toolcast.providers.openai.adapter import OpenAIResponsesAdapter
 
 TEXTS = ["abcd", 'a"b', "\\", "\n", "é", "\U0001f600", '"}}]}', " ", "x" * 100]
 

@@ -17,7 +17,6 @@ from support.extent import nightly
 from support.sync_and_async import API
 from support.turns import PROTOCOLS, Protocol, Turn, anthropic_blocks, cohere_events, pieces, responses_items
 from toolcast import Anthropic
-from toolcast.accumulator import Accumulator
 from toolcast.errors import (
     BadRequest,
     ContextTooLong,
@@ -65,13 +64,14 @@ from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.llama_cpp.adapter import LlamaCppAdapter
 from toolcast.providers.mistral.adapter import MistralAdapter
 from toolcast.providers.ollama.adapter import OllamaAdapter
-from toolcast.providers.openai.responses import OpenAIResponsesAdapter
-from toolcast.providers.tool_calls.json_text import CallFormat
-from toolcast.providers.tool_calls.prompted import to_prompted_messages
-from toolcast.settings import Settings
+from toolcast.providers.openai.adapter import OpenAIResponsesAdapter
+from toolcast.providers.tool_calls.json_calls import CallFormat
+from toolcast.providers.tool_calls.prompted_calls import to_prompted_messages
 from toolcast.testing import Recorded, ReplayNetwork
-from toolcast.tool_spec import NamedTool, ToolSpec, legal_name
-from toolcast.usage import Usage
+from toolcast.values.accumulator import Accumulator
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import NamedTool, ToolSpec, legal_name
+from toolcast.values.usage import Usage
 
 TOOLS = (
     ToolSpec("get.weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}}),

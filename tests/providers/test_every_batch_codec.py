@@ -16,10 +16,10 @@ from support.batch_services import SERVICES
 from support.loopback import whole
 from toolcast.async_support.sync_driver import run
 from toolcast.errors import AuthFailed, LLMError, MalformedEvent, NotFound, StreamInterrupted, StreamTruncated
-from toolcast.http_request import HTTPResponse
 from toolcast.llms.client import client_of
-from toolcast.llms.service import service_of
+from toolcast.llms.http.service import service_of
 from toolcast.providers.batch_codec import BatchCodec, BatchResult
+from toolcast.values.http_request import HTTPResponse
 
 TEXTS = {"t1-0": "Rivers bend.", "t1-1": "I like chess.", "t1-2": "É\u2028\u0085"}
 TAG = "toolcast-t1"

@@ -10,8 +10,8 @@ from toolcast.errors import BadRequest
 from toolcast.messages import user
 from toolcast.providers.base import RequestInput, RequestOptions
 from toolcast.providers.http_adapter import cache_by_options, json_member
-from toolcast.settings import Settings
-from toolcast.tool_spec import NamedTool, ToolSpec
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import NamedTool, ToolSpec
 
 F = ToolSpec("f", "Does f.", {"type": "object"})
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast import OpenAI
-from toolcast.credentials import Secret
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -26,7 +25,6 @@ from toolcast.errors import (
     ServerError,
 )
 from toolcast.events import SafetyRating
-from toolcast.http_request import request_id
 from toolcast.providers.http_errors import (
     BODY_LIMIT,
     ErrorSource,
@@ -37,6 +35,8 @@ from toolcast.providers.http_errors import (
     stream_error,
 )
 from toolcast.testing import Recorded, ReplayNetwork
+from toolcast.values.credentials import Secret
+from toolcast.values.http_request import request_id
 
 SOURCE = ErrorSource("acme", "m-1", ("ACME_KEY", "OTHER_KEY"), (Secret("sk-secret"),))
 

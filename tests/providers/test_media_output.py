@@ -13,8 +13,6 @@ from hypothesis import given, strategies as st
 
 from support.turns import sse
 from toolcast import ImageGeneration, Message, Settings, user
-from toolcast.accumulator import Accumulator
-from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, LimitExceeded, MalformedEvent, StreamTruncated
 from toolcast.events import AudioOutput, ChatResponse, Event, ImageOutput
 from toolcast.messages import AudioPart, ImagePart, ServerToolPart, TextPart
@@ -27,8 +25,10 @@ from toolcast.providers.content_parts import media_line
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.http_adapter import HTTPAdapter
 from toolcast.providers.media_output import PCM, MediaBytes, image_of_url, media_type_of
-from toolcast.providers.openai.responses import OpenAIResponsesAdapter
+from toolcast.providers.openai.adapter import OpenAIResponsesAdapter
 from toolcast.providers.sse import LIMIT
+from toolcast.values.accumulator import Accumulator
+from toolcast.values.credentials import Secret
 
 KEY = Secret("sk-0123456789")
 CHAT = OpenAIChatAdapter(OPENAI, api_key=KEY)

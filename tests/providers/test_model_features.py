@@ -12,7 +12,6 @@ import pytest
 
 from support.albums import Album
 from toolcast import Anthropic, Google, Ollama, OpenAI, OpenAICompatible, Settings, ToolOrchestratingLLM
-from toolcast.capabilities import Capabilities
 from toolcast.llms import LLMMetadata
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.providers.chat_completions.services import SERVICES
@@ -26,6 +25,7 @@ from toolcast.providers.model_features import (
 )
 from toolcast.providers.model_table import SOURCES, ModelFamily
 from toolcast.providers.refused_settings import EFFORTS
+from toolcast.values.capabilities import Capabilities
 
 ROWS = [row for provider in sorted({*PROVIDER_DEFAULTS, *SERVICES}) for row in model_rows(provider)]
 

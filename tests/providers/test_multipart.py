@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, strategies as st
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from toolcast.providers import multipart
-from toolcast.providers.multipart import encode_form
+from toolcast.providers import file_codec
+from toolcast.providers.file_codec import encode_form
 
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 NAME = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="%\\\u2028\u2029\u0085"), max_size=20)
@@ -104,7 +104,7 @@ def test_the_boundary_is_not_in_the_content(monkeypatch: pytest.MonkeyPatch) -> 
         def hexdigest(self) -> str:
             return "01"[self.updates] * 64
 
-    monkeypatch.setattr(multipart, "sha256", Digest)
+    monkeypatch.setattr(file_codec, "sha256", Digest)
     body, content_type = encode_form({}, "file", "a", b"--" + b"0" * 64, "text/plain")
     assert content_type == f"multipart/form-data; boundary={'1' * 32}"
     assert parsed(body, content_type)[0][1] == b"--" + b"0" * 64

@@ -10,8 +10,6 @@ import pytest
 
 from support.example_counts import cut_places
 from toolcast import RemoteMCP, Settings, ToolCallPart, WebSearch, user
-from toolcast.accumulator import Accumulator
-from toolcast.credentials import Secret
 from toolcast.errors import StreamTruncated
 from toolcast.events import ChatResponse, Event, ServerToolUse
 from toolcast.llms.token_estimates import server_tool_text
@@ -22,7 +20,9 @@ from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import GROQ, OPENAI, XAI
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.http_adapter import HTTPAdapter
-from toolcast.providers.openai.responses import OpenAIResponsesAdapter
+from toolcast.providers.openai.adapter import OpenAIResponsesAdapter
+from toolcast.values.accumulator import Accumulator
+from toolcast.values.credentials import Secret
 
 KEY = Secret("sk-0123456789")
 RESPONSES = OpenAIResponsesAdapter(OPENAI, api_key=KEY)

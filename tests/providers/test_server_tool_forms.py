@@ -32,7 +32,7 @@ from toolcast.errors import BadRequest
 from toolcast.llms.client import client_of
 from toolcast.messages import ServerToolPart
 from toolcast.providers.server_tool_forms import ELSEWHERE, FORMS
-from toolcast.server_tools import ServerTool
+from toolcast.values.server_tools import ServerTool
 
 KEY = "sk-test-0123456789"
 TOKEN = "mcp-token-0123456789"

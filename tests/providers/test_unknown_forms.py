@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from toolcast.credentials import Secret
 from toolcast.errors import MalformedEvent
 from toolcast.events import Event, RawEvent, TextDelta
 from toolcast.messages import user
@@ -23,7 +22,8 @@ from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.http_adapter import HTTPAdapter
 from toolcast.providers.mistral.adapter import MistralAdapter
 from toolcast.providers.ollama.adapter import OllamaAdapter
-from toolcast.providers.openai.responses import OpenAIResponsesAdapter
+from toolcast.providers.openai.adapter import OpenAIResponsesAdapter
+from toolcast.values.credentials import Secret
 
 KEY = Secret("k")
 OLLAMA, ANTHROPIC, GOOGLE = OllamaAdapter(), AnthropicAdapter(api_key=KEY), GoogleAdapter(api_key=KEY)

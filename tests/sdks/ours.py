@@ -9,9 +9,9 @@ import toolcast
 from sdks.decoded import PROMPT, Decoded, arguments
 from support.sync_and_async import API, AsyncAPI
 from toolcast import LLMError
-from toolcast.accumulator import Accumulator
 from toolcast.events import ChatResponse
 from toolcast.messages import ThinkingPart
+from toolcast.values.accumulator import Accumulator
 
 SYNC, ASYNC = API(), AsyncAPI("asyncio")
 LLMS: dict[str, tuple[type[Any], str]] = {

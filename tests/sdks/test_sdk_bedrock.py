@@ -16,9 +16,9 @@ from support.bedrock_oracle import from_json, operation
 from support.loopback import Loopback, Request, whole
 from support.turns import PROTOCOLS, Turn
 from toolcast import Bedrock, CodeExecution, Settings, WebSearch, assistant, system, tool_result, user
-from toolcast.credentials import Secret
-from toolcast.llms import aws_credentials
+from toolcast.llms.credentials import aws_credentials
 from toolcast.messages import AudioPart, DocumentPart, ImagePart, ThinkingPart
+from toolcast.values.credentials import Secret
 
 pytestmark = pytest.mark.networked
 

@@ -14,7 +14,7 @@ import pytest
 
 from support.responses_service import ResponsesService
 from toolcast import Engine, OpenAIResponses, Settings
-from toolcast.llms import background
+from toolcast.llms.http import background_responses
 
 pytestmark = pytest.mark.networked
 
@@ -24,7 +24,7 @@ Sent = tuple[str, str, dict[str, list[str]], Any]
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ResponsesService]:
-    monkeypatch.setattr(background, "_FIRST_WAIT", 0.001)
+    monkeypatch.setattr(background_responses, "_FIRST_WAIT", 0.001)
     with ResponsesService() as double:
         yield double
 
@@ -118,10 +118,10 @@ def test_a_cancelled_response(service: ResponsesService) -> None:
     with client(f"{service.base}/v1") as openai:
         items: Any = [{"role": "user", "content": "Hi"}]
         openai.responses.create(model="gpt-5.4", input=items, store=True, background=True, stream=False)
-    from toolcast.credentials import Secret
     from toolcast.providers.chat_completions.services import OPENAI
-    from toolcast.providers.openai.background import BackgroundRequests
-    from toolcast.providers.openai.responses import OpenAIResponsesAdapter
+    from toolcast.providers.openai.adapter import OpenAIResponsesAdapter
+    from toolcast.providers.openai.background_requests import BackgroundRequests
+    from toolcast.values.credentials import Secret
 
     (theirs,) = requests_of(service, lambda url: client(url).responses.cancel("resp_1"))
     adapter = OpenAIResponsesAdapter(OPENAI, api_key=Secret("any"), base_url=f"{service.base}/v1")

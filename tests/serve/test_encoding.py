@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.serve.encoding import message_json, parsed
+from toolcast.serve.protocol import message_json, parsed
 
 
 def test_a_message_is_one_line_without_spaces() -> None:

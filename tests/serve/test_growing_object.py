@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from toolcast import ToolOrchestratingLLM
 from toolcast.parsing.path_changes import PathChange
-from toolcast.serve.growing_object import GrowingObject
+from toolcast.serve.vercel import GrowingObject
 from toolcast.testing import ScriptedLLM
 
 

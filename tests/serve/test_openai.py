@@ -11,15 +11,15 @@ import toolcast
 from support.run_events import RUNS, TURNS
 from support.serving import client_of, user_of
 from toolcast import Engine
-from toolcast.approvals import ApprovalDecision, PermissionRequest
 from toolcast.events import Finish, Restarted, TextDelta, ThinkingDelta, ToolCallDone, ToolResult
 from toolcast.messages import AudioPart, DocumentPart, ImagePart, assistant, tool_result, user
 from toolcast.parsing.path_changes import PathChange
 from toolcast.serve.openai import OpenAIProtocol
 from toolcast.serve.protocol import DONE, DocumentProtocol, PublicError, RequestError, RunInput
 from toolcast.testing import ScriptedLLM
-from toolcast.turn import Turn
-from toolcast.usage import Usage
+from toolcast.values.approvals import ApprovalDecision, PermissionRequest
+from toolcast.values.turn import Turn
+from toolcast.values.usage import Usage
 
 PROTOCOL = OpenAIProtocol(new_id=lambda: "run", clock=lambda: 1700000000.5)
 ECHO = {"model": "any", "created": 1700000000, "include_usage": False}

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.run_events import RUNS, TURNS
-from toolcast.approvals import ApprovalDecision, PermissionRequest
 from toolcast.events import (
     AudioOutput,
     Finish,
@@ -29,7 +28,8 @@ from toolcast.messages import AudioPart, DocumentPart, ImagePart, VideoPart, ass
 from toolcast.parsing.path_changes import PathChange
 from toolcast.serve.protocol import DONE, PublicError, RequestError, RunInput
 from toolcast.serve.vercel import NO_RESULT, VercelProtocol, approval_id
-from toolcast.turn import Turn
+from toolcast.values.approvals import ApprovalDecision, PermissionRequest
+from toolcast.values.turn import Turn
 
 PROTOCOL = VercelProtocol(new_id=lambda: "run")
 RUN = RunInput(run_id="run")

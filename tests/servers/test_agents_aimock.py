@@ -20,11 +20,11 @@ from toolcast import Anthropic, Google, Mistral, Ollama, OpenAI, OpenAIResponses
 from toolcast.agents.engine.engine import Engine
 from toolcast.errors import AuthFailed, RateLimited, TurnCancelled
 from toolcast.events import TextDelta, ToolCallDone, ToolResult, ToolStarted
-from toolcast.http_request import HTTPRequest
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.messages import ToolResultPart
 from toolcast.transport.httpx_network import HttpxNetwork
 from toolcast.transport.network import AsyncResponse, Response
+from toolcast.values.http_request import HTTPRequest
 
 pytestmark = pytest.mark.networked
 

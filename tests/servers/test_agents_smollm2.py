@@ -19,7 +19,7 @@ from toolcast import LlamaCpp, Message, Session, Settings, ToolCallPart, assista
 from toolcast.agents import ElfConfig, ElfManager
 from toolcast.agents.engine.engine import Engine
 from toolcast.events import OutputDelta, ToolStarted
-from toolcast.llms.local.server import ServerOptions
+from toolcast.llms.local.llama_server import ServerOptions
 from toolcast.stores import SQLiteStore
 
 pytestmark = pytest.mark.networked

@@ -14,8 +14,8 @@ import pytest
 from experiments.test_kills import started
 from support.experiments import logged, of_type
 from toolcast import LlamaCpp
-from toolcast.experiments.config import ExperimentConfig
 from toolcast.experiments.event_log import read_log
+from toolcast.experiments.experiment_config import ExperimentConfig
 from toolcast.experiments.runner import ExperimentRunner
 
 pytestmark = [

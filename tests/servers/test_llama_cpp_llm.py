@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from support.sync_and_async import API
 from toolcast import LlamaCpp, Settings, Timeouts, ToolOrchestratingLLM, is_partial
 from toolcast.errors import NotFound, OutputTruncated
-from toolcast.llms.local.server import ServerOptions
+from toolcast.llms.local.llama_server import ServerOptions
 
 pytestmark = pytest.mark.networked
 

@@ -15,10 +15,10 @@ import pytest
 
 from support.labelled_tools import TOOLS
 from toolcast import LlamaCpp, Settings, user
-from toolcast.agents.tool_search.search import LLMSearch, SearchContext
+from toolcast.agents.tool_search.tool_search import LLMSearch, SearchContext
 from toolcast.async_support import sync_driver
-from toolcast.llms.local.server import ServerOptions
-from toolcast.usage import Usage
+from toolcast.llms.local.llama_server import ServerOptions
+from toolcast.values.usage import Usage
 
 pytestmark = pytest.mark.networked
 

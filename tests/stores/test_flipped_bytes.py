@@ -13,8 +13,8 @@ import pytest
 
 from toolcast.agents.engine.session_state import fold
 from toolcast.errors import ToolcastError
-from toolcast.stores.jsonl import JSONLStore
-from toolcast.stores.sqlite import SQLiteStore
+from toolcast.stores.jsonl_store import JSONLStore
+from toolcast.stores.sqlite_store import SQLiteStore
 from toolcast.stores.store import CHECKSUM, Store
 
 STORED = Path(__file__).parents[1] / "data/stored/sessions/sub-agents.jsonl"

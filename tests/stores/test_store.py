@@ -17,16 +17,16 @@ from hypothesis import given, strategies as st
 
 from support import warm_python
 from toolcast.errors import SessionLocked, ToolcastError
-from toolcast.stores import jsonl
-from toolcast.stores.jsonl import JSONLStore
-from toolcast.stores.memory import MemoryStore
-from toolcast.stores.sqlite import SQLiteStore
+from toolcast.stores import jsonl_store
+from toolcast.stores.jsonl_store import JSONLStore
+from toolcast.stores.memory_store import MemoryStore
+from toolcast.stores.sqlite_store import SQLiteStore
 from toolcast.stores.store import Store, check_id, file_name, from_json_text, id_of, session_locked, to_json_text
 
 # A second process runs its last argument as code, which uses three names.
 MAKE = {
-    "SQLiteStore": "from toolcast.stores.sqlite import SQLiteStore as S; store = S(sys.argv[1] + '/sessions.db')",
-    "JSONLStore": "from toolcast.stores.jsonl import JSONLStore as S; store = S(sys.argv[1] + '/sessions')",
+    "SQLiteStore": "from toolcast.stores.sqlite_store import SQLiteStore as S; store = S(sys.argv[1] + '/sessions.db')",
+    "JSONLStore": "from toolcast.stores.jsonl_store import JSONLStore as S; store = S(sys.argv[1] + '/sessions')",
 }
 
 
@@ -315,7 +315,7 @@ def test_many_threads_append(store: Store) -> None:
 
 def test_threads_that_begin_a_file_write_one_header(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first thread stops after it has found the file empty; no other may look until it has written."""
-    store, look = JSONLStore(tmp_path), jsonl._repair_end
+    store, look = JSONLStore(tmp_path), jsonl_store._repair_end
     looks: list[int] = []
     both = threading.Event()
 
@@ -327,7 +327,7 @@ def test_threads_that_begin_a_file_write_one_header(tmp_path: Path, monkeypatch:
         both.wait(0.2)  # the first passes it only in vain: the second waits for the lock
         return size
 
-    monkeypatch.setattr(jsonl, "_repair_end", looking)
+    monkeypatch.setattr(jsonl_store, "_repair_end", looking)
     each(2, lambda: store.append("a", [{"n": 1}]))
     assert looks[0] == 0
     assert looks[1] > 0

@@ -31,9 +31,9 @@ from toolcast import ToolCallPart, ToolOrchestratingLLM
 from toolcast.events import Finish, ToolCallDelta, ToolCallDone, ToolCallStart
 from toolcast.parsing.partial_value import MISSING
 from toolcast.parsing.path_changes import PathChange
-from toolcast.plain_data import to_plain
 from toolcast.structured.change_views import JSONPatchChanges, PlainChange, SentDocument
 from toolcast.testing import ScriptedLLM
+from toolcast.values.plain_data import to_plain
 
 
 class Color(Enum):

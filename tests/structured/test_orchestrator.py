@@ -43,10 +43,10 @@ from toolcast.errors import (
 )
 from toolcast.events import ChatResponse, Finish, TextDelta, ToolCallDelta, ToolCallStart
 from toolcast.providers.http_adapter import json_member
-from toolcast.server_tools import CodeExecution
-from toolcast.states import CALL, STREAM
 from toolcast.testing import ScriptedLLM, use_llm
-from toolcast.tool_spec import NamedTool
+from toolcast.values.server_tools import CodeExecution
+from toolcast.values.states import CALL, STREAM
+from toolcast.values.tool_spec import NamedTool
 
 
 def maker(*answers: Any, output: Any = Album, prompt: Any = "about {topic}", **options: Any) -> Any:

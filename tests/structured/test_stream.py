@@ -20,8 +20,8 @@ from toolcast import OpenAI, ToolOrchestratingLLM, Usage, ValidationError
 from toolcast.async_support import sync_driver
 from toolcast.errors import StreamBusy, StreamClosed
 from toolcast.events import Finish, TextDelta, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
-from toolcast.states import STREAM
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM, ScriptedRequest
+from toolcast.values.states import STREAM
 
 LONG = Album(
     title="A rather long title", artist="x", songs=[Song(title="One", seconds=1), Song(title="Two", seconds=2)]

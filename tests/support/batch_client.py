@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from toolcast.accumulator import Accumulator
 from toolcast.async_support.sync_driver import run
 from toolcast.events import ChatResponse
-from toolcast.http_request import HTTPRequest, HTTPResponse
 from toolcast.llms.client import client_of
+from toolcast.llms.http.service import service_of
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.request import ChatRequest
-from toolcast.llms.service import service_of
 from toolcast.messages import user
 from toolcast.providers.batch_codec import BatchCodec, BatchResult, BatchStatus
+from toolcast.values.accumulator import Accumulator
+from toolcast.values.http_request import HTTPRequest, HTTPResponse
 
 
 class BatchClient:

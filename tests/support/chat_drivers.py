@@ -18,7 +18,7 @@ from anyio import to_thread
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from toolcast.agents.engine.engine import Engine
-from toolcast.chat.context import ChatState
+from toolcast.chat.chat_context import ChatState
 from toolcast.chat.effects import StageTask
 from toolcast.chat.machine import AsyncChatMachine, ChatChange, ChatMachine
 from toolcast.testing import ScriptedLLM

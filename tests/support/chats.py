@@ -6,7 +6,7 @@ from typing import Any
 
 from support.engines import call
 from toolcast.chat.actions import Effect
-from toolcast.chat.context import ChatContext, ChatState
+from toolcast.chat.chat_context import ChatContext, ChatState
 from toolcast.chat.events import (
     ApproveToolCall,
     ChatEvent,

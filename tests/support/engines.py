@@ -15,8 +15,8 @@ import anyio
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import find_problems, unanswered_calls
 from toolcast.messages import Message, ToolCallPart, ToolResultPart, user
-from toolcast.states import TURN
-from toolcast.turn import Turn
+from toolcast.values.states import TURN
+from toolcast.values.turn import Turn
 
 Watch = Callable[[Any, Any], object]
 """A function that is called with the stream and each of its events."""

@@ -16,13 +16,13 @@ from typing import Any
 
 from toolcast import Message, Settings, ToolCallPart
 from toolcast.events import Event
-from toolcast.experiments.config import ExperimentConfig
+from toolcast.experiments.experiment_config import ExperimentConfig
 from toolcast.experiments.grids.grid import expand
 from toolcast.llms import LLMMetadata
-from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.function_calling_llm import FunctionCallingLLM
 from toolcast.testing import ScriptedLLM
-from toolcast.tool_spec import ToolChoice
 from toolcast.tools.callable_tool import CallableTool
+from toolcast.values.tool_spec import ToolChoice
 
 
 def config_in(folder: Path, **changes: Any) -> ExperimentConfig:

@@ -12,8 +12,8 @@ from pathlib import Path
 from threading import Event
 
 from toolcast.errors import ToolcastError
-from toolcast.experiments.config import ExperimentConfig
-from toolcast.experiments.grids.workers import EventCallback
+from toolcast.experiments.experiment_config import ExperimentConfig
+from toolcast.experiments.grids.grid_workers import EventCallback
 from toolcast.experiments.log_events import LogEvent
 
 

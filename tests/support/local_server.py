@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from toolcast.capabilities import Progress
-from toolcast.credentials import Secret
-from toolcast.llms.local import server as local_model, weights
-from toolcast.llms.local.server import ServerOptions
+from toolcast.llms.local import llama_server as local_model, weights
+from toolcast.llms.local.llama_server import ServerOptions
+from toolcast.values.capabilities import Progress
+from toolcast.values.credentials import Secret
 
 
 class FakeLocalServer:

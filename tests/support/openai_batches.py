@@ -30,9 +30,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import anyio.lowlevel
 
-from toolcast.credentials import reveal
 from toolcast.errors import StreamInterrupted
-from toolcast.http_request import HTTPRequest
+from toolcast.values.credentials import reveal
+from toolcast.values.http_request import HTTPRequest
 
 Reply = tuple[int, bytes]
 CHAT = "/v1/chat/completions"

@@ -25,9 +25,9 @@ from typing import Any, ClassVar
 from support.loopback import Piece, whole
 from support.responses_service import ResponsesService, function_call, message
 from support.service_double import Received, Refused, as_json
-from toolcast.http_request import HTTPRequest
 from toolcast.transport.httpx_network import HttpxNetwork
 from toolcast.transport.network import AsyncResponse, Response
+from toolcast.values.http_request import HTTPRequest
 
 _TAKES_NO_TOOLS = re.compile(r"gpt-6-astra|gpt-6\.1-sol")
 _NO_THOUGHTS = re.compile(r"gpt-[34]")

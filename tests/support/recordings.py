@@ -30,10 +30,10 @@ from typing import Any
 import pytest
 
 from support.extent import nightly
-from toolcast.accumulator import Accumulator
 from toolcast.errors import StreamTruncated
 from toolcast.events import ChatResponse, Event, Finish, ToolCallDone
 from toolcast.providers.base import ProviderAdapter, RequestInput, ResponseDecoder
+from toolcast.values.accumulator import Accumulator
 
 PIECE = 32
 ALIKE, LONG, EDGE, SOME = nightly((3, 500, 50, 30), (2, 300, 40, 20))

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from toolcast.experiments.similarity import SimilarityMonitor
-from toolcast.llms.embeddings.embedder import Embedder
+from toolcast.llms.embeddings.offline import Embedder
 
 
 @dataclass(frozen=True)

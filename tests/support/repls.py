@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from support.scripted_screen import ScriptedScreen
-from toolcast.apps.repl.conversation import ChatSetup, OpenConversation
 from toolcast.apps.repl.modes import MODES
+from toolcast.apps.repl.open_session import ChatSetup, OpenConversation
 from toolcast.apps.repl.repl import Repl
-from toolcast.llms.base import FunctionCallingLLM
+from toolcast.llms.function_calling_llm import FunctionCallingLLM
 from toolcast.stores import MemoryStore
 from toolcast.stores.store import Store
 from toolcast.tools.callable_tool import as_tools

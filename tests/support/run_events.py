@@ -6,8 +6,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from toolcast.approvals import PermissionRequest
-from toolcast.citations import Citation, Grounding
 from toolcast.events import (
     AgentEvent,
     AudioOutput,
@@ -34,8 +32,10 @@ from toolcast.events import (
     UsageReport,
 )
 from toolcast.messages import ImagePart, assistant
-from toolcast.turn import Turn
-from toolcast.usage import Usage
+from toolcast.values.approvals import PermissionRequest
+from toolcast.values.citations import Citation, Grounding
+from toolcast.values.turn import Turn
+from toolcast.values.usage import Usage
 
 IDS = st.sampled_from(["call-1", "call-2", "call-3"])
 TEXTS = st.text(max_size=5) | st.sampled_from(["\n\n", "data: x\r\n", "\u2028", '"', "\ud800"])

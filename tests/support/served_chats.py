@@ -12,19 +12,19 @@ from typing import Any
 import anyio
 import httpx
 
-from toolcast.apps.repl.conversation import ChatSetup
 from toolcast.apps.repl.modes import MODES
+from toolcast.apps.repl.open_session import ChatSetup
 from toolcast.apps.web.chats import Chats
 from toolcast.apps.web.form_files import ChatFiles
 from toolcast.apps.web.model_picker import ModelPicker
-from toolcast.apps.web.server import make_app
-from toolcast.apps.web.startup import new_machine
+from toolcast.apps.web.web_server import make_app
+from toolcast.apps.web.web_startup import new_machine
 from toolcast.chat.machine import AsyncChatMachine
 from toolcast.errors import NotFound
-from toolcast.llms.base import FunctionCallingLLM
-from toolcast.stores.sqlite import SQLiteStore
+from toolcast.llms.function_calling_llm import FunctionCallingLLM
+from toolcast.stores.sqlite_store import SQLiteStore
 from toolcast.stores.store import Store
-from toolcast.toolbox.files import file_tools
+from toolcast.toolbox.file_access import file_tools
 from toolcast.tools.callable_tool import CallableTool
 
 TOKEN = "a-token"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from toolcast.async_support.sync_driver import run
-from toolcast.http_request import HTTPRequest, HTTPResponse
 from toolcast.llms.client import client_of
 from toolcast.llms.http_llm import ServiceLLM
 from toolcast.llms.uploads import file_service, file_type
 from toolcast.providers.file_codec import BytesContent, StoredFile
+from toolcast.values.http_request import HTTPRequest, HTTPResponse
 
 
 def upload_file(llm: ServiceLLM, content: bytes, name: str) -> StoredFile:

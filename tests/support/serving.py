@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message
 from uvicorn import Config, Server
 
 from toolcast import Engine, Permissions, Session, ToolCallPart
-from toolcast.apps.web.startup import listen
+from toolcast.apps.web.web_startup import listen
 from toolcast.serve import RunInput
 from toolcast.serve.ag_ui import AGUIProtocol
 from toolcast.testing import ScriptedLLM

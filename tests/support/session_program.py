@@ -14,13 +14,13 @@ from typing import Any
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.agents.sessions.session import Session
-from toolcast.approvals import PermissionRequest
 from toolcast.messages import ToolCallPart
-from toolcast.stores.jsonl import JSONLStore
-from toolcast.stores.sqlite import SQLiteStore
+from toolcast.stores.jsonl_store import JSONLStore
+from toolcast.stores.sqlite_store import SQLiteStore
 from toolcast.stores.store import Store
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
+from toolcast.values.approvals import PermissionRequest
 
 STORES: dict[str, Any] = {"sqlite": SQLiteStore, "jsonl": JSONLStore}
 ANSWERS = [ToolCallPart("c1", "look", "{}"), ToolCallPart("c2", "order", '{"what": "tea"}'), "The tea is on its way."]

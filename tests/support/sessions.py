@@ -18,11 +18,11 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import find_problems
 from toolcast.agents.sessions.session import Session
-from toolcast.approvals import PermissionRequest
 from toolcast.messages import ToolCallPart
-from toolcast.states import SESSION
-from toolcast.tools.context import ToolContext
-from toolcast.turn import Turn
+from toolcast.tools.tool_context import ToolContext
+from toolcast.values.approvals import PermissionRequest
+from toolcast.values.states import SESSION
+from toolcast.values.turn import Turn
 
 PATIENCE = 30.0
 

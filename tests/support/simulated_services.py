@@ -14,7 +14,7 @@ from functools import partial
 from itertools import count
 from typing import Protocol
 
-from toolcast.batch.pacing.controller import Controller, Permit
+from toolcast.batch.pacing.rate_controller import Controller, Permit
 from toolcast.batch.pacing.rate_limit_headers import LimitReading, Quantity
 
 

@@ -25,7 +25,7 @@ from toolcast.parsing.json_stream import JSONStream, JSONStreamError
 from toolcast.parsing.partial_value import MISSING, PartialValue, plan_for
 from toolcast.providers.base import RequestInput
 from toolcast.providers.sse import JSONLines, ServerSentEvents
-from toolcast.tool_spec import ToolSpec
+from toolcast.values.tool_spec import ToolSpec
 
 REQUEST = RequestInput("m", (), (ToolSpec("Album", "An album.", {"type": "object", "properties": {}}),))
 

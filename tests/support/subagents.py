@@ -14,17 +14,17 @@ import anyio
 from anyio import to_thread
 
 from toolcast.agents.engine.engine import Engine
+from toolcast.agents.subagents.elf_run import ElfResult
 from toolcast.agents.subagents.elves import Elf, ElfConfig, ElfManager
-from toolcast.agents.subagents.run import ElfResult
 from toolcast.async_support import sync_driver
 from toolcast.events import Event
 from toolcast.messages import Message, ToolCallPart
-from toolcast.settings import Settings
 from toolcast.testing import ScriptedLLM
 from toolcast.testing.scripted import ScriptedRequest
-from toolcast.tool_spec import ToolChoice
 from toolcast.tools.callable_tool import CallableTool
-from toolcast.turn import Turn
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import ToolChoice
+from toolcast.values.turn import Turn
 
 PATIENCE = 30.0
 CALL = ToolCallPart("call_1", "hold", "{}")

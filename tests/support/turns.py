@@ -19,7 +19,7 @@ from toolcast.providers.cohere.adapter import CohereAdapter
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.mistral.adapter import MistralAdapter
 from toolcast.providers.ollama.adapter import OllamaAdapter
-from toolcast.providers.openai.responses import OpenAIResponsesAdapter
+from toolcast.providers.openai.adapter import OpenAIResponsesAdapter
 
 
 @dataclass(frozen=True)

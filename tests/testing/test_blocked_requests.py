@@ -9,10 +9,10 @@ import pytest
 from support.sync_and_async import API
 from toolcast import OpenAI
 from toolcast.errors import AuthFailed, ConnectFailed
-from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork, RequestBlocked, record
 from toolcast.testing.blocked_requests import AllowRequests, BlockRequests
 from toolcast.transport.interception import intercept_by_default
+from toolcast.values.http_request import HTTPRequest
 
 
 class Unreachable:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.testing.pattern_text import text_matching
+from toolcast.testing.string_values import text_matching
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,11 @@ from support.sync_and_async import API
 from toolcast import CallError, Engine, OpenAI, Settings, Timeouts, ToolcastError, ToolOrchestratingLLM
 from toolcast.errors import BadRequest, ConnectFailed, RateLimited, StreamInterrupted, Timeout
 from toolcast.experiments.embedders import EndpointEmbedder
-from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, RecordingError, RecordingMismatch, ReplayNetwork, VirtualClock, record, replay
 from toolcast.toolbox.fetch import fetch_tool
 from toolcast.transport.httpx_network import HttpxNetwork
 from toolcast.transport.network import open_response
+from toolcast.values.http_request import HTTPRequest
 
 KEY = "sk-record-0123456789"
 JSON = "content-type: application/json"

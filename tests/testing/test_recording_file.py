@@ -10,12 +10,11 @@ from random import Random
 import pytest
 
 from toolcast.errors import LimitExceeded, Timeout
-from toolcast.http_request import HTTPRequest
 from toolcast.testing import RecordingError, RecordingMismatch, ReplayNetwork
-from toolcast.testing.recording import Recording
-from toolcast.testing.recording_file import Exchange, read_recording, write_recording
+from toolcast.testing.recording import Exchange, Recording, read_recording, write_recording
 from toolcast.testing.request_matching import RecordedRequest
 from toolcast.testing.scrubbing import Scrubber
+from toolcast.values.http_request import HTTPRequest
 
 REQUEST = RecordedRequest("POST", "https://api.example/v1", {"accept": "a/b"}, b'{"a": "\xc3\xa9"}')
 

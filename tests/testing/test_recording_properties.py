@@ -15,11 +15,11 @@ import anyio
 import pytest
 from hypothesis import assume, given, strategies as st
 
-from toolcast.credentials import Secret
 from toolcast.errors import ConnectFailed, LLMError, StreamInterrupted, Timeout
-from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork, record, replay
 from toolcast.transport.network import aopen_response, open_response
+from toolcast.values.credentials import Secret
+from toolcast.values.http_request import HTTPRequest
 
 URL = "http://service.example/v1?model=m"
 HEADERS = st.dictionaries(st.sampled_from(["content-type", "retry-after", "x-request-id"]), st.text(max_size=10))

@@ -6,8 +6,8 @@ import anyio
 import pytest
 
 from toolcast.errors import ConnectFailed, ToolcastError
-from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork, VirtualClock
+from toolcast.values.http_request import HTTPRequest
 
 REQUEST = HTTPRequest("POST", "http://example.com", {}, b"")
 

@@ -14,8 +14,8 @@ from toolcast import Message, Settings, ToolCallPart, assistant, system, tool_re
 from toolcast.errors import BadRequest
 from toolcast.messages import ThinkingPart, ToolResultPart
 from toolcast.testing import ScriptedLLM
-from toolcast.tool_spec import NamedTool
 from toolcast.tools.callable_tool import as_tool
+from toolcast.values.tool_spec import NamedTool
 
 CALL, OTHER = ToolCallPart("1", "add"), ToolCallPart("2", "add")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from toolcast.credentials import Secret
-from toolcast.http_request import HTTPRequest
 from toolcast.testing.request_matching import RecordedRequest, describe_difference, find_match
+from toolcast.values.credentials import Secret
+from toolcast.values.http_request import HTTPRequest
 
 URL = "https://api.example/v1/chat"
 

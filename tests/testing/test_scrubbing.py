@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from toolcast.credentials import Secret, SecretURL
-from toolcast.http_request import HTTPRequest, build_request
 from toolcast.testing import RecordingError
 from toolcast.testing.scrubbing import Scrubber, is_credential
+from toolcast.values.credentials import Secret, SecretURL
+from toolcast.values.http_request import HTTPRequest, build_request
 
 KEY = "sk-scrub-0123456789"
 

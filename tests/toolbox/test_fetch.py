@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from support.loopback import CLOSE, END, HOLD, Loopback, chunk, head, whole
-from toolcast.cancellation import Cancellation
+from toolcast.async_support.cancellation import Cancellation
 from toolcast.errors import TryAgain, TurnCancelled
 from toolcast.toolbox.fetch import fetch_tool
 from toolcast.toolbox.public_addresses import IPAddress, is_public
 from toolcast.tools.callable_tool import CallableTool, ToolOutput
-from toolcast.tools.context import ToolContext
+from toolcast.tools.tool_context import ToolContext
 from toolcast.transport.httpx_network import HttpxNetwork
 
 HTML = "content-type: text/html; charset=utf-8"

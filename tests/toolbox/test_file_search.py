@@ -13,10 +13,10 @@ from hypothesis import given, strategies as st
 
 from toolcast.errors import TryAgain, TurnCancelled
 from toolcast.toolbox import file_search
+from toolcast.toolbox.file_access import file_tools
 from toolcast.toolbox.file_search import MOST_FILES, MOST_HITS, FileFinder, glob_fits, pattern_fits
-from toolcast.toolbox.files import file_tools
 from toolcast.toolbox.sandbox_paths import SandboxRoot
-from toolcast.tools.context import ToolContext
+from toolcast.tools.tool_context import ToolContext
 
 Output = list[str]
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, strategies as st
 
 from toolcast import Engine, Session, ToolCallPart
-from toolcast.cancellation import Cancellation
+from toolcast.async_support.cancellation import Cancellation
 from toolcast.errors import TryAgain, TurnCancelled
 from toolcast.events import ToolProgress, ToolResult
 from toolcast.testing import ScriptedLLM
 from toolcast.toolbox.questions import Question, question_tool
 from toolcast.tools.callable_tool import CallableTool
-from toolcast.tools.context import ToolContext
+from toolcast.tools.tool_context import ToolContext
 
 ASKED = '{"question": "Which?", "choices": ["Red", "Blue"]}'
 

@@ -24,12 +24,12 @@ from toolcast.agents.permissions.permissions import Mode, Permissions
 from toolcast.agents.permissions.rules import Rule
 from toolcast.errors import TryAgain, TurnCancelled
 from toolcast.events import ToolProgress
-from toolcast.secret_patterns import is_secret_name
 from toolcast.testing import ScriptedLLM
 from toolcast.toolbox import shell_command
 from toolcast.toolbox.shell_command import Excerpt, command_tool, environment_without_secrets
 from toolcast.tools.callable_tool import CallableTool, ToolInvocation, ToolOutput
-from toolcast.tools.context import ToolContext
+from toolcast.tools.tool_context import ToolContext
+from toolcast.values.secret_patterns import is_secret_name
 
 PATIENCE = 30
 WAITS = "exec 3>held; echo ready; head -c 1 gate"

@@ -17,14 +17,14 @@ from support.loopback import HOLD, Loopback
 from support.process import Process
 from toolcast.errors import TryAgain
 from toolcast.events import ToolProgress
-from toolcast.toolbox import fetch, files, sandbox_paths, shell_command
+from toolcast.toolbox import fetch, file_access, sandbox_paths, shell_command
 from toolcast.toolbox.fetch import fetch_tool
+from toolcast.toolbox.file_access import file_tools
 from toolcast.toolbox.file_search import glob_fits, pattern_fits
-from toolcast.toolbox.files import file_tools
 from toolcast.toolbox.sandbox_paths import LARGEST, OpenDirectory
 from toolcast.toolbox.shell_command import command_tool, environment_without_secrets
 from toolcast.tools.callable_tool import ToolInvocation
-from toolcast.tools.context import ToolContext
+from toolcast.tools.tool_context import ToolContext
 
 PATIENCE = 30
 
@@ -190,7 +190,7 @@ def test_what_is_close_is_looked_for_among_the_likely_lines_alone(
         compared.append(len(likely) * len(word) * max(map(len, likely)))
         return get_close_matches(word, likely, count)
 
-    monkeypatch.setattr(files, "get_close_matches", close)
+    monkeypatch.setattr(file_access, "get_close_matches", close)
     lines = [f"line {number} of many " * 100 for number in range(1000)]
     (tools.folder / "x").write_text("\n".join(lines))
     message = tools.refuses("edit_file", path="x", old="line 42 of manx " * 100, new="")

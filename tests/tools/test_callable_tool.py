@@ -20,7 +20,6 @@ from pydantic import BaseModel, Field
 
 from toolcast.errors import OutputTypeError, TryAgain, ValidationError
 from toolcast.messages import ImagePart, ToolResultPart
-from toolcast.tool_spec import ToolSpec
 from toolcast.tools.callable_tool import (
     CallableTool,
     ToolInvocation,
@@ -30,7 +29,8 @@ from toolcast.tools.callable_tool import (
     output_tools,
     tools_of,
 )
-from toolcast.tools.results import text_of
+from toolcast.tools.tool_results import text_of
+from toolcast.values.tool_spec import ToolSpec
 
 here: ContextVar[str] = ContextVar("here")
 

@@ -11,8 +11,8 @@ from typing_extensions import TypeAliasType
 
 from toolcast.errors import OutputTypeError, TurnCancelled, ValidationError
 from toolcast.tools.callable_tool import CallableTool, as_tool
-from toolcast.tools.context import ToolContext
 from toolcast.tools.function_schema import signature_of
+from toolcast.tools.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

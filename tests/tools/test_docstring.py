@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.tools.docstring import Docstring, parse
+from toolcast.tools.function_schema import Docstring, parse
 
 GOOGLE = """Look something up.
 

@@ -19,14 +19,14 @@ from pydantic import BaseModel
 
 from support.sync_and_async import API
 from toolcast.async_support import background_jobs, sync_driver
-from toolcast.cancellation import Cancellation
+from toolcast.async_support.cancellation import Cancellation
 from toolcast.errors import OutputTruncated, ToolTimeout, TryAgain, TurnCancelled, UnknownToolError, ValidationError
 from toolcast.events import ToolProgress
 from toolcast.messages import ToolCallPart
 from toolcast.tools import execution
 from toolcast.tools.callable_tool import CallableTool, ToolOutput, as_tool, as_tools
-from toolcast.tools.context import ToolContext
 from toolcast.tools.execution import ToolJob, ToolRun, overlapping_groups, read_call
+from toolcast.tools.tool_context import ToolContext
 
 here: ContextVar[str] = ContextVar("here", default="nowhere")
 

@@ -16,12 +16,12 @@ from hypothesis import given, strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
 from typing_extensions import Doc
 
-from toolcast.agents.mcp.tools import ArgumentValidator
+from toolcast.agents.mcp.mcp_tools import ArgumentValidator
 from toolcast.async_support.callbacks import is_async
 from toolcast.errors import OutputTypeError
 from toolcast.tools.callable_tool import CallableTool
-from toolcast.tools.context import ToolContext
 from toolcast.tools.function_schema import name_of_function, signature_of
+from toolcast.tools.tool_context import ToolContext
 
 
 class Song(BaseModel):

@@ -27,7 +27,7 @@ from pydantic_core import PydanticCustomError
 from typing_extensions import Doc, TypeAliasType, TypedDict
 
 from toolcast.errors import OutputTypeError
-from toolcast.parsing.arguments import ONE_OF_SEVERAL
+from toolcast.parsing.tool_arguments import ONE_OF_SEVERAL
 from toolcast.tools.output_schema import (
     description_of,
     enclosing_locals,

@@ -15,12 +15,12 @@ import anyio
 import pytest
 
 from support.loopback import HOLD, Loopback, chunk, whole
-from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
-from toolcast.http_request import HTTPRequest
 from toolcast.llms import AiohttpNetwork
-from toolcast.transport.aiohttp_errors import lost_before_response, unanswered
+from toolcast.transport.aiohttp_connections import lost_before_response, unanswered
 from toolcast.transport.network import AsyncResponse
+from toolcast.values.credentials import Secret
+from toolcast.values.http_request import HTTPRequest
 from transport.test_transport_errors import BAD_CERTIFICATES, CHUNKED, FAILURES, KEY, BadCertificate, request_to, traces
 
 PASSWORD = "pw-canary-9876543210"

@@ -22,9 +22,9 @@ from support.advancing_loop import AdvancingLoop
 from support.loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
 from support.process import Process
 from toolcast.errors import BadRequest, LLMError, StreamClosed, StreamInterrupted, Timeout
-from toolcast.http_request import HTTPRequest
 from toolcast.llms import AiohttpNetwork
 from toolcast.transport.network import AsyncBackend, Body, IOBackend
+from toolcast.values.http_request import HTTPRequest
 from transport import test_httpx_connections as connections, test_network as httpx_network_tests
 from transport.test_network import API, CHUNKED, get, opened, request_to, rest
 

@@ -19,7 +19,7 @@ from toolcast import LlamaCpp, Ollama, OpenAI, OpenAICompatible, Settings, Timeo
 from toolcast.errors import BadRequest, RateLimited, StreamInterrupted, Timeout, UnsupportedLLMError
 from toolcast.llms import AiohttpNetwork, HttpxNetwork
 from toolcast.testing import VirtualClock
-from toolcast.transport.auto_network import AutoNetwork
+from toolcast.transport.network_choice import AutoNetwork
 
 SSE = head(200, "content-type: text/event-stream", "transfer-encoding: chunked")
 

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientPayloadError
 
 from async_support.test_deadlines import Loop, alarm_of
-from toolcast.transport.aiohttp_responses import ActiveAiohttpResponse, ResponseCancelHandle
+from toolcast.transport.aiohttp_connections import ActiveAiohttpResponse, ResponseCancelHandle
 
 
 class Content:

@@ -13,8 +13,8 @@ from support.chunks import album_body
 from support.loopback import Loopback, Request, whole
 from support.process import Process
 from toolcast import OpenAI, ToolOrchestratingLLM
-from toolcast.http_request import HTTPRequest
-from toolcast.transport.auto_network import AutoNetwork
+from toolcast.transport.network_choice import AutoNetwork
+from toolcast.values.http_request import HTTPRequest
 
 
 @pytest.fixture

@@ -20,20 +20,19 @@ from toolcast import FallbackLLM, LLMError, OpenAI, Settings, ToolcastError
 from toolcast.async_support import sync_driver
 from toolcast.errors import StreamClosed, StreamInterrupted
 from toolcast.events import TextDelta
-from toolcast.http_request import HTTPRequest
-from toolcast.llms.base import FunctionCallingLLM
 from toolcast.llms.call_state import CallState, ResponseEvents
 from toolcast.llms.client import client_of
 from toolcast.llms.concurrency_limiter import LimitedEvents
-from toolcast.llms.prompted import PromptedEvents
+from toolcast.llms.function_calling_llm import FunctionCallingLLM
+from toolcast.llms.prompted_tools import PromptedEvents
 from toolcast.llms.request import ChatRequest
 from toolcast.messages import user
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 from toolcast.transport.cancel_handle import CancelHandle, current_handle, shut
 from toolcast.transport.connection_pool import PooledConnection
-from toolcast.transport.httpx_connections import _cut
+from toolcast.transport.httpx_connections import ActiveResponse, _cut
 from toolcast.transport.httpx_network import HttpxNetwork
-from toolcast.transport.httpx_responses import ActiveResponse
+from toolcast.values.http_request import HTTPRequest
 
 PATIENCE = 20.0
 SSE_HEAD = head(200, "content-type: text/event-stream", "transfer-encoding: chunked")

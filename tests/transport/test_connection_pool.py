@@ -16,11 +16,11 @@ import pytest
 from support.loopback import HOLD, RESET, Loopback, chunk, head, whole
 from support.process import Process
 from support.transports import replaced_transport
-from toolcast.credentials import Secret
 from toolcast.errors import ConnectFailed, StreamInterrupted, Timeout
-from toolcast.http_request import HTTPRequest
 from toolcast.transport.connection_pool import EXPIRY, ConnectionPool, PooledConnection, SingleConnection, origin_of
 from toolcast.transport.httpx_network import HttpxNetwork
+from toolcast.values.credentials import Secret
+from toolcast.values.http_request import HTTPRequest
 
 pytestmark = pytest.mark.usefixtures("library")
 

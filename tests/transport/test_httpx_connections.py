@@ -19,12 +19,12 @@ import pytest
 
 from support.loopback import HOLD, RESET, Loopback, chunk, head, whole
 from support.transports import SENT, replaced_transport
-from toolcast.credentials import Secret
 from toolcast.errors import ConnectFailed, StreamBusy, StreamClosed, StreamInterrupted, Timeout
-from toolcast.http_request import HTTPRequest
 from toolcast.transport.aiohttp_network import AiohttpNetwork
 from toolcast.transport.httpx_network import HttpxNetwork
 from toolcast.transport.network import AsyncResponse
+from toolcast.values.credentials import Secret
+from toolcast.values.http_request import HTTPRequest
 
 pytestmark = pytest.mark.usefixtures("library")
 

@@ -9,9 +9,9 @@ import anyio
 import pytest
 
 from support.loopback import Loopback
-from toolcast.credentials import Secret
-from toolcast.http_request import HTTPRequest
 from toolcast.transport.httpx_network import HttpxNetwork
+from toolcast.values.credentials import Secret
+from toolcast.values.http_request import HTTPRequest
 
 pytestmark = pytest.mark.usefixtures("library")
 

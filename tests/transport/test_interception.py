@@ -11,10 +11,10 @@ import anyio
 import pytest
 
 from toolcast.errors import ToolcastError
-from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork
 from toolcast.transport.interception import Interceptor, intercept, intercept_by_default, interceptor
 from toolcast.transport.network import SystemClock, aopen_response, open_response
+from toolcast.values.http_request import HTTPRequest
 
 REQUEST = HTTPRequest("GET", "http://service.example", {}, b"")
 

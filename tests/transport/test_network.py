@@ -17,7 +17,6 @@ import pytest
 from support.loopback import CLOSE, END, HALF_CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
 from support.process import Process
 from toolcast.async_support import sync_driver
-from toolcast.credentials import Secret
 from toolcast.errors import (
     BadRequest,
     ConnectFailed,
@@ -28,10 +27,11 @@ from toolcast.errors import (
     StreamInterrupted,
     Timeout,
 )
-from toolcast.http_request import HTTPRequest
 from toolcast.testing import Recorded, ReplayNetwork
 from toolcast.transport.httpx_network import HttpxNetwork
 from toolcast.transport.network import AsyncBackend, Body, IOBackend, Network, SyncBackend, SystemClock, read_body
+from toolcast.values.credentials import Secret
+from toolcast.values.http_request import HTTPRequest
 
 pytestmark = pytest.mark.usefixtures("library")
 
@@ -448,7 +448,7 @@ def test_a_sync_request_does_not_import_asyncio(server: Loopback) -> None:
     program = f"""
 import sys
 from toolcast.llms import HttpxNetwork
-from toolcast.http_request import HTTPRequest
+from toolcast.values.http_request import HTTPRequest
 network = HttpxNetwork()
 response = network.open(HTTPRequest("POST", {server.url!r}, {{}}, b""), connect=30, read=30)
 assert response.read(30) == b"{{}}"

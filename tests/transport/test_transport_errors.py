@@ -19,12 +19,12 @@ import httpx
 import pytest
 
 from support.loopback import CLOSE, HOLD, RESET, Loopback, Piece, chunk, head, whole
-from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
-from toolcast.http_request import HTTPRequest
 from toolcast.llms import AiohttpNetwork
 from toolcast.transport.httpx_network import HttpxNetwork
 from toolcast.transport.network import AsyncResponse
+from toolcast.values.credentials import Secret
+from toolcast.values.http_request import HTTPRequest
 
 KEY = "sk-canary-0123456789"
 CHUNKED = head(200, "transfer-encoding: chunked")

@@ -145,7 +145,7 @@ def test_objects_of_the_model_inside_the_program(smollm2: Path) -> None:
         temperature=0, max_tokens=120, extra={{"cache_prompt": False}}))"""
     line = next(line for line in OPENING.splitlines() if line.startswith("llm = "))
     opening = with_llm("LlamaCpp(").replace(line.replace('OpenAI("m-1"', "LlamaCpp("), f"llm = {made}")
-    opening = "from toolcast.llms.local.server import ServerOptions\n" + opening
+    opening = "from toolcast.llms.local.llama_server import ServerOptions\n" + opening
     assert play(PEOPLE, opening=opening).went_well() == FOUND
 
 

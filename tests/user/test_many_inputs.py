@@ -241,7 +241,7 @@ def test_a_column_that_the_file_does_not_have(server: People, folder: Path) -> N
     screen = run(server, PROGRAM.replace("{text}", "{txt}"))
     assert screen.code == 1
     assert screen.last == (
-        "toolcast.batch.errors.JobError: people.csv: no column 'txt', which the prompt needs; did you mean 'text'? "
+        "toolcast.batch.job_errors.JobError: people.csv: no column 'txt', which the prompt needs; did you mean 'text'? "
         "The columns are: 'id', 'text'. Rename a column, or the variable of the prompt."
     )
     assert server.texts == []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..tools.callable_tool import ToolFunction as ToolFunction
     from .engine.compaction import Compaction as Compaction
-    from .engine.config import AgentOptions as AgentOptions, EngineOptions as EngineOptions
+    from .engine.engine_config import AgentOptions as AgentOptions, EngineOptions as EngineOptions
     from .engine.session_state import (
         SessionState as SessionState,
         difference as difference,
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from .engine.turn_streams import AsyncTurnStream as AsyncTurnStream, TurnStream as TurnStream
     from .permissions.rules import AtLeast as AtLeast, AtMost as AtMost, OneOf as OneOf, Under as Under
     from .sessions.session import SessionStatus as SessionStatus
+    from .subagents.elf_run import ElfEvent as ElfEvent, ElfResult as ElfResult
     from .subagents.elves import (
         BackgroundElf as BackgroundElf,
         ElfConfig as ElfConfig,
         ElfManager as ElfManager,
         SyncElf as SyncElf,
     )
-    from .subagents.run import ElfEvent as ElfEvent, ElfResult as ElfResult
-    from .tool_search.search import (
+    from .tool_search.tool_search import (
         LexicalSearch as LexicalSearch,
         LLMSearch as LLMSearch,
         SearchContext as SearchContext,
         ToolSearch as ToolSearch,
     )
 else:
-    from ..lazy_exports import lazy_exports
+    from ..helpers.lazy_exports import lazy_exports
 
     __getattr__, __dir__ = lazy_exports(__name__)

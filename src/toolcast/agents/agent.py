@@ -10,17 +10,17 @@ from typing import Any, Generic, Protocol, TypeAlias, overload
 
 from typing_extensions import TypeForm, TypeVar, Unpack
 
-from ..llms.base import FunctionCallingLLM
+from ..helpers.reprs import safe_repr
+from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.request import Messages, as_messages
-from ..option_suggestions import refuse_attributes, refuse_unknown
-from ..reprs import safe_repr
-from ..server_tools import ServerTool
 from ..stores.store import Store
-from ..tool_spec import ToolCachePoint
 from ..tools.callable_tool import CallableTool, ToolFunction, as_tools, output_tools
-from ..turn import Turn
-from .engine.config import AgentOptions, Configured, configured
+from ..values.option_suggestions import refuse_attributes, refuse_unknown
+from ..values.server_tools import ServerTool
+from ..values.tool_spec import ToolCachePoint
+from ..values.turn import Turn
 from .engine.engine import Engine, agent_tool
+from .engine.engine_config import AgentOptions, Configured, configured
 from .engine.turn_request import RunOptions
 from .engine.turn_streams import AsyncTurnStream, TurnStream
 from .sessions.session import Session

@@ -17,10 +17,10 @@ from stat import S_IRWXG, S_IRWXO
 from threading import Thread
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from ..credentials import API_KEY_VARIABLES, read_variable
 from ..errors import ToolcastError
 from ..llms import model_registry
-from ..llms.base import FunctionCallingLLM
+from ..llms.function_calling_llm import FunctionCallingLLM
+from ..values.credentials import API_KEY_VARIABLES, read_variable
 from .command_parser import suggestion
 from .config_file import config_path, replace_file
 

@@ -17,13 +17,13 @@ from typing import Any, Final, Literal, TypeAlias
 
 from ..agents.permissions.permissions import Permissions, ToolTraits, no_rule_text
 from ..agents.permissions.protected_paths import protected_name
-from ..approvals import PermissionRequest
 from ..errors import TryAgain
-from ..lazy_dataclasses import dataclass
-from ..terminal_text import exposed
+from ..helpers.lazy_dataclasses import dataclass
+from ..helpers.terminal_text import exposed
+from ..toolbox.file_access import edit_text
 from ..toolbox.file_text import FileText, text_in
-from ..toolbox.files import edit_text
 from ..toolbox.sandbox_paths import SandboxPath, SandboxRoot
+from ..values.approvals import PermissionRequest
 from .argument_text import (
     COMMAND_NAMES,
     DIRECTORY_NAMES,

@@ -18,10 +18,10 @@ from uuid import uuid4
 from ..agents.engine.session_state import SessionState, difference, opened_record
 from ..errors import ToolcastError
 from ..events import ChatResponse
-from ..hook_protocol import CallInfo, Hooks, RequestInfo, hooks
 from ..messages import Message
-from ..usage import NO_USAGE, Usage
-from .data_dir import data_dir, sessions_file
+from ..values.hooks import CallInfo, Hooks, RequestInfo, hooks
+from ..values.usage import NO_USAGE, Usage
+from .config_file import data_dir, sessions_file
 from .output import command_line_text
 
 GET_MODE: Final = "get"
@@ -95,7 +95,7 @@ def logged_call(title: str, *, enabled: bool = True) -> Generator[None]:
 
 
 def _write(recorder: CallRecorder, title: str, begun: float) -> None:
-    from ..stores.sqlite import SQLiteStore  # nothing else of `get` needs SQLite
+    from ..stores.sqlite_store import SQLiteStore  # nothing else of `get` needs SQLite
 
     id = f"get-{datetime.fromtimestamp(begun):%Y%m%d-%H%M%S}-{uuid4().hex[:4]}"
     details = {

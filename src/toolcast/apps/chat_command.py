@@ -9,7 +9,7 @@ import sys
 from contextlib import nullcontext, redirect_stdout
 
 from ..stores.store import check_id
-from .arguments import add_chat_options
+from .command_parser import add_chat_options
 from .config_file import choose_model
 
 
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the chat and return its exit code: 0, 1 if a turn failed without a person to go on, 130 after Ctrl-C."""
-    from .repl.startup import ReplOptions, Terminal, open_repl
+    from .repl.chat_startup import ReplOptions, Terminal, open_repl
 
     arguments.model = choose_model(arguments.model)
     names = ReplOptions.__dataclass_fields__

@@ -18,20 +18,22 @@ from contextlib import suppress
 from importlib.metadata import version
 
 from ..errors import ToolcastError
-from ..terminal_text import visible
+from ..helpers.terminal_text import visible
 from .command_parser import CommandParser, CommandRow
 from .output import command_line_text
 
 _COMMANDS: Mapping[str, CommandRow] = {
     "chat": CommandRow(".chat_command", "Chat with a model, at a terminal or in a pipe."),
-    "web": CommandRow(".web_command", "Chat with a model in the browser; prints the address of the page."),
-    "get": CommandRow(".extract_command", "Extract JSON from a text, by a schema in one line."),
-    "map": CommandRow(".map.command", "Make one structured call for each row of a file, with a budget and resumption."),
-    "demo": CommandRow(".demo.command", "See structured calls of a small model in this process, with their code."),
+    "web": CommandRow(".web.web_command", "Chat with a model in the browser; prints the address of the page."),
+    "get": CommandRow(".get_command", "Extract JSON from a text, by a schema in one line."),
+    "map": CommandRow(".map_command", "Make one structured call for each row of a file, with a budget and resumption."),
+    "demo": CommandRow(".demo_command", "See structured calls of a small model in this process, with their code."),
     "config": CommandRow(".config_command", "Show or change the default model, its aliases, and the API keys."),
-    "experiment": CommandRow(".experiment.command", "Experiments with autonomous agents: run, assess, report."),
-    "logs": CommandRow(".sessions_command", "List saved chats and calls, or show, search or delete them."),
-    "mcp": CommandRow(".mcp.command", "List the MCP servers of chats, and approve those of a project."),
+    "experiment": CommandRow(
+        ".experiment.experiment_command", "Experiments with autonomous agents: run, assess, report."
+    ),
+    "logs": CommandRow(".logs_command", "List saved chats and calls, or show, search or delete them."),
+    "mcp": CommandRow(".mcp.mcp_command", "List the MCP servers of chats, and approve those of a project."),
     "models": CommandRow(
         ".models_command", "List models with context, prices and capabilities; '?' is unknown, '*' any other model."
     ),

@@ -15,8 +15,7 @@ from ..errors import ToolcastError
 from ..llms.local.pulled import pulled_models
 from ..providers.model_features import all_capabilities
 from .command_parser import CommandParser
-from .config_file import config_path, read_config
-from .data_dir import data_dir, sessions_file
+from .config_file import config_path, data_dir, read_config, sessions_file
 
 _SHELLS: Final = {
     "bash": 'eval "$(toolcast completion bash)"\' in ~/.bashrc',
@@ -157,7 +156,7 @@ def _models() -> Iterator[str]:
 
 def _sessions() -> Iterator[str]:
     """Yield the ids of the newest sessions."""
-    from ..stores.sqlite import SQLiteStore
+    from ..stores.sqlite_store import SQLiteStore
 
     file = sessions_file(data_dir())
     if file.exists():

@@ -18,11 +18,11 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from ..agents.permissions.protected_paths import protected_name, resolved_path
-from ..capabilities import LLMMetadata
 from ..errors import ToolcastError
-from ..json_text import json_text
-from ..lazy_dataclasses import dataclass
+from ..helpers.json_text import json_text
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import ImagePart, Message, TextPart, user
+from ..values.capabilities import LLMMetadata
 
 TEXT_LIMIT: Final = 256 * 1024
 """The size limit of a text file, in bytes."""

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any, Final, cast
 from urllib.parse import urljoin
 
-from ..capabilities import Progress
 from ..errors import LLMError, NotFound, ToolcastError
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
+from ..helpers.terminal_text import visible
 from ..llms.local.gguf import MAGIC
-from ..terminal_text import visible
 from ..toolbox.public_addresses import Target, target
 from ..toolbox.public_http import REDIRECTS, PublicHTTP
 from ..transport.network import Response
+from ..values.capabilities import Progress
 
 LIMIT: Final = 64 * 10**9
 """The default limit of a file in bytes."""

@@ -13,14 +13,14 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from ..async_support import sync_driver
-from ..capabilities import Capabilities, LLMMetadata
 from ..errors import Timeout, ToolcastError
-from ..http_request import HTTPRequest
-from ..llms.base import FunctionCallingLLM
 from ..llms.client import client_of
-from ..llms.service import Service, service_of
+from ..llms.function_calling_llm import FunctionCallingLLM
+from ..llms.http.service import Service, service_of
 from ..providers.http_adapter import HTTPAdapter
-from ..retries import RetryPolicy
+from ..values.capabilities import Capabilities, LLMMetadata
+from ..values.http_request import HTTPRequest
+from ..values.retries import RetryPolicy
 
 _DEADLINE: Final = 3.0
 """Seconds to wait for an answer of the server."""

@@ -19,18 +19,18 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ..async_support import sync_driver
-from ..credentials import read_variable
 from ..errors import AuthFailed, ConnectFailed, LLMError, MalformedEvent, NotFound, ToolcastError, UnsupportedLLMError
-from ..lazy_dataclasses import dataclass
-from ..llms.base import FunctionCallingLLM
+from ..helpers.lazy_dataclasses import dataclass
 from ..llms.client import client_of
+from ..llms.function_calling_llm import FunctionCallingLLM
+from ..llms.http.service import service_of
 from ..llms.local.llama_cpp import LlamaCpp
 from ..llms.local.pulled import is_pulled, pulled_models
 from ..llms.named_llms import providers
-from ..llms.service import service_of
 from ..providers.chat_completions.services import SERVICES
 from ..providers.model_features import model_capabilities, model_rows
-from ..retries import RetryPolicy
+from ..values.credentials import read_variable
+from ..values.retries import RetryPolicy
 from .api_keys import choose_llm, find_key, key_variables
 
 DEADLINE: Final = 3.0

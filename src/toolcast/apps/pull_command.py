@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Final, TextIO
 from urllib.parse import unquote, urlsplit
 
-from ..capabilities import Progress
 from ..errors import NotFound, ToolcastError
-from ..llms.base import FunctionCallingLLM
+from ..helpers.terminal_text import visible
+from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.local.gguf import GGUFHeader, read_header
 from ..llms.local.llama_cpp import LlamaCpp
 from ..llms.local.pulled import (
@@ -40,9 +40,8 @@ from ..llms.local.pulled import (
 )
 from ..llms.local.weights import WEIGHTS, file_lock, pull
 from ..llms.named_llms import providers
-from ..terminal_text import visible
-from .arguments import positive_number
-from .command_parser import suggestion
+from ..values.capabilities import Progress
+from .command_parser import positive_number, suggestion
 
 _LOADING: Final = "loading the model"
 _OLLAMA: Final = "ollama:"

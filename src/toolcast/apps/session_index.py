@@ -24,12 +24,12 @@ from typing import Any, Final, cast
 from ..agents.engine.compaction import is_summary
 from ..agents.engine.history import unanswered_calls
 from ..agents.engine.session_state import SessionState, fold, opened_record, read_details
-from ..closing import Closing
+from ..async_support.closing import Closing
 from ..errors import ToolcastError
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import Message, TextPart
-from ..stores.sqlite import SQLiteStore
 from ..stores.sqlite_files import Layout, SQLiteFile
+from ..stores.sqlite_store import SQLiteStore
 from ..stores.store import Store
 from .call_log import GET_MODE, clean_title
 from .file_mentions import file_part

@@ -15,10 +15,9 @@ from html import escape
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from ..citations import describe_citation
 from ..errors import ToolcastError
-from ..json_text import json_text
-from ..lazy_dataclasses import dataclass
+from ..helpers.json_text import json_text
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import (
     AudioPart,
     CachePoint,
@@ -31,6 +30,7 @@ from ..messages import (
     ToolResultPart,
     describe_media,
 )
+from ..values.citations import describe_citation
 from .file_mentions import file_part
 
 if TYPE_CHECKING:

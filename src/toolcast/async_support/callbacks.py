@@ -8,7 +8,7 @@ from functools import partial
 from threading import current_thread, main_thread
 from typing import Any, TypeAlias, cast
 
-from ..cancellation import Cancellation
+from .cancellation import Cancellation
 from .exception_groups import collapse_groups
 from .thread_bridge import await_in_thread, run_in_thread, run_until_cancelled
 

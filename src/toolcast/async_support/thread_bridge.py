@@ -11,8 +11,8 @@ from contextvars import copy_context
 from threading import Thread
 from typing import Any
 
-from ..cancellation import Cancellation
 from ..errors import TurnCancelled
+from .cancellation import Cancellation
 from .waiters import Waiters
 
 

@@ -8,18 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .bad_rows import BadRow as BadRow
     from .checkpoint import CheckpointStatus as CheckpointStatus, read_status as read_status
-    from .errors import (
-        BudgetReached as BudgetReached,
-        CheckpointError as CheckpointError,
-        CheckpointMismatch as CheckpointMismatch,
-        JobError as JobError,
-        JobInterrupted as JobInterrupted,
-        JobStopped as JobStopped,
-        ProviderBatchError as ProviderBatchError,
-        WaitTooLong as WaitTooLong,
-    )
     from .estimate import Estimate as Estimate, Interval as Interval
     from .evaluation import (
         Evaluation as Evaluation,
@@ -27,7 +16,8 @@ if TYPE_CHECKING:
         FieldScore as FieldScore,
         evaluate as evaluate,
     )
-    from .files import (
+    from .input_files import (
+        BadRow as BadRow,
         FileError as FileError,
         FileRows as FileRows,
         RowError as RowError,
@@ -38,6 +28,16 @@ if TYPE_CHECKING:
     )
     from .item_keys import UnstableInput as UnstableInput
     from .job import Job as Job, ResultOptions as ResultOptions
+    from .job_errors import (
+        BudgetReached as BudgetReached,
+        CheckpointError as CheckpointError,
+        CheckpointMismatch as CheckpointMismatch,
+        JobError as JobError,
+        JobInterrupted as JobInterrupted,
+        JobStopped as JobStopped,
+        ProviderBatchError as ProviderBatchError,
+        WaitTooLong as WaitTooLong,
+    )
     from .job_options import JobOptions as JobOptions
     from .metrics import (
         Metric as Metric,
@@ -49,18 +49,18 @@ if TYPE_CHECKING:
         similarity as similarity,
     )
     from .outcome import Outcome as Outcome, OutcomeList as OutcomeList
-    from .outcomes import AsyncOutcomes as AsyncOutcomes, Outcomes as Outcomes
-    from .progress.account import ProgressSnapshot as ProgressSnapshot
+    from .outcome_iterators import AsyncOutcomes as AsyncOutcomes, Outcomes as Outcomes
+    from .progress.job_progress import ProgressSnapshot as ProgressSnapshot
     from .ray_datasets import (
         RayLimits as RayLimits,
         RayMapper as RayMapper,
         RayOptions as RayOptions,
         ray_map as ray_map,
     )
-    from .results.saved_results import SavedResults as SavedResults
+    from .result_files import SavedResults as SavedResults
     from .review import review_page as review_page, write_review as write_review
     from .row_functions import RowFunction as RowFunction, RowOptions as RowOptions, row_function as row_function
 else:
-    from ..lazy_exports import lazy_exports
+    from ..helpers.lazy_exports import lazy_exports
 
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -36,7 +36,7 @@ from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerati
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
 from .stored_outputs import return_type
 
 _PRECISION: Final = 38  # the most digits of a decimal128
@@ -98,7 +98,7 @@ class ArrowOutput:
         if value is None:
             return None
         if self._adapter is None:
-            from ..plain_data import to_plain
+            from ..values.plain_data import to_plain
 
             return _to_json_text(to_plain(value))
         plain = self._adapter.dump_python(value, mode="json", by_alias=False, warnings=False, fallback=str)

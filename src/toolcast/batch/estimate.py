@@ -14,10 +14,10 @@ from math import sqrt
 from statistics import mean, stdev
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from ..html_repr import html_of, table
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
+from ..values.html_repr import html_of, table
 from .outcome import Outcome, OutcomeList
-from .progress.text import duration, money, number
+from .progress.progress_text import duration, money, number
 
 T = TypeVar("T")
 

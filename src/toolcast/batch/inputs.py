@@ -3,20 +3,32 @@
 An input is a mapping, a dataclass, a Pydantic model or a named tuple with a field for each variable; further fields are
 not used. For a prompt with one variable it can also be the value itself. A source is an iterable or async iterable of
 inputs, a DataFrame, or the path of a file.
+
+A sample of a job's inputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from os import PathLike
 from typing import Any, TypeAlias, cast
 
 from ..errors import PromptError
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
 from ..prompts import input_values
-from .bad_rows import BadRow
-from .errors import JobError
-from .files import FileRows, read_file
+from .input_files import BadRow, FileRows, read_file
+from .job_errors import JobError
+
+
+def spread(rows: Iterator[Any], total: int | None, count: int) -> list[tuple[int, Any]]:
+    """Return `count` of the rows with their indexes: spread evenly if their `total` is known, else the first ones."""
+    if total is None or total <= count:
+        return list(enumerate(islice(rows, count)))
+    # The middle of each of as many equal parts: the first and the last rows of a file are often unlike the others.
+    wanted = {(2 * part + 1) * total // (2 * count) for part in range(count)}
+    return [(index, row) for index, row in enumerate(islice(rows, max(wanted) + 1)) if index in wanted]
+
 
 Inputs: TypeAlias = Iterable[Any] | AsyncIterable[Any] | PathLike[str]
 """A source of inputs: an iterable or async iterable, a DataFrame, or a path with the suffix of its format."""

@@ -11,22 +11,21 @@ from typing import Any, Final, Generic, TypedDict, TypeVar, get_args
 
 from typing_extensions import Unpack
 
+from ..helpers.option_types import require_number
+from ..helpers.reprs import safe_repr
 from ..llms.defaults import replacement
-from ..option_suggestions import refuse_unknown
-from ..option_types import require_number
-from ..reprs import safe_repr
 from ..structured.orchestrator import ToolOrchestratingLLM
+from ..values.option_suggestions import refuse_unknown
 from .estimate import SAMPLE, Estimate
-from .files import FileRows
-from .inputs import Inputs, length_of, open_inputs
+from .input_files import FileRows
+from .inputs import Inputs, length_of, open_inputs, spread
 from .job_options import JobOptions, JobPlan, plan_of
 from .live_driver import live_job
 from .live_run import LiveRun
 from .outcome import Outcome, OutcomeList
-from .outcomes import AsyncOutcomes, Outcomes, RunningJob
+from .outcome_iterators import AsyncOutcomes, Outcomes, RunningJob
 from .remote.journal import open_batches
-from .results.saved_results import IfExists, SavedResults
-from .samples import spread
+from .result_files import IfExists, SavedResults
 
 T = TypeVar("T")
 
@@ -176,7 +175,7 @@ class Job(Generic[T]):
             FileExistsError: If the file exists and `if_exists` does not allow to replace it or to append to it.
             JobStopped: If the job was stopped. Its notes name the files with the outcomes until then.
         """
-        from .results.result_file import JSONLinesFile, save_outcomes
+        from .result_files import JSONLinesFile, save_outcomes
 
         if_exists = self._if_exists(options)
         with self.run() as outcomes:
@@ -195,8 +194,7 @@ class Job(Generic[T]):
             delimiter: One character. Default: a comma.
             **options: What happens to an existing file, and the file of the errors.
         """
-        from .results.csv_file import CSVFile
-        from .results.result_file import save_outcomes
+        from .result_files import CSVFile, save_outcomes
 
         if_exists = self._if_exists(options)
         with self.run() as outcomes:
@@ -212,8 +210,7 @@ class Job(Generic[T]):
             path: The file.
             **options: What happens to an existing file, and the file of the errors.
         """
-        from .results.parquet_file import ParquetFile
-        from .results.result_file import save_outcomes
+        from .result_files import ParquetFile, save_outcomes
 
         if_exists = self._if_exists(options)
         with self.run() as outcomes:
@@ -231,7 +228,7 @@ class Job(Generic[T]):
             ImportError: pandas is not installed.
             JobStopped: If the job was stopped. Its `partial` is the DataFrame of the outcomes until then.
         """
-        from .results.data_frame import import_pandas, to_data_frame
+        from .data_frame import import_pandas, to_data_frame
 
         import_pandas()  # before anything is sent
         with self.run() as outcomes:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
-from ..lazy_dataclasses import dataclass
-from ..option_suggestions import refuse_unknown
-from ..option_types import require, require_callable, require_flag, require_limit, require_optional
-from ..usage import Budget
+from ..helpers.lazy_dataclasses import dataclass
+from ..helpers.option_types import require, require_callable, require_flag, require_limit, require_optional
+from ..values.option_suggestions import refuse_unknown
+from ..values.usage import Budget
 
 if TYPE_CHECKING:
-    from .progress.account import ProgressSnapshot
+    from .progress.job_progress import ProgressSnapshot
 
 OnError = Literal["outcome", "raise"]
 Via = Literal["live", "batch"]

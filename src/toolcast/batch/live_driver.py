@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..async_support.background_jobs import BackgroundJob, join_all, start_job
+from .job_workers import GRACE, Workers, workers_of
 from .live_run import LiveRun
-from .outcomes import RunningJob
-from .workers import GRACE, Workers, workers_of
+from .outcome_iterators import RunningJob
 
 T = TypeVar("T")
 

@@ -13,15 +13,15 @@ from ..structured.call import PreparedCall, run_call
 from ..structured.orchestrator import ToolOrchestratingLLM, begin_call
 from ..tools.output_schema import calls_functions
 from ..transport.network import IOBackend
-from ..usage import NO_USAGE
-from .budget import Ledger
-from .errors import BudgetReached, JobInterrupted, WaitTooLong
+from ..values.usage import NO_USAGE
 from .inputs import InputRow
+from .job_budget import Ledger
+from .job_errors import BudgetReached, JobInterrupted, WaitTooLong
 from .job_options import JobPlan
+from .job_run import JobRun
 from .outcome import Outcome
 from .pacing import Pace
-from .progress.account import JobActivity
-from .run import JobRun
+from .progress.job_progress import JobActivity
 from .schedule import Schedule
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from pydantic import BaseModel
 
-from ..plain_data import to_plain
+from ..values.plain_data import to_plain
 
 Metric: TypeAlias = Callable[[Any, Any], float]
 """A function of the expected and the actual value, both as JSON-compatible data, that returns a score from 0 to 1."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Final, Generic, TypeVar
 
-from ..html_repr import grid, table
-from ..json_text import json_text
-from ..lazy_dataclasses import dataclass
-from ..plain_data import to_plain
-from ..usage import NO_USAGE, Usage, sum_usages
+from ..helpers.json_text import json_text
+from ..helpers.lazy_dataclasses import dataclass
+from ..values.html_repr import grid, table
+from ..values.plain_data import to_plain
+from ..values.usage import NO_USAGE, Usage, sum_usages
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from ..structured.orchestrator import ToolOrchestratingLLM
 from .arrow_schemas import ArrowOutput, import_pyarrow
-from .errors import JobError
+from .job_errors import JobError
 from .outcome import Outcome
 
 OUTCOME_COLUMNS: Final = (

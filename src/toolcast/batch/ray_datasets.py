@@ -15,18 +15,18 @@ from typing import Any, Final, Generic, TypedDict, TypeVar, cast
 
 from typing_extensions import Unpack
 
-from ..option_suggestions import refuse_unknown
-from ..option_types import require_limit
-from ..reprs import safe_repr
+from ..helpers.option_types import require_limit
+from ..helpers.reprs import safe_repr
 from ..structured.orchestrator import ToolOrchestratingLLM
+from ..values.option_suggestions import refuse_unknown
 from .inputs import require_columns
 from .job_options import JobPlan
 from .live_driver import live_job
 from .live_run import LiveRun
 from .outcome_columns import OutcomeColumns
-from .outcomes import AsyncOutcomes
+from .outcome_iterators import AsyncOutcomes
 from .pacing import Pace
-from .portable_calls import CallOrFactory, PortableCall
+from .row_functions import CallOrFactory, PortableCall
 
 T = TypeVar("T")
 

@@ -9,9 +9,9 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from ..json_text import json_text
-from ..plain_data import to_plain
-from ..terminal_text import visible
+from ..helpers.json_text import json_text
+from ..helpers.terminal_text import visible
+from ..values.plain_data import to_plain
 from .outcome import Outcome
 
 _LONGEST: Final = 20_000  # characters of one cell

@@ -13,10 +13,10 @@ from typing import Any
 
 import pydantic
 
-from ..json_text import json_text
+from ..helpers.json_text import json_text
 from ..structured.orchestrator import ToolOrchestratingLLM
 from ..tools.callable_tool import CallableTool
-from .errors import CheckpointError
+from .job_errors import CheckpointError
 
 
 class OutputCodec:

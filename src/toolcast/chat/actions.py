@@ -12,13 +12,13 @@ from typing import Final, Literal, TypeAlias, cast
 
 from ..agents.engine.history import CUT_OFF, SUPERSEDED, has_content, unanswered_calls
 from ..agents.permissions.call_decisions import denial_text
-from ..approvals import ApprovalDecision, PermissionRequest
 from ..events import TextDelta
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import Message, Part, TextPart, ToolCallPart, ToolResultPart
 from ..providers.content_parts import CallIds, valid_arguments
+from ..values.approvals import ApprovalDecision, PermissionRequest
 from .branches import begin_branch, switch_branch
-from .context import NOTHING_STREAMED, ChatContext, ChatError, ChatMark, MarkKind, Stage
+from .chat_context import NOTHING_STREAMED, ChatContext, ChatError, ChatMark, MarkKind, Stage
 from .events import (
     ApproveToolCall,
     ChatEvent,

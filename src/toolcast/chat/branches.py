@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from .context import Branch, BranchPoint, ChatContext
+from .chat_context import Branch, BranchPoint, ChatContext
 
 _NO_MESSAGES: Final = Branch()
 

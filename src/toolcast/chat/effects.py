@@ -17,32 +17,32 @@ from threading import get_ident
 from typing import Any, Final, TypeAlias, cast
 
 from ..agents.agent import Agent
-from ..agents.engine.config import EngineConfig
 from ..agents.engine.conversation import Conversation
 from ..agents.engine.engine import Engine
+from ..agents.engine.engine_config import EngineConfig
 from ..agents.engine.history import unanswered_calls
-from ..agents.engine.limits import TurnLimits
 from ..agents.engine.model_phase import ModelPhase
 from ..agents.engine.model_request import ModelRequest
 from ..agents.engine.tool_phase import ToolPhase, approval_requests, make_jobs, stored_message
+from ..agents.engine.turn_limits import TurnLimits
 from ..agents.permissions.permissions import UNGUARDED, Permissions
 from ..agents.permissions.rules import Rule
-from ..agents.tool_search.search import SearchContext, ToolSearch
+from ..agents.tool_search.tool_search import SearchContext, ToolSearch
 from ..async_support.background_jobs import BackgroundJob
+from ..async_support.cancellation import Cancellation
 from ..async_support.interruptible import Interrupted, Interruptible
-from ..cancellation import Cancellation
 from ..errors import ContextTooLong, FailTurn, ToolcastError, ToolTimeout, TryAgain
 from ..events import AgentEvent, Event, ToolProgress
-from ..hook_protocol import CallHooks
-from ..llms.base import FunctionCallingLLM
 from ..llms.client import client_of
+from ..llms.function_calling_llm import FunctionCallingLLM
 from ..messages import Message, ToolCallPart, ToolResultPart
-from ..tools.context import ToolContext
 from ..tools.execution import ToolJob
+from ..tools.tool_context import ToolContext
 from ..transport.network import IOBackend
-from ..usage import BudgetTracker, Usage
+from ..values.hooks import CallHooks
+from ..values.usage import BudgetTracker, Usage
 from .actions import Order
-from .context import ChatContext
+from .chat_context import ChatContext
 from .events import (
     Failure,
     GenerationFailure,

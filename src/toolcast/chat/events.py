@@ -13,7 +13,6 @@ from dataclasses import KW_ONLY, fields, is_dataclass
 from typing import Any, ClassVar, Final, cast
 
 from ..agents.engine.history import has_content
-from ..approvals import PermissionRequest
 from ..events import (
     Event,
     Finish,
@@ -24,8 +23,7 @@ from ..events import (
     TextCitation,
     UsageReport,
 )
-from ..lazy_dataclasses import dataclass
-from ..message_dicts import message_from_dict
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import (
     AudioPart,
     DocumentPart,
@@ -37,7 +35,9 @@ from ..messages import (
     VideoPart,
     user,
 )
-from ..usage import NO_USAGE, Usage
+from ..values.approvals import PermissionRequest
+from ..values.message_dicts import message_from_dict
+from ..values.usage import NO_USAGE, Usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..agents.engine.history import unanswered_calls
-from ..approvals import PermissionRequest
 from ..messages import Message
+from ..values.approvals import PermissionRequest
 from .branches import branch_count
-from .context import ChatContext
+from .chat_context import ChatContext
 from .events import (
     ApproveToolCall,
     ChatEvent,

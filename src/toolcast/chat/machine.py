@@ -17,22 +17,22 @@ from threading import RLock, get_ident
 from time import monotonic
 from typing import Any, ClassVar, Final
 
-from ..agents.engine.config import EngineConfig
 from ..agents.engine.engine import Conversational, Engine, as_engine
-from ..agents.tool_search.search import LexicalSearch, ToolSearch
+from ..agents.engine.engine_config import EngineConfig
+from ..agents.tool_search.tool_search import LexicalSearch, ToolSearch
 from ..async_support.background_jobs import BackgroundJob, join_all, start_job
+from ..async_support.closing import AsyncClosing, Closing
 from ..async_support.interruptible import Interrupted
 from ..async_support.shielding import current_loop
 from ..async_support.waiters import Waiters
-from ..closing import AsyncClosing, Closing
 from ..errors import IllegalState, ToolcastError
-from ..lazy_dataclasses import dataclass
-from ..llms.base import FunctionCallingLLM
+from ..helpers.lazy_dataclasses import dataclass
+from ..helpers.option_types import require_callable
+from ..helpers.reprs import safe_repr
+from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.named_llms import llm
-from ..option_types import require_callable
-from ..reprs import safe_repr
 from .actions import Effect, Order
-from .context import STATES, ChatContext, ChatState, as_interrupted, differences, read_snapshot
+from .chat_context import STATES, ChatContext, ChatState, as_interrupted, differences, read_snapshot
 from .effects import FAILURE_EVENTS, Configure, EngineStages, Perform, StageTask, chat_config, is_loop_ending
 from .events import (
     ChatEvent,

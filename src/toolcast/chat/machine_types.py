@@ -2,6 +2,8 @@
 
 They are made of the Python types, and describe the JSON of `ChatChange.to_dict` and `ChatMachine.snapshot`. `_FORMS`
 has the fields whose JSON differs from their declarations.
+
+The table of the chat machine as the configuration of an XState machine, for front ends.
 """
 
 from __future__ import annotations
@@ -12,17 +14,43 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Final, Literal, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
-from ..answer_details import SafetyRating, TokenLogprob
-from ..approvals import Action
-from ..citations import Citation, Grounding
 from ..events import Event, Finish, StopReason
 from ..messages import AudioPart, CacheTTL, DocumentPart, ImagePart, Message, Part, Role, TextPart
-from ..usage import Usage
-from ..usage_details import UsageDetails
-from .context import NEWER_FIELDS, ChatContext, ChatMark, ChatState, MarkKind, Stage, Streamed
-from .events import USER_EVENTS, USER_PARTS, ChatEvent, Restored
+from ..values.answer_details import SafetyRating, TokenLogprob
+from ..values.approvals import Action
+from ..values.citations import Citation, Grounding
+from ..values.usage import Usage
+from ..values.usage_details import UsageDetails
+from .chat_context import NEWER_FIELDS, ChatContext, ChatMark, ChatState, MarkKind, Stage, Streamed
+from .events import USER_EVENTS, USER_PARTS, ChatEvent, Restored, WorkEvent
 from .guards import is_late
-from .transitions import ACTIONS, GUARDS, TABLE
+from .transitions import ACTIONS, ALWAYS, GUARDS, TABLE, Row
+
+
+def chat_machine_config() -> dict[str, Any]:
+    """Return the table of `ChatMachine` as JSON-compatible data, which `createMachine` of XState 5 takes.
+
+    It has the states, the events, and the guards and actions by their names, with the context of a new chat. Of several
+    transitions for an event, the first whose guard is true is taken, as in the table. Events of abandoned work are
+    ignored by a first transition, with the guard `is_late`, that does nothing.
+    """
+    states: dict[str, Any] = {}
+    for state, rows in TABLE.items():
+        on = {event.type: _transitions(choices, event) for event, choices in rows.items()}
+        states[state] = {"on": on}
+        if state in ALWAYS:
+            states[state]["always"] = _transitions(ALWAYS[state])
+    return {"id": "chat", "initial": next(iter(TABLE)), "context": ChatContext().to_dict(), "states": states}
+
+
+def _transitions(rows: tuple[Row, ...], event: type | None = None) -> list[dict[str, Any]]:
+    late = [{"guard": is_late.__name__}] if event is not None and issubclass(event, WorkEvent) else []
+    return [*late, *map(_transition, rows)]
+
+
+def _transition(row: Row) -> dict[str, Any]:
+    guard = {} if row.guard is None else {"guard": row.guard.__name__}
+    return {"target": row.target, **guard, "actions": [action.__name__ for action in row.actions]}
 
 
 def chat_machine_types() -> str:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import takewhile
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from ..states import Table
+from ..values.states import Table
 from .actions import (
     ContextBuilder,
     Effect,
@@ -63,7 +63,7 @@ from .actions import (
     start_loading,
     start_tool_search,
 )
-from .context import ChatContext, ChatState
+from .chat_context import ChatContext, ChatState
 from .events import (
     ApproveToolCall,
     ChatEvent,

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ..approvals import PermissionRequest
 from ..errors import Attempt, RoundsExceeded, ToolcastError, TurnCancelled, TurnFailed, TurnStopped, set_requests
-from ..hook_protocol import CallHooks
 from ..messages import Message
-from ..turn import Turn, TurnEnd
-from ..usage import NO_USAGE, Usage
+from ..values.approvals import PermissionRequest
+from ..values.hooks import CallHooks
+from ..values.turn import Turn, TurnEnd
+from ..values.usage import NO_USAGE, Usage
 from .actions import limit_text
-from .context import ChatContext, ChatState
+from .chat_context import ChatContext, ChatState
 from .events import ChatEvent, Failure, Interrupt, RejectToolCall, StreamComplete, ToolCallFailure, ToolCallSuccess
 
 TURN_STATES: Final[tuple[ChatState, ...]] = (

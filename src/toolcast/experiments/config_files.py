@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from .config import ExperimentConfig, config_of
 from .config_errors import (
     NOWHERE,
     ConfigError,
@@ -27,6 +26,7 @@ from .config_errors import (
     error_of,
     problem_at,
 )
+from .experiment_config import ExperimentConfig, config_of
 
 
 def load_config(path: str | os.PathLike[str]) -> ExperimentConfig:

@@ -10,14 +10,14 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, Literal, TypeAlias
 
-from ..credentials import SecretURL
 from ..errors import ToolcastError
 from ..events import ChatResponse
 from ..messages import Message, ToolCallPart
-from ..states import State, logger
-from ..tools.results import error_text
-from .config import ExperimentConfig
+from ..tools.tool_results import error_text
+from ..values.credentials import SecretURL
+from ..values.states import State, logger
 from .event_log import JsonlLogger
+from .experiment_config import ExperimentConfig
 from .log_events import EndedBy, EventType, Listener, LogEvent, RunStatus
 from .message_serialization import arguments_of, plain
 from .run_state import RunState

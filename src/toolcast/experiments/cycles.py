@@ -6,45 +6,88 @@
         └────────────────────────────────────────────────────────────────────────────────────────────┘
 
 Each state is a method that does its work and names the event which leads out of it; the table is `CYCLE`
-(toolcast.states). Whatever happens is logged first and then applied to the `RunState`, so a run that breaks off
+(toolcast.values.states). Whatever happens is logged first and then applied to the `RunState`, so a run that breaks off
 anywhere goes on from its log. It is written once, in async syntax; the sync methods drive it without an event loop.
+
+Execution of the model's tool calls, with every outcome as a text for the model.
+
+The error texts for an unknown tool, for arguments that do not fit and for a tool that fails are ContReAct's. Arguments
+are parsed and tools executed as everywhere in toolcast (tools/execution.py).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from ..async_support import sync_driver
 from ..errors import IllegalState, LLMError, Timeout, ToolcastError
-from ..lazy_dataclasses import dataclass
-from ..llms.base import FunctionCallingLLM
+from ..helpers.lazy_dataclasses import dataclass
+from ..helpers.reprs import safe_repr
 from ..llms.client import client_of
+from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.request import ChatRequest
 from ..messages import Message, ToolCallPart
-from ..output_mode import OutputMode
 from ..parsing.thoughts import without_thoughts
 from ..providers.content_parts import CallIds
-from ..reprs import safe_repr
-from ..settings import NOTHING_SET, Settings
-from ..states import CYCLE, Observer, State, Trace
-from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool
-from ..tools.results import refuses_tools
+from ..tools.execution import read_call
+from ..tools.tool_context import ToolContext
+from ..tools.tool_results import error_text, refuses_tools
 from ..transport.network import IOBackend
-from .config import ExperimentConfig
+from ..values.output_mode import OutputMode
+from ..values.settings import NOTHING_SET, Settings
+from ..values.states import CYCLE, Observer, State, Trace
+from ..values.tool_spec import ToolChoice
 from .cycle_log import CycleLog
 from .event_log import JsonlLogger
+from .experiment_config import ExperimentConfig
 from .experiment_tools import CallPlace
 from .log_events import EndedBy, Listener, RunStatus
 from .prompt_assembly import FINISH, assembler_of, offered
 from .response_parsing import ResponseParser, reflecting
 from .run_state import CycleProgress, RunState
 from .similarity import Similarity, SimilarityMonitor
-from .tool_dispatch import ToolDispatcher
+
+
+class ToolDispatcher:
+    """The executor of the calls of `tools`."""
+
+    def __init__(self, tools: Sequence[CallableTool]) -> None:
+        self._offered = {tool.name: tool for tool in tools}
+
+    def dispatch(self, name: str, arguments: Mapping[str, Any] | str, place: CallPlace | None = None) -> str:
+        """Call the tool `name` and return its output or an error text.
+
+        `place` becomes the `deps` of the tool's context.
+        """
+        return sync_driver.run(self.answered(_call(name, arguments), place, concurrent=False))
+
+    async def adispatch(self, name: str, arguments: Mapping[str, Any] | str, place: CallPlace | None = None) -> str:
+        """Call the tool `name` and return its output or an error text: see `dispatch`."""
+        return await self.answered(_call(name, arguments), place, concurrent=True)
+
+    async def answered(self, call: ToolCallPart, place: CallPlace | None, *, concurrent: bool) -> str:
+        """Execute `call` and return its result."""
+        context = ToolContext(call.id, call.name, place)
+        job = read_call(call, self._offered, context)
+        if job.tool is None:
+            return f"Error: Tool '{call.name}' not found"
+        if job.error is not None:
+            return f"Error: Invalid arguments for tool '{call.name}': {error_text(job.error)}"
+        await job.run(concurrent, context)
+        if job.error is not None:
+            return f"Error executing tool '{call.name}': {error_text(job.error)}"
+        return job.output().content
+
+
+def _call(name: str, arguments: Mapping[str, Any] | str) -> ToolCallPart:
+    return ToolCallPart("call", name, arguments if isinstance(arguments, str) else json.dumps(dict(arguments)))
+
 
 _ENDS: Final = ("complete", "cancelled", "error")
 _UNREADABLE_CALL: Final = "error parsing tool call"  # what an Ollama says of a call that is no JSON
@@ -115,7 +158,7 @@ class CycleOrchestrator:
 
     @property
     def state(self) -> State:
-        """The current state of the run, as the table `CYCLE` (toolcast.states) names it."""
+        """The current state of the run, as the table `CYCLE` (toolcast.values.states) names it."""
         return self._trace.state
 
     @property

@@ -7,22 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..llms.base import FunctionCallingLLM
+from ..helpers.reprs import safe_repr
 from ..llms.embeddings.embed import embed, embedding_providers
-from ..llms.embeddings.embedder import Embedder
 from ..llms.embeddings.offline import (
     LONGEST,
     NAMES,
+    Embedder,
     SentenceTransformersEmbedder as SentenceTransformersEmbedder,
     WordLlamaEmbedder as WordLlamaEmbedder,
     WordsEmbedder as WordsEmbedder,
     offline_embedder,
 )
+from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.http_llm import LLMOptions
 from ..llms.named_llms import llm as make_llm
-from ..reprs import safe_repr
-from ..settings import Settings, Timeouts
 from ..transport.network import Network
+from ..values.settings import Settings, Timeouts
 
 _SECONDS = Timeouts(connect=10.0, first_token=60.0, idle=60.0)
 

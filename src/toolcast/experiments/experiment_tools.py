@@ -1,7 +1,7 @@
 """The six tools of an experiment's agent: five for its memory, one to contact its operator.
 
 All arguments are required texts. If a model sends a number or an object as a text, its JSON is stored; a key or a
-pattern is a text or a plain value. The results are defined in memory.py. The memory is called directly, in an event
+pattern is a text or a plain value. The results are defined in agent_memory.py. The memory is called directly, in an event
 loop too: that takes less time than a thread would. The operator may take minutes: under an event loop it is asked in a
 thread, and a cancelled call does not wait for it.
 """
@@ -17,11 +17,11 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, Field
 
 from ..async_support.background_jobs import start_job
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
 from ..tools.callable_tool import CallableTool
-from ..tools.context import ToolContext
+from ..tools.tool_context import ToolContext
 from ..transport.cancel_handle import CancelHandle
-from .memory import RunMemory
+from .agent_memory import RunMemory
 from .operators import OperatorChannel
 
 

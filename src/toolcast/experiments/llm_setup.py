@@ -21,22 +21,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..async_support import sync_driver
-from ..capabilities import Progress
 from ..errors import ConnectFailed, MalformedEvent, NotFound, StreamInterrupted, Timeout, ToolcastError
-from ..http_request import HTTPRequest
-from ..llms.base import FunctionCallingLLM
 from ..llms.client import client_of
+from ..llms.function_calling_llm import FunctionCallingLLM
+from ..llms.http.service import service_of
 from ..llms.http_llm import ServiceLLM
 from ..llms.local.llama_cpp import LlamaCpp
 from ..llms.model_registry import choose_llm
 from ..llms.named_llms import providers
-from ..llms.provider_llms import Ollama
-from ..llms.service import service_of
-from ..retries import RetryPolicy
-from ..settings import Settings, Timeouts
+from ..llms.vendors.cohere_mistral_ollama import Ollama
 from ..transport.network import IOBackend
-from .config import ExperimentConfig, ModelOptions
+from ..values.capabilities import Progress
+from ..values.http_request import HTTPRequest
+from ..values.retries import RetryPolicy
+from ..values.settings import Settings, Timeouts
 from .config_errors import NOWHERE, UnknownKey, error_of, problem_at
+from .experiment_config import ExperimentConfig, ModelOptions
 
 LLAMA_CPP_OPTIONS: Final = frozenset(
     (
@@ -72,7 +72,7 @@ def build_llm(config: ExperimentConfig, *, host: str | None = None, token: str |
         return choose_llm(f"ollama:{model}", host or config.ollama_client_config.host, token)
     llm = choose_llm(config.model_name, host, token)
     if isinstance(llm, LlamaCpp) and config.model_options.num_ctx is not None:
-        from ..llms.local.server import ServerOptions
+        from ..llms.local.llama_server import ServerOptions
 
         return LlamaCpp(llm.model, server=ServerOptions(context=config.model_options.num_ctx))
     return llm
@@ -129,8 +129,8 @@ def check_setup(llm: FunctionCallingLLM) -> None:
 
 
 def _check_embedded(model: str) -> None:
+    from ..llms.local.llama_server import check_file
     from ..llms.local.pulled import pulled_path
-    from ..llms.local.server import check_file
     from ..llms.local.weights import WEIGHTS
 
     if model not in WEIGHTS:

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from ..messages import Message, system
 from ..tools.callable_tool import CallableTool, as_tools
-from .config import ExperimentConfig
+from .experiment_config import ExperimentConfig
 from .run_state import RunState
 from .similarity import advisory_of
 

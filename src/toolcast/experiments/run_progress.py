@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from statistics import fmean
 from typing import Any, Final, cast
 
-from ..states import State
+from ..values.states import State
 from .log_events import LogEvent
 
 _RECENT_REQUESTS: Final = 10
@@ -32,7 +32,7 @@ class RunProgress:
     Attributes:
         cycle_number: The cycle that `is_open`, or else the last one.
         completed: The number of cycles that have ended.
-        state: The state of the cycle, as the table `CYCLE` (toolcast.states) names it.
+        state: The state of the cycle, as the table `CYCLE` (toolcast.values.states) names it.
         tool: The tool that is being called in the state `dispatch_tool`.
         state_since: The time of the last event, after which nothing is known.
         status: The outcome, as `RUN_END` has it, or None.

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any, ClassVar, Final, Literal, cast
 
-from ..lazy_dataclasses import dataclass
-from ..message_dicts import message_from_dict
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart, tool_result, user
+from ..values.message_dicts import message_from_dict
 from .log_events import EndedBy, LogEvent, RunStatus
 from .message_serialization import plain
 

@@ -14,26 +14,26 @@ from os import PathLike
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ..capabilities import Progress
 from ..errors import ToolcastError
-from ..llms.base import FunctionCallingLLM
+from ..helpers.reprs import safe_repr
 from ..llms.client import client_of
-from ..llms.embeddings.embedder import Embedder
+from ..llms.embeddings.offline import Embedder
+from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.request import Tools
 from ..messages import Message
-from ..reprs import safe_repr
-from ..states import Observer
 from ..tools.callable_tool import CallableTool, as_tools
-from ..tools.results import error_text
-from .config import ExperimentConfig
+from ..tools.tool_results import error_text
+from ..values.capabilities import Progress
+from ..values.states import Observer
+from .agent_memory import AgentMemory, RunMemory
 from .config_files import load_config
 from .cycles import CycleOrchestrator, Services, new_state
 from .embedders import embedder_of
 from .event_log import JsonlLogger, LogError, LogMissing, read_log
+from .experiment_config import ExperimentConfig
 from .experiment_tools import agent_tools
 from .llm_setup import acheck_model, build_llm, check_model, settings_of
 from .log_events import Listener, LogEvent
-from .memory import AgentMemory, RunMemory
 from .operators import OperatorChannel, TerminalOperator, UnattendedOperator
 from .prompt_assembly import assembler_of
 from .run_state import RunState

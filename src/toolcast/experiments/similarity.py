@@ -22,10 +22,10 @@ from math import hypot, isfinite
 from operator import mul
 from typing import Any, Final, Literal, TypeAlias
 
-from ..lazy_dataclasses import dataclass
-from ..llms.embeddings.embedder import Embedder, Vector
-from ..reprs import safe_repr
-from ..tools.results import error_text
+from ..helpers.lazy_dataclasses import dataclass
+from ..helpers.reprs import safe_repr
+from ..llms.embeddings.offline import Embedder, Vector
+from ..tools.tool_results import error_text
 
 logger: Final = logging.getLogger("toolcast")
 

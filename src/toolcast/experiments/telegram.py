@@ -20,14 +20,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any, Final, cast
 
-from ..credentials import Secret, SecretURL
 from ..errors import LLMError
-from ..http_request import HTTPRequest, build_request
-from ..lazy_dataclasses import dataclass
-from ..reprs import safe_repr
+from ..helpers.lazy_dataclasses import dataclass
+from ..helpers.reprs import safe_repr
 from ..transport.cancel_handle import current_handle
 from ..transport.httpx_network import HttpxNetwork
 from ..transport.network import Clock, Network, SystemClock, open_response, read_body
+from ..values.credentials import Secret, SecretURL
+from ..values.http_request import HTTPRequest, build_request
 from .operators import OperatorChannel, announced
 
 logger: Final = logging.getLogger("toolcast")

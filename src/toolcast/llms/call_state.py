@@ -12,21 +12,21 @@ from dataclasses import field, replace
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..accumulator import Accumulator
 from ..async_support.exception_groups import collapse_groups
-from ..call_report import NO_OUTPUT, Account, shown_messages
 from ..errors import Attempt, CallError, LLMError, StreamTruncated
 from ..events import ChatResponse, Event, Finish, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart, UsageReport
-from ..hook_protocol import CallHooks, Hooks
-from ..http_request import HTTPRequest
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import Message
 from ..providers.content_parts import CallIds
-from ..secret_patterns import mask_secrets
-from ..settings import Settings
-from ..states import Trace
 from ..transport.network import IOBackend
-from ..usage import NO_USAGE, Usage
+from ..values.accumulator import Accumulator
+from ..values.hooks import CallHooks, Hooks
+from ..values.http_request import HTTPRequest
+from ..values.secret_patterns import mask_secrets
+from ..values.settings import Settings
+from ..values.states import Trace
+from ..values.usage import NO_USAGE, Usage
+from .call_report import NO_OUTPUT, Account, shown_messages
 from .request import StoredResponse
 from .request_gate import GateRequest, Passage, RequestGate, current_gate, use_gate
 

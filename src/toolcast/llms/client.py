@@ -1,6 +1,6 @@
 """`LLMClient`: the calls of an LLM, as the library makes them. `client_of(llm)` returns one, for each use.
 
-`FunctionCallingLLM` (base.py) has what its users call, and its subclasses may have any names of their own. All else
+`FunctionCallingLLM` (function_calling_llm.py) has what its users call, and its subclasses may have any names of their own. All else
 that the library does with an LLM is here: its requests, with settings and prices; the output mode; the events of a
 response; the state and the report of a call. A custom LLM implements `metadata` and `_events` for it. The library's own
 LLMs have clients of their own, where they differ.
@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
 
-from ..call_report import Account
 from ..errors import BadRequest, UnsupportedLLMError
 from ..events import ChatResponse, Event
-from ..hook_protocol import CallHooks, Hooks, Operation, begin_operation, collect_hooks
-from ..http_request import HTTPRequest
 from ..messages import Message, system as system_message
-from ..output_mode import OutputMode
-from ..prices import ModelPricing, has_price_list, has_prices
 from ..providers.base import ResponseDecoder
-from ..server_tools import split_tools
-from ..settings import NOTHING_SET, Settings
-from ..tool_spec import ToolChoice
 from ..tools.callable_tool import as_tools
 from ..transport.network import AsyncBackend, Clock, IOBackend, Network, SyncBackend, SystemClock
 from ..transport.network_choice import NetworkChoice, resolve_network
-from ..usage import Usage
+from ..values.hooks import CallHooks, Hooks, Operation, begin_operation, collect_hooks
+from ..values.http_request import HTTPRequest
+from ..values.output_mode import OutputMode
+from ..values.prices import ModelPricing, has_price_list, has_prices
+from ..values.server_tools import split_tools
+from ..values.settings import NOTHING_SET, Settings
+from ..values.tool_spec import ToolChoice
+from ..values.usage import Usage
+from .call_report import Account
 from .call_state import CallState, IteratorEvents, ResponseEvents, read_response
 from .concurrency_limiter import ConcurrencyLimiter, LimitedEvents
 from .defaults import Configs, replacement
@@ -39,7 +39,7 @@ from .request import ChatRequest, Messages, Tools, as_messages, resolve_tool_cho
 from .request_gate import GateRequest, RequestOrigin
 
 if TYPE_CHECKING:
-    from .base import FunctionCallingLLM
+    from .function_calling_llm import FunctionCallingLLM
     from .token_counts import TokenCount
     from .uploads import Upload
 
@@ -215,7 +215,7 @@ class LLMClient(Generic[L]):
         mode = self.mode(request) if request.tools else "tool_call"
         if mode != "prompted":
             return self.send(request, mode, backend, call)
-        from .prompted import PromptedEvents, to_prompted  # few LLMs need it
+        from .prompted_tools import PromptedEvents, to_prompted  # few LLMs need it
 
         prompted, calls = to_prompted(request)
         source = self.send(prompted, mode, backend, call)

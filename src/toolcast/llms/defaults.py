@@ -12,12 +12,12 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 from ..async_support.context_blocks import ContextBlocks
-from ..reprs import safe_repr
-from ..tools.options import ToolErrors, check_tool_errors
+from ..helpers.reprs import safe_repr
+from ..tools.tool_options import ToolErrors, check_tool_errors
 
 if TYPE_CHECKING:
-    from ..settings import Settings
-    from .base import FunctionCallingLLM
+    from ..values.settings import Settings
+    from .function_calling_llm import FunctionCallingLLM
 
 _here: ContextVar[dict[str, Any] | None] = ContextVar("toolcast_configs", default=None)
 

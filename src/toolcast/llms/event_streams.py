@@ -10,17 +10,17 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from ..accumulator import Accumulator
 from ..async_support import sync_driver
-from ..closing import AsyncClosing, Closing, Uncopyable
+from ..async_support.closing import AsyncClosing, Closing, Uncopyable
 from ..errors import CallError, LLMError, StreamBusy, StreamClosed
 from ..events import ChatResponse, Event
-from ..reprs import safe_repr
-from ..usage import Usage
+from ..helpers.reprs import safe_repr
+from ..values.accumulator import Accumulator
+from ..values.usage import Usage
 from .call_state import CallState, ResponseEvents
 
 if TYPE_CHECKING:
-    from ..live_display import Frame, LiveDisplay
+    from ..helpers.live_display import Frame, LiveDisplay
 
 
 class _EventState(Uncopyable):
@@ -69,17 +69,17 @@ class _EventState(Uncopyable):
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: the response so far, without the arguments of tool calls."""
-        from ..html_repr import html_of
+        from ..values.html_repr import html_of
 
         return html_of(self.response)
 
     def _display(self) -> LiveDisplay:
-        from ..live_display import LiveDisplay, find_surface  # most streams are not shown
+        from ..helpers.live_display import LiveDisplay, find_surface  # most streams are not shown
 
         return LiveDisplay(self._frame, self._call.now, find_surface())
 
     def _frame(self) -> Frame:
-        from ..live_display import Frame
+        from ..helpers.live_display import Frame
 
         response = self.response
         calls = [f"{call.name}: called" for call in response.message.tool_calls]

@@ -12,18 +12,18 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..capabilities import LLMMetadata
 from ..errors import CallError
 from ..events import Event, Failover, Routing
-from ..hook_protocol import Hooks
-from ..http_request import HTTPRequest
-from ..output_mode import OutputMode
 from ..providers.base import ResponseDecoder
-from ..settings import Settings
 from ..transport.network import IOBackend
-from .base import BuiltInLLM, FunctionCallingLLM
+from ..values.capabilities import LLMMetadata
+from ..values.hooks import Hooks
+from ..values.http_request import HTTPRequest
+from ..values.output_mode import OutputMode
+from ..values.settings import Settings
 from .call_state import CallState, DirectReads, ResponseEvents
 from .client import LLMClient, client_of
+from .function_calling_llm import BuiltInLLM, FunctionCallingLLM
 from .hooked_events import PREAMBLE, add_hooks
 from .named_llms import as_llm
 from .request import ChatRequest

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 from typing_extensions import Unpack
 
 from ..async_support import sync_driver
-from ..option_suggestions import refuse_unknown
+from ..values.option_suggestions import refuse_unknown
 from .client import LLMClient, client_of
 from .defaults import replacement
 

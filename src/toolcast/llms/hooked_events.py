@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ..accumulator import Accumulator
 from ..events import Event, Failover, Routing, UsageReport
-from ..hook_protocol import CallHooks, Hooks, RequestInfo
+from ..values.accumulator import Accumulator
+from ..values.hooks import CallHooks, Hooks, RequestInfo
 from .call_state import CallState, ResponseEvents
 from .request import ChatRequest
 

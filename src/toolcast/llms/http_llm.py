@@ -18,33 +18,33 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypedDict, cast
 
 from typing_extensions import TypeVar, Unpack
 
-from ..capabilities import Capabilities, LLMMetadata
-from ..credentials import Secret, SecretURL, missing_api_key, protect_headers, read_api_key
 from ..errors import AuthFailed, BadRequest, ToolcastError
-from ..hook_protocol import Hooks
-from ..http_request import HTTPRequest, is_at
-from ..option_suggestions import refuse_unknown
-from ..option_types import require, require_callable, require_flag
-from ..output_mode import OutputMode, best_mode
-from ..prices import Prices
+from ..helpers.option_types import require, require_callable, require_flag
 from ..providers.base import ProviderAdapter, RequestInput, ResponseDecoder
-from ..providers.tool_calls.json_text import JSONTextDecoder
-from ..providers.tool_calls.prompted import PromptedCalls
-from ..retries import RetryPolicy
-from ..settings import Settings, Timeouts
+from ..providers.tool_calls.json_calls import JSONTextDecoder
+from ..providers.tool_calls.prompted_calls import PromptedCalls
 from ..transport.network import IOBackend, is_sent_to
 from ..transport.network_choice import NetworkChoice
-from .base import BuiltInLLM
+from ..values.capabilities import Capabilities, LLMMetadata
+from ..values.credentials import Secret, SecretURL, missing_api_key, protect_headers, read_api_key
+from ..values.hooks import Hooks
+from ..values.http_request import HTTPRequest, is_at
+from ..values.option_suggestions import refuse_unknown
+from ..values.output_mode import OutputMode, best_mode
+from ..values.prices import Prices
+from ..values.retries import RetryPolicy
+from ..values.settings import Settings, Timeouts
 from .call_state import CallState, ResponseEvents
 from .client import LLMClient, client_of
-from .prompted import to_prompted
+from .function_calling_llm import BuiltInLLM
+from .prompted_tools import to_prompted
 from .request import ChatRequest
 from .request_gate import RequestOrigin, key_fingerprint
 
 if TYPE_CHECKING:
     from ..messages import FileRef
     from ..providers.file_codec import Exchange
-    from .http_attempt import Authentication
+    from .http.http_attempt import Authentication
     from .token_counts import TokenCount
 
 S = TypeVar("S", bound="ServiceLLM", default="ServiceLLM", covariant=True)
@@ -134,7 +134,7 @@ class ServiceClient(LLMClient[S]):
         exchange = self.token_counter(request, adapter)
         if exchange is None:
             return None
-        from .service import service_by
+        from .http.service import service_by
         from .token_counts import provider_count
 
         return await provider_count(
@@ -150,16 +150,16 @@ class ServiceClient(LLMClient[S]):
         return counting.count_tokens(self._request_input(request)[0], request.settings)
 
     def send(self, request: ChatRequest, mode: OutputMode, backend: IOBackend, call: CallState) -> ResponseEvents:
-        from .http_exchange import HTTPExchange  # with it, what decodes responses: not before the first call
+        from .http.http_exchange import HTTPExchange  # with it, what decodes responses: not before the first call
 
         settings, llm = request.settings, self.llm
         if (settings.previous_response_id or settings.conversation or settings.background) and llm.speaks_responses:
-            from .stored_responses import open_stored
+            from .http.stored_responses import open_stored
 
             return open_stored(self, request, mode, backend, call, stores=llm.stores_responses)
         extra = settings.extra
         if request.server_tools or (extra is not None and not _RUNNING_TOOLS.isdisjoint(extra)):
-            from .resumed_events import ResumedEvents  # the service may pause such a response
+            from .http.paused_responses import ResumedEvents  # the service may pause such a response
 
             return ResumedEvents(
                 request,

@@ -17,15 +17,15 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
-from ..credentials import SecretURL
 from ..errors import BadRequest, UnsupportedLLMError
 from ..providers.model_features import provider_of
 from ..providers.ollama.adapter import ollama_url
-from .base import FunctionCallingLLM
+from ..values.credentials import SecretURL
+from .function_calling_llm import FunctionCallingLLM
 from .local.llama_cpp import LlamaCpp
 from .local.pulled import is_pulled
 from .named_llms import llm, providers, unknown_llm, with_colon
-from .provider_llms import Ollama
+from .vendors.cohere_mistral_ollama import Ollama
 
 OLLAMA_MODEL = "gpt-oss"
 """The default model of Ollama."""

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from typing_extensions import Unpack
 
-from ..capabilities import LLMMetadata
 from ..errors import MissingLLMError, UnsupportedLLMError
 from ..events import Event
-from ..option_suggestions import PROVIDERS
-from ..output_mode import OutputMode
-from ..settings import Settings
-from ..tool_spec import ToolChoice
-from .base import FunctionCallingLLM
+from ..values.capabilities import LLMMetadata
+from ..values.option_suggestions import PROVIDERS
+from ..values.output_mode import OutputMode
+from ..values.settings import Settings
+from ..values.tool_spec import ToolChoice
 from .client import LLMClient
 from .defaults import Configs, replacement
+from .function_calling_llm import FunctionCallingLLM
 from .http_llm import LLMOptions, take_options
 
 if TYPE_CHECKING:
@@ -85,17 +85,17 @@ def chosen_llm(given: object) -> FunctionCallingLLM:
 
 
 _NAMED: Final = {
-    "openai": ".openai_llms.OpenAI",
-    "openai-responses": ".openai_llms.OpenAIResponses",
-    "anthropic": ".anthropic_llms.Anthropic",
-    "anthropic-vertex": ".anthropic_llms.AnthropicVertex",
-    "bedrock": ".bedrock.Bedrock",
-    "cohere": ".provider_llms.Cohere",
-    "google": ".google_llms.Google",
-    "gemini": ".google_llms.Google",
-    "google-vertex": ".google_llms.Google",
-    "mistral": ".provider_llms.Mistral",
-    "ollama": ".provider_llms.Ollama",
+    "openai": ".vendors.openai_llms.OpenAI",
+    "openai-responses": ".vendors.openai_llms.OpenAIResponses",
+    "anthropic": ".vendors.anthropic_llms.Anthropic",
+    "anthropic-vertex": ".vendors.anthropic_llms.AnthropicVertex",
+    "bedrock": ".vendors.bedrock_llm.Bedrock",
+    "cohere": ".vendors.cohere_mistral_ollama.Cohere",
+    "google": ".vendors.google_llms.Google",
+    "gemini": ".vendors.google_llms.Google",
+    "google-vertex": ".vendors.google_llms.Google",
+    "mistral": ".vendors.cohere_mistral_ollama.Mistral",
+    "ollama": ".vendors.cohere_mistral_ollama.Ollama",
 }
 """The classes of the providers, imported when they are first named."""
 
@@ -166,7 +166,7 @@ def llm(name: str, **options: Unpack[NamedLLMOptions]) -> FunctionCallingLLM:
     if not model or provider not in providers():
         take_options(options)
         raise unknown_llm(name)
-    module, _, kind = _NAMED.get(provider, ".openai_llms.OpenAICompatible").rpartition(".")
+    module, _, kind = _NAMED.get(provider, ".vendors.openai_llms.OpenAICompatible").rpartition(".")
     service = {} if provider in _NAMED else {"service": provider}
     fixed: dict[str, Any] = {"vertex": True} if provider == "google-vertex" else service
     make: Callable[..., FunctionCallingLLM] = getattr(import_module(module, __package__), kind)

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, fields, replace
 from typing import Any, TypeAlias, cast
 
-from ..lazy_dataclasses import dataclass
-from ..message_dicts import message_from_dict
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import Message, user
-from ..output_mode import OutputMode
 from ..providers.base import RequestInput
-from ..server_tools import ServerTool, credentials_digest
-from ..settings import Settings
-from ..tool_spec import NamedTool, ToolCachePoint, ToolChoice
 from ..tools.callable_tool import CallableTool
+from ..values.message_dicts import message_from_dict
+from ..values.output_mode import OutputMode
+from ..values.server_tools import ServerTool, credentials_digest
+from ..values.settings import Settings
+from ..values.tool_spec import NamedTool, ToolCachePoint, ToolChoice
 
 AnyMessage: TypeAlias = str | Message | Mapping[str, Any]
 """The types accepted as a message: a string is a user message, a dict is in OpenAI's form."""

@@ -18,12 +18,12 @@ from hashlib import blake2b
 from os import urandom
 from typing import Final, Protocol
 
-from ..credentials import Secret
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import Message
-from ..tool_spec import ToolSpec
 from ..transport.network import IOBackend
-from ..usage import Usage
+from ..values.credentials import Secret
+from ..values.tool_spec import ToolSpec
+from ..values.usage import Usage
 from .token_estimates import estimate_input_tokens
 
 _current: ContextVar[RequestGate | None] = ContextVar("gate", default=None)

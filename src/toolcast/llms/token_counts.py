@@ -6,12 +6,12 @@ import sys
 from typing import Literal, TypeAlias
 
 from ..errors import LLMError
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
 from ..providers.base import ProviderAdapter
 from ..providers.file_codec import Exchange
 from ..transport.transport_errors import scrub_exception
+from .http.service import Service
 from .request import ChatRequest
-from .service import Service
 from .token_estimates import estimate_input_tokens
 
 CountMethod: TypeAlias = Literal["provider", "estimate"]

@@ -17,10 +17,8 @@ from functools import lru_cache
 from math import ceil
 from typing import Final
 
-from ..capabilities import LLMMetadata
 from ..errors import ContextTooLong
-from ..hook_protocol import NamedSpec
-from ..json_text import json_text
+from ..helpers.json_text import json_text
 from ..messages import (
     AudioPart,
     CachePoint,
@@ -36,8 +34,10 @@ from ..messages import (
     ToolResultPart,
     VideoPart,
 )
-from ..settings import Settings
-from ..tool_spec import ToolSpec
+from ..values.capabilities import LLMMetadata
+from ..values.hooks import NamedSpec
+from ..values.settings import Settings
+from ..values.tool_spec import ToolSpec
 
 # Tokens of one character, by the number of its bytes in UTF-8. One token is about four characters of English (OpenAI,
 # "What are tokens and how to count them"); code and numbers have more. Other alphabets (2 bytes) take about two

@@ -17,12 +17,12 @@ from typing import Any, Final
 from unicodedata import category
 
 from ..errors import BadRequest, MalformedEvent, NotFound, Timeout, UnsupportedLLMError
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import FileRef
 from ..providers.file_codec import BytesContent, FileCodec, StoredFile, UploadContent
 from ..providers.http_adapter import HTTPAdapter
 from ..transport.network import IOBackend
-from .service import Service, has_service, service_of
+from .http.service import Service, has_service, service_of
 
 MARGIN = 600.0
 """The seconds that a file must still live to be used again."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..hook_protocol import HookHandle, hooks
-from ..option_types import require_optional
+from ..helpers.option_types import require_optional
+from ..values.hooks import HookHandle, hooks
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider

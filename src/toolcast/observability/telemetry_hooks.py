@@ -36,18 +36,18 @@ from opentelemetry.trace import (
 
 from ..errors import LLMError
 from ..events import ChatResponse
-from ..hook_protocol import CallInfo, HookedTool, Hooks, RequestInfo
-from ..json_text import replace_surrogates
-from ..lazy_dataclasses import dataclass
+from ..helpers.json_text import replace_surrogates
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart
-from ..secret_patterns import mask_secrets
-from ..settings import Settings
-from ..usage import NO_USAGE, Usage
+from ..values.hooks import CallInfo, HookedTool, Hooks, RequestInfo
+from ..values.secret_patterns import mask_secrets
+from ..values.settings import Settings
+from ..values.usage import NO_USAGE, Usage
 from . import conventions as names
-from .content import Mask, definitions_json, messages_json
+from .telemetry_content import Mask, definitions_json, messages_json
 
 if TYPE_CHECKING:
-    from ..turn import Turn
+    from ..values.turn import Turn
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from pydantic_core import SchemaValidator, ValidationError, from_json
 
-from ..text_buffer import JOIN_THRESHOLD, SliceableText
-from .arguments import validate_json_text
+from ..helpers.text_buffer import JOIN_THRESHOLD, SliceableText
 from .container_stack import (
     Container,
     DictContainer,
@@ -47,6 +46,7 @@ from .path_changes import (
     relocate_error,
     value_at_path,
 )
+from .tool_arguments import validate_json_text
 from .type_plan import FieldPlan, FieldSlot, TaggedPlan, closed_values
 
 LONG_STRING: Final = 4_000

@@ -56,7 +56,7 @@ class Partial:
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks: the fields that have arrived, without those that the repr leaves out."""
-        from ..html_repr import table
+        from ..values.html_repr import table
 
         data = to_shown(self)
         names = [name for name, _ in self.__repr_args__()]
@@ -80,7 +80,7 @@ def to_shown(item: Any) -> Any:
     A partial object is written by the serializers of its class, which may mask a value, one field at a time: one whose
     serializer fails, as it may need a whole value, is left out.
     """
-    from ..plain_data import to_plain
+    from ..values.plain_data import to_plain
 
     if isinstance(item, list):
         return [to_shown(each) for each in cast("Any", item)]

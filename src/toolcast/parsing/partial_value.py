@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from pydantic_core import ValidationError
 
-from ..text_buffer import JOIN_THRESHOLD, TextBuffer
-from .arguments import is_lax
+from ..helpers.text_buffer import JOIN_THRESHOLD, TextBuffer
 from .container_stack import Container, LazyValues
 from .core_schemas import Done, NotNull
 from .json_stream import JSONStream, JSONStreamError
@@ -42,6 +41,7 @@ from .path_changes import (
     new_text,
     path_changes,
 )
+from .tool_arguments import is_lax
 from .type_plan import FieldPlan, plan_for
 
 __all__ = ["MISSING", "Done", "FieldState", "NotNull", "PartialValue", "Path", "PathChange", "is_partial", "plan_for"]

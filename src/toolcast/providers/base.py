@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, Protocol
 
 from ..errors import LLMError
 from ..events import Event
-from ..http_request import HTTPRequest, HTTPResponse
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import Message, ToolCallPart
-from ..output_mode import OutputMode
-from ..server_tools import ServerTool
-from ..settings import Settings
-from ..tool_spec import ToolCachePoint, ToolChoice, ToolSpec
+from ..values.http_request import HTTPRequest, HTTPResponse
+from ..values.output_mode import OutputMode
+from ..values.server_tools import ServerTool
+from ..values.settings import Settings
+from ..values.tool_spec import ToolCachePoint, ToolChoice, ToolSpec
 
 
 @dataclass(frozen=True, slots=True)

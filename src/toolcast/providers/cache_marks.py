@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ..errors import BadRequest
-from ..tool_spec import ToolCachePoint
+from ..values.tool_spec import ToolCachePoint
 from .content_parts import POINT
 
 Block: TypeAlias = dict[str, Any]

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from ..citations import Citation, Grounding
 from ..messages import TextPart
+from ..values.citations import Citation, Grounding
 from .response_decoder import as_dict, as_list, as_str
 
 

@@ -30,7 +30,7 @@ from ..messages import (
     ToolResultPart,
     VideoPart,
 )
-from ..parsing.arguments import portable_object
+from ..parsing.tool_arguments import portable_object
 
 MEDIA = (ImagePart, AudioPart, VideoPart, DocumentPart, FileRef)
 _OLD_MEDIA: dict[Role, tuple[type[MediaPart | FileRef], ...]] = {"user": MEDIA, "assistant": (ImagePart, AudioPart)}

@@ -13,8 +13,8 @@ from math import isfinite
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from ..errors import BadRequest, MalformedEvent
-from ..http_request import HTTPRequest, HTTPResponse
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
+from ..values.http_request import HTTPRequest, HTTPResponse
 from .batch_codec import as_mapping, as_object
 
 InputType: TypeAlias = Literal["document", "query", "similarity", "classification", "clustering"]

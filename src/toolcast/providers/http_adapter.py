@@ -18,11 +18,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from urllib.parse import quote, urlencode, urlsplit
 
-from ..credentials import Secret, SecretURL
 from ..errors import BadRequest, ContextTooLong, LLMError, MalformedEvent
-from ..http_request import HTTPRequest, build_request, is_at
-from ..json_text import finite, replace_surrogates
-from ..lazy_dataclasses import dataclass
+from ..helpers.json_text import finite, replace_surrogates
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import (
     AudioPart,
     DocumentPart,
@@ -40,13 +38,15 @@ from ..messages import (
     assistant,
     user,
 )
-from ..settings import Settings
-from ..tool_spec import NamedTool, ToolChoice, ToolNames, tool_names
+from ..values.credentials import Secret, SecretURL
+from ..values.http_request import HTTPRequest, build_request, is_at
+from ..values.settings import Settings
+from ..values.tool_spec import NamedTool, ToolChoice, ToolNames, tool_names
 from .base import RequestInput, RequestOptions, ResponseDecoder
 from .content_parts import MEDIA, called_tools, drop_foreign_data, this_turn, with_described_media
 from .http_errors import ErrorSource, http_error, stream_error
 from .refused_settings import BETA, Change, change_for, refused_betas
-from .tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, schema_call_format
+from .tool_calls.json_calls import CallFormat, JSONTextCalls, JSONTextDecoder, schema_call_format
 
 if TYPE_CHECKING:
     from .batch_codec import BatchCodec

@@ -4,6 +4,10 @@
 follows from rules: patterns of the message first, then the provider's own error type and code, then the HTTP status. An
 error event in a stream has no status but the one in its body. `_advice` adds one thing to try. Secrets are masked
 before texts are shortened, because a part of a key would not be recognized.
+
+The results of Azure's content filter, in responses and in errors.
+
+Source: learn.microsoft.com/azure/ai-services/openai/concepts/content-filter.
 """
 
 from __future__ import annotations
@@ -12,10 +16,8 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
-from ..answer_details import SafetyRating, describe_ratings
-from ..credentials import Secret, mask
 from ..errors import (
     AuthFailed,
     BadRequest,
@@ -28,9 +30,27 @@ from ..errors import (
     RateLimited,
     ServerError,
 )
-from ..http_request import request_id
-from ..lazy_dataclasses import dataclass
-from ..retries import should_retry, wait_in_text
+from ..helpers.lazy_dataclasses import dataclass
+from ..values.answer_details import SafetyRating, describe_ratings
+from ..values.credentials import Secret, mask
+from ..values.http_request import request_id
+from ..values.retries import should_retry, wait_in_text
+
+
+def azure_ratings(found: object, source: Literal["prompt", "response"], provider: str) -> tuple[SafetyRating, ...]:
+    """Return the ratings in `content_filter_results`: an object for each category."""
+    ratings: list[SafetyRating] = []
+    for category, value in (cast("dict[str, Any]", found) if isinstance(found, dict) else {}).items():
+        if not isinstance(value, dict) or not value:
+            continue
+        each = cast("dict[str, Any]", value)
+        level = each.get("severity") or ("detected" if each.get("detected") is True else None)
+        blocked = each.get("filtered") is True
+        ratings.append(
+            SafetyRating(category, source, level if isinstance(level, str) else None, blocked, provider, each)
+        )
+    return tuple(ratings)
+
 
 BODY_LIMIT = 64 * 1024
 """So many bytes of an error body are read, and no more."""
@@ -368,8 +388,6 @@ def _error(problem: ServiceError, status: int | None, source: ErrorSource, reque
     at = f" ({status})" if status else ""
     safety: tuple[SafetyRating, ...] = ()
     if problem.filters is not None and kind is ContentBlocked:
-        from .azure_filters import azure_ratings  # for this one error alone
-
         safety = azure_ratings(problem.filters, "prompt", source.provider)
         if blocked := shortened(source.mask(describe_ratings(safety))):
             summary = f"{blocked}: {summary}"

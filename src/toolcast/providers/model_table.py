@@ -2,7 +2,7 @@
 
 `MODELS` has a row for the models of a provider that behave alike. Adapters read the rows and name no model. What a row
 leaves out has the provider's defaults, which are in `OWN_DEFAULTS` or else follow from its row in the services
-table. A capability that depends on the model has no default. The rows of the clouds are in cloud_models.py.
+table. A capability that depends on the model has no default. The rows of the clouds are in model_features.py.
 
 A name that no row has takes, at the vendor's own address, the row that is `later` than it: the newest of its kind.
 
@@ -20,7 +20,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
-from ..capabilities import Capabilities
+from ..values.capabilities import Capabilities
 
 When: TypeAlias = Literal["always", "unless_off", "if_on", "if_off"]
 """When a setting is left out: for models that think unless `thinking=False`, that think if `thinking` is set, and whose

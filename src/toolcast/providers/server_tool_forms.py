@@ -14,9 +14,17 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from ..credentials import Secret
 from ..errors import BadRequest
-from ..server_tools import CodeExecution, FileSearch, ImageGeneration, RemoteMCP, ServerTool, URLContext, WebSearch
+from ..values.credentials import Secret
+from ..values.server_tools import (
+    CodeExecution,
+    FileSearch,
+    ImageGeneration,
+    RemoteMCP,
+    ServerTool,
+    URLContext,
+    WebSearch,
+)
 
 Form: TypeAlias = Callable[[str, Any], dict[str, Any]]
 """A function from the name of the provider, for errors, and a tool to its definition in a request."""

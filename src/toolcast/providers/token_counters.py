@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ..errors import LLMError, MalformedEvent
-from ..http_request import HTTPRequest, HTTPResponse
+from ..values.http_request import HTTPRequest, HTTPResponse
 from .batch_codec import as_object, optional_count, text_field
 from .file_codec import Exchange
 

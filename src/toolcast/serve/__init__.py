@@ -11,16 +11,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .ag_ui import AGUIProtocol as AGUIProtocol
-    from .factory import app as app
-    from .limits import RequestLimits as RequestLimits
+    from .app_factory import app as app
     from .openai import OpenAIProtocol as OpenAIProtocol
-    from .options import (
-        Authorize as Authorize,
-        Principal as Principal,
-        ServeOptions as ServeOptions,
-        SessionFactory as SessionFactory,
-        allow_all as allow_all,
-    )
     from .protocol import (
         FrontEndProtocol as FrontEndProtocol,
         PublicError as PublicError,
@@ -28,8 +20,16 @@ if TYPE_CHECKING:
         ResponseEncoder as ResponseEncoder,
         RunInput as RunInput,
     )
+    from .serve_options import (
+        Authorize as Authorize,
+        Principal as Principal,
+        ServeOptions as ServeOptions,
+        SessionFactory as SessionFactory,
+        allow_all as allow_all,
+    )
+    from .user_limits import RequestLimits as RequestLimits
     from .vercel import VercelProtocol as VercelProtocol
 else:
-    from ..lazy_exports import lazy_exports
+    from ..helpers.lazy_exports import lazy_exports
 
     __getattr__, __dir__ = lazy_exports(__name__)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from ..approvals import ApprovalDecision, PermissionRequest
 from ..events import (
     Finish,
     Restarted,
@@ -29,14 +28,14 @@ from ..events import (
     ToolProgress,
     ToolResult,
 )
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import AudioPart, DocumentPart, ImagePart, Message, Part, TextPart, VideoPart
-from ..plain_data import to_plain
 from ..structured.object_streams import ChangeFormat
-from ..turn import Turn
-from ..usage import Usage
-from .encoding import message_json
-from .protocol import PublicError, RequestError, RunInput, is_turn
+from ..values.approvals import ApprovalDecision, PermissionRequest
+from ..values.plain_data import to_plain
+from ..values.turn import Turn
+from ..values.usage import Usage
+from .protocol import PublicError, RequestError, RunInput, is_turn, message_json
 from .public_errors import CANCELLED
 
 VERSION: Final = "1.0"

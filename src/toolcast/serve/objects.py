@@ -12,10 +12,9 @@ from dataclasses import replace
 from typing import Any, cast
 
 from ..parsing.path_changes import PathChange, steps_of
-from ..plain_data import to_plain
 from ..structured.object_streams import ChangeFormat
-from .encoding import message_json
-from .protocol import PublicError, RequestError, RunInput
+from ..values.plain_data import to_plain
+from .protocol import PublicError, RequestError, RunInput, message_json
 
 _FORMATS = ("data", "json-patch")
 

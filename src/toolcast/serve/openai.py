@@ -12,17 +12,16 @@ from secrets import token_hex
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..approvals import ApprovalDecision, PermissionRequest
 from ..events import AgentEvent, Finish, Restarted, TextDelta, ThinkingDelta
-from ..json_text import json_text
-from ..lazy_dataclasses import dataclass
+from ..helpers.json_text import json_text
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import AudioPart, ImagePart, Message, Part, TextPart
 from ..parsing.path_changes import PathChange
-from ..plain_data import to_plain
-from ..turn import Turn
-from ..usage import Usage
-from .encoding import message_json
-from .protocol import DONE, PublicError, RequestError, RunInput, is_turn
+from ..values.approvals import ApprovalDecision, PermissionRequest
+from ..values.plain_data import to_plain
+from ..values.turn import Turn
+from ..values.usage import Usage
+from .protocol import DONE, PublicError, RequestError, RunInput, is_turn, message_json
 from .request_fields import FILE_LIMIT, Attachments, Fields
 
 BETWEEN: Final = "\n\n"

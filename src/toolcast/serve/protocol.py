@@ -3,22 +3,47 @@
 A protocol parses the body of a request into a `RunInput`, and its encoder turns the events of the run into messages of
 a server-sent event stream. An encoder is deterministic: the same run and events give the same messages, so that a
 client that reconnects gets the messages after the last one that it has received.
+
+JSON text of the messages of an encoder.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Final, Protocol, runtime_checkable
 
 from typing_extensions import TypeIs
 
-from ..approvals import ApprovalDecision
 from ..events import AgentEvent
-from ..lazy_dataclasses import dataclass
+from ..helpers.json_text import finite, replace_surrogates
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import Message
 from ..parsing.path_changes import PathChange
 from ..structured.object_streams import ChangeFormat
-from ..turn import Turn
+from ..values.approvals import ApprovalDecision
+from ..values.turn import Turn
+
+
+def message_json(message: Mapping[str, Any]) -> str:
+    """Return a message as JSON in one line. It has null for numbers that JSON does not have, such as infinity."""
+    try:
+        text = _dumped(message)
+    except ValueError:
+        text = _dumped(finite(message))
+    return replace_surrogates(text)
+
+
+def parsed(text: str) -> tuple[Any, bool]:
+    """Return the value of a JSON text and True; the text itself and False if it is none."""
+    try:
+        return json.loads(text), True
+    except (ValueError, RecursionError):
+        return text, False
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)

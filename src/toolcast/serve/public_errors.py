@@ -22,8 +22,8 @@ from ..errors import (
     TurnFailed,
     TurnStopped,
 )
-from .limits import RequestRefused
 from .protocol import PublicError, RequestError
+from .user_limits import RequestRefused
 
 logger: Final = logging.getLogger("toolcast")
 

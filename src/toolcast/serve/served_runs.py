@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol
 import anyio
 
 from ..agents.engine.engine import Engine
-from ..approvals import PermissionRequest
 from ..events import (
     AgentEvent,
     ErrorEvent,
@@ -24,11 +23,12 @@ from ..events import (
 from ..messages import Message
 from ..structured.object_streams import AsyncObjectStream
 from ..structured.orchestrator import ToolOrchestratingLLM
-from ..tools.context import ToolContext
-from ..turn import Turn
-from .limits import RequestRefused, RunSlot
+from ..tools.tool_context import ToolContext
+from ..values.approvals import PermissionRequest
+from ..values.turn import Turn
 from .protocol import FrontEndProtocol, PatchProtocol, RequestError, ResponseEncoder, RunInput
 from .public_errors import public_error
+from .user_limits import RequestRefused, RunSlot
 
 _INTERNAL: Final = (ErrorEvent, Failover, RawEvent, Routing)
 """Events that the client does not get: the service's own data, and errors with its texts."""

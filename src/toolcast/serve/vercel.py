@@ -2,18 +2,19 @@
 
 https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol describes the parts of the stream. A tool call that needs an approval
 ends the stream; the client puts its decision into the message that has the call, and sends its messages again.
+
+`GrowingObject`: a JSON document that grows by path changes, and is sent whole when it has grown enough.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from secrets import token_hex
 from types import MappingProxyType
 from typing import Any, Final
 
-from ..approvals import Action, ApprovalDecision, PermissionRequest
-from ..citations import Citation
 from ..events import (
     AgentEvent,
     AudioOutput,
@@ -33,16 +34,56 @@ from ..events import (
     ToolResult,
     ToolStarted,
 )
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import ImagePart, Message, Part, TextPart
-from ..parsing.path_changes import PathChange
-from ..plain_data import to_plain
-from ..turn import Turn
-from .encoding import message_json, parsed
-from .growing_object import GrowingObject
-from .protocol import DONE, PublicError, RequestError, RunInput, is_turn
+from ..parsing.path_changes import PathChange, steps_of
+from ..values.approvals import Action, ApprovalDecision, PermissionRequest
+from ..values.citations import Citation
+from ..values.plain_data import to_plain
+from ..values.turn import Turn
+from .protocol import DONE, PublicError, RequestError, RunInput, is_turn, message_json, parsed
 from .public_errors import CANCELLED
 from .request_fields import FILE_LIMIT, Attachments, Fields
+
+_SHARE: Final = 8
+"""A document is sent again when an eighth of its length has been added: in total, a small multiple of its length."""
+
+_LIST: Any = list  # typed as Any, so that isinstance does not narrow JSON data to a list of unknown types
+
+
+class GrowingObject:
+    """A JSON document that changes apply to."""
+
+    def __init__(self) -> None:
+        self._document: list[Any] = [None]
+        self._sent = 0  # characters when it was last sent, and those added since
+        self._added = 0
+
+    @property
+    def root(self) -> Any:
+        """The document so far."""
+        return self._document[0]
+
+    def apply(self, change: PathChange) -> bool:
+        """Apply a change. Return True if the document is to be sent."""
+        # The root is an element too, so that it is set like any other. A copy: later changes go into the value.
+        parent: Any = self._document
+        last: Any = 0
+        for step in steps_of(change.path):
+            parent = parent[last]
+            last = int(step) if isinstance(parent, _LIST) else step
+        new = parent[last] + change.value if change.kind == "text" else deepcopy(change.value)
+        if isinstance(parent, _LIST):
+            parent[last : last + 1] = [new]
+        else:
+            parent[last] = new
+        self._added += len(message_json({"": change.value}))
+        if self._added * _SHARE < self._sent:
+            return False
+        self._sent += self._added
+        self._added = 0
+        return True
+
 
 RunPart = dict[str, Any]
 """A part of the stream, before it is JSON."""

@@ -22,10 +22,10 @@ from threading import Lock
 from typing import ClassVar, Final
 from weakref import WeakValueDictionary, finalize
 
-from ..closing import Closing
+from ..async_support.closing import Closing
 from ..errors import SessionLocked, ToolcastError
-from ..lazy_dataclasses import dataclass
-from ..reprs import safe_repr
+from ..helpers.lazy_dataclasses import dataclass
+from ..helpers.reprs import safe_repr
 from .locks import claim_file
 from .store import wrap_os_errors
 

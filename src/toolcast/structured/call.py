@@ -17,7 +17,6 @@ from typing import Any, Final, Generic, TypeVar
 
 from typing_extensions import TypeForm
 
-from ..call_report import Account
 from ..errors import (
     Attempt,
     CallError,
@@ -29,17 +28,18 @@ from ..errors import (
     drop_general_advice,
 )
 from ..events import ChatResponse
-from ..json_text import json_text
-from ..lazy_dataclasses import dataclass
+from ..helpers.json_text import json_text
+from ..helpers.lazy_dataclasses import dataclass
+from ..llms.call_report import Account
 from ..llms.call_state import CallState, read_response
 from ..llms.client import LLMClient
 from ..llms.request import ChatRequest, StoredResponse
-from ..plain_data import from_plain, hide_content, to_plain
-from ..states import Trace
 from ..tools.callable_tool import ParsedArguments
 from ..tools.execution import ValueJob, run_calls
 from ..transport.network import IOBackend
-from ..usage import Usage
+from ..values.plain_data import from_plain, hide_content, to_plain
+from ..values.states import Trace
+from ..values.usage import Usage
 from .response_validation import (
     RETRYABLE,
     CompleteValue,
@@ -83,7 +83,7 @@ class Result(Generic[T]):
 
     def _repr_html_(self) -> str:
         """Return HTML for notebooks. Secrets in the output are masked."""
-        from ..html_repr import table
+        from ..values.html_repr import table
 
         response = self.response
         rows = [

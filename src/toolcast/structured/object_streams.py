@@ -24,15 +24,15 @@ from typing import (
 )
 
 from ..async_support import sync_driver
-from ..closing import AsyncClosing, Closing, Uncopyable
+from ..async_support.closing import AsyncClosing, Closing, Uncopyable
 from ..errors import StreamBusy
 from ..events import ChatResponse, Event
+from ..helpers.reprs import safe_repr
 from ..parsing.path_changes import Path, PathChange
-from ..reprs import safe_repr
-from ..usage import Usage
+from ..values.usage import Usage
 
 if TYPE_CHECKING:
-    from ..live_display import Frame, LiveDisplay
+    from ..helpers.live_display import Frame, LiveDisplay
 
 T = TypeVar("T")
 E = TypeVar("E")
@@ -130,7 +130,7 @@ class _ObjectState(Uncopyable, Generic[T]):
         return self._frame().html
 
     def _display(self) -> LiveDisplay:
-        from ..live_display import LiveDisplay, find_surface  # most streams are not shown
+        from ..helpers.live_display import LiveDisplay, find_surface  # most streams are not shown
 
         return LiveDisplay(self._frame, self._flow.now, find_surface())
 
@@ -143,9 +143,9 @@ class _ObjectState(Uncopyable, Generic[T]):
 
     def _frame(self) -> Frame:
         """Return the latest object as HTML and as text. Secrets in it are masked."""
-        from ..html_repr import table
-        from ..live_display import Frame, text_of
+        from ..helpers.live_display import Frame, text_of
         from ..parsing.partial_instances import to_shown
+        from ..values.html_repr import table
 
         flow, shown = self._flow, to_shown(self._flow.item)
         rows = [*cast("Mapping[str, Any]", shown).items()] if isinstance(shown, dict) else [("item", shown)]

@@ -17,35 +17,35 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, cas
 
 from typing_extensions import TypeForm, Unpack
 
-from ..accumulator import Accumulator
 from ..async_support import sync_driver
 from ..errors import PromptError
 from ..events import ChatResponse
-from ..hook_protocol import Hooks, as_hooks
-from ..http_request import HTTPRequest
-from ..lazy_dataclasses import dataclass
-from ..llms.base import FunctionCallingLLM
+from ..helpers.lazy_dataclasses import dataclass
+from ..helpers.option_types import require, require_callable, require_flag, require_optional
 from ..llms.call_state import CallState
 from ..llms.client import client_of
+from ..llms.function_calling_llm import FunctionCallingLLM
 from ..llms.named_llms import LATER, chosen_llm, found_llm
 from ..llms.request import ChatRequest, resolve_tool_choice
 from ..messages import Message, ToolCallPart
-from ..option_suggestions import refuse_attributes, refuse_unknown
-from ..option_types import require, require_callable, require_flag, require_optional
-from ..output_mode import OutputMode
 from ..prompts import ChatPromptTemplate, PromptTemplate, as_prompt, input_values
-from ..server_tools import ServerTool, split_tools
-from ..settings import Settings
-from ..states import CALL, ORCHESTRATOR, STREAM, Observer, Table, Trace, notify
-from ..tool_spec import ToolChoice
 from ..tools.callable_tool import CallableTool, output_tools
+from ..values.accumulator import Accumulator
+from ..values.hooks import Hooks, as_hooks
+from ..values.http_request import HTTPRequest
+from ..values.option_suggestions import refuse_attributes, refuse_unknown
+from ..values.output_mode import OutputMode
+from ..values.server_tools import ServerTool, split_tools
+from ..values.settings import Settings
+from ..values.states import CALL, ORCHESTRATOR, STREAM, Observer, Table, Trace, notify
+from ..values.tool_spec import ToolChoice
 from .call import PreparedCall, Result, run_call, run_parsed_calls
 from .response_validation import ResponseValidator
 
 if TYPE_CHECKING:
     from ..batch.inputs import Inputs
     from ..batch.job_options import JobOptions
-    from ..batch.outcomes import AsyncOutcomes, Outcomes
+    from ..batch.outcome_iterators import AsyncOutcomes, Outcomes
     from .object_streams import AsyncObjectStream, ObjectStream
 
 T = TypeVar("T")

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, cast
 import pydantic
 from pydantic_core import from_json
 
-from ..answer_details import describe_ratings
 from ..errors import (
     CallError,
     ContentBlocked,
@@ -30,7 +29,7 @@ from ..errors import (
     ValidationError,
 )
 from ..events import ChatResponse, TextDelta, ToolCallDelta, ToolCallStart
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import (
     CachePoint,
     Message,
@@ -43,12 +42,13 @@ from ..messages import (
     tool_result,
     user,
 )
-from ..parsing.arguments import ambiguous, is_invalid_json, is_prose
 from ..parsing.missing import MISSING
+from ..parsing.tool_arguments import ambiguous, is_invalid_json, is_prose
 from ..providers.content_parts import valid_arguments
-from ..server_tools import unapproved, waits_for_approval
 from ..tools.callable_tool import CallableTool, ParsedArguments
 from ..tools.execution import with_call
+from ..values.answer_details import describe_ratings
+from ..values.server_tools import unapproved, waits_for_approval
 
 RETRYABLE = (ValidationError, NoToolCallError, UnknownToolError)
 

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import pydantic
 
-from ..accumulator import Accumulator
 from ..errors import CallError, LLMError, MalformedEvent, StreamClosed, TryAgain, ValidationError
 from ..events import LIBRARY_EVENTS, ChatResponse, Event, RawEvent, Restarted, ToolCallDelta, ToolCallDone
 from ..llms.call_state import CallState, DirectReads, ResponseEvents
@@ -21,10 +20,11 @@ from ..messages import ToolCallPart
 from ..parsing.missing import MISSING
 from ..parsing.partial_value import PartialValue
 from ..parsing.path_changes import FieldState, Path, Record, changed, steps_of
-from ..server_tools import CodeExecution
-from ..states import Trace
 from ..transport.network import IOBackend
-from ..usage import Usage
+from ..values.accumulator import Accumulator
+from ..values.server_tools import CodeExecution
+from ..values.states import Trace
+from ..values.usage import Usage
 from .call import (
     PreparedCall,
     Result,

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from ..llms.base import FunctionCallingLLM
 from ..llms.defaults import replace_llm
+from ..llms.function_calling_llm import FunctionCallingLLM
 from .auto import AutoLLM
 from .blocked_requests import RequestBlocked
 from .captured_calls import CapturedCall, capture_calls

@@ -10,14 +10,14 @@ from typing import Any, get_args
 import pydantic
 
 from ..errors import ToolcastError, TryAgain, ValidationError
-from ..hook_protocol import Hooks
-from ..json_text import json_text
+from ..helpers.json_text import json_text
+from ..helpers.option_types import require
 from ..messages import ToolCallPart
-from ..option_types import require
-from ..prices import Prices
-from ..settings import Settings
-from ..tool_spec import NamedTool
 from ..tools.callable_tool import CallableTool
+from ..values.hooks import Hooks
+from ..values.prices import Prices
+from ..values.settings import Settings
+from ..values.tool_spec import NamedTool
 from .schema_values import NoValue, Place, find_value
 from .scripted import ScriptedLLM, ScriptedRequest
 from .string_values import Size

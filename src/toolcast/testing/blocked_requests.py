@@ -6,9 +6,9 @@ from collections.abc import Awaitable
 from urllib.parse import urlsplit
 
 from ..errors import ToolcastError
-from ..http_request import HTTPRequest
 from ..llms.model_registry import is_this_machine
 from ..transport.network import AsyncResponse, Network, Response
+from ..values.http_request import HTTPRequest
 from .replay_network import ReplayNetwork
 
 

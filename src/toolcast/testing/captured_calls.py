@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from threading import Lock
 
 from ..events import ChatResponse
-from ..hook_protocol import CallInfo, Hooks, RequestInfo, hooks
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
+from ..values.hooks import CallInfo, Hooks, RequestInfo, hooks
 
 
 @dataclass(slots=True)

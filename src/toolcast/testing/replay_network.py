@@ -7,9 +7,9 @@ from dataclasses import field
 from itertools import count
 
 from ..errors import ToolcastError
-from ..http_request import HTTPRequest
-from ..lazy_dataclasses import dataclass
-from ..reprs import safe_repr
+from ..helpers.lazy_dataclasses import dataclass
+from ..helpers.reprs import safe_repr
+from ..values.http_request import HTTPRequest
 
 
 @dataclass(frozen=True, slots=True)

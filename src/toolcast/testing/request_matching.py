@@ -16,9 +16,9 @@ from functools import cached_property
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, urlsplit
 
-from ..http_request import HTTPRequest
-from ..lazy_dataclasses import dataclass
-from ..secret_patterns import GENERATED_ID, MARK
+from ..helpers.lazy_dataclasses import dataclass
+from ..values.http_request import HTTPRequest
+from ..values.secret_patterns import GENERATED_ID, MARK
 from .scrubbing import Scrubber
 
 REQUEST_HEADERS: Final = re.compile(

@@ -13,9 +13,9 @@ from random import Random
 from typing import Any, Final, TypeAlias
 
 from ..errors import ToolcastError
-from ..json_text import json_text
-from ..plain_data import HIDDEN
+from ..helpers.json_text import json_text
 from ..providers.schemas.normalize import normalize
+from ..values.plain_data import HIDDEN
 from .string_values import Size, make_text, words
 
 Path: TypeAlias = tuple[str | int, ...]

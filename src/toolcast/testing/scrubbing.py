@@ -19,10 +19,10 @@ from itertools import accumulate
 from typing import Any, AnyStr, Final, TypeAlias, cast
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
-from ..credentials import Secret
 from ..errors import ToolcastError
-from ..http_request import HTTPRequest
-from ..secret_patterns import MARK, is_secret, secret_spans
+from ..values.credentials import Secret
+from ..values.http_request import HTTPRequest
+from ..values.secret_patterns import MARK, is_secret, secret_spans
 
 TextFilter: TypeAlias = Callable[[str], str] | Mapping[str, str]
 """The `filter` of a recording: a function of a text, or replacements by regular expression."""

@@ -16,9 +16,9 @@ from typing import Final
 from urllib.parse import urljoin
 
 from ..errors import LLMError, Timeout, TryAgain
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
 from ..tools.callable_tool import CallableTool, ToolOutput
-from ..tools.context import ToolContext
+from ..tools.tool_context import ToolContext
 from ..transport.cancel_handle import CancelHandle
 from ..transport.httpx_network import HttpxNetwork
 from ..transport.network import Network, Response

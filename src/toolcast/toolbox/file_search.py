@@ -26,8 +26,8 @@ from pydantic import Field
 from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from ..errors import TryAgain
-from ..lazy_dataclasses import dataclass
-from ..tools.context import ToolContext
+from ..helpers.lazy_dataclasses import dataclass
+from ..tools.tool_context import ToolContext
 from .file_text import text_in
 from .sandbox_paths import SandboxPath, SandboxRoot, is_protected
 

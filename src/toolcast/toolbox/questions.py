@@ -16,7 +16,7 @@ from ..async_support.callbacks import is_async
 from ..async_support.waiters import Waiters
 from ..errors import TryAgain
 from ..tools.callable_tool import CallableTool
-from ..tools.context import ToolContext
+from ..tools.tool_context import ToolContext
 
 _NO_USER: Final = "no user is available to answer: go on without an answer, and state your assumptions"
 

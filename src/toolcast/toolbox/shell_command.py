@@ -29,11 +29,11 @@ from time import monotonic
 from typing import Any, Final
 
 from ..errors import TryAgain
-from ..lazy_dataclasses import dataclass
-from ..secret_patterns import is_secret
+from ..helpers.lazy_dataclasses import dataclass
 from ..tools.callable_tool import CallableTool, ToolOutput
-from ..tools.context import ToolContext
-from ..tools.options import check_output_limit, check_timeout
+from ..tools.tool_context import ToolContext
+from ..tools.tool_options import check_output_limit, check_timeout
+from ..values.secret_patterns import is_secret
 from .sandbox_paths import SandboxRoot
 
 OUTPUT_LIMIT: Final = 30_000

@@ -28,17 +28,17 @@ from ..async_support.callbacks import is_async
 from ..async_support.exception_groups import collapse_groups
 from ..async_support.thread_bridge import await_in_thread, run_in_thread
 from ..errors import OutputTypeError, ValidationError
-from ..json_text import json_text
-from ..lazy_dataclasses import dataclass
+from ..helpers.json_text import json_text
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import ImagePart, ToolResultPart
-from ..option_suggestions import refuse_unknown
-from ..parsing import arguments as parsing
-from ..tool_spec import ToolSpec, legal_name
-from .context import ToolContext
+from ..parsing import tool_arguments as parsing
+from ..values.option_suggestions import refuse_unknown
+from ..values.tool_spec import ToolSpec, legal_name
 from .function_schema import BoundCall, Signature, name_of_function, signature_of
-from .options import NeedsApproval, ToolChanges, ToolErrors, check, path_arguments
 from .output_schema import ALLOWED, Schema, description_of, is_type_form, name_of, output_schema, union_members
-from .results import acollect_items, argument_errors, collect_items, is_quick, split_images, text_of, truncate
+from .tool_context import ToolContext
+from .tool_options import NeedsApproval, ToolChanges, ToolErrors, check, path_arguments
+from .tool_results import acollect_items, argument_errors, collect_items, is_quick, split_images, text_of, truncate
 
 Function = Callable[..., Any]
 Fill: TypeAlias = Callable[[BoundCall, ToolContext[Any]], BoundCall]

@@ -21,17 +21,17 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..async_support.cancellation import Cancellation
 from ..async_support.waiters import Waiters
-from ..cancellation import Cancellation
 from ..errors import OutputTruncated, ToolTimeout, TryAgain, TurnCancelled, UnknownToolError, ValidationError
 from ..events import ToolProgress
-from ..hook_protocol import CallHooks
-from ..lazy_dataclasses import dataclass
+from ..helpers.lazy_dataclasses import dataclass
 from ..messages import ToolCallPart
-from ..server_tools import unapproved, waits_for_approval
+from ..values.hooks import CallHooks
+from ..values.server_tools import unapproved, waits_for_approval
 from .callable_tool import CallableTool, ParsedArguments, ToolInvocation, ToolOutput
-from .context import ToolContext
-from .results import error_text
+from .tool_context import ToolContext
+from .tool_results import error_text
 
 if TYPE_CHECKING:
     from ..async_support.background_jobs import BackgroundJob

@@ -4,16 +4,28 @@ aiohttp closes a connection without awaiting anything, so a cancellation cannot 
 is needed. A request on a pooled connection that the server has just closed is sent once more on a new connection,
 also a POST: aiohttp itself does so only for idempotent methods, and does not report which connection it took. So
 `_Connector` records the connection of each request, and notifies the response that reads from it when it is lost.
-Responses are in aiohttp_responses.py, the mapping of exceptions in aiohttp_errors.py.
+
+Responses over aiohttp: the decoded body, each read with its own time limit.
+
+A body is decompressed here, chunk by chunk and within a limit. Data that arrived before a connection broke is
+returned before the error is raised. `AiohttpConnections` references the open responses, and an `AiohttpResponse` is
+only a handle, so that a connection is also released when a half-read response is garbage-collected.
+
+The mapping of aiohttp's exceptions to toolcast's errors, without keys.
+
+aiohttp's exceptions contain the request's headers, a proxy's password, and parts of the response, which may repeat
+the key. So none of them becomes the cause or a part of the message of a toolcast error. Its cause is the operating
+system's error, where there is one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
+import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from urllib.parse import urlsplit
@@ -24,19 +36,213 @@ import aiohttp
 import anyio
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.connector import Connection
+from aiohttp.http import HttpProcessingError
 from aiohttp.tracing import Trace
 from yarl import URL
 
 from ..async_support.deadlines import Deadline
 from ..async_support.shielding import GRACE
-from ..credentials import Secret
-from ..errors import BadRequest, LLMError
-from ..http_request import HTTPRequest
-from .aiohttp_errors import FAULTS, lost_before_response, scrub_aiohttp_exception, unanswered
-from .aiohttp_responses import ActiveAiohttpResponse, AiohttpResponse, ResponseCancelHandle
+from ..errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
+from ..values.credentials import Secret
+from ..values.http_request import HTTPRequest
+from .base_response import BaseAsyncResponse
 from .connection_pool import LoopConnections
 from .httpx_network import ssl_context
-from .transport_errors import plain_headers
+from .transport_errors import host_of, plain_headers, scrub_exception, unconnected, unproxied
+
+
+class ResponseCancelHandle:
+    """A connection until its end, with the response that is read from it."""
+
+    __slots__ = ("active",)
+
+    def __init__(self) -> None:
+        self.active: ActiveAiohttpResponse | None = None
+
+    def lost(self, closed: asyncio.Future[None]) -> None:
+        """End the read of the response, as the connection is closed."""
+        if not closed.cancelled():
+            closed.exception()  # otherwise asyncio logs an exception that was never retrieved
+        if self.active is not None:
+            self.active.lost()
+
+
+class ActiveAiohttpResponse:
+    """A response which has not released its connection."""
+
+    __slots__ = ("_alarm", "_handle", "_total", "content", "over", "reading", "response")
+
+    def __init__(self, response: aiohttp.ClientResponse, handle: ResponseCancelHandle, alarm: Deadline) -> None:
+        self.response: aiohttp.ClientResponse = response
+        self.content: aiohttp.StreamReader = response.content
+        self.reading: bool = False
+        self.over: bool = False
+        self._alarm = alarm
+        self._handle = handle
+        self._total = 0
+        if not self.content.is_eof():
+            handle.active = self
+
+    def begin(self, limit: float | None) -> None:
+        """Start a read with a time limit of `limit` seconds."""
+        self.reading = True
+        self._total = self.content.total_bytes
+        self._alarm.wait(limit, self._give_up)
+
+    def end(self) -> None:
+        """Finish a read."""
+        self.reading = False
+        self._alarm.rest()
+
+    def release(self) -> None:
+        """Close the connection, or return it to the pool if the body was read to its end."""
+        self.over = True
+        self._alarm.stop()
+        if self._handle.active is self:
+            self._handle.active = None
+        if self.response.closed:
+            return  # the body is complete, and aiohttp has returned the connection to its pool
+        connection = self.response.connection
+        transport = connection and connection.transport
+        self.response.close()
+        if transport is not None:
+            # close() would wait until the server has received the rest of the request, and has closed TLS.
+            transport.abort()
+
+    def lost(self) -> None:
+        """End a read that waits: aiohttp itself does not end it where the middle of a body violates HTTP."""
+        if self.content.exception() is None and not self.content.is_eof():
+            self.content.set_exception(aiohttp.ClientPayloadError())
+
+    def rest(self) -> bytes:
+        """Return the unread data that arrived before the connection broke, which aiohttp would not return."""
+        return b"" if self.over else self.content._read_nowait(-1)  # pyright: ignore[reportPrivateUsage] - all else raises
+
+    def _give_up(self) -> None:
+        # If data arrived, the reader was already woken, and has only not run yet.
+        if self.content.total_bytes == self._total and not self.content.is_eof():
+            self.content.set_exception(TimeoutError())
+
+
+class AiohttpResponse(BaseAsyncResponse[ActiveAiohttpResponse]):
+    """An async response, whose reads return all data that has arrived."""
+
+    def __init__(self, client: AiohttpConnections, active: ActiveAiohttpResponse, request: HTTPRequest) -> None:
+        super().__init__(active, active.response.status, _plain(active.response.headers), client.limit)
+        self._client = client
+        self._request = request
+
+    async def aclose(self) -> None:
+        """Release the connection. Idempotent; may be called at any time."""
+        self._client.release(self._active)
+
+    def __del__(self) -> None:
+        if not self._active.over:
+            # Not at once: garbage collection may run in any thread, inside any code. A closed loop has released it.
+            with suppress(RuntimeError):
+                self._client.loop.call_soon_threadsafe(self._client.release, self._active)
+
+    async def _next(self, limit: float | None) -> bytes | None:
+        active = self._active
+        content = active.content
+        if content.is_eof():
+            return None if content.at_eof() else content.read_nowait()
+        before = sys.exception()
+        failure: Exception | None = None
+        active.begin(limit)
+        try:
+            raw = await content.readany()
+        except FAULTS as error:
+            raw = active.rest()
+            failure = None if raw else broken_off(error, self._request)
+        except BaseException as error:
+            scrub_aiohttp_exception(error, self._request, before)
+            raise
+        finally:
+            active.end()
+        if failure is not None and not active.over:
+            raise failure
+        return raw or None
+
+
+def _plain(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers with names in lower case and printable values; repeated ones are joined."""
+    plain: dict[str, str] = {name.lower(): value for name, value in headers.items()}
+    if len(plain) == len(headers) and "".join(plain.values()).isascii():
+        return plain  # nearly always: nothing to join or to decode
+    plain = {}
+    for name, value in headers.items():
+        text = value if value.isascii() else value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        name = name.lower()
+        plain[name] = f"{plain[name]}, {text}" if name in plain else text
+    return plain
+
+
+FAULTS: tuple[type[Exception], ...] = (aiohttp.ClientError, HttpProcessingError, OSError)
+"""The exceptions that aiohttp raises, and the operating system's errors that pass through it."""
+
+_WORDS: dict[type[Exception], str] = {
+    aiohttp.ServerDisconnectedError: "the server closed it without an answer",
+    aiohttp.ClientResponseError: "what came is not HTTP",
+    HttpProcessingError: "what came is not HTTP",
+    aiohttp.ClientPayloadError: "the body ended in the middle, or is not what HTTP allows",
+}
+
+
+def lost_before_response(error: BaseException) -> bool:
+    """Return True if the connection was lost before any of the response arrived, as happens to idle connections."""
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        # Otherwise the message is the part of the response that arrived.
+        return isinstance(error.message, str)
+    return isinstance(error, aiohttp.ClientOSError | aiohttp.ClientConnectionResetError)
+
+
+def unanswered(error: BaseException, request: HTTPRequest, *, connected: bool) -> LLMError:
+    """Return the `LLMError` for `error`, which was raised before the response headers arrived."""
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return _unconnected(error.os_error, request)
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return unproxied(request, f"status {error.status}")
+    if isinstance(error, ValueError | aiohttp.NonHttpUrlClientError):
+        return BadRequest("the request cannot be sent: its address is none of http or https that aiohttp can use")
+    if isinstance(error, TimeoutError):
+        host = host_of(request)
+        if connected:
+            return Timeout(f"{host} did not answer in time", phase="first_token")
+        return Timeout(f"no connection to {host} in time", phase="connect")
+    return _interrupted(error, request)
+
+
+def broken_off(error: Exception, request: HTTPRequest) -> Exception:
+    """Return the exception for `error`, which was raised while reading the body."""
+    if isinstance(error, TimeoutError):
+        return TimeoutError("nothing more of the body came in time")
+    return _interrupted(error, request)
+
+
+def scrub_aiohttp_exception(error: BaseException, request: HTTPRequest, before: BaseException | None) -> None:
+    """Remove the exceptions and the frames of aiohttp from one that is raised unchanged, such as a cancellation."""
+    error.__cause__ = None
+    error.__context__ = before
+    scrub_exception(error, request, before)
+
+
+def _unconnected(cause: OSError, request: HTTPRequest) -> ConnectFailed:
+    scrub_aiohttp_exception(cause, request, None)
+    failure = unconnected(request, cause.strerror or str(cause) or type(cause).__name__, [cause])
+    failure.__cause__ = cause
+    return failure
+
+
+def _interrupted(error: BaseException, request: HTTPRequest) -> StreamInterrupted:
+    # One of aiohttp's exceptions is a single object for the whole program.
+    error.__traceback__ = None
+    if isinstance(error, OSError) and error.errno:
+        why = os.strerror(error.errno)
+    else:
+        why = next((words for kind, words in _WORDS.items() if isinstance(error, kind)), type(error).__name__)
+    return StreamInterrupted(f"the connection to {host_of(request)} broke: {why}. Send the request again.")
+
 
 # The buffer for a slow consumer: aiohttp stops reading from the socket at twice this, and goes on below it.
 _READ_AHEAD = 32 * 1024

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..async_support.shielding import Loop
 from ..errors import BadRequest
-from ..http_request import HTTPRequest
-from ..reprs import safe_repr
+from ..helpers.reprs import safe_repr
+from ..values.http_request import HTTPRequest
 from .connection_pool import ClientsByLoop
 from .content_decoding import LIMIT
 from .network import AsyncResponse, Response

@@ -32,7 +32,7 @@ from .transport_errors import checked
 
 if TYPE_CHECKING:
     from ..async_support.shielding import Loop
-    from ..http_request import HTTPRequest
+    from ..values.http_request import HTTPRequest
 
 EXPIRY = 30.0
 """Seconds after which an idle connection is closed."""

@@ -2,7 +2,7 @@
 
 httpx is imported with the first client. There is one client for each process (a forked child must not write into its
 parent's connections) and one for each event loop (a connection belongs to the loop that opened it). Their connections
-and responses are in httpx_connections.py and httpx_responses.py.
+and responses are in httpx_connections.py.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import ConnectFailed
-from ..http_request import HTTPRequest
-from ..reprs import safe_repr
+from ..helpers.reprs import safe_repr
+from ..values.http_request import HTTPRequest
 from .connection_pool import ClientsByLoop
 from .content_decoding import LIMIT
 from .network import AsyncResponse, Response

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
 from ..async_support.context_blocks import ContextBlocks
-from ..http_request import HTTPRequest
+from ..values.http_request import HTTPRequest
 
 
 class Interceptor(Protocol):

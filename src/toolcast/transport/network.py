@@ -16,7 +16,7 @@ from time import monotonic, sleep, time as wall_clock
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..async_support.exception_groups import collapse_groups
-from ..http_request import HTTPRequest
+from ..values.http_request import HTTPRequest
 from .cancel_handle import current_handle
 from .interception import interceptor
 

@@ -16,9 +16,9 @@ from types import ModuleType, TracebackType
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from ..credentials import Secret
 from ..errors import BadRequest, ConnectFailed, LLMError, StreamInterrupted, Timeout
-from ..http_request import HTTPRequest
+from ..values.credentials import Secret
+from ..values.http_request import HTTPRequest
 
 _NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = regex(r"[\t\x20-\x7e]*")

@@ -21,12 +21,12 @@ from support.engines import call, check, results
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import find_problems
 from toolcast.agents.permissions.permissions import Permissions
-from toolcast.approvals import PermissionRequest
 from toolcast.errors import TurnCancelled
 from toolcast.events import Event
 from toolcast.messages import Message
 from toolcast.testing import ScriptedLLM
-from toolcast.tools.context import ToolContext
+from toolcast.tools.tool_context import ToolContext
+from toolcast.values.approvals import PermissionRequest
 
 CALLS = [call("a", "fetch", '{"page": 1}'), call("b", "count", '{"word": "x"}')]
 FOREVER = 500

@@ -31,7 +31,7 @@ from toolcast.messages import (
     user,
 )
 from toolcast.testing import ScriptedLLM
-from toolcast.usage import Usage
+from toolcast.values.usage import Usage
 
 LONG = "word" * 88 + "end"  # 100 tokens with those around it
 SYSTEM = system("Be brief.")

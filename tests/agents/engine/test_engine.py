@@ -16,7 +16,6 @@ from toolcast.agents.engine import engine as engine_module
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import find_problems, unanswered_calls
 from toolcast.agents.permissions.permissions import Permissions, Rule
-from toolcast.approvals import PermissionRequest
 from toolcast.errors import (
     BudgetExceeded,
     EmptyResponse,
@@ -43,11 +42,12 @@ from toolcast.events import (
     UsageReport,
 )
 from toolcast.messages import Message, ThinkingPart, ToolCallPart, assistant, tool_result, user
-from toolcast.settings import Settings
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
-from toolcast.tools.context import ToolContext
-from toolcast.usage import Budget, Usage
+from toolcast.tools.tool_context import ToolContext
+from toolcast.values.approvals import PermissionRequest
+from toolcast.values.settings import Settings
+from toolcast.values.usage import Budget, Usage
 
 ONCE = Usage(10, 5)  # what each answer of a ScriptedLLM costs
 LOOK = call("c1", "look", '{"city": "Oslo"}')

@@ -21,13 +21,13 @@ from toolcast.agents.engine.conversation import Conversation
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import find_problems, unanswered_calls
 from toolcast.agents.permissions.permissions import Permissions
-from toolcast.approvals import PermissionRequest
 from toolcast.errors import ContextTooLong, IllegalState, RateLimited, ToolcastError
 from toolcast.events import Finish, TextDelta, UsageReport
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
-from toolcast.tools.context import ToolContext
-from toolcast.usage import Usage
+from toolcast.tools.tool_context import ToolContext
+from toolcast.values.approvals import PermissionRequest
+from toolcast.values.usage import Usage
 
 ONCE = UsageReport(Usage(10, 5))
 IDS = st.sampled_from(["a", "b", "a-2"])

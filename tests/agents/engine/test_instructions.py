@@ -11,7 +11,7 @@ from toolcast.agents.engine.engine import Engine
 from toolcast.errors import FailTurn, TurnFailed
 from toolcast.messages import system
 from toolcast.testing import ScriptedLLM, ScriptedRequest
-from toolcast.tools.context import ToolContext
+from toolcast.tools.tool_context import ToolContext
 
 
 def add(a: int, b: int) -> int:

@@ -26,15 +26,15 @@ from toolcast import (
     tool_result,
     user,
 )
-from toolcast.agents.engine.mcp_approvals import approval_job
+from toolcast.agents.engine.tool_phase import approval_job
 from toolcast.errors import BadRequest
 from toolcast.llms import RedactedLLM
 from toolcast.messages import ToolResultPart, assistant
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.services import SERVICES
-from toolcast.providers.openai.responses import OpenAIResponsesAdapter
-from toolcast.server_tools import APPROVED
-from toolcast.settings import Settings
+from toolcast.providers.openai.adapter import OpenAIResponsesAdapter
+from toolcast.values.server_tools import APPROVED
+from toolcast.values.settings import Settings
 
 DOCS = RemoteMCP("docs", "https://mcp.example.com")
 FIND = ("find", '{"query": "café",  "limit": 1e2}')  # as the service writes it, and not as toolcast would

@@ -13,7 +13,6 @@ from support.chunks import USAGE, delta, sse
 from support.engines import EngineAPI, TurnRecord, call, check, results, valid_requests
 from toolcast import OpenAI, ToolOrchestratingLLM
 from toolcast.agents.engine.engine import Engine
-from toolcast.approvals import PermissionRequest
 from toolcast.events import (
     Finish,
     Restarted,
@@ -27,6 +26,7 @@ from toolcast.events import (
 )
 from toolcast.llms import Capabilities
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
+from toolcast.values.approvals import PermissionRequest
 
 OF_A_CALL = (ToolCallStart, ToolCallDelta, ToolCallDone)
 

@@ -12,7 +12,7 @@ from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.errors import FailTurn, TryAgain, TurnFailed, ValidationError
 from toolcast.testing import ScriptedLLM
-from toolcast.tools.context import ToolContext
+from toolcast.tools.tool_context import ToolContext
 
 
 class Order(BaseModel):

@@ -29,9 +29,9 @@ from toolcast.agents.engine.instructions import SentInstructions
 from toolcast.agents.engine.session_state import VERSION, Record, SessionState, difference, fold, opened_record
 from toolcast.llms.request import StoredResponse
 from toolcast.messages import CachePoint, ImagePart
-from toolcast.stores.jsonl import JSONLStore
-from toolcast.stores.memory import MemoryStore
-from toolcast.stores.sqlite import SQLiteStore
+from toolcast.stores.jsonl_store import JSONLStore
+from toolcast.stores.memory_store import MemoryStore
+from toolcast.stores.sqlite_store import SQLiteStore
 from toolcast.stores.store import Store
 
 BEGUN = SessionState("s", 5.0)

@@ -28,14 +28,14 @@ from toolcast.agents.engine.history import find_problems
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.agents.sessions.session import Session
 from toolcast.agents.subagents.elves import ElfConfig, ElfManager
-from toolcast.approvals import ApprovalDecision, PermissionRequest
 from toolcast.errors import FailTurn, RateLimited, TryAgain, TurnCancelled, TurnFailed
 from toolcast.events import ToolProgress, ToolResult, ToolStarted
 from toolcast.llms.defaults import Configs
 from toolcast.messages import ToolCallPart
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
-from toolcast.tools.context import ToolContext
+from toolcast.tools.tool_context import ToolContext
+from toolcast.values.approvals import ApprovalDecision, PermissionRequest
 
 Approver = Callable[[PermissionRequest], Any]
 

@@ -22,7 +22,7 @@ from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import estimate_tokens
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.async_support import sync_driver
-from toolcast.cancellation import Cancellation
+from toolcast.async_support.cancellation import Cancellation
 from toolcast.errors import (
     Attempt,
     BudgetExceeded,
@@ -59,8 +59,8 @@ from toolcast.events import (
 from toolcast.llms.client import LLMClient
 from toolcast.messages import Message, assistant, tool_result, user
 from toolcast.testing import ScriptedLLM
-from toolcast.tools.context import ToolContext
-from toolcast.usage import Budget, Usage
+from toolcast.tools.tool_context import ToolContext
+from toolcast.values.usage import Budget, Usage
 
 ONCE = Usage(10, 5)
 TOO_LONG = ContextTooLong("too long", status=400)

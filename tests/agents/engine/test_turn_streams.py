@@ -11,14 +11,14 @@ import pytest
 from support.engines import EngineAPI, call, check, results
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Permissions
-from toolcast.approvals import PermissionRequest
 from toolcast.errors import RateLimited, StreamClosed, TurnCancelled
 from toolcast.events import ErrorEvent, Finish, TextDelta, ToolProgress, UsageReport
 from toolcast.messages import assistant, user
 from toolcast.testing import ScriptedLLM
-from toolcast.tools.context import ToolContext
-from toolcast.turn import Turn
-from toolcast.usage import Usage
+from toolcast.tools.tool_context import ToolContext
+from toolcast.values.approvals import PermissionRequest
+from toolcast.values.turn import Turn
+from toolcast.values.usage import Usage
 
 
 def test_the_turn_begins_with_the_first_event() -> None:

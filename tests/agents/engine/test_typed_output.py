@@ -25,7 +25,7 @@ from toolcast.errors import (
 from toolcast.events import Finish, OutputDelta, TextDelta, ToolCallDelta, ToolCallStart, ToolResult, ToolStarted
 from toolcast.messages import TAKEN, user
 from toolcast.testing import ScriptedLLM
-from toolcast.tool_spec import NamedTool
+from toolcast.values.tool_spec import NamedTool
 
 
 class Album(BaseModel):

@@ -10,11 +10,11 @@ from hypothesis import given, strategies as st
 
 from toolcast.agents.permissions.call_decisions import CallDecisions, to_decision
 from toolcast.agents.permissions.permissions import Permissions, Rule
-from toolcast.approvals import ApprovalDecision, PermissionRequest
 from toolcast.errors import PermissionDenied
 from toolcast.messages import ToolCallPart
 from toolcast.tools.callable_tool import CallableTool
 from toolcast.tools.execution import ToolJob, read_call
+from toolcast.values.approvals import ApprovalDecision, PermissionRequest
 
 
 def pay(to: str) -> str:

@@ -16,11 +16,11 @@ from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, SecretSt
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import AtLeast, Decision, Mode, OneOf, Permissions, Rule, Under
 from toolcast.agents.permissions.protected_paths import PROTECTED
-from toolcast.approvals import PermissionRequest
 from toolcast.messages import ToolCallPart, ToolResultPart
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
-from toolcast.tools.options import NeedsApproval
+from toolcast.tools.tool_options import NeedsApproval
+from toolcast.values.approvals import PermissionRequest
 
 
 class Facts(NamedTuple):

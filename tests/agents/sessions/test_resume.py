@@ -1,4 +1,4 @@
-"""sessions.py and saved_sessions.py: what a store has of a session is enough to go on with it, wherever it was left."""
+"""session.py and saved_session.py: what a store has of a session is enough to go on with it, wherever it was left."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.session_state import fold
 from toolcast.agents.permissions.permissions import Permissions
 from toolcast.agents.sessions.session import Session
-from toolcast.approvals import ApprovalDecision, PermissionRequest
 from toolcast.errors import IllegalState, SessionLocked, ToolcastError
 from toolcast.messages import Message, ToolResultPart, assistant, user
-from toolcast.stores.jsonl import JSONLStore
-from toolcast.stores.memory import MemoryStore
-from toolcast.stores.sqlite import SQLiteStore
+from toolcast.stores.jsonl_store import JSONLStore
+from toolcast.stores.memory_store import MemoryStore
+from toolcast.stores.sqlite_store import SQLiteStore
 from toolcast.stores.store import Store
 from toolcast.testing import ScriptedLLM, VirtualClock
 from toolcast.tools.callable_tool import CallableTool
+from toolcast.values.approvals import ApprovalDecision, PermissionRequest
 from user.session import environment
 
 Batch = Sequence[Any]
@@ -205,8 +205,8 @@ FORK = """
 import os, sys, warnings
 from toolcast import Engine, Permissions, Session, ToolCallPart
 from toolcast.errors import SessionLocked
-from toolcast.stores.jsonl import JSONLStore
-from toolcast.stores.sqlite import SQLiteStore
+from toolcast.stores.jsonl_store import JSONLStore
+from toolcast.stores.sqlite_store import SQLiteStore
 from toolcast.testing import ScriptedLLM
 
 def write() -> str:

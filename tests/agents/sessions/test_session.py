@@ -1,4 +1,4 @@
-"""sessions.py: E15 to E17 of the acceptance behaviours, and the rest that a session does, whatever its store."""
+"""session.py: E15 to E17 of the acceptance behaviours, and the rest that a session does, whatever its store."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from toolcast import ApprovalDecision, OpenAI, PermissionRequest
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.session_state import fold
 from toolcast.agents.permissions.permissions import Permissions
-from toolcast.agents.sessions import session as sessions, turn as session_turns
+from toolcast.agents.sessions import session as sessions, session_turn as session_turns
 from toolcast.agents.sessions.session import Session, SessionStatus
 from toolcast.async_support import background_jobs, sync_driver
 from toolcast.async_support.background_jobs import start_job
-from toolcast.capabilities import LLMMetadata
 from toolcast.errors import IllegalState, RateLimited, SessionLocked, TurnCancelled
 from toolcast.events import ErrorEvent, TextDelta, ToolResult, ToolStarted
 from toolcast.messages import assistant, user
-from toolcast.stores.memory import MemoryStore
+from toolcast.stores.memory_store import MemoryStore
 from toolcast.stores.store import SessionLease
 from toolcast.testing import ScriptedLLM
-from toolcast.tools.context import ToolContext
+from toolcast.tools.tool_context import ToolContext
+from toolcast.values.capabilities import LLMMetadata
 from user.session import address, spoken
 
 WAIT = call("c1", "wait")

@@ -1,4 +1,4 @@
-"""sessions.py as a state machine: send, answer, cancel, close, crash and resume in any order.
+"""session.py as a state machine: send, answer, cancel, close, crash and resume in any order.
 
 Turns go on in threads, and yet nothing is left to chance: a tool and an approver wait until the machine lets them go
 on, and after each step the machine waits until the turn has come to the next such place, or to its end.
@@ -21,14 +21,14 @@ from toolcast.agents.engine.engine import Engine
 from toolcast.agents.engine.history import find_problems
 from toolcast.agents.permissions.permissions import Permissions, Rule
 from toolcast.agents.sessions.session import Session
-from toolcast.approvals import PermissionRequest
 from toolcast.errors import IllegalState, RateLimited, SessionLocked, TurnCancelled
 from toolcast.events import ToolResult
 from toolcast.messages import Message, ToolCallPart, ToolResultPart
-from toolcast.stores.memory import MemoryStore
+from toolcast.stores.memory_store import MemoryStore
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
-from toolcast.tools.context import ToolContext
+from toolcast.tools.tool_context import ToolContext
+from toolcast.values.approvals import PermissionRequest
 
 CALLS = ("hold", "write", "peek", "unknown")
 ANSWERS = st.one_of(

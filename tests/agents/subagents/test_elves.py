@@ -14,18 +14,18 @@ from pydantic import BaseModel
 from support.subagents import CALL, PATIENCE, Gate, Mirror, SubagentAPI, tasks_living
 from toolcast.agents.engine.engine import Engine
 from toolcast.agents.permissions.permissions import Permissions
-from toolcast.agents.subagents import elves, run as elf_runs
+from toolcast.agents.subagents import elf_run as elf_runs, elves
+from toolcast.agents.subagents.elf_run import ElfEvent, ElfResult
 from toolcast.agents.subagents.elves import TASKS, BackgroundElf, Elf, ElfConfig, ElfManager, SyncElf
-from toolcast.agents.subagents.run import ElfEvent, ElfResult
-from toolcast.cancellation import Cancellation
+from toolcast.async_support.cancellation import Cancellation
 from toolcast.errors import BudgetExceeded, IllegalState, RoundsExceeded, ServerError, TurnCancelled
 from toolcast.events import ToolProgress
 from toolcast.messages import Message, ToolCallPart
-from toolcast.states import ELF
 from toolcast.testing import ScriptedLLM, VirtualClock
 from toolcast.tools.callable_tool import CallableTool
-from toolcast.tools.context import ToolContext
-from toolcast.usage import Budget, BudgetTracker
+from toolcast.tools.tool_context import ToolContext
+from toolcast.values.states import ELF
+from toolcast.values.usage import Budget, BudgetTracker
 
 
 def texts(messages: tuple[Message, ...]) -> list[str]:

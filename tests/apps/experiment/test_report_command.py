@@ -9,7 +9,7 @@ import pytest
 from support.process import Process
 from support.run_logs import whole_run
 from toolcast.apps import cli
-from toolcast.experiments.pei.results import PEIResult, ResultsFile
+from toolcast.experiments.pei.assessment_files import PEIResult, ResultsFile
 from toolcast.experiments.report.chart_rendering import Picture
 
 

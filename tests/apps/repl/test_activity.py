@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolcast.agents.subagents.run import ElfEvent
+from toolcast.agents.subagents.elf_run import ElfEvent
 from toolcast.apps.repl.activity import TurnActivity
 from toolcast.events import (
     AgentEvent,
@@ -24,7 +24,7 @@ from toolcast.events import (
     ToolStarted,
     UsageReport,
 )
-from toolcast.usage import Usage
+from toolcast.values.usage import Usage
 
 
 class Clock:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from toolcast import Engine, Permissions
-from toolcast.approvals import ApprovalDecision, PermissionRequest
 from toolcast.apps.approval_preview import DiffPreview, preview_call
-from toolcast.apps.repl.change_recorder import ChangeRecorder
-from toolcast.hook_protocol import CallInfo
+from toolcast.apps.repl.file_changes import ChangeRecorder
 from toolcast.messages import ToolCallPart
 from toolcast.testing import ScriptedLLM
-from toolcast.toolbox.files import file_tools
+from toolcast.toolbox.file_access import file_tools
+from toolcast.values.approvals import ApprovalDecision, PermissionRequest
+from toolcast.values.hooks import CallInfo
 
 TURN = CallInfo("t1", "turn")
 EDIT = '{"path": "a.txt", "old": "cat", "new": "dog"}'

@@ -7,12 +7,9 @@ from typing import Any, get_args, get_origin
 import pytest
 
 from support.scripted_screen import ScriptedScreen
-from toolcast.answer_details import SafetyRating, TokenLogprob
-from toolcast.approvals import PermissionRequest
 from toolcast.apps.approval_preview import DiffPreview
 from toolcast.apps.diff_rows import diff_texts
 from toolcast.apps.repl.event_router import EventRouter
-from toolcast.citations import Citation, Grounding
 from toolcast.errors import RateLimited
 from toolcast.events import (
     AgentEvent,
@@ -42,8 +39,11 @@ from toolcast.events import (
     UsageReport,
 )
 from toolcast.messages import ImagePart, ToolCallPart
-from toolcast.states import REPL, Trace
-from toolcast.usage import Usage
+from toolcast.values.answer_details import SafetyRating, TokenLogprob
+from toolcast.values.approvals import PermissionRequest
+from toolcast.values.citations import Citation, Grounding
+from toolcast.values.states import REPL, Trace
+from toolcast.values.usage import Usage
 
 THINKING, TOOL, CONTENT, ERROR = ("thinking",), ("tool_execution",), ("content_output",), ("error",)
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from support.scripted_screen import ScriptedScreen
-from toolcast.apps.repl.conversation import ChatSetup, OpenConversation
 from toolcast.apps.repl.file_changes import ChangeJournal, called_commands, called_paths
 from toolcast.apps.repl.modes import MODES
+from toolcast.apps.repl.open_session import ChatSetup, OpenConversation
 from toolcast.apps.repl.repl import Repl
-from toolcast.json_text import json_text
+from toolcast.helpers.json_text import json_text
 from toolcast.messages import Message, ToolCallPart, ToolResultPart, assistant, user
 from toolcast.stores import MemoryStore
 from toolcast.testing import ScriptedLLM
-from toolcast.toolbox.files import FileChange, file_tools
+from toolcast.toolbox.file_access import FileChange, file_tools
 from toolcast.toolbox.shell_command import command_tool
 
 

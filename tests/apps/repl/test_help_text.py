@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from toolcast.apps.repl.commands import COMMANDS
-from toolcast.apps.repl.help_text import KEYS, format_help
+from toolcast.apps.repl.slash_commands import COMMANDS, KEYS, format_help
 
 ROWS = {"Commands": [(f"{name} {command.argument}".strip(), command.summary) for name, command in COMMANDS.items()]}
 

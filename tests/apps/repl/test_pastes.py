@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolcast.apps.repl.pastes import Pastes
+from toolcast.apps.repl.early_keys import Pastes
 
 
 def test_a_text_with_labels_is_folded_whole() -> None:

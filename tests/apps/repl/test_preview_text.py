@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from toolcast.apps.approval_preview import CallPreview, CallSketch, CommandPreview, DiffPreview
 from toolcast.apps.diff_rows import diff_texts
 from toolcast.apps.repl.preview_text import FOLDED_LINES, call_label, is_foldable, plain_lines, preview_lines
-from toolcast.apps.repl.rich_preview import rich_preview
+from toolcast.apps.repl.rich_rows import rich_preview
 
 
 def diff(old: str, new: str, note: str | None = None) -> DiffPreview:

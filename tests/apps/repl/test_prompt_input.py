@@ -19,8 +19,8 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from support.terminal_emulator import Emulated
 from toolcast.apps.repl import prompt_input
-from toolcast.apps.repl.commands import COMMANDS, completions
 from toolcast.apps.repl.prompt_input import History, Prompt, ReplCompleter
+from toolcast.apps.repl.slash_commands import COMMANDS, completions
 
 ENTER, NEWLINE, ESCAPE, CTRL_C, CTRL_D, CTRL_J, CTRL_O, UP, TAB = (
     "\r",

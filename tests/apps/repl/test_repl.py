@@ -17,9 +17,9 @@ from support.scripted_screen import ScriptedScreen
 from toolcast import CallableTool, Engine, LlamaCpp, Permissions, Session, ToolCallPart, user
 from toolcast.agents.engine.history import find_problems
 from toolcast.agents.engine.session_state import fold, opened_record
-from toolcast.agents.subagents.run import ElfEvent
+from toolcast.agents.subagents.elf_run import ElfEvent
 from toolcast.apps.repl.approval_prompt import QUESTION
-from toolcast.apps.repl.conversation import ChatSetup, OpenConversation
+from toolcast.apps.repl.open_session import ChatSetup, OpenConversation
 from toolcast.apps.repl.repl import Repl
 from toolcast.errors import ConnectFailed, RateLimited, TurnStopped
 from toolcast.events import (
@@ -37,7 +37,7 @@ from toolcast.messages import ToolResultPart
 from toolcast.stores import MemoryStore
 from toolcast.testing import ScriptedLLM
 from toolcast.toolbox.questions import question_tool
-from toolcast.tools.context import ToolContext
+from toolcast.tools.tool_context import ToolContext
 
 
 def weather(city: str) -> str:

@@ -10,13 +10,13 @@ from support.repls import repl_on
 from support.scripted_screen import ScriptedScreen
 from toolcast import CallableTool, Session, ToolCallPart
 from toolcast.agents.engine.history import find_problems
-from toolcast.apps.repl.commands import COMMANDS
+from toolcast.apps.repl.slash_commands import COMMANDS
 from toolcast.errors import RateLimited
 from toolcast.events import Finish, RawEvent, TextDelta
-from toolcast.states import REPL
 from toolcast.stores import MemoryStore
 from toolcast.testing import ScriptedLLM
-from toolcast.tools.context import ToolContext
+from toolcast.tools.tool_context import ToolContext
+from toolcast.values.states import REPL
 
 
 def look(where: str, context: ToolContext) -> str:

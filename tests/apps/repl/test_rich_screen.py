@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from support.terminal_emulator import Emulated
-from toolcast.agents.subagents.run import ElfEvent
+from toolcast.agents.subagents.elf_run import ElfEvent
 from toolcast.apps.approval_preview import CommandPreview, DiffPreview
 from toolcast.apps.diff_rows import diff_texts
 from toolcast.apps.repl import rich_screen

@@ -7,10 +7,9 @@ from decimal import Decimal
 import pytest
 from rich.cells import cell_len
 
-from toolcast.agents.subagents.run import ElfEvent
+from toolcast.agents.subagents.elf_run import ElfEvent
 from toolcast.apps.repl.activity import TurnActivity
-from toolcast.apps.repl.screen import ConversationStatus
-from toolcast.apps.repl.status_text import (
+from toolcast.apps.repl.rich_screen import (
     activity_text,
     agent_text,
     duration,
@@ -19,6 +18,7 @@ from toolcast.apps.repl.status_text import (
     shorten_cells,
     status_text,
 )
+from toolcast.apps.repl.screen import ConversationStatus
 from toolcast.events import AgentEvent, ErrorEvent, Finish, TextDelta, ThinkingDelta, ToolProgress, ToolStarted
 
 FULL = ConversationStatus("gpt-5.4", "build", 12.4, 400_000, 15_230, Decimal("0.0312"))

@@ -15,11 +15,11 @@ from support.served_chats import MODEL, chat_client
 from toolcast import Engine, Session
 from toolcast.agents.engine.session_state import fold
 from toolcast.apps.web.saved_chat import SavedChat
-from toolcast.chat.context import ChatContext
+from toolcast.chat.chat_context import ChatContext
 from toolcast.chat.events import LoadModel
 from toolcast.messages import ToolCallPart, assistant, user
-from toolcast.stores.memory import MemoryStore
-from toolcast.stores.sqlite import SQLiteStore
+from toolcast.stores.memory_store import MemoryStore
+from toolcast.stores.sqlite_store import SQLiteStore
 from toolcast.testing import ScriptedLLM
 from toolcast.tools.callable_tool import CallableTool
 

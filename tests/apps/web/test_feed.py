@@ -12,7 +12,6 @@ from hypothesis import given, settings, strategies as st
 
 from support.example_counts import examples
 from support.web_chats import TO_READY, TO_STREAMING, Tab, chat, pieces
-from toolcast.approvals import PermissionRequest
 from toolcast.apps.web.feed import Feed
 from toolcast.chat.events import (
     ChatEvent,
@@ -26,6 +25,7 @@ from toolcast.chat.events import (
 )
 from toolcast.events import TextDelta
 from toolcast.messages import Message, TextPart, ThinkingPart, ToolCallPart
+from toolcast.values.approvals import PermissionRequest
 
 CALL = ToolCallPart("c1", "send", '{"to": "Ann"}')
 CALLS = StreamComplete(Message("assistant", (CALL,)), (PermissionRequest("c1", "send", CALL.arguments),), "tool_use")

@@ -15,10 +15,10 @@ from support.served_chats import ChatClient, chat_client
 from toolcast.apps.file_mentions import file_part
 from toolcast.apps.web import form_files
 from toolcast.apps.web.form_files import ChatFiles, media_type_of, message_part, shown_name
-from toolcast.capabilities import Capabilities, LLMMetadata
 from toolcast.errors import BadRequest
 from toolcast.messages import DocumentPart, ImagePart, TextPart
 from toolcast.testing import ScriptedLLM
+from toolcast.values.capabilities import Capabilities, LLMMetadata
 
 
 @pytest.fixture

@@ -27,15 +27,15 @@ from support.extent import NIGHTLY, nightly
 from support.web_chats import Tab
 from toolcast import Engine, FunctionCallingLLM
 from toolcast.apps.web import make_app
-from toolcast.apps.web.startup import ChatServer, listen
-from toolcast.capabilities import LLMMetadata
+from toolcast.apps.web.web_startup import ChatServer, listen
 from toolcast.chat.events import LoadModel, QueueMessage
 from toolcast.chat.machine import AsyncChatMachine
 from toolcast.events import Event, Finish, TextDelta
 from toolcast.messages import Message
-from toolcast.settings import Settings
-from toolcast.tool_spec import ToolChoice
 from toolcast.tools.callable_tool import CallableTool
+from toolcast.values.capabilities import LLMMetadata
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import ToolChoice
 
 USERS = nightly(200, 10)
 SECONDS = nightly(60.0, 0.0)  # each user sends two messages in any case

@@ -7,7 +7,7 @@ import pytest
 from toolcast.apps.web import model_picker
 from toolcast.apps.web.model_picker import FRESH, ModelPicker
 from toolcast.errors import NotFound
-from toolcast.prices import Prices
+from toolcast.values.prices import Prices
 
 
 class Clock:

@@ -13,7 +13,7 @@ from support.engines import call
 from support.example_counts import examples
 from toolcast.agents.engine.session_state import fold
 from toolcast.apps.web.saved_chat import SavedChat, chat_snapshot
-from toolcast.chat.context import STATES, ChatContext, ChatState, read_snapshot
+from toolcast.chat.chat_context import STATES, ChatContext, ChatState, read_snapshot
 from toolcast.chat.events import (
     ApproveToolCall,
     ChatEvent,
@@ -41,8 +41,8 @@ from toolcast.chat.events import (
 from toolcast.chat.transitions import transition
 from toolcast.errors import SessionLocked
 from toolcast.messages import Message, assistant, user
-from toolcast.stores.memory import MemoryStore
-from toolcast.usage import Usage
+from toolcast.stores.memory_store import MemoryStore
+from toolcast.values.usage import Usage
 
 EVENTS: tuple[ChatEvent, ...] = (
     LoadModel("one"),

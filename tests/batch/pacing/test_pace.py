@@ -30,7 +30,7 @@ from toolcast.llms.request_gate import GateRequest, Passage, RequestOrigin, use_
 from toolcast.messages import user
 from toolcast.testing import Recorded, ReplayNetwork, ScriptedLLM
 from toolcast.transport.cancel_handle import CancelHandle
-from toolcast.usage import Usage
+from toolcast.values.usage import Usage
 
 LLM = ScriptedLLM("x")
 SYNC, ASYNC = client_of(LLM).sync_backend(), client_of(LLM).async_backend()

@@ -10,7 +10,6 @@ import pytest
 from support.notebooks import Notebook
 from support.process import Process
 from support.terminal_emulator import Emulated
-from toolcast.batch.progress.account import ProgressSnapshot
 from toolcast.batch.progress.displays import (
     CallbackDisplay,
     LineDisplay,
@@ -19,6 +18,7 @@ from toolcast.batch.progress.displays import (
     StreamDisplay,
     choose_display,
 )
+from toolcast.batch.progress.job_progress import ProgressSnapshot
 from toolcast.batch.progress.rich_display import RichDisplay
 
 HALF = ProgressSnapshot(done=50, total=100, failed=2, running=4, seconds=10, per_second=5.0, seconds_left=10.0)

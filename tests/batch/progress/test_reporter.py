@@ -4,7 +4,7 @@ from threading import Event
 
 import pytest
 
-from toolcast.batch.progress.account import JobProgress, ProgressSnapshot
+from toolcast.batch.progress.job_progress import JobProgress, ProgressSnapshot
 from toolcast.batch.progress.reporter import ProgressReporter
 
 

@@ -30,14 +30,14 @@ from toolcast.batch import JobStopped, Outcome
 from toolcast.batch.checkpoint import Checkpoint
 from toolcast.batch.remote.journal import Journal
 from toolcast.errors import BadRequest, LLMError, Timeout
-from toolcast.http_request import HTTPRequest
 from toolcast.llms.client import client_of
 from toolcast.providers.anthropic.batches import AnthropicBatches
 from toolcast.providers.google import batches as google_batches
 from toolcast.providers.mistral.batches import MistralBatches
 from toolcast.transport.httpx_network import HttpxNetwork
 from toolcast.transport.network import Response
-from toolcast.usage import Usage
+from toolcast.values.http_request import HTTPRequest
+from toolcast.values.usage import Usage
 
 CODECS = {
     "anthropic": AnthropicBatches,

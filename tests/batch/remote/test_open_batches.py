@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from toolcast.batch.inputs import InputRow
-from toolcast.batch.remote.item import RemoteItem
+from toolcast.batch.remote.batch_item import RemoteItem
 from toolcast.batch.remote.journal import Plan
 from toolcast.batch.remote.open_batches import OpenBatches, RemoteBatch
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import anyio
 import pytest
-
 from batch.remote.test_driver import Out, Pair, once_invalid, sayings, texts, without_batches
+
 from support.openai_batches import CHAT, completion, last_text
 from toolcast.batch import JobStopped
 from toolcast.batch.remote import reasks
 from toolcast.errors import AuthFailed, ServerError, TryAgain
-from toolcast.hook_protocol import Hooks
+from toolcast.values.hooks import Hooks
 
 COUNT = 3  # not more than a job begins with
 

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from batch.remote.test_driver import Once, Pair, sayings, texts, without_batches
 
 import toolcast
-from batch.remote.test_driver import Once, Pair, sayings, texts, without_batches
 from batch.remote.test_resume import Killed, Killer, stop, submitted
 from support.openai_batches import completion, last_text
 from toolcast import Budget, Prices, Settings
 from toolcast.batch import JobStopped
-from toolcast.batch.budget import Ledger, Spending
 from toolcast.batch.checkpoint import Checkpoint
-from toolcast.batch.errors import BudgetReached
+from toolcast.batch.job_budget import Ledger, Spending
+from toolcast.batch.job_errors import BudgetReached
 from toolcast.batch.outcome import Outcome
-from toolcast.batch.remote import driver
+from toolcast.batch.remote import remote_run
 from toolcast.errors import UnsupportedLLMError
 
 DOLLAR_PER_TOKEN = Prices(1_000_000, 1_000_000)
@@ -299,7 +299,7 @@ def test_an_item_that_waits_for_what_a_live_request_has_reserved(monkeypatch: py
     pair.service.cut = lambda method, target, body: (
         [body] if not target.endswith("/chat/completions") or may_answer.wait(30) else []
     )
-    monkeypatch.setattr(driver, "OPEN_BATCHES", 2)
+    monkeypatch.setattr(remote_run, "OPEN_BATCHES", 2)
     outcomes, error = run(pair, 3, budget=Budget(usd=216), poll=0.01)
     assert (texts(outcomes), error) == (sayings(0, 1, 2), None)
     log = pair.service.log

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from batch.remote.test_driver import Once, Pair, once_invalid, sayings, texts
+
 from support.openai_batches import last_text
 from toolcast.batch import JobStopped
 from toolcast.batch.checkpoint import Checkpoint
-from toolcast.batch.errors import CheckpointError, ProviderBatchError
+from toolcast.batch.job_errors import CheckpointError, ProviderBatchError
 from toolcast.batch.remote.journal import Journal
-from toolcast.http_request import HTTPResponse
 from toolcast.providers.batch_codec import BatchStatus
 from toolcast.providers.chat_completions.batches import OpenAIBatches
+from toolcast.values.http_request import HTTPResponse
 
 
 class Killed(BaseException):

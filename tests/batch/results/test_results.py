@@ -23,8 +23,8 @@ from pydantic import BaseModel, SecretStr
 from toolcast import Prices, ToolOrchestratingLLM, Usage
 from toolcast.batch import Job, JobStopped, Outcome
 from toolcast.batch.checkpoint import read_status
-from toolcast.batch.errors import JobError
-from toolcast.batch.results.result_file import JSONLinesFile, save_outcomes
+from toolcast.batch.job_errors import JobError
+from toolcast.batch.result_files import JSONLinesFile, save_outcomes
 from toolcast.errors import AuthFailed
 from toolcast.llms.client import client_of
 from toolcast.testing import ScriptedLLM

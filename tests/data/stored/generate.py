@@ -27,30 +27,17 @@ import anyio
 import httpx
 from pydantic import BaseModel
 
-from toolcast import (
-    Budget,
-    Engine,
-    Message,
-    Permissions,
-    Rule,
-    Session,
-    ToolCallPart,
-    ToolContext,
-    Usage,
-    states,
-    user,
-)
+from toolcast import Budget, Engine, Message, Permissions, Rule, Session, ToolCallPart, ToolContext, Usage, user
 from toolcast.agents import AtLeast, AtMost, Compaction, ElfManager, OneOf, Under
 from toolcast.agents.permissions.permissions import Mode
 from toolcast.agents.permissions.rules import Exactly, Others, RuleAction
-from toolcast.agents.subagents.run import ElfOutcome
-from toolcast.approvals import Action
+from toolcast.agents.subagents.elf_run import ElfOutcome
 from toolcast.apps import cli
 from toolcast.apps.repl.modes import MODES
 from toolcast.apps.repl.prompt_input import History
 from toolcast.apps.web import make_app
 from toolcast.chat import AsyncChatMachine, ChatMachine
-from toolcast.chat.context import ChatState, Stage
+from toolcast.chat.chat_context import ChatState, Stage
 from toolcast.chat.events import ChatEvent
 from toolcast.errors import BadRequest
 from toolcast.events import Event, Finish, StopReason, TextDelta, ThinkingDelta, UsageReport
@@ -59,11 +46,13 @@ from toolcast.experiments.config_files import load_config
 from toolcast.experiments.grids.grid import expand, run_grid
 from toolcast.experiments.log_events import EndedBy, EventType, RunStatus
 from toolcast.experiments.pei.assessment import PEIAssessment
-from toolcast.experiments.pei.results import ResultsFile
+from toolcast.experiments.pei.assessment_files import ResultsFile
 from toolcast.messages import AudioPart, DocumentPart, ImagePart, Part, Role, TextPart, ThinkingPart, ToolResultPart
 from toolcast.stores import JSONLStore, SQLiteStore
 from toolcast.testing import ScriptedLLM, VirtualClock, use_llm
-from toolcast.turn import TurnEnd
+from toolcast.values import states
+from toolcast.values.approvals import Action
+from toolcast.values.turn import TurnEnd
 
 HERE = Path(__file__).parent
 BEGUN = datetime(2026, 3, 1, 9, 12, tzinfo=UTC)

@@ -22,9 +22,9 @@ from support.experiments import broken_off, config_in, logged, of_cycles, of_typ
 from support.loopback import PATIENCE
 from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, calls, cycle_of, reply, write_then_reflect
 from support.process import Process
-from toolcast.experiments.config import ExperimentConfig, config_of
 from toolcast.experiments.config_errors import ConfigError, MissingField, UnknownKey, WrongType, WrongValue
 from toolcast.experiments.config_files import load_config
+from toolcast.experiments.experiment_config import ExperimentConfig, config_of
 from toolcast.experiments.grids.grid import expand, run_grid
 from toolcast.experiments.log_events import LogEvent
 from toolcast.experiments.runner import ExperimentRunner, RunExists

@@ -16,8 +16,8 @@ from support.experiments import config_in
 from support.process import Process
 from toolcast.errors import ToolcastError
 from toolcast.experiments.grids.grid import run_grid
+from toolcast.experiments.grids.grid_workers import Ending, GridJob, RunFunction
 from toolcast.experiments.grids.ray_workers import run_jobs
-from toolcast.experiments.grids.workers import Ending, GridJob, RunFunction
 from toolcast.experiments.log_events import LogEvent
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.run_logs import REFLECTIONS, LogWriter, published_log, whole_run
-from toolcast.experiments.config import ExperimentConfig
 from toolcast.experiments.event_log import read_log
+from toolcast.experiments.experiment_config import ExperimentConfig
 from toolcast.experiments.log_events import LogEvent
 from toolcast.experiments.report.summary import (
     UNFINISHED,

@@ -43,11 +43,11 @@ from toolcast.errors import (
     UnsupportedLLMError,
     WouldSuspend,
 )
-from toolcast.http_request import HTTPRequest
 from toolcast.llms import Embeddings
 from toolcast.llms.embeddings.embed import embedding_providers
-from toolcast.llms.service import Service
+from toolcast.llms.http.service import Service
 from toolcast.testing import ScriptedLLM, record, replay
+from toolcast.values.http_request import HTTPRequest
 
 if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock

@@ -23,9 +23,9 @@ from support.reflections import CASES, SEEN, UNSEEN, Scores, area, scores
 from toolcast import aembed, embed
 from toolcast.errors import BadRequest, MalformedEvent
 from toolcast.experiments.similarity import SimilarityMonitor
-from toolcast.llms.embeddings.embedder import Embedder
 from toolcast.llms.embeddings.offline import (
     LONGEST,
+    Embedder,
     SentenceTransformersEmbedder,
     WordLlamaEmbedder,
     WordsEmbedder,

@@ -17,8 +17,8 @@ import pytest
 
 from support.process import Process
 from toolcast.errors import ServerError, ToolcastError
-from toolcast.llms.local import server as local_model
-from toolcast.llms.local.server import LocalServer, ServerOptions, running
+from toolcast.llms.local import llama_server as local_model
+from toolcast.llms.local.llama_server import LocalServer, ServerOptions, running
 
 HANG_UP = local_model._hang_up
 

@@ -11,7 +11,6 @@ from hypothesis import given, strategies as st
 
 from support.albums import Album
 from toolcast import Settings, Usage, user
-from toolcast.accumulator import Accumulator
 from toolcast.events import (
     Citation,
     Event,
@@ -32,8 +31,9 @@ from toolcast.events import (
     UsageReport,
 )
 from toolcast.llms import ChatRequest
-from toolcast.llms.wrappers.cached_answers import STORED_REASONS, cache_key, decode, encode, storable
+from toolcast.llms.wrappers.cached_llm import STORED_REASONS, cache_key, decode, encode, storable
 from toolcast.tools.callable_tool import CallableTool
+from toolcast.values.accumulator import Accumulator
 
 texts = st.text(max_size=8)
 settings = st.builds(

@@ -9,10 +9,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.example_counts import cut_places
-from toolcast.accumulator import Accumulator
-from toolcast.answer_details import SafetyRating
-from toolcast.citations import Citation
-from toolcast.credentials import Secret
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -53,9 +49,13 @@ from toolcast.messages import (
 )
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.base import RequestInput, ResponseDecoder
-from toolcast.settings import Settings
-from toolcast.tool_spec import NamedTool, ToolSpec, legal_name
-from toolcast.usage import Usage
+from toolcast.values.accumulator import Accumulator
+from toolcast.values.answer_details import SafetyRating
+from toolcast.values.citations import Citation
+from toolcast.values.credentials import Secret
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import NamedTool, ToolSpec, legal_name
+from toolcast.values.usage import Usage
 
 F = ToolSpec("f", "Does f.", {"type": "object"})
 G = ToolSpec("my tool", "", {"type": "object"})

@@ -11,7 +11,6 @@ from support.anthropic_batches import KEY, AnthropicBatches, error
 from support.batch_client import BatchClient
 from support.loopback import Loopback, whole
 from toolcast import Anthropic
-from toolcast.credentials import Secret
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -22,9 +21,10 @@ from toolcast.errors import (
     RateLimited,
     ServerError,
 )
-from toolcast.http_request import HTTPResponse
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.anthropic.batches import AnthropicBatches as Codec
+from toolcast.values.credentials import Secret
+from toolcast.values.http_request import HTTPResponse
 
 CODEC = Codec(AnthropicAdapter(api_key=Secret(KEY), base_url="https://service.example"))
 BATCH: dict[str, Any] = {

@@ -29,10 +29,10 @@ from toolcast.messages import (
 )
 from toolcast.providers.anthropic.adapter import AnthropicAdapter
 from toolcast.providers.base import RequestInput
-from toolcast.settings import Settings
-from toolcast.tool_spec import NamedTool, ToolChoice, ToolSpec
-from toolcast.usage import Usage
-from toolcast.usage_details import NO_DETAILS
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import NamedTool, ToolChoice, ToolSpec
+from toolcast.values.usage import Usage
+from toolcast.values.usage_details import NO_DETAILS
 
 FILES = sorted({path.name: path for path in recordings("anthropic-messages")}.values())
 

@@ -20,7 +20,7 @@ from toolcast.providers.anthropic.tool_inputs import RenamedKeys, RenamingDecode
 from toolcast.providers.base import RequestInput
 from toolcast.providers.http_errors import ErrorSource
 from toolcast.stores import SQLiteStore
-from toolcast.tool_spec import ToolSpec, legal_name
+from toolcast.values.tool_spec import ToolSpec, legal_name
 
 
 class Place(BaseModel):

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from support.bedrock_oracle import sent
-from toolcast.credentials import Secret
 from toolcast.errors import BadRequest
 from toolcast.messages import (
     AudioPart,
@@ -28,9 +27,10 @@ from toolcast.messages import (
 )
 from toolcast.providers.base import RequestInput
 from toolcast.providers.bedrock.adapter import BedrockAdapter, runtime_url
-from toolcast.server_tools import CodeExecution, URLContext, WebSearch
-from toolcast.settings import Settings
-from toolcast.tool_spec import NamedTool, ToolSpec
+from toolcast.values.credentials import Secret
+from toolcast.values.server_tools import CodeExecution, URLContext, WebSearch
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import NamedTool, ToolSpec
 
 CLAUDE, CLAUDE_3, CLAUDE_5 = (
     "us.anthropic.claude-sonnet-4-5-20250929-v1:0",

@@ -13,9 +13,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.aws_event_messages import event, exception, failure, message, text_headers
-from toolcast.accumulator import Accumulator
-from toolcast.answer_details import SafetyRating
-from toolcast.citations import Citation
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -50,9 +47,12 @@ from toolcast.providers.bedrock.adapter import BedrockAdapter
 from toolcast.providers.citation_forms import bedrock_citation
 from toolcast.providers.response_decoder import decoded_frames
 from toolcast.providers.sse import LIMIT
-from toolcast.settings import NOTHING_SET as NO
-from toolcast.tool_spec import ToolSpec
-from toolcast.usage import Usage, UsageDetails
+from toolcast.values.accumulator import Accumulator
+from toolcast.values.answer_details import SafetyRating
+from toolcast.values.citations import Citation
+from toolcast.values.settings import NOTHING_SET as NO
+from toolcast.values.tool_spec import ToolSpec
+from toolcast.values.usage import Usage, UsageDetails
 
 ASKED = RequestInput("m", (), (ToolSpec("get.weather", "", {"type": "object"}), ToolSpec("now", "", {})))
 WIRE_NAME = "get_weather_a0da5c1e"
@@ -650,7 +650,7 @@ def test_an_error_in_a_body_with_status_200() -> None:
 
 
 def test_the_secret_is_not_in_an_error() -> None:
-    from toolcast.credentials import Secret
+    from toolcast.values.credentials import Secret
 
     made = BedrockAdapter(base_url="https://h", api_key=Secret("bedrock-key-123"))
     error = made.error(403, {}, b'{"message": "the key bedrock-key-123 is wrong"}')

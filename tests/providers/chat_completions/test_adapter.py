@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.example_counts import cut_places
-from toolcast.accumulator import Accumulator
-from toolcast.credentials import Secret
 from toolcast.errors import (
     AuthFailed,
     BadRequest,
@@ -67,9 +65,11 @@ from toolcast.providers.chat_completions.services import (
     ServiceSpec,
 )
 from toolcast.providers.http_adapter import join_url
-from toolcast.settings import Settings
-from toolcast.tool_spec import NamedTool, ToolSpec
-from toolcast.usage import Usage
+from toolcast.values.accumulator import Accumulator
+from toolcast.values.credentials import Secret
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import NamedTool, ToolSpec
+from toolcast.values.usage import Usage
 
 
 def details(*items: Any) -> ThinkingDelta:

@@ -11,12 +11,12 @@ from hypothesis import given, strategies as st
 
 import toolcast
 from toolcast.errors import BadRequest, MalformedEvent, RateLimited, StreamTruncated
-from toolcast.http_request import HTTPResponse
 from toolcast.llms.client import client_of
 from toolcast.llms.request import ChatRequest
 from toolcast.messages import user
 from toolcast.providers.batch_codec import BatchCodec, BatchResult
 from toolcast.providers.chat_completions.services import SERVICES
+from toolcast.values.http_request import HTTPResponse
 
 
 def llm_of(service: str, **options: Any) -> toolcast.OpenAICompatible:

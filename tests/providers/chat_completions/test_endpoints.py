@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from toolcast.credentials import Secret
 from toolcast.errors import UnsupportedLLMError
 from toolcast.providers.chat_completions.endpoints import read_auth_header, service_url
 from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
+from toolcast.values.credentials import Secret
 
 every_service = pytest.mark.parametrize("service", SERVICES.values(), ids=list(SERVICES))
 

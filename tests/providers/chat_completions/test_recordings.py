@@ -21,9 +21,9 @@ from toolcast.messages import ImagePart, Message, Part, TextPart, ToolCallPart, 
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.services import GENERIC, SERVICES, ServiceSpec
-from toolcast.settings import Settings
-from toolcast.tool_spec import NamedTool, ToolSpec
-from toolcast.usage import Usage
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import NamedTool, ToolSpec
+from toolcast.values.usage import Usage
 
 FILES = sorted({path.name: path for path in recordings("openai-chat")}.values())
 

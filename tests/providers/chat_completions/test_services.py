@@ -8,8 +8,6 @@ import re
 
 import pytest
 
-from toolcast.accumulator import Accumulator
-from toolcast.credentials import Secret
 from toolcast.errors import BadRequest
 from toolcast.messages import ThinkingPart, ToolCallPart, assistant, tool_result, user
 from toolcast.providers.base import RequestInput
@@ -17,8 +15,10 @@ from toolcast.providers.chat_completions.adapter import OpenAIChatAdapter
 from toolcast.providers.chat_completions.endpoints import service_url
 from toolcast.providers.chat_completions.services import SERVICES, ServiceSpec
 from toolcast.providers.model_features import model_rows
-from toolcast.settings import Settings
-from toolcast.tool_spec import NamedTool, ToolSpec
+from toolcast.values.accumulator import Accumulator
+from toolcast.values.credentials import Secret
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import NamedTool, ToolSpec
 
 every_service = pytest.mark.parametrize("service", SERVICES.values(), ids=list(SERVICES))
 

@@ -9,9 +9,6 @@ import pytest
 from pydantic import BaseModel, Field
 
 from support.turns import cohere_event, sse
-from toolcast.accumulator import Accumulator
-from toolcast.citations import Citation
-from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, LLMError, MalformedEvent, ServerError, StreamTruncated
 from toolcast.events import ChatResponse, Event, Finish, RawEvent, ThinkingDelta
 from toolcast.messages import (
@@ -30,9 +27,12 @@ from toolcast.messages import (
 )
 from toolcast.providers.base import RequestInput
 from toolcast.providers.cohere.adapter import CohereAdapter
-from toolcast.settings import NOTHING_SET, Settings
-from toolcast.tool_spec import NamedTool, ToolChoice, ToolSpec
-from toolcast.usage import Usage
+from toolcast.values.accumulator import Accumulator
+from toolcast.values.citations import Citation
+from toolcast.values.credentials import Secret
+from toolcast.values.settings import NOTHING_SET, Settings
+from toolcast.values.tool_spec import NamedTool, ToolChoice, ToolSpec
+from toolcast.values.usage import Usage
 
 MODEL = "command-a-03-2025"
 PARAMETERS = {

@@ -12,10 +12,6 @@ from pydantic import BaseModel
 
 from support.example_counts import cut_places
 from toolcast import Google, ToolOrchestratingLLM
-from toolcast.accumulator import Accumulator
-from toolcast.answer_details import SafetyRating
-from toolcast.citations import Grounding
-from toolcast.credentials import Secret
 from toolcast.errors import (
     BadRequest,
     ContentBlocked,
@@ -41,7 +37,6 @@ from toolcast.events import (
     ToolCallStart,
     UsageReport,
 )
-from toolcast.http_request import HTTPRequest
 from toolcast.messages import (
     AudioPart,
     DocumentPart,
@@ -60,9 +55,14 @@ from toolcast.messages import (
 from toolcast.providers.base import RequestInput
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.google.decoder import PathsToJSON
-from toolcast.settings import Settings
-from toolcast.tool_spec import NamedTool, ToolSpec, legal_name
-from toolcast.usage import Usage, UsageDetails
+from toolcast.values.accumulator import Accumulator
+from toolcast.values.answer_details import SafetyRating
+from toolcast.values.citations import Grounding
+from toolcast.values.credentials import Secret
+from toolcast.values.http_request import HTTPRequest
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import NamedTool, ToolSpec, legal_name
+from toolcast.values.usage import Usage, UsageDetails
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 F = ToolSpec("f", "Does f.", CITY)

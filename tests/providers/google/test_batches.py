@@ -11,11 +11,11 @@ import pytest
 from support.batch_client import BatchClient
 from support.google_batches import KEY, GoogleBatches
 from toolcast import Google
-from toolcast.credentials import Secret
 from toolcast.errors import AuthFailed, BadRequest, LLMError, MalformedEvent, NotFound, Overloaded, ServerError
-from toolcast.http_request import HTTPResponse
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.google.batches import INLINE_BYTES, GoogleBatches as Codec
+from toolcast.values.credentials import Secret
+from toolcast.values.http_request import HTTPResponse
 
 CODEC = Codec(GoogleAdapter(api_key=Secret(KEY), base_url="https://service.example"))
 

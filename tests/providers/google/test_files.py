@@ -12,12 +12,12 @@ from support.google_batches import KEY, GoogleBatches
 from support.loopback import Loopback, whole
 from support.service_files import upload_file
 from toolcast import Google
-from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, LLMError, MalformedEvent, Overloaded, StreamInterrupted
-from toolcast.http_request import HTTPRequest, HTTPResponse
 from toolcast.providers.file_codec import BytesContent, StoredFile
 from toolcast.providers.google.adapter import GoogleAdapter
 from toolcast.providers.google.files import CHUNK, GoogleFiles
+from toolcast.values.credentials import Secret
+from toolcast.values.http_request import HTTPRequest, HTTPResponse
 
 CODEC = GoogleFiles(GoogleAdapter(api_key=Secret(KEY), base_url="https://service.example"))
 URL = "https://service.example/upload/v1beta/files?upload_id=1"

@@ -16,9 +16,9 @@ from toolcast.events import Finish, UsageReport
 from toolcast.messages import Message, Part, TextPart, ToolCallPart, ToolResultPart, system
 from toolcast.providers.base import RequestInput
 from toolcast.providers.google.adapter import GoogleAdapter
-from toolcast.settings import Settings
-from toolcast.tool_spec import ToolSpec
-from toolcast.usage import Usage
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import ToolSpec
+from toolcast.values.usage import Usage
 
 # The Live API, a WebSocket protocol of its own for speech: there are no candidates in it.
 LIVE = "google.google-live-speech-translation.jsonl"

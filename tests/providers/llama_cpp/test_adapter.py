@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, MalformedEvent, Overloaded
 from toolcast.events import Finish, TextDelta, ToolCallDone
 from toolcast.messages import Message, ThinkingPart, ToolCallPart, system, tool_result, user
 from toolcast.providers.base import RequestInput
 from toolcast.providers.llama_cpp.adapter import LlamaCppAdapter, describe
 from toolcast.providers.llama_cpp.grammar import grammar
-from toolcast.providers.tool_calls.json_text import CallFormat
-from toolcast.settings import Settings
-from toolcast.tool_spec import NamedTool, ToolSpec
+from toolcast.providers.tool_calls.json_calls import CallFormat
+from toolcast.values.credentials import Secret
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import NamedTool, ToolSpec
 
 ADD = ToolSpec(
     "add", "Adds two numbers.", {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, create_model
 from support.grammar_models import FIELDS
 from toolcast.errors import BadRequest
 from toolcast.providers.llama_cpp.grammar import SchemaLimits, calls_schema, grammar, parameters_schema
-from toolcast.tool_spec import ToolSpec
+from toolcast.values.tool_spec import ToolSpec
 
 KNOWN = {
     "$ref", "$defs", "anyOf", "const", "enum", "type", "properties", "required", "additionalProperties",

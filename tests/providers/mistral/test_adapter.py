@@ -9,9 +9,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from support.example_counts import cut_places
-from toolcast.accumulator import Accumulator
-from toolcast.citations import Citation
-from toolcast.credentials import Secret
 from toolcast.errors import AuthFailed, BadRequest, LLMError, RateLimited, ServerError, StreamTruncated
 from toolcast.events import (
     Event,
@@ -24,7 +21,6 @@ from toolcast.events import (
     ToolCallStart,
     UsageReport,
 )
-from toolcast.http_request import HTTPRequest
 from toolcast.messages import (
     AudioPart,
     DocumentPart,
@@ -41,9 +37,13 @@ from toolcast.messages import (
 )
 from toolcast.providers.base import RequestInput
 from toolcast.providers.mistral.adapter import MistralAdapter
-from toolcast.settings import Settings
-from toolcast.tool_spec import NamedTool, ToolSpec, legal_name
-from toolcast.usage import Usage
+from toolcast.values.accumulator import Accumulator
+from toolcast.values.citations import Citation
+from toolcast.values.credentials import Secret
+from toolcast.values.http_request import HTTPRequest
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import NamedTool, ToolSpec, legal_name
+from toolcast.values.usage import Usage
 
 
 def details(*items: Any) -> ThinkingDelta:

@@ -11,11 +11,11 @@ from support.batch_client import BatchClient
 from support.mistral_batches import KEY, MistralBatches, form_of
 from support.service_double import Received
 from toolcast import Mistral
-from toolcast.credentials import Secret
 from toolcast.errors import BadRequest, LLMError, MalformedEvent, RateLimited, ServerError
-from toolcast.http_request import HTTPResponse
 from toolcast.providers.mistral.adapter import MistralAdapter
 from toolcast.providers.mistral.batches import MistralBatches as Codec
+from toolcast.values.credentials import Secret
+from toolcast.values.http_request import HTTPResponse
 
 CODEC = Codec(MistralAdapter(api_key=Secret(KEY), base_url="https://service.example/v1"))
 

@@ -14,8 +14,8 @@ from toolcast.events import Finish
 from toolcast.messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart, user
 from toolcast.providers.base import RequestInput
 from toolcast.providers.mistral.adapter import MistralAdapter
-from toolcast.settings import Settings
-from toolcast.tool_spec import ToolSpec
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import ToolSpec
 
 MISTRAL = Recorded(
     MistralAdapter(), recordings("mistral-chat"), lambda chunk: chunk.get("choices", [{}])[0].get("finish_reason")

@@ -11,7 +11,6 @@ import pytest
 from pydantic import BaseModel
 
 from support.example_counts import cut_places
-from toolcast.credentials import Secret
 from toolcast.errors import (
     BadRequest,
     LLMError,
@@ -47,9 +46,10 @@ from toolcast.messages import (
 )
 from toolcast.providers.base import RequestInput
 from toolcast.providers.ollama.adapter import OllamaAdapter, ollama_url
-from toolcast.settings import Settings
-from toolcast.tool_spec import NamedTool, ToolChoice, ToolSpec
-from toolcast.usage import Usage
+from toolcast.values.credentials import Secret
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import NamedTool, ToolChoice, ToolSpec
+from toolcast.values.usage import Usage
 
 
 class Song(BaseModel):

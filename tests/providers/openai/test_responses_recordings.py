@@ -20,9 +20,9 @@ from toolcast.events import ChatResponse, Event, Finish, RawEvent, UsageReport
 from toolcast.messages import Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart, system, user
 from toolcast.providers.base import RequestInput
 from toolcast.providers.chat_completions.services import OPENAI
-from toolcast.providers.openai.responses import OpenAIResponsesAdapter
-from toolcast.settings import Settings
-from toolcast.tool_spec import ToolSpec
+from toolcast.providers.openai.adapter import OpenAIResponsesAdapter
+from toolcast.values.settings import Settings
+from toolcast.values.tool_spec import ToolSpec
 
 # Listed as a stream of this protocol, but its chunks are chat completions; and a failure.
 CHAT, FAILED = "openai.azure-model-router.1.jsonl", "openai.openai-error.1.jsonl"

@@ -21,9 +21,9 @@ from toolcast.providers.schemas.strict import (
     ollama_format,
     openai_strict,
 )
-from toolcast.providers.tool_calls.json_text import CallFormat, response_schema, with_object_root
-from toolcast.tool_spec import ToolSpec
+from toolcast.providers.tool_calls.json_calls import CallFormat, response_schema, with_object_root
 from toolcast.tools.output_schema import schema_for
+from toolcast.values.tool_spec import ToolSpec
 
 Schema = dict[str, Any]
 ALL: dict[str, Callable[[Schema], Adapted]] = {

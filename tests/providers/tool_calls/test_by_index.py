@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from toolcast.accumulator import Accumulator
 from toolcast.errors import LimitExceeded
 from toolcast.events import Event, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
+from toolcast.helpers.text_buffer import JOIN_THRESHOLD
 from toolcast.providers.tool_calls import by_index
 from toolcast.providers.tool_calls.by_index import MOST_CALLS, ToolCalls
-from toolcast.text_buffer import JOIN_THRESHOLD
-from toolcast.tool_spec import ToolNames, ToolSpec
+from toolcast.values.accumulator import Accumulator
+from toolcast.values.tool_spec import ToolNames, ToolSpec
 
 NAMES = ("f", "g", "get", "get_weather", "my tool")
 TOOLS = [ToolSpec(name, "", {}) for name in NAMES]

@@ -14,7 +14,8 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime
 from ...async_support.callbacks import call_function
 from ...errors import ContextTooLong, ToolcastError
 from ...events import ChatResponse
-from ...lazy_dataclasses import dataclass
+from ...helpers.lazy_dataclasses import dataclass
+from ...helpers.option_types import require, require_number
 from ...messages import (
     CachePoint,
     Message,
@@ -27,9 +28,8 @@ from ...messages import (
     system,
     user,
 )
-from ...option_types import require, require_number
 from ...providers.content_parts import count_system_messages
-from ...usage import Usage
+from ...values.usage import Usage
 from .history import estimate_tokens, surplus
 
 logger: Final = logging.getLogger("toolcast")

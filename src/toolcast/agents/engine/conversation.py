@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, TypedDict
 
-from ...approvals import ApprovalDecision
 from ...async_support.interruptible import Interrupted
 from ...errors import FailTurn
 from ...llms.request import ChatRequest, StoredResponse
 from ...messages import Message, ToolResultPart, tool_result
 from ...providers.bound_thoughts import bound_thought
 from ...providers.content_parts import CallIds
-from ...usage import NO_USAGE, Budget, BudgetTracker, Usage
+from ...values.approvals import ApprovalDecision
+from ...values.usage import NO_USAGE, Budget, BudgetTracker, Usage
 from ..permissions.permissions import Rule
 from .compaction import Compaction, compact
 from .history import estimate_tokens, repair, unanswered_calls

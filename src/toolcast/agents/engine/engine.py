@@ -20,26 +20,26 @@ from weakref import ref
 
 from typing_extensions import TypeForm, TypeVar, Unpack
 
-from ...approvals import PermissionRequest
 from ...async_support import sync_driver
-from ...cancellation import Cancellation
+from ...async_support.cancellation import Cancellation
 from ...errors import IllegalState
-from ...llms.base import FunctionCallingLLM
+from ...helpers.option_types import require
+from ...helpers.reprs import safe_repr
+from ...llms.function_calling_llm import FunctionCallingLLM
 from ...llms.request import AnyMessage, Messages, Tools, as_message, as_messages
 from ...messages import Message
-from ...option_suggestions import refuse_attributes
-from ...option_types import require
-from ...reprs import safe_repr
-from ...server_tools import split_tools
-from ...states import TURN, Trace
 from ...tools.callable_tool import CallableTool, as_tools
-from ...tools.context import ToolContext
+from ...tools.tool_context import ToolContext
 from ...transport.network import IOBackend
-from ...turn import Turn, marked_text
-from ...usage import Usage
+from ...values.approvals import PermissionRequest
+from ...values.option_suggestions import refuse_attributes
+from ...values.server_tools import split_tools
+from ...values.states import TURN, Trace
+from ...values.turn import Turn, marked_text
+from ...values.usage import Usage
 from ..permissions.permissions import Permissions
-from .config import Configured, EngineConfig, EngineOptions, configured
 from .conversation import Conversation, Snapshot
+from .engine_config import Configured, EngineConfig, EngineOptions, configured
 from .history import unanswered_calls
 from .instructions import Instructions, as_instructions
 from .tool_phase import approval_requests
@@ -125,7 +125,7 @@ class Engine(Configured, Generic[D, Output_co]):
 
     @property
     def state(self) -> str:
-        """The current state in the table `TURN` (toolcast.states)."""
+        """The current state in the table `TURN` (toolcast.values.states)."""
         return "idle" if self._turn_loop is None else self._turn_loop.state
 
     @property

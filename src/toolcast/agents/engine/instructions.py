@@ -15,10 +15,10 @@ from typing import Any, TypeAlias, cast
 from typing_extensions import TypeVar
 
 from ...async_support.callbacks import call_function
-from ...lazy_dataclasses import dataclass
+from ...helpers.lazy_dataclasses import dataclass
+from ...helpers.option_types import require, require_parameters
 from ...messages import CachePoint, Message, system
-from ...option_types import require, require_parameters
-from ...tools.context import ToolContext
+from ...tools.tool_context import ToolContext
 
 D = TypeVar("D", default=Any)
 

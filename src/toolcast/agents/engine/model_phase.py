@@ -10,17 +10,17 @@ from contextlib import nullcontext
 
 from ...errors import Attempt, ContextTooLong, Timeout
 from ...events import AgentEvent
-from ...hook_protocol import CallHooks
-from ...states import logger
-from ...tools.context import ToolContext
+from ...tools.tool_context import ToolContext
 from ...transport.network import IOBackend
-from ...usage import NO_USAGE, Usage
-from .config import EngineConfig
+from ...values.hooks import CallHooks
+from ...values.states import logger
+from ...values.usage import NO_USAGE, Usage
 from .conversation import Conversation
+from .engine_config import EngineConfig
 from .history import estimate_tokens
 from .instructions import system_messages
-from .limits import TurnLimits
 from .model_request import ModelRequest
+from .turn_limits import TurnLimits
 from .typed_output import TypedOutput
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ...accumulator import Accumulator
-from ...call_report import Account
 from ...errors import Attempt
 from ...events import (
     AgentEvent,
@@ -17,16 +15,18 @@ from ...events import (
     ToolCallReset,
     ToolCallStart,
 )
-from ...hook_protocol import CallHooks
+from ...llms.call_report import Account
 from ...llms.call_state import CallState
 from ...llms.request import ChatRequest, StoredResponse
 from ...messages import Message
 from ...parsing.missing import MISSING
 from ...parsing.partial_value import PartialValue, plan_for
 from ...transport.network import IOBackend
-from ...usage import Usage
-from .config import EngineConfig
+from ...values.accumulator import Accumulator
+from ...values.hooks import CallHooks
+from ...values.usage import Usage
 from .conversation import Conversation
+from .engine_config import EngineConfig
 from .instructions import SentInstructions
 from .typed_output import TypedOutput
 

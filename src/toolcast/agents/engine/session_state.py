@@ -15,10 +15,10 @@ from math import isfinite
 from typing import Any, Final, TypeAlias, cast
 
 from ...errors import ToolcastError
-from ...lazy_dataclasses import dataclass
+from ...helpers.lazy_dataclasses import dataclass
 from ...llms.request import StoredResponse
 from ...messages import Message, ToolResultPart
-from ...usage import NO_USAGE, TOKENS, Usage
+from ...values.usage import NO_USAGE, TOKENS, Usage
 from .instructions import SentInstructions
 
 logger: Final = logging.getLogger("toolcast")

@@ -3,6 +3,12 @@
 First every call is decided (`CallDecisions`), one after the other in call order, so that a person is asked one question
 at a time. Only then do tools run: neighbours that may run concurrently together, the others alone. Every call gets a
 result, in call order; a call that cannot or may not run gets one with the reason.
+
+Calls of remote MCP servers that the provider runs once they are approved.
+
+For the engine they are tool calls: the permissions decide them like any others, their approvals are requested in the
+same way, and last as long. To run one is to answer that it is approved; the provider then runs the call that it has
+asked about. Every other result of it, such as a denial or the end of the turn, denies it.
 """
 
 from __future__ import annotations
@@ -13,26 +19,76 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from ...approvals import ApprovalDecision, PermissionRequest
+from pydantic_core import from_json
+
 from ...async_support.callbacks import call_function
-from ...cancellation import Cancellation
+from ...async_support.cancellation import Cancellation
 from ...errors import CallError, FailTurn, ToolcastError, ToolTimeout, TryAgain, TurnCancelled, TurnFailed
 from ...events import AgentEvent, ToolProgress, ToolResult, ToolStarted
-from ...hook_protocol import CallHooks
-from ...json_text import json_text
+from ...helpers.json_text import json_text
 from ...llms.defaults import Configs
 from ...messages import Message, ToolCallPart
-from ...server_tools import waits_for_approval
 from ...structured.response_validation import you_wrote
-from ...tools.context import ToolContext
+from ...tools.callable_tool import CallableTool, ParsedArguments
 from ...tools.execution import ToolJob, ToolRun, overlapping_groups, read_call
-from ...tools.results import error_text, remedy_of
-from ...usage import BudgetTracker
+from ...tools.function_schema import BoundCall
+from ...tools.tool_context import ToolContext
+from ...tools.tool_results import error_text, remedy_of
+from ...values.approvals import ApprovalDecision, PermissionRequest
+from ...values.hooks import CallHooks
+from ...values.server_tools import APPROVED, is_reviewable, unapproved, waits_for_approval
+from ...values.usage import BudgetTracker
 from ..permissions.argument_values import is_plain_object, to_plain
 from ..permissions.call_decisions import CallDecisions, denied, split_approvals, to_decision
-from .config import EngineConfig
+from ..permissions.permissions import UNGUARDED, Permissions
 from .conversation import INTERRUPTED, Conversation
-from .mcp_approvals import approval_job
+from .engine_config import EngineConfig
+
+
+class _Arguments:
+    """The reader of arguments that are approved as they are."""
+
+    hides_input: bool = False
+
+    def read(self, text: str, context: Any) -> tuple[BoundCall, tuple[str, ...]]:
+        """Return the arguments in the JSON object `text`."""
+        return BoundCall((), from_json(text)), ()
+
+    def dump(self, value: Any) -> str:
+        """Return the JSON text of the arguments."""
+        return json_text(value)
+
+
+def _approve(**arguments: Any) -> str:
+    """Return the approval, whatever the arguments: the provider has them."""
+    return APPROVED
+
+
+def approval_job(call: ToolCallPart, permissions: Permissions) -> ToolJob:
+    """Return the job that approves `call`, if the permissions let it run.
+
+    Raises:
+        BadRequest: The engine has no permissions. By default it runs its own tools, but a call that is to be approved
+            needs a decision.
+    """
+    if permissions is UNGUARDED:
+        raise unapproved(call)
+    tool = CallableTool(
+        call.name,
+        "A tool of a remote MCP server, which the provider runs.",
+        {"type": "object"},
+        _Arguments(),
+        _approve,
+        destructive=True,  # nothing is known of it
+        idempotent=True,  # to approve it again changes nothing
+    )
+    job = ToolJob(call, tool)
+    if not (is_reviewable(call) and is_plain_object(call.arguments)):
+        job.error = denied("the arguments are not one JSON object with different keys, so that they cannot be reviewed")
+    else:
+        job.read = ParsedArguments(*tool.source.read(call.arguments, None))
+    return job
+
 
 logger: Final = logging.getLogger("toolcast")
 

@@ -17,9 +17,8 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any, Final
 
-from ...approvals import ApprovalDecision
+from ...async_support.cancellation import Cancellation
 from ...async_support.interruptible import Interrupted, Interruptible
-from ...cancellation import Cancellation
 from ...errors import (
     CallError,
     ContextTooLong,
@@ -31,22 +30,23 @@ from ...errors import (
     set_requests,
 )
 from ...events import AgentEvent, ChatResponse, ErrorEvent
-from ...hook_protocol import CallHooks
 from ...messages import Message, assistant, user
-from ...states import Trace, logger
 from ...structured.response_validation import empty_response, is_empty
-from ...tools.context import ToolContext
 from ...tools.execution import ToolJob
+from ...tools.tool_context import ToolContext
 from ...transport.network import IOBackend
-from ...turn import Turn, TurnEnd
-from ...usage import Usage
-from .config import EngineConfig
+from ...values.approvals import ApprovalDecision
+from ...values.hooks import CallHooks
+from ...values.states import Trace, logger
+from ...values.turn import Turn, TurnEnd
+from ...values.usage import Usage
 from .conversation import NOT_RUN, Conversation
+from .engine_config import EngineConfig
 from .history import CUT_OFF, SUPERSEDED, has_content, unanswered_calls
-from .limits import TurnLimits
 from .model_phase import ModelPhase
 from .model_request import ModelRequest
 from .tool_phase import ToolPhase, failed_turn, make_jobs, stored_message
+from .turn_limits import TurnLimits
 from .turn_request import TurnRequest
 
 # Stop reasons that do not explain why an answer is empty.

@@ -7,15 +7,15 @@ from typing import Any, Generic, TypedDict
 
 from typing_extensions import TypeVar
 
-from ...approvals import ApprovalDecision
-from ...lazy_dataclasses import dataclass
+from ...helpers.lazy_dataclasses import dataclass
 from ...llms.request import Messages, as_messages
 from ...messages import Message
-from ...option_suggestions import refuse_unknown
 from ...tools.callable_tool import as_tools
-from ...usage import Budget, BudgetTracker
-from .config import EngineConfig
+from ...values.approvals import ApprovalDecision
+from ...values.option_suggestions import refuse_unknown
+from ...values.usage import Budget, BudgetTracker
 from .conversation import Conversation
+from .engine_config import EngineConfig
 from .history import find_problems, unanswered_calls
 from .typed_output import TypedOutput
 

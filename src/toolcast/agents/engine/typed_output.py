@@ -25,11 +25,11 @@ from ...events import AgentEvent, ChatResponse, Event, OutputDelta
 from ...messages import TAKEN, Message, ToolCallPart
 from ...structured.partial_objects import StreamingObjectProcessor
 from ...structured.response_validation import ResponseValidator, ValidatedCall, retry_text
-from ...tool_spec import NamedTool, ToolChoice
 from ...tools.callable_tool import CallableTool, ParsedArguments, ToolOutput, output_tools
-from ...tools.context import ToolContext
 from ...tools.execution import ToolJob, read_call, with_call
-from .config import EngineConfig
+from ...tools.tool_context import ToolContext
+from ...values.tool_spec import NamedTool, ToolChoice
+from .engine_config import EngineConfig
 from .output_validators import validate_output
 
 _TOO_LATE = "Not used: the answer was already given."

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from ...approvals import ApprovalDecision, PermissionRequest
 from ...errors import PermissionDenied
 from ...tools.execution import ToolJob, read_call
+from ...values.approvals import ApprovalDecision, PermissionRequest
 from .permissions import Permissions
 from .rules import Rule
 

@@ -29,9 +29,9 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args
 
-from ...approvals import ApprovalDecision, PermissionRequest
-from ...lazy_dataclasses import changes_repr, dataclass
-from ...tools.options import NeedsApproval
+from ...helpers.lazy_dataclasses import changes_repr, dataclass
+from ...tools.tool_options import NeedsApproval
+from ...values.approvals import ApprovalDecision, PermissionRequest
 from .argument_values import UnseenValue, to_plain
 from .folder_checks import folders_of, reason_to_ask, words_named
 from .protected_paths import LONGEST, PROTECTED, path_texts, protected_name, resolved_path, word_texts

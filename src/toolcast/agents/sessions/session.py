@@ -2,7 +2,7 @@
 
 `send` starts a turn and returns; the turn runs in a thread (`asend`: in a task of the event loop), whether or not its
 events are read. A session with a store saves the engine's conversation before every tool call and after every step, so
-it can be resumed after a crash in any state. Its states are the table `SESSION` (toolcast.states).
+it can be resumed after a crash in any state. Its states are the table `SESSION` (toolcast.values.states).
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from uuid import uuid4
 
 from typing_extensions import TypeForm, TypeVar, Unpack
 
-from ...approvals import PermissionRequest
 from ...async_support.background_jobs import join_all, start_job
 from ...async_support.broadcast import AsyncSubscription, Broadcast, Subscription
-from ...closing import AsyncClosing, Closing
+from ...async_support.closing import AsyncClosing, Closing
 from ...errors import IllegalState, TurnCancelled
 from ...events import AgentEvent, ErrorEvent
-from ...lazy_dataclasses import dataclass
+from ...helpers.lazy_dataclasses import dataclass
+from ...helpers.option_types import require_callable, require_text
+from ...helpers.reprs import safe_repr
 from ...llms.request import Messages
-from ...option_types import require_callable, require_text
-from ...reprs import safe_repr
-from ...states import SESSION, Observer, Trace
 from ...stores.store import Store
-from ...turn import Turn
+from ...values.approvals import PermissionRequest
+from ...values.states import SESSION, Observer, Trace
+from ...values.turn import Turn
 from ..engine.compaction import token_state
 from ..engine.engine import Conversational, Engine, as_engine
 from ..engine.history import estimate_tokens
 from ..engine.turn_request import TurnOptions
-from .persistence import SavedSession
-from .turn import SessionTurn
+from .saved_session import SavedSession
+from .session_turn import SessionTurn
 
 T = TypeVar("T")
 E = TypeVar("E")

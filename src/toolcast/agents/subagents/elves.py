@@ -4,7 +4,7 @@ An elf has an engine with its manager's settings and without an approver. A `Syn
 which waits for it; it is cancelled with that turn. A `BackgroundElf` runs beside it, in a thread or a task of its own,
 and continues when that turn ends. Both spend from the budgets of the turn that started them.
 
-Each message starts a run (run.py), and each run has one result. A context variable has the depth of nested elves, so no
+Each message starts a run (elf_run.py), and each run has one result. A context variable has the depth of nested elves, so no
 tool has to pass it on.
 """
 
@@ -23,19 +23,18 @@ from typing import Any, Final
 from ...async_support import sync_driver
 from ...async_support.background_jobs import start_job
 from ...async_support.broadcast import AsyncSubscription, Subscription
-from ...cancellation import Cancellation
+from ...async_support.cancellation import Cancellation
 from ...errors import IllegalState, TurnCancelled
 from ...events import AgentEvent
-from ...lazy_dataclasses import dataclass
+from ...helpers.lazy_dataclasses import dataclass
+from ...helpers.reprs import safe_repr
 from ...llms.request import Messages, Tools
-from ...reprs import safe_repr
-from ...states import ELF, Observer, Trace
 from ...tools.callable_tool import CallableTool
-from ...tools.context import ToolContext
-from ...usage import Budget, BudgetTracker
+from ...tools.tool_context import ToolContext
+from ...values.states import ELF, Observer, Trace
+from ...values.usage import Budget, BudgetTracker
 from ..engine.engine import Conversational, Engine, as_engine
-from .deadlocks import ELF_CHAIN, waiting_for
-from .run import GRACE, ElfEvent, ElfResult, ElfRun
+from .elf_run import ELF_CHAIN, GRACE, ElfEvent, ElfResult, ElfRun, waiting_for
 
 TIMEOUT: Final = 300.0
 """Seconds that an elf has for one message."""
@@ -332,7 +331,7 @@ class ElfManager:
     def tools(self) -> tuple[CallableTool, ...]:
         """Return the tools with which a model starts elves: `agent`, `agent_result` and `spawn_elves`."""
         if not self._tools:
-            from .tools import elf_tools  # it imports this module
+            from .elf_tools import elf_tools  # it imports this module
 
             self._tools = elf_tools(self)
         return self._tools

@@ -14,18 +14,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from ...errors import ToolcastError
-from ...experiments.config import ExperimentConfig, is_ollama_model
+from ...experiments.experiment_config import ExperimentConfig, is_ollama_model
 from ...experiments.llm_setup import check_setup
 from ...experiments.log_reading import read_log
 from ...experiments.pei.assessment import PEIAssessment
-from ...experiments.pei.history import CYCLES
-from ...experiments.pei.results import PEIResult, ResultsFile
-from ...experiments.pei.results_loader import read_results
+from ...experiments.pei.assessment_files import PEIResult, ResultsFile, read_results
+from ...experiments.pei.run_history import CYCLES
 from ...experiments.pei.scale import PEI_SCALE, PEIScale
-from ...llms.base import FunctionCallingLLM
+from ...llms.function_calling_llm import FunctionCallingLLM
 from ..api_keys import choose_llm
-from .progress import RunView
-from .ratings import rate, result_line
+from .pei_command import rate, result_line
+from .run_output import RunView
 
 
 class FollowUp:

@@ -1,6 +1,6 @@
 """`toolcast experiment run`: run the experiment of a configuration file, or resume it.
 
-Progress is printed as lines on stdout; see progress.py. The exit code is 0 if all cycles have ended, 1 after an error
+Progress is printed as lines on stdout; see run_output.py. The exit code is 0 if all cycles have ended, 1 after an error
 and 130 after Ctrl-C. The log is complete in every case, and `--resume` continues the run.
 """
 
@@ -16,17 +16,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import ToolcastError
-from ...experiments.config import ExperimentConfig, config_of
 from ...experiments.config_errors import ConfigError
 from ...experiments.config_files import read_mapping
-from ...experiments.presets import PRESETS
+from ...experiments.experiment_config import PRESETS, ExperimentConfig, config_of
 from ...experiments.run_progress import RunProgress
 from ...messages import Message, ToolResultPart
 from ..api_keys import find_key
-from ..arguments import positive_int
+from ..command_parser import positive_int
 from .follow_up import FollowUp
-from .progress import BarPausingOperator, RunView, make_bar
-from .ratings import model_name
+from .pei_command import model_name
+from .run_output import BarPausingOperator, RunView, make_bar
 
 if TYPE_CHECKING:
     from ...experiments.grids.grid import GridResult
@@ -185,7 +184,7 @@ def _runner(config: ExperimentConfig, arguments: argparse.Namespace, view: RunVi
 
 def _prepare(runner: ExperimentRunner, view: RunView) -> None:
     from ...llms.local.llama_cpp import LlamaCpp
-    from ...llms.provider_llms import Ollama
+    from ...llms.vendors.cohere_mistral_ollama import Ollama
     from ..pull_command import progress_line
 
     runner.prepare(None if view.is_quiet else progress_line(sys.stderr))

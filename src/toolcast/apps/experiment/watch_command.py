@@ -24,10 +24,9 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TextIO, cast
 
-from ...experiments.log_following import LogFollower
-from ...experiments.log_reading import LogError, LogMissing
+from ...experiments.log_reading import LogError, LogFollower, LogMissing
 from ...experiments.run_progress import RunProgress
-from ...live_display import can_redraw
+from ...helpers.live_display import can_redraw
 from .run_screen import Line, encodable, grid_view, plain, run_view
 
 if TYPE_CHECKING:

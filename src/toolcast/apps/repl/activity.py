@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from ...agents.subagents.run import ElfEvent
+from ...agents.subagents.elf_run import ElfEvent
 from ...events import (
     AgentEvent,
     ErrorEvent,

@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Final
 
 from ...agents.engine.engine import Engine
-from ...approvals import ApprovalDecision, PermissionRequest
 from ...errors import ToolcastError
-from ...lazy_dataclasses import dataclass
+from ...helpers.lazy_dataclasses import dataclass
 from ...toolbox.questions import Question
+from ...values.approvals import ApprovalDecision, PermissionRequest
 from ..approval_preview import BUILT_IN, IN_SESSION, CallSketch, describe_always, preview_call, why_asked
 from ..argument_text import EditableText, editable_text, edited_arguments
 from .choices import Answer, Choice

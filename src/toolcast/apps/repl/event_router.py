@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from ...citations import Citation, Grounding, describe_citation
 from ...events import (
     AgentEvent,
     AudioOutput,
@@ -33,9 +32,10 @@ from ...events import (
     ToolResult,
     ToolStarted,
 )
-from ...json_text import json_text
+from ...helpers.json_text import json_text
 from ...llms.local.repetition import REPETITION
 from ...messages import ToolCallPart, describe_media
+from ...values.citations import Citation, Grounding, describe_citation
 from ..approval_preview import DiffPreview
 from ..output import command_line_text
 from .screen import Screen

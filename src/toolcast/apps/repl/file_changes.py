@@ -1,21 +1,59 @@
 """The changes of files by the built-in tools, turn by turn, so that a turn that is undone can have its files undone.
 
 They are in memory: a session that is resumed knows the names of the files only, from its calls.
+
+The changes of files that a turn makes, as diffs: a hook that compares before a tool runs.
+
+Afterwards the old text of a file would be lost. The diffs are those of the approval (approval_preview.py); so a change
+looks the same whether a person was asked about it or not.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from ...errors import TryAgain
-from ...messages import Message, ToolResultPart
-from ...toolbox.files import FileChange
+from ...messages import Message, ToolCallPart, ToolResultPart
+from ...toolbox.file_access import FileChange
 from ...toolbox.sandbox_paths import SandboxRoot
+from ...values.approvals import ApprovalDecision, PermissionRequest
+from ...values.hooks import CallInfo, Hooks
+from ..approval_preview import CallSketch, DiffPreview
+
+
+class ChangeRecorder(Hooks):
+    """The changes by the calls of a turn. The calls of its sub-agents are not recorded.
+
+    Args:
+        preview: Returns what a call would do.
+        decisions: The decisions on calls of the turn, which may have changed their arguments.
+    """
+
+    def __init__(
+        self, preview: Callable[[PermissionRequest], CallSketch], decisions: Iterable[ApprovalDecision] = ()
+    ) -> None:
+        self._preview = preview
+        self._edited = {each.call_id: each.arguments for each in decisions if each.arguments is not None}
+        self._changes: dict[str, DiffPreview] = {}
+
+    def tool_start(self, call: CallInfo, tool_call: ToolCallPart) -> None:
+        """Compare the file as it is with the file as the call will leave it."""
+        if call.parent is not None:
+            return
+        arguments = self._edited.get(tool_call.id, tool_call.arguments)
+        preview = self._preview(PermissionRequest(tool_call.id, tool_call.name, arguments))
+        if isinstance(preview, DiffPreview):
+            self._changes[tool_call.id] = preview
+
+    def take(self, id: str) -> DiffPreview | None:
+        """Return the change by a call that has ended, once; None if it changed no file."""
+        return self._changes.pop(id, None)
+
 
 _TOOLS: Final = ("write_file", "edit_file")
 _COMMAND: Final = "run_command"

@@ -40,9 +40,8 @@ from prompt_toolkit.styles import Style
 from ...errors import ToolcastError
 from ..file_mentions import is_mentionable
 from .choices import Answer, Choice
-from .early_keys import ENTERS, EarlyKeys, join_lines
+from .early_keys import ENTERS, EarlyKeys, Pastes, join_lines
 from .key_prompt import KeyPrompt, pending_keys
-from .pastes import Pastes
 from .picker import Actions, Find, PickedRow
 from .picker_list import PickerList
 

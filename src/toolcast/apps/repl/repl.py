@@ -5,7 +5,7 @@
               └───────────────┴────────────────────┴──> error ──> idle
 
 Turns run in a thread of the session; the REPL runs in the thread that owns the screen and receives Ctrl-C. A turn
-that fails prints one line and the prompt returns. The states are the table `REPL` (toolcast.states); an observer is
+that fails prints one line and the prompt returns. The states are the table `REPL` (values/states.py); an observer is
 called for each, and `state` and `trace` expose them. Tests replace the terminal by a scripted `Screen`.
 """
 
@@ -24,8 +24,7 @@ from typing import Final
 
 from ...agents.engine.compaction import is_summary
 from ...agents.sessions.session import Session
-from ...agents.subagents.run import ElfEvent
-from ...approvals import ApprovalDecision
+from ...agents.subagents.elf_run import ElfEvent
 from ...async_support.broadcast import Subscription
 from ...errors import (
     AuthFailed,
@@ -39,25 +38,26 @@ from ...errors import (
     TurnStopped,
 )
 from ...events import AgentEvent, ToolProgress
-from ...hook_protocol import hooks
-from ...llms.base import FunctionCallingLLM
+from ...llms.function_calling_llm import FunctionCallingLLM
 from ...llms.local.llama_cpp import LlamaCpp
 from ...llms.named_llms import llm
 from ...messages import Message, user
-from ...states import REPL, Observer, Trace
 from ...toolbox.questions import Question
-from ...tools.results import refuses_tools
+from ...tools.tool_results import refuses_tools
+from ...values.approvals import ApprovalDecision
+from ...values.hooks import hooks
+from ...values.states import REPL, Observer, Trace
 from ..file_mentions import message_with_files, typed_text
 from ..model_list import ProviderModels, list_models
 from ..output import command_line_text, pluralize
 from .activity import TurnActivity
 from .approval_prompt import CallDescriber, ask_permissions, ask_question
-from .change_recorder import ChangeRecorder
 from .clipboard import Clipboard
-from .commands import COMMANDS, typed_command
-from .conversation import OpenConversation
 from .event_router import EventRouter
+from .file_changes import ChangeRecorder
+from .open_session import OpenConversation
 from .screen import Screen
+from .slash_commands import COMMANDS, typed_command
 
 PROMPT: Final = "> "
 INTERRUPTED: Final = 130
@@ -146,7 +146,7 @@ class Repl:
 
     @property
     def state(self) -> str:
-        """The current state, as the table `REPL` (toolcast.states) names it."""
+        """The current state, as the table `REPL` (toolcast.values.states) names it."""
         return self._states.state
 
     @property

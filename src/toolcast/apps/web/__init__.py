@@ -5,6 +5,6 @@
 `make_app(machine, token=...)` is an ASGI application around an `AsyncChatMachine`. Needs `pip install 'toolcast[web]'`.
 """
 
-from .server import make_app
+from .web_server import make_app
 
 __all__ = ["make_app"]

@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple, cast
 
 from ...agents.engine.history import estimate_tokens, unanswered_calls
 from ...agents.permissions.rules import Rule
-from ...approvals import PermissionRequest
-from ...capabilities import LLMMetadata
 from ...chat.events import StreamChunk, StreamComplete, ToolCallProgress
 from ...chat.machine import AsyncChatMachine, ChatChange
+from ...helpers.terminal_text import exposed
 from ...messages import Message, TextPart, ToolCallPart, ToolResultPart
-from ...terminal_text import exposed
 from ...tools.execution import read_call
+from ...values.approvals import PermissionRequest
+from ...values.capabilities import LLMMetadata
 from ..approval_preview import BUILT_IN, DiffPreview, describe_always, describe_edit, preview_call, why_asked
 from ..argument_text import COMMAND_NAMES, exposed_line, parse_arguments
 from ..file_mentions import file_part

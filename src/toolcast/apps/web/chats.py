@@ -20,6 +20,7 @@ from uuid import uuid4
 from anyio import to_thread
 
 from ...agents.engine.session_state import fold, read_details
+from ...async_support.closing import AsyncClosing
 from ...chat.events import (
     Interrupt,
     LoadModel,
@@ -32,9 +33,8 @@ from ...chat.events import (
 )
 from ...chat.machine import RESTING_STATES, AsyncChatMachine, ChatChange
 from ...chat.turn_hooks import TURN_STATES
-from ...closing import AsyncClosing
 from ...errors import SessionLocked, ToolcastError
-from ...lazy_dataclasses import dataclass
+from ...helpers.lazy_dataclasses import dataclass
 from ...stores.store import Store, check_id
 from ..approval_preview import BUILT_IN
 from ..call_log import clean_title

@@ -20,13 +20,13 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from ...capabilities import LLMMetadata
 from ...errors import BadRequest, TryAgain
-from ...lazy_dataclasses import dataclass
+from ...helpers.lazy_dataclasses import dataclass
+from ...helpers.terminal_text import exposed
 from ...messages import DocumentPart, ImagePart, Part, TextPart
 from ...stores.store import check_id
-from ...terminal_text import exposed
 from ...toolbox.file_text import text_in
+from ...values.capabilities import LLMMetadata
 from ..file_mentions import framed_text
 
 MAX_FILES: Final = 10

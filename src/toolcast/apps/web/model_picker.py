@@ -12,8 +12,8 @@ from threading import Lock
 from typing import Any, Final
 
 from ...errors import ToolcastError
-from ...prices import Prices, listed_prices
 from ...providers.model_features import model_capabilities
+from ...values.prices import Prices, listed_prices
 
 FRESH: Final = 60.0
 """Seconds for which the answers of providers are used."""

@@ -17,12 +17,12 @@ from typing import Any, Final, cast
 
 from ...agents.engine.history import unanswered_calls
 from ...agents.engine.session_state import SessionState, read_details
-from ...agents.sessions.persistence import SavedSession
-from ...approvals import PermissionRequest
-from ...chat.context import ChatContext, ChatState
+from ...agents.sessions.saved_session import SavedSession
+from ...chat.chat_context import ChatContext, ChatState
 from ...chat.turn_hooks import TURN_STATES
 from ...messages import Message, assistant
 from ...stores.store import Store
+from ...values.approvals import PermissionRequest
 from ..call_log import clean_title
 from ..session_index import first_words
 from .chat_view import AnswerNote

@@ -17,12 +17,12 @@ from typing import Final
 from weakref import WeakSet, WeakValueDictionary
 
 from ...errors import Overloaded, RateLimited
+from ...helpers.reprs import safe_repr
 from ...llms.request_gate import GateRequest, Passage, RequestOrigin
-from ...reprs import safe_repr
 from ...transport.network import IOBackend
-from ...usage import Usage
-from ..errors import WaitTooLong
-from .controller import Controller, LimitedBy, Permit
+from ...values.usage import Usage
+from ..job_errors import WaitTooLong
+from .rate_controller import Controller, LimitedBy, Permit
 from .rate_limit_headers import read_limits
 from .request_queue import QueuedGate, RequestQueue
 

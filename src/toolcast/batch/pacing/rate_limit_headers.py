@@ -25,8 +25,8 @@ from functools import lru_cache
 from math import isfinite
 from typing import Final, Literal, NamedTuple
 
-from ...lazy_dataclasses import dataclass
-from ...retries import http_date
+from ...helpers.lazy_dataclasses import dataclass
+from ...values.retries import http_date
 
 Quantity = Literal["requests", "tokens", "input_tokens", "output_tokens"]
 """What a limit counts: `tokens` are those of input and output."""

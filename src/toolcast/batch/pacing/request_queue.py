@@ -17,7 +17,7 @@ from ...async_support.waiters import SLICE
 from ...errors import StreamInterrupted
 from ...transport.cancel_handle import current_handle
 from ...transport.network import IOBackend
-from ..errors import JobInterrupted
+from ..job_errors import JobInterrupted
 
 A = TypeVar("A")
 

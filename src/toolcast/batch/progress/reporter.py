@@ -10,8 +10,8 @@ from collections.abc import Callable
 from threading import Event, Lock, RLock, Thread, current_thread
 from typing import Final
 
-from .account import JobProgress
 from .displays import LogDisplay, ProgressDisplay
+from .job_progress import JobProgress
 
 logger: Final = logging.getLogger("toolcast")
 

@@ -11,9 +11,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ...live_display import can_encode
-from .account import ProgressSnapshot
-from .text import counts, details, heading, percent, time_text
+from ...helpers.live_display import can_encode
+from .job_progress import ProgressSnapshot
+from .progress_text import counts, details, heading, percent, time_text
 
 _NARROW = 44
 """Columns below which there is no bar."""

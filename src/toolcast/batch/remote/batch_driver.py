@@ -12,13 +12,13 @@ from ...errors import LLMError
 from ...llms.client import client_of
 from ...structured.orchestrator import ToolOrchestratingLLM
 from ..job_options import JobPlan
-from ..outcomes import RunningJob
-from ..progress.account import JobActivity
-from ..run import JobRun
-from ..workers import GRACE
-from .driver import NO_FURTHER, RemoteRun
+from ..job_run import JobRun
+from ..job_workers import GRACE
+from ..outcome_iterators import RunningJob
+from ..progress.job_progress import JobActivity
+from .batch_service import batch_service
 from .journal import Journal
-from .service import batch_service
+from .remote_run import NO_FURTHER, RemoteRun
 
 T = TypeVar("T")
 

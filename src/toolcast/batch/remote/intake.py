@@ -13,15 +13,15 @@ from ...llms.http_llm import ServiceLLM
 from ...providers.batch_codec import BatchCodec
 from ...structured.call import PreparedCall
 from ...structured.orchestrator import prepare_call
-from ...usage import NO_USAGE, Usage
-from ..budget import Spending
-from ..errors import BudgetReached, CheckpointError
+from ...values.usage import NO_USAGE, Usage
 from ..inputs import InputRow
+from ..job_budget import Spending
+from ..job_errors import BudgetReached, CheckpointError
+from ..job_run import JobRun
 from ..outcome import Outcome
-from ..run import JobRun
-from .item import RemoteItem, after_answers, request_of
+from .batch_item import RemoteItem, after_answers, request_of
+from .batch_spending import BatchSpending
 from .journal import Journal
-from .spending import BatchSpending
 from .submission import NextBatch
 
 T = TypeVar("T")

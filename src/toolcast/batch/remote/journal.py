@@ -21,8 +21,8 @@ from threading import Lock
 from typing import Final, Literal, Protocol, TypeAlias
 from weakref import finalize
 
-from ...lazy_dataclasses import dataclass
-from ..budget import Spending
+from ...helpers.lazy_dataclasses import dataclass
+from ..job_budget import Spending
 
 PlanState: TypeAlias = Literal["planned", "submitting", "submitted", "settled"]
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Final
 
 from ...errors import LLMError, NotFound
-from ...lazy_dataclasses import dataclass
+from ...helpers.lazy_dataclasses import dataclass
 from ...providers.batch_codec import BatchStatus
-from ..errors import ProviderBatchError
-from .item import RemoteItem
+from ..job_errors import ProviderBatchError
+from .batch_item import RemoteItem
+from .batch_service import BatchService
 from .journal import Plan
-from .service import BatchService
 
 logger: Final = logging.getLogger("toolcast")
 

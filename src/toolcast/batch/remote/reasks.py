@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import Final, Generic, TypeVar
 
-from ...lazy_dataclasses import dataclass
+from ...helpers.lazy_dataclasses import dataclass
 from ...llms.call_state import CallState
 from ...structured.call import PreparedCall
 from ...structured.orchestrator import ToolOrchestratingLLM, begin_call
 from ...transport.network import IOBackend
-from ...usage import Usage
-from ..budget import Ledger
+from ...values.usage import Usage
 from ..inputs import InputRow
+from ..job_budget import Ledger
 from ..job_options import JobPlan
+from ..job_workers import workers_of
 from ..live_run import LiveRun
 from ..outcome import Outcome
-from ..workers import workers_of
-from .item import RemoteItem
+from .batch_item import RemoteItem
 from .open_batches import RemoteBatch
 
 T = TypeVar("T")

@@ -9,9 +9,9 @@ from typing import Final
 
 from ...errors import NotFound
 from ...providers.batch_codec import BatchResult, BatchStatus
+from .batch_service import BatchService
 from .journal import Plan
 from .open_batches import OpenBatches
-from .service import BatchService
 
 GRACE: Final = 30.0
 """The seconds after which a batch that was submitted is in the provider's list, if it was created at all."""

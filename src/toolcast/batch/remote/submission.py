@@ -9,15 +9,15 @@ import secrets
 from dataclasses import field, replace
 
 from ...errors import ConnectFailed, LLMError
-from ...http_request import HTTPRequest
-from ...lazy_dataclasses import dataclass
+from ...helpers.lazy_dataclasses import dataclass
 from ...providers.batch_codec import BatchCodec, BatchStatus
-from ..errors import ProviderBatchError
-from .item import RemoteItem
+from ...values.http_request import HTTPRequest
+from ..job_errors import ProviderBatchError
+from .batch_item import RemoteItem
+from .batch_service import BatchService
 from .journal import Journal, Plan
 from .open_batches import OpenBatches, RemoteBatch
 from .recovery import find_batch
-from .service import BatchService
 
 
 @dataclass(slots=True)

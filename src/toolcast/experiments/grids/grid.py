@@ -3,7 +3,7 @@
 `grid` maps dotted keys of the configuration to lists of values. `expand` returns a configuration for each combination,
 all validated before anything runs. A run's name is that of the configuration and its own values: `demo-seed_1`; the
 same combination always has the same name, wherever it is in the grid, so that a grid that grows can be resumed. An
-executor runs them: processes on this machine (workers.py), or a Ray cluster (ray_workers.py). Progress is read from the
+executor runs them: processes on this machine (grid_workers.py), or a Ray cluster (ray_workers.py). Progress is read from the
 logs alone: an interrupted grid is resumed from them.
 """
 
@@ -22,10 +22,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
-from ...lazy_dataclasses import dataclass
-from ...states import logger
-from ...terminal_text import visible
-from ..config import ExperimentConfig, config_of
+from ...helpers.lazy_dataclasses import dataclass
+from ...helpers.terminal_text import visible
+from ...values.states import logger
 from ..config_errors import (
     NOWHERE,
     ConfigError,
@@ -38,8 +37,9 @@ from ..config_errors import (
     shortened,
 )
 from ..event_log import LogError, read_log
+from ..experiment_config import ExperimentConfig, config_of
 from ..log_events import LogEvent, RunStatus
-from .workers import Ending, EventCallback, Executor, GridJob, error_line, run_jobs, without_messages
+from .grid_workers import Ending, EventCallback, Executor, GridJob, error_line, run_jobs, without_messages
 
 ExecutorName: TypeAlias = Literal["local", "ray"]
 Listener: TypeAlias = Callable[[str, LogEvent], object]

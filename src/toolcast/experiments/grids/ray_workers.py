@@ -1,6 +1,6 @@
 """Ray executor of a grid: each run is a task for one CPU, in a process of its own.
 
-The process is the one of workers.py, so that a run is the same on a cluster and here: a task only forwards the
+The process is the one of grid_workers.py, so that a run is the same on a cluster and here: a task only forwards the
 messages, as a stream. With RAY_ADDRESS set, that cluster is used; otherwise one is started here for this grid. All
 machines must have the same folders, packages and keys: only the configuration is sent.
 """
@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, cast
 
 from ...errors import ToolcastError
 from ..log_events import LogEvent
-from .workers import Ending, GridJob, cores, error_line, run_jobs as run_locally
+from .grid_workers import Ending, GridJob, cores, error_line, run_jobs as run_locally
 
 _OBJECT_STORE: Final = 80 * 1024 * 1024  # little more than Ray's least: events are small
 _LATE: Final = 5.0
@@ -51,7 +51,7 @@ class _Ray(Protocol):
 
 
 def run_jobs(jobs: Sequence[GridJob], workers: int | None = None) -> Generator[LogEvent | Ending]:
-    """Run `jobs` and yield their events as they happen, and the ending of each; see workers.py.
+    """Run `jobs` and yield their events as they happen, and the ending of each; see grid_workers.py.
 
     `workers` is None for as many as the cluster has capacity for, or one for each core of a cluster that is started
     here. Raises `ImportError` without Ray, and `ToolcastError` if the cluster of RAY_ADDRESS cannot be reached.

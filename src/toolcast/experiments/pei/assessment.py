@@ -1,8 +1,8 @@
 """PEI assessment: an evaluator model reads a run's history as its own and reports a level of experience.
 
-The history is rebuilt from the log (history.py), the scale's text is the last message (scale.py), and the temperature
+The history is rebuilt from the log (run_history.py), the scale's text is the last message (scale.py), and the temperature
 is 0.1. The model is offered one tool, `PEIReport`, in the output mode that suits it best, so that the level comes as a
-number; an answer in text is parsed as text (ratings.py). A model without tools, or whose service refuses them, is asked
+number; an answer in text is parsed as text (rating_text.py). A model without tools, or whose service refuses them, is asked
 for text alone. A level that is not on the scale is asked for once more, and then there is none: a wrong level is worse.
 
 The I/O is written once, as coroutines; `assess` drives them without an event loop.
@@ -26,20 +26,20 @@ from ...agents.engine.history import estimate_tokens
 from ...async_support import sync_driver
 from ...errors import BadRequest, CallError, ContextTooLong, NoToolCallError, UnknownToolError, ValidationError
 from ...events import ChatResponse
-from ...llms.base import FunctionCallingLLM
+from ...helpers.reprs import safe_repr
 from ...llms.client import client_of
+from ...llms.function_calling_llm import FunctionCallingLLM
 from ...llms.model_registry import choose_llm
 from ...llms.request import ChatRequest
 from ...messages import Message, assistant, user
 from ...parsing.thoughts import without_thoughts
-from ...reprs import safe_repr
-from ...settings import NOTHING_SET, Settings
 from ...structured.response_validation import ResponseValidator, retry_messages
 from ...tools.callable_tool import CallableTool
 from ...transport.network import IOBackend
-from .history import history_of
-from .ratings import rating_in
-from .results import PEIResult
+from ...values.settings import NOTHING_SET, Settings
+from .assessment_files import PEIResult
+from .rating_text import rating_in
+from .run_history import history_of
 from .scale import PEI_SCALE, PEIScale
 
 TEMPERATURE: Final = 0.1

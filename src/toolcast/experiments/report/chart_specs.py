@@ -13,7 +13,7 @@ from statistics import fmean
 from textwrap import wrap
 from typing import Any, Final, TypeAlias
 
-from ...lazy_dataclasses import dataclass
+from ...helpers.lazy_dataclasses import dataclass
 from .chart_data import (
     COLOURS,
     FINE,

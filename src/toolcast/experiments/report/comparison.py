@@ -8,8 +8,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any, Final, cast
 
-from ...lazy_dataclasses import dataclass
-from ..pei.results import agreement
+from ...helpers.lazy_dataclasses import dataclass
+from ..pei.assessment_files import agreement
 from .chart_rendering import Picture
 from .html import Cell, Section, Table, Value
 from .sections import NOTHING, ReportedRun, count, decimal, duration, status_of

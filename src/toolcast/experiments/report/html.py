@@ -15,8 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
-from ...lazy_dataclasses import dataclass
-from ...terminal_text import visible
+from ...helpers.lazy_dataclasses import dataclass
+from ...helpers.terminal_text import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -4,25 +4,32 @@ The page is self-contained: it makes no requests; its charts, its style and its 
 forbids all else. Each chart is a picture, and, unless there are too many, drawn by a script as well, with its values at
 the pointer. The same logs and ratings give the same bytes. Without matplotlib it is a page of tables, with a note on
 that.
+
+Scripts of a report's page: Vega, Vega-Lite and Vega's interpreter, and the page's own, with the policy for them.
+
+The libraries are the files of their packages, in `vendor`. The interpreter evaluates Vega's expressions without `eval`,
+so that the policy allows nothing but these scripts, by their hashes, and the style sheet.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import count
 from os import PathLike
 from pathlib import Path
 from typing import Final
 
-from ...lazy_dataclasses import dataclass
-from ...llms.embeddings.embedder import Embedder
+from ...helpers.lazy_dataclasses import dataclass
+from ...llms.embeddings.offline import Embedder
 from ..embedders import embedder_of
 from ..event_log import LogError, read_log
-from ..pei.results import PEIResult
-from ..pei.results_loader import results_of
+from ..pei.assessment_files import PEIResult, results_of
 from ..pei.scale import PEI_SCALE
 from . import charts
 from .chart_data import COLOURS, LINES, tokens_of
@@ -30,10 +37,54 @@ from .chart_rendering import Picture
 from .chart_specs import embedded_json
 from .comparison import comparison_of
 from .html import clean, environment, render
-from .scripts import chart_libraries, page_script, policy
 from .sections import ReportedRun, Share, run_page
 from .similarity_matrix import likeness_of
 from .summary import RunSummary, summary_of
+
+_VENDOR: Final = Path(__file__).with_name("vendor")
+_IMPORT: Final = "import { ascending, isString, DisallowedObjectProperties } from 'vega-util';"
+_EXPORT: Final = "export { expression as expressionInterpreter };"
+
+
+@lru_cache(1)
+def chart_libraries() -> str:
+    """Return the libraries as one script, after their licenses.
+
+    Vega and Vega-Lite define their global names. The interpreter is a module, which a script in a page cannot be
+    imported from: its import and its export are replaced.
+    """
+    interpreter = _file("vega-interpreter.js")
+    for module, script in ((_IMPORT, _IMPORT.replace("import", "const").replace("from 'vega-util'", "= vega")),
+                           (_EXPORT, "return expression;")):  # fmt: skip
+        if module not in interpreter:
+            raise ValueError(f"vega-interpreter.js has no line {module!r}: renew it with docs/vendor_page.py")
+        interpreter = interpreter.replace(module, script)
+    interpreter = f"globalThis.vegaInterpreter = (() => {{\n{interpreter}}})();\n"
+    return f"/*\n{_file('licenses.txt')}*/\n{_file('vega.js')}{_file('vega-lite.js')}{interpreter}"
+
+
+def page_script() -> str:
+    """Return the script of the page: it draws the charts and shows the runs that are chosen."""
+    return Path(__file__).with_name("templates").joinpath("report.js").read_text(encoding="utf-8")
+
+
+def policy(style: str, scripts: Sequence[str]) -> str:
+    """Return the content security policy of a page with this style sheet and these scripts, which requests nothing."""
+    allowed = " ".join(map(_hash, scripts))
+    script = f"script-src {allowed}; " if scripts else ""
+    rest = "img-src data:; base-uri 'none'; form-action 'none'"
+    return f"default-src 'none'; {script}style-src {_hash(style)}; {rest}"
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _file(name: str) -> str:
+    """Return a file of the packages, without the lines on source maps, which are not there."""
+    lines = (_VENDOR / name).read_text(encoding="utf-8").splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("//# sourceMappingURL="))
+
 
 PAGE: Final = "report.html"
 PICTURED: Final = 12

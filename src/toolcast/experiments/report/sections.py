@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Final
 
-from ...lazy_dataclasses import dataclass
-from ..pei.results import EvaluatorRatings, PEIResult, agreement
+from ...helpers.lazy_dataclasses import dataclass
+from ..pei.assessment_files import EvaluatorRatings, PEIResult, agreement
 from ..pei.scale import PEI_SCALE
 from .chart_rendering import Picture
 from .html import Cell, Fold, Section, Table, Value

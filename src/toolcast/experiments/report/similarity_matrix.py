@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ...lazy_dataclasses import dataclass
-from ...llms.embeddings.embedder import Embedder
+from ...helpers.lazy_dataclasses import dataclass
+from ...llms.embeddings.offline import Embedder
 from ..similarity import cosine, embedded
 from .summary import RunSummary
 

@@ -17,8 +17,8 @@ from typing_extensions import Unpack
 from ...async_support import sync_driver
 from ...async_support.exception_groups import collapse_groups
 from ...errors import BadRequest, LLMError, MalformedEvent, UnsupportedLLMError
-from ...lazy_dataclasses import dataclass
-from ...option_types import require, require_flag, require_number
+from ...helpers.lazy_dataclasses import dataclass
+from ...helpers.option_types import require, require_flag, require_number
 from ...providers.batch_codec import as_object
 from ...providers.embedding_codec import (
     EmbeddedBatch,
@@ -32,15 +32,14 @@ from ...providers.http_adapter import HTTPAdapter
 from ...transport.cancel_handle import CancelHandle
 from ...transport.network import IOBackend
 from ...transport.transport_errors import scrub_exception
-from ...usage import NO_USAGE, Usage
-from ..base import FunctionCallingLLM
+from ...values.usage import NO_USAGE, Usage
 from ..client import client_of
+from ..function_calling_llm import FunctionCallingLLM
+from ..http.service import Service, service_of
 from ..http_llm import LLMOptions, take_options
 from ..named_llms import llm as make_llm, providers
-from ..service import Service, service_of
 from ..token_estimates import estimate_text_tokens
-from .embedder import Embedder
-from .offline import NAMES, offline_embedder
+from .offline import NAMES, Embedder, offline_embedder
 
 _MAX_CONCURRENCY: Final = 4
 

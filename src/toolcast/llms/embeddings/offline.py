@@ -7,6 +7,8 @@ weights, if it is installed, and otherwise `words`, which is written here and ne
 `words` compares words, not meanings. A text is represented by the stems of its words and their groups of four letters,
 so that related words are near each other. Uninformative words have less weight: short, common and repeated ones. A hash
 maps each word and each group to a direction, the same in every process; collisions are rare.
+
+The interface of embedders.
 """
 
 from __future__ import annotations
@@ -19,12 +21,27 @@ from importlib import import_module
 from importlib.util import find_spec
 from math import log
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 from zlib import crc32
 
-from ...reprs import safe_repr
-from ...stemming import stems as stemming
-from .embedder import Embedder, Vector
+from ...helpers.reprs import safe_repr
+from ...helpers.stemming import stems as stemming
+
+Vector: TypeAlias = Iterable[float]
+"""An embedding: a list, a tuple, an array of numpy."""
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """The interface of embedders. It may raise, and it may block: under an event loop it runs in a thread."""
+
+    @property
+    def name(self) -> str: ...
+
+    def embed(self, texts: Sequence[str], /) -> Iterable[Vector]:
+        """Return one vector for each of `texts`, in their order, all of one length."""
+        ...
+
 
 logger: Final = logging.getLogger("toolcast")
 

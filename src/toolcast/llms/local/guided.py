@@ -15,14 +15,14 @@ from typing import Final
 from jiter import from_json
 
 from ...errors import LLMError
-from ...http_request import HTTPRequest
 from ...messages import Message, assistant, system, user
 from ...providers.base import ProviderAdapter, RequestInput, ResponseDecoder
 from ...providers.file_codec import Exchange
 from ...providers.llama_cpp.grammar import grammar
-from ...settings import Settings
-from ...tool_spec import NamedTool, ToolSpec
 from ...transport.network import IOBackend
+from ...values.http_request import HTTPRequest
+from ...values.settings import Settings
+from ...values.tool_spec import NamedTool, ToolSpec
 from .llama_cpp import LlamaCpp, fetched
 from .repetition import EndedByRepetition
 

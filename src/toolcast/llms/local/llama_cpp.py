@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypedDict, cast
 
 from typing_extensions import Unpack
 
-from ...capabilities import Capabilities, LLMMetadata, Progress
-from ...credentials import Secret
-from ...http_request import HTTPRequest
-from ...output_mode import OutputMode
-from ...prices import Prices
 from ...providers.base import ProviderAdapter, RequestInput
-from ...settings import Settings, Timeouts
 from ...transport.network import IOBackend
 from ...transport.network_choice import NetworkChoice
+from ...values.capabilities import Capabilities, LLMMetadata, Progress
+from ...values.credentials import Secret
+from ...values.http_request import HTTPRequest
+from ...values.output_mode import OutputMode
+from ...values.prices import Prices
+from ...values.settings import Settings, Timeouts
 from ..http_llm import ServiceLLM
 from ..request import ChatRequest
 
 if TYPE_CHECKING:
     from ...providers.llama_cpp.adapter import LlamaCppAdapter
     from ...providers.llama_cpp.grammar import SchemaLimits
-    from .server import LocalServer, ServerOptions
+    from .llama_server import LocalServer, ServerOptions
 
 
 class LocalOptions(TypedDict, total=False):
@@ -123,8 +123,8 @@ class LlamaCpp(ServiceLLM):
         return cast("LlamaCppAdapter", self._made)
 
     def _server(self, progress: Progress | None = None) -> LocalServer:
+        from .llama_server import running
         from .pulled import pulled_path
-        from .server import running
         from .weights import WEIGHTS, pull
 
         if self.model in WEIGHTS:
@@ -147,7 +147,7 @@ _LONGEST: Final = 1024 * 1024  # bytes of a short response
 
 async def fetched(request: HTTPRequest, backend: IOBackend) -> bytes:
     """Return the body of a short response of a local server."""
-    from ..http_attempt import TimeLimits, connected, read_content
+    from ..http.http_attempt import TimeLimits, connected, read_content
 
     limits = TimeLimits(Timeouts(first_token=60), backend.now)
     limits.begin()

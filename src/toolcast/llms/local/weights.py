@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import IO
 from zipfile import BadZipFile, ZipFile
 
-from ...capabilities import Progress
 from ...errors import NotFound
-from ...lazy_dataclasses import dataclass
+from ...helpers.lazy_dataclasses import dataclass
+from ...values.capabilities import Progress
 
 _PIECE = 1 << 20
 _GGUF = b"GGUF"

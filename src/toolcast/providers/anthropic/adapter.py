@@ -13,7 +13,6 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
 from ...errors import BadRequest, LLMError
 from ...messages import (
     AudioPart,
@@ -30,9 +29,10 @@ from ...messages import (
     ToolResultPart,
     VideoPart,
 )
-from ...server_tools import CodeExecution, RemoteMCP
-from ...settings import NOTHING_SET, Settings
-from ...tool_spec import ToolChoice, ToolSpec, legal_name
+from ...values.credentials import API_KEY_VARIABLES, Secret, SecretURL
+from ...values.server_tools import CodeExecution, RemoteMCP
+from ...values.settings import NOTHING_SET, Settings
+from ...values.tool_spec import ToolChoice, ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import (
     FAILED,
@@ -60,7 +60,7 @@ from ..http_adapter import (
 from ..http_errors import ErrorSource
 from ..model_features import claude_family, provider_defaults
 from ..schemas.strict import anthropic_schema
-from ..tool_calls.json_text import (
+from ..tool_calls.json_calls import (
     CallFormat,
     answer_format,
     described,

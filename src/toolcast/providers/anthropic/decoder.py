@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 
 from jiter import from_json
 
-from ...answer_details import SafetyRating
 from ...errors import MalformedEvent
 from ...events import (
     Event,
@@ -36,13 +35,14 @@ from ...events import (
     ToolCallDelta,
     UsageReport,
 )
-from ...text_buffer import TextBuffer
-from ...usage import Usage
+from ...helpers.text_buffer import TextBuffer
+from ...values.answer_details import SafetyRating
+from ...values.usage import Usage
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str, without_encrypted
 from ..tool_calls.by_id import OpenCalls
-from ..usage_details import anthropic_counts, details_of
+from ..usage_detail_forms import anthropic_counts, details_of
 
 _STOP: dict[str, StopReason] = {
     "end_turn": "end_turn",

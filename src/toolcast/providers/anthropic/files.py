@@ -5,11 +5,10 @@ Source: https://platform.claude.com/docs/en/build-with-claude/files, and `client
 
 from __future__ import annotations
 
-from ...http_request import HTTPRequest, HTTPResponse
+from ...values.http_request import HTTPRequest, HTTPResponse
 from ..batch_codec import as_object, optional_count, optional_text, text_field, unix_time
-from ..file_codec import Exchange, FileCodec, StoredFile, UploadContent
+from ..file_codec import Exchange, FileCodec, StoredFile, UploadContent, encode_form
 from ..http_adapter import HTTPAdapter, path_segment
-from ..multipart import encode_form
 
 
 class AnthropicFiles(FileCodec):

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
-from ...tool_spec import ToolSpec, legal_name
+from ...values.tool_spec import ToolSpec, legal_name
 from ..base import DecoderWrapper, ResponseDecoder
 from ..response_decoder import as_dict, as_list, as_str
 from ..schemas.normalize import Schema, target, with_description

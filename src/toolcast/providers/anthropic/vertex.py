@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 from urllib.parse import quote
 
-from ...credentials import GOOGLE_VARIABLES, Secret, SecretURL
-from ...settings import Settings
+from ...values.credentials import GOOGLE_VARIABLES, Secret, SecretURL
+from ...values.settings import Settings
 from ..base import RequestInput, RequestOptions
 from ..batch_codec import BatchCodec
 from ..file_codec import Exchange, FileCodec

@@ -18,7 +18,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Final, NamedTuple, cast
 from urllib.parse import quote
 
-from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
 from ...errors import BadRequest
 from ...messages import (
     AudioPart,
@@ -36,8 +35,9 @@ from ...messages import (
     ToolResultPart,
     VideoPart,
 )
-from ...settings import NOTHING_SET, Settings
-from ...tool_spec import ToolSpec, legal_name
+from ...values.credentials import API_KEY_VARIABLES, Secret, SecretURL
+from ...values.settings import NOTHING_SET, Settings
+from ...values.tool_spec import ToolSpec, legal_name
 from ..anthropic.adapter import AnthropicRequestEncoder
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import (
@@ -68,7 +68,7 @@ from ..http_adapter import (
 from ..http_errors import ErrorSource
 from ..model_features import bedrock_model_name, model_capabilities, model_family
 from ..schemas.strict import anthropic_schema
-from ..tool_calls.json_text import (
+from ..tool_calls.json_calls import (
     CallFormat,
     answer_format,
     described,

@@ -30,9 +30,9 @@ from ...events import (
     ThinkingDelta,
     UsageReport,
 )
-from ...text_buffer import TextBuffer
-from ...usage import Usage
-from ..answer_details import bedrock_ratings
+from ...helpers.text_buffer import TextBuffer
+from ...values.usage import Usage
+from ..answer_detail_forms import bedrock_ratings
 from ..aws_event_stream import AWSEventMessage, AWSEventStream, is_event_stream
 from ..base import RequestInput
 from ..http_errors import ErrorSource, read_service_error, stream_error
@@ -40,7 +40,7 @@ from ..response_decoder import START, FramedDecoder, as_count, as_dict, as_list,
 from ..sse import LIMIT
 from ..tool_calls.by_id import OpenCalls
 from ..tool_calls.by_index import is_json
-from ..usage_details import bedrock_counts, details_of
+from ..usage_detail_forms import bedrock_counts, details_of
 
 _STOP: dict[str, StopReason] = {
     "end_turn": "end_turn",

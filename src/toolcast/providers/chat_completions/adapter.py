@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ...credentials import SecretURL
 from ...errors import BadRequest
-from ...http_request import HTTPRequest, build_request
 from ...messages import (
     AudioPart,
     CachePoint,
@@ -25,8 +23,10 @@ from ...messages import (
     ToolResultPart,
     VideoPart,
 )
-from ...settings import Settings
-from ...tool_spec import ToolSpec, legal_name
+from ...values.credentials import SecretURL
+from ...values.http_request import HTTPRequest, build_request
+from ...values.settings import Settings
+from ...values.tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import (
     base64_of,
@@ -43,7 +43,7 @@ from ..content_parts import (
 )
 from ..http_adapter import check_header, json_body, thinking_budget, thinking_effort
 from ..http_errors import ErrorSource
-from ..tool_calls.json_text import CallFormat, instructions, response_schema, schema_call_format, with_instructions
+from ..tool_calls.json_calls import CallFormat, instructions, response_schema, schema_call_format, with_instructions
 from .decoder import OpenAIChatDecoder
 from .openai_base import OpenAIBaseAdapter, OpenAIBaseEncoder, family_behind
 from .services import ServiceSpec

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, ClassVar, Final
 
 from ...errors import BadRequest, LLMError, RateLimited
-from ...http_request import HTTPRequest, HTTPResponse
+from ...values.http_request import HTTPRequest, HTTPResponse
 from ..batch_codec import (
     BatchLimits,
     BatchResult,

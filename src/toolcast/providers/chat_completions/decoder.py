@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from ...answer_details import SafetyRating, merge_ratings
 from ...errors import EmptyResponse
 from ...events import (
     AudioOutput,
@@ -31,9 +30,10 @@ from ...events import (
     ToolCallDelta,
     UsageReport,
 )
-from ...tool_spec import tool_names
-from ...usage import Usage
-from ..answer_details import token_logprobs
+from ...values.answer_details import SafetyRating, merge_ratings
+from ...values.tool_spec import tool_names
+from ...values.usage import Usage
+from ..answer_detail_forms import token_logprobs
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..media_output import PCM, MediaBytes, image_of_url, media_type_of
@@ -41,7 +41,7 @@ from ..response_decoder import ARRAY, OBJECT, StreamDecoder, always, as_count, a
 from ..sse import MEDIA_LIMIT
 from ..think_tags import ThinkTags
 from ..tool_calls.by_index import ToolCalls
-from ..usage_details import details_of, openai_counts, reported_cost
+from ..usage_detail_forms import details_of, openai_counts, reported_cost
 
 _STOP: dict[str, StopReason] = {
     "stop": "end_turn",
@@ -169,7 +169,7 @@ class OpenAIChatDecoder(StreamDecoder):
         if choice.get("logprobs"):
             self._log_probabilities(choice["logprobs"], out)
         if "content_filter_results" in choice:  # Azure
-            from ..azure_filters import azure_ratings
+            from ..http_errors import azure_ratings
 
             self._rate(azure_ratings(choice["content_filter_results"], "response", self._source.provider), out)
         if choice.get("finish_reason"):
@@ -186,7 +186,7 @@ class OpenAIChatDecoder(StreamDecoder):
 
     def _rate_prompt(self, found: Any, out: list[Event]) -> None:
         """Emit the ratings of the prompts by Azure."""
-        from ..azure_filters import azure_ratings
+        from ..http_errors import azure_ratings
 
         ratings: tuple[SafetyRating, ...] = ()
         for prompt in map(as_dict, as_list(found)):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import MalformedEvent
-from ...http_request import HTTPRequest
+from ...values.http_request import HTTPRequest
 from ..batch_codec import as_mapping, objects_in, optional_count, optional_text
 from ..embedding_codec import EmbeddedBatch, EmbeddingCodec, EmbeddingOptions, vectors_in
 from ..http_adapter import HTTPAdapter, json_body

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping
 from urllib.parse import quote
 
-from ...credentials import Secret, protect_headers, read_api_key, read_variable
 from ...errors import UnsupportedLLMError
+from ...values.credentials import Secret, protect_headers, read_api_key, read_variable
 from .services import ServiceSpec
 
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from ...http_request import HTTPRequest, HTTPResponse
+from ...values.http_request import HTTPRequest, HTTPResponse
 from ..batch_codec import BatchCodec, BatchResult, BatchStatus, JSONLResults, as_object
 from ..file_codec import BytesContent, Exchange
 from ..http_adapter import HTTPAdapter, path_segment

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ...http_request import HTTPRequest, HTTPResponse
+from ...values.http_request import HTTPRequest, HTTPResponse
 from ..batch_codec import as_object, optional_count, optional_text, text_field
-from ..file_codec import Exchange, FileCodec, FileState, StoredFile, UploadContent
+from ..file_codec import Exchange, FileCodec, FileState, StoredFile, UploadContent, encode_form
 from ..http_adapter import HTTPAdapter, path_segment
-from ..multipart import encode_form
 
 _STATES: Final[Mapping[str, FileState]] = {"error": "failed"}
 

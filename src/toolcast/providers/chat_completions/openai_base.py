@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypedDict
 
 from typing_extensions import Unpack
 
-from ...credentials import Secret, SecretURL
 from ...errors import BadRequest
 from ...messages import Message, Part, TextPart
-from ...settings import Settings
-from ...tool_spec import ToolSpec
+from ...values.credentials import Secret, SecretURL
+from ...values.settings import Settings
+from ...values.tool_spec import ToolSpec
 from ..base import RequestOptions
 from ..http_adapter import Endpoint, HTTPAdapter, RequestEncoder, join_url, thinking_effort, top_logprobs
 from ..model_table import ModelFamily, listed_family

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
 from ...errors import BadRequest
 from ...messages import ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
-from ...settings import Settings
-from ...tool_spec import ToolSpec, legal_name
+from ...values.credentials import API_KEY_VARIABLES, Secret, SecretURL
+from ...values.settings import Settings
+from ...values.tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import check_parts, data_url, result_text, unique_ids, unsupported_part, valid_arguments
 from ..http_adapter import (
@@ -31,7 +31,7 @@ from ..http_adapter import (
 from ..http_errors import ErrorSource
 from ..model_features import model_capabilities
 from ..schemas.strict import cohere_schema
-from ..tool_calls.json_text import CallFormat, instructions, response_schema, schema_call_format, with_instructions
+from ..tool_calls.json_calls import CallFormat, instructions, response_schema, schema_call_format, with_instructions
 from .decoder import CohereDecoder
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from ...errors import MalformedEvent
 from ...events import Event, RawEvent, StopReason, TextCitation, TextDelta, ThinkingDelta, ToolCallDelta, UsageReport
-from ...usage import Usage
+from ...values.usage import Usage
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-from ...http_request import HTTPRequest
+from ...values.http_request import HTTPRequest
 from ..batch_codec import as_mapping
 from ..embedding_codec import EmbeddedBatch, EmbeddingCodec, EmbeddingOptions, vectors_in
 from ..http_adapter import HTTPAdapter, json_body

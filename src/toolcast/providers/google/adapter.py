@@ -13,9 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote, urlsplit
 
-from ...credentials import API_KEY_VARIABLES, GOOGLE_VARIABLES, Secret, SecretURL
 from ...errors import BadRequest
-from ...http_request import HTTPRequest, build_request
 from ...messages import (
     AudioPart,
     DocumentPart,
@@ -30,8 +28,10 @@ from ...messages import (
     ToolResultPart,
     VideoPart,
 )
-from ...settings import Settings
-from ...tool_spec import ToolSpec, legal_name
+from ...values.credentials import API_KEY_VARIABLES, GOOGLE_VARIABLES, Secret, SecretURL
+from ...values.http_request import HTTPRequest, build_request
+from ...values.settings import Settings
+from ...values.tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import arguments_object, check_parts, count_system_messages, inline_data, uncited, unsupported_part
 from ..http_adapter import (
@@ -50,7 +50,7 @@ from ..model_features import model_family
 from ..model_table import ModelFamily
 from ..refused_settings import EFFORTS, nearest_effort
 from ..schemas.strict import gemini_schema
-from ..tool_calls.json_text import instructions, response_schema, schema_call_format, with_instructions
+from ..tool_calls.json_calls import instructions, response_schema, schema_call_format, with_instructions
 from .decoder import GoogleDecoder
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class GoogleRequestEncoder(RequestEncoder):
             self._run_by_service(options, vertex=vertex)
         self._cached_content = settings.cached_content
         if self._cached_content is not None:
-            from .caches import check_fields
+            from .cached_contents import check_fields
 
             check_fields(self._cached_content, self.fields, options.model)
 
@@ -249,7 +249,7 @@ class GoogleRequestEncoder(RequestEncoder):
         encoded = self._encode(messages)
         if self._cached_content is None:
             return encoded
-        from .caches import without_cached
+        from .cached_contents import without_cached
 
         return without_cached(self._cached_content, encoded)
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, urlsplit
 
 from ...errors import LLMError, MalformedEvent
-from ...http_request import HTTPRequest, HTTPResponse
+from ...values.http_request import HTTPRequest, HTTPResponse
 from ..batch_codec import (
     BatchCodec,
     BatchLimits,

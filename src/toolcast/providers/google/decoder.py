@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from ...answer_details import SafetyRating, merge_ratings
 from ...errors import EmptyResponse, MalformedEvent
 from ...events import (
     AudioOutput,
@@ -33,17 +32,18 @@ from ...events import (
     ThinkingDelta,
     UsageReport,
 )
+from ...helpers.text_buffer import JOIN_THRESHOLD, TextBuffer
 from ...messages import ImagePart
-from ...text_buffer import JOIN_THRESHOLD, TextBuffer
-from ...usage import Usage
-from ..answer_details import google_logprobs, google_ratings
+from ...values.answer_details import SafetyRating, merge_ratings
+from ...values.usage import Usage
+from ..answer_detail_forms import google_logprobs, google_ratings
 from ..base import PartEnd, RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..media_output import MediaBytes, media_type_of
 from ..response_decoder import StreamDecoder, as_count, as_dict, as_list, as_str
 from ..sse import MEDIA_LIMIT
 from ..tool_calls.by_id import OpenCalls
-from ..usage_details import details_of, google_counts
+from ..usage_detail_forms import details_of, google_counts
 
 if TYPE_CHECKING:
     from ..citation_forms import GoogleGrounding

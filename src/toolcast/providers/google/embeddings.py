@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import quote
 
-from ...http_request import HTTPRequest
+from ...values.http_request import HTTPRequest
 from ..batch_codec import as_mapping, objects_in, optional_count
 from ..embedding_codec import EmbeddedBatch, EmbeddingCodec, EmbeddingOptions, vectors_in
 from ..http_adapter import HTTPAdapter, json_body

@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from ...errors import LLMError, MalformedEvent
-from ...http_request import HTTPRequest, HTTPResponse
+from ...values.http_request import HTTPRequest, HTTPResponse
 from ..batch_codec import as_mapping, as_object, optional_text, text_field, unix_time
 from ..file_codec import Exchange, FileCodec, FileState, StoredFile, UploadContent
 from ..http_adapter import HTTPAdapter, path_segment

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from jiter import from_json
 
-from ...credentials import Secret, SecretURL
 from ...errors import BadRequest, LLMError, MalformedEvent
-from ...http_request import HTTPRequest, build_request
 from ...messages import Message, TextPart
-from ...settings import Settings
-from ...tool_spec import ToolSpec
+from ...values.credentials import Secret, SecretURL
+from ...values.http_request import HTTPRequest, build_request
+from ...values.settings import Settings
+from ...values.tool_spec import ToolSpec
 from ..base import ProviderAdapter, RequestInput, ResponseDecoder
 from ..chat_completions.adapter import OpenAIChatAdapter
 from ..chat_completions.services import LLAMA_CPP
 from ..http_adapter import join_url
-from ..tool_calls.json_text import CallFormat, JSONTextCalls, JSONTextDecoder, call_format
-from ..tool_calls.prompted import messages_as_text
+from ..tool_calls.json_calls import CallFormat, JSONTextCalls, JSONTextDecoder, call_format
+from ..tool_calls.prompted_calls import messages_as_text
 from .grammar import SchemaLimits, calls_schema, grammar
 
 if TYPE_CHECKING:

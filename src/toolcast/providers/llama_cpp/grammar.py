@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias, cast
 
 from ...errors import BadRequest
-from ...lazy_dataclasses import dataclass
-from ...tool_spec import ToolSpec
+from ...helpers.lazy_dataclasses import dataclass
+from ...values.tool_spec import ToolSpec
 
 Schema: TypeAlias = dict[str, Any]
 _Rewrite: TypeAlias = Callable[[Any, Mapping[str, Any]], Schema | None]

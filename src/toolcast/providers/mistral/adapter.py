@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from ...credentials import API_KEY_VARIABLES, Secret
 from ...errors import BadRequest
 from ...messages import AudioPart, DocumentPart, FileRef, Message, Part, ThinkingPart, ToolResultPart
-from ...settings import Settings
-from ...tool_spec import ToolSpec, legal_name
+from ...values.credentials import API_KEY_VARIABLES, Secret
+from ...values.settings import Settings
+from ...values.tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..chat_completions.adapter import ChatRequestEncoder, OpenAIChatAdapter
 from ..chat_completions.services import EmbeddingSpec, ServiceSpec

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final, cast
 
 from ...errors import LLMError, MalformedEvent
-from ...http_request import HTTPRequest, HTTPResponse
+from ...values.http_request import HTTPRequest, HTTPResponse
 from ..batch_codec import (
     BatchLimits,
     BatchResult,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...http_request import HTTPRequest, HTTPResponse
+from ...values.http_request import HTTPRequest, HTTPResponse
 from ..batch_codec import as_object, text_field
 from ..chat_completions.files import OpenAIFiles
 from ..http_adapter import HTTPAdapter, path_segment

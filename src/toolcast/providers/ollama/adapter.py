@@ -11,17 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-from ...credentials import API_KEY_VARIABLES, Secret, SecretURL
 from ...errors import BadRequest, LLMError
 from ...messages import ImagePart, Message, Part, TextPart, ThinkingPart, ToolCallPart, ToolResultPart
-from ...settings import Settings
-from ...tool_spec import ToolSpec, legal_name
+from ...values.credentials import API_KEY_VARIABLES, Secret, SecretURL
+from ...values.settings import Settings
+from ...values.tool_spec import ToolSpec, legal_name
 from ..base import RequestInput, RequestOptions, ResponseDecoder
 from ..content_parts import arguments_object, inline_data, result_text, unsupported_part
 from ..http_adapter import CACHE_SETTINGS, Endpoint, HTTPAdapter, RequestEncoder, join_url, top_logprobs
 from ..http_errors import ErrorSource
 from ..schemas.strict import ollama_format
-from ..tool_calls.json_text import CallFormat, call_format, instructions, response_schema, with_instructions
+from ..tool_calls.json_calls import CallFormat, call_format, instructions, response_schema, with_instructions
 from .decoder import OllamaDecoder, with_pull_advice
 
 if TYPE_CHECKING:

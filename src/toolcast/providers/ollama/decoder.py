@@ -14,8 +14,8 @@ from jiter import from_json
 
 from ...errors import LLMError, NotFound
 from ...events import Event, LogprobsDelta, RawEvent, StopReason, TextDelta, ThinkingDelta, UsageReport
-from ...usage import Usage
-from ..answer_details import token_logprobs
+from ...values.usage import Usage
+from ..answer_detail_forms import token_logprobs
 from ..base import RequestInput
 from ..http_errors import ErrorSource, stream_error
 from ..response_decoder import START, FramedDecoder, as_dict, as_list

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...http_request import HTTPRequest
+from ...values.http_request import HTTPRequest
 from ..batch_codec import optional_count, optional_text
 from ..embedding_codec import EmbeddedBatch, EmbeddingCodec, EmbeddingOptions, vectors_in
 from ..http_adapter import HTTPAdapter, json_body

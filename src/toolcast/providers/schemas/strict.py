@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
-from ...lazy_dataclasses import dataclass
+from ...helpers.lazy_dataclasses import dataclass
 from .normalize import (
     WORDS,
     Schema,

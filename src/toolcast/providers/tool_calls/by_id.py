@@ -14,8 +14,8 @@ from typing import Any
 
 from ...errors import LimitExceeded, MalformedEvent
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallStart
-from ...text_buffer import TextBuffer
-from ...tool_spec import tool_names
+from ...helpers.text_buffer import TextBuffer
+from ...values.tool_spec import tool_names
 from ..base import RequestInput
 from .by_index import MOST_CALLS, WRAPPERS, is_json, unwrapped
 

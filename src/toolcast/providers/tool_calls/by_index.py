@@ -21,9 +21,9 @@ from jiter import from_json
 
 from ...errors import LimitExceeded
 from ...events import Event, ToolCallDelta, ToolCallDone, ToolCallReset, ToolCallStart
+from ...helpers.text_buffer import JOIN_THRESHOLD, Block, pack, unpack
 from ...parsing.json_stream import JSONStream, JSONStreamError
-from ...text_buffer import JOIN_THRESHOLD, Block, pack, unpack
-from ...tool_spec import ToolNames
+from ...values.tool_spec import ToolNames
 
 MOST_CALLS = 1000
 """The most tool calls in one response; more are an error of the model."""

@@ -15,7 +15,7 @@ import pytest
 
 from support.experiments import broken_off, config_in, logged, of_cycles, types, worker_of
 from support.ollama_by_rule import MODEL, ChatMessage, OllamaByRule, cycle_of, write_then_reflect
-from toolcast.experiments.config import ExperimentConfig
+from toolcast.experiments.experiment_config import ExperimentConfig
 from toolcast.experiments.grids.grid import GridResult, expand, run_grid
 from toolcast.experiments.log_events import LogEvent
 

@@ -1,1 +1,0 @@
-"""`toolcast demo`: structured calls on a real, small model inside this process."""

@@ -1,1 +1,0 @@
-"""`toolcast map`: one structured call for each row of a file."""

@@ -1,0 +1,1 @@
+"""The LLM classes, by vendor."""
